@@ -1,0 +1,1 @@
+"""The user's code as a content-addressed snapshot: what belongs to it, its hash, packing and safe unpacking."""

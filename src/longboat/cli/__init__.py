@@ -1,0 +1,1 @@
+"""Parsing and showing. No decision is made here."""

@@ -1,0 +1,106 @@
+"""The one exception tree. Every error a user can meet is one of these; foreign errors end at the edges.
+
+Each class fixes the exit code of the command line. The codes start at 200, where trainers hardly ever exit, so that
+Longboat's own failures are not taken for the trainer's.
+"""
+
+from __future__ import annotations
+
+
+class LongboatError(Exception):
+    """An error with a message for the user, and what to do next. Shown as `error: ...` and `hint: ...`."""
+
+    exit_code = 200
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InternalError(LongboatError):
+    """A bug in Longboat."""
+
+    exit_code = 200
+
+
+class UsageError(LongboatError):
+    """The command line was not understood."""
+
+    exit_code = 201
+
+
+class Problem:
+    """One mistake in a job file: where, what was found, what is allowed."""
+
+    __slots__ = ("file", "line", "column", "path", "message", "hint")
+
+    def __init__(
+        self, message: str, *, file: str = "", line: int = 0, column: int = 0, path: str = "", hint: str | None = None
+    ) -> None:
+        self.message = message
+        self.file = file
+        self.line = line
+        self.column = column
+        self.path = path
+        self.hint = hint
+
+    def __str__(self) -> str:
+        place = self.file
+        if self.line:
+            place = f"{place}:{self.line}:{self.column}"
+        head = ": ".join(part for part in (place, self.path) if part)
+        return f"{head}: {self.message}" if head else self.message
+
+
+class JobError(LongboatError):
+    """A job file (or flags that stand for one) has mistakes: all of them, not only the first."""
+
+    exit_code = 201
+
+    def __init__(self, problems: list[Problem], *, hint: str | None = None) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems), hint=hint)
+        self.problems = problems
+
+
+class NotFound(LongboatError):
+    """No such run, file or field."""
+
+    exit_code = 202
+
+
+class Refused(LongboatError):
+    """A request that can never be met here; the message holds the binding limit, the hint the nearest that fits."""
+
+    exit_code = 203
+
+
+class BundleError(LongboatError):
+    """The user's code could not be packed or unpacked: too large, a link that leaves the tree, a hostile archive."""
+
+    exit_code = 204
+
+
+class EngineError(LongboatError):
+    """The engine could not do its work: a full disk, a read-only home, a dead API server."""
+
+    exit_code = 205
+
+
+class WaitTimeout(LongboatError):
+    """`wait --timeout` ended before the run did. The run goes on."""
+
+    exit_code = 206
+
+
+RUN_TIMEOUT_EXIT = 207
+"""Exit code of a run ended by its own `timeout`."""
+
+RUN_LOST_EXIT = 208
+"""Exit code of a run whose processes vanished (launcher or supervisor killed, machine restarted) with no rank to blame."""
+
+RUN_SETUP_EXIT = 209
+"""Exit code of a run that never started its ranks: peers missing, data not importable."""
+
+RUN_HANG_EXIT = 210
+"""Exit code of a run ended because a rank made no progress for longer than `stall`."""

@@ -1,0 +1,130 @@
+"""Runs as they are observed: phase, outcome, the report of a rank, the status a user sees. Values only."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from longboat.core.jobs import Job, Value
+
+Phase = Literal["pending", "starting", "running", "recovering", "succeeded", "failed", "stopped"]
+PHASES: tuple[Phase, ...] = ("pending", "starting", "running", "recovering", "succeeded", "failed", "stopped")
+FINAL_PHASES: tuple[Phase, ...] = ("succeeded", "failed", "stopped")
+
+
+class RankReport(Value, frozen=True):
+    """How one rank ended, as its launcher saw it (`rank-<r>.json`)."""
+
+    rank: int
+    role: str = ""
+    node: str = ""
+    pid: int = 0
+    exit_code: int | None = None  # 128 + n for signal n
+    signal: int | None = None
+    started: float = 0.0  # seconds since the epoch
+    ended: float = 0.0
+    ended_ns: int = 0  # monotonic: orders the ends of ranks on one machine
+    ended_by: str | None = None  # None: by itself; else "stop", "failure", "timeout", "hang", "success", "lost"
+    cause: str | None = None  # one of jobs.CAUSES when it failed by itself
+    message: str = ""  # one line: the exception, the signal, the limit
+    traceback: str = ""
+    stacks: str = ""  # Python stacks of every thread, when they were asked for
+    tail: tuple[str, ...] = ()  # the last lines
+    memory_peak: int | None = None  # bytes
+    memory_limit: int | None = None
+    step: int | None = None
+
+
+class Failure(Value, frozen=True):
+    """Why an attempt failed: the first culprit."""
+
+    cause: str
+    exit_code: int
+    message: str
+    rank: RankReport | None = None  # None when no rank is to blame
+
+
+class Attempt(Value, frozen=True):
+    number: int
+    started: float
+    ended: float | None = None
+    failure: Failure | None = None
+    resumed_from: str | None = None  # the checkpoint it started from
+
+
+class RankStatus(Value, frozen=True):
+    rank: int
+    role: str
+    node: str
+    alive: bool
+    step: int | None = None
+    metrics: dict[str, float] = {}
+    silent_s: float | None = None  # since the last step or output
+    exit_code: int | None = None
+
+
+class RunStatus(Value, frozen=True):
+    """One run, observed at one moment. `longboat ps -o json` prints these fields (without ranks)."""
+
+    name: str
+    uid: str
+    job: str
+    phase: Phase
+    engine: str
+    created: float
+    nodes: int
+    gpus: int
+    exit_code: int | None = None
+    started: float | None = None  # first rank of the first attempt
+    ended: float | None = None
+    attempt: int = 0  # counted from 0
+    retries: int = 0
+    reason: str = ""  # what it waits for, why it failed, what is being done about it
+    cause: str | None = None
+    user: str = ""
+    command: str = ""
+    labels: dict[str, str] = {}
+    step: int | None = None
+    checkpoint: str | None = None  # newest complete one
+    checkpoint_dir: str | None = None
+    artifacts_dir: str | None = None
+    directory: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    ranks: tuple[RankStatus, ...] = ()
+    spec: Job | None = None
+
+    @property
+    def is_final(self) -> bool:
+        return self.phase in FINAL_PHASES
+
+
+class LogLine(Value, frozen=True):
+    """One line of one rank. `data` keeps its bytes as they were, with the newline if there was one."""
+
+    role: str
+    node: str  # "worker-0"
+    rank: int
+    stream: str  # "out" or "err"
+    time: float
+    attempt: int
+    data: bytes
+
+
+class LogQuery(Value, frozen=True):
+    follow: bool = False
+    ranks: tuple[int, ...] = ()  # empty: all
+    roles: tuple[str, ...] = ()
+    since: float | None = None  # seconds since the epoch
+    tail: int | None = None  # last lines, per rank
+    attempt: int | None = None  # None: all attempts, in order
+
+
+class Explanation(Value, frozen=True):
+    """The post-mortem (or the reason for waiting) in order: what happened, the lines that show it, what to do."""
+
+    run: str
+    phase: Phase
+    headline: str
+    cause: str | None = None
+    facts: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Engines: where runs run. `engine.py` holds the promises, one folder per engine keeps them."""

@@ -1,0 +1,71 @@
+"""The promises of an engine. One conformance suite (tests/conformance) holds every engine to them.
+
+1. The same Job gives every rank the same environment on every engine.
+2. `submit` is idempotent by run id: the same id again returns the run that exists.
+3. Logs are complete, ordered per rank, and kept after the end.
+4. The exit code of a run is that of the first rank that failed, 128 + n for signal n.
+5. `stop` gives the ranks their grace, then ends all of them.
+6. A retry restarts the whole gang and resumes from the newest complete checkpoint.
+7. Nothing is left behind after `delete`, checkpoints excepted.
+8. An impossible request is refused at once, with the reason and the nearest thing that would fit.
+9. A waiting run says what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from longboat.core.jobs import Job, Value
+from longboat.core.plans import Plan
+from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
+
+
+class Submission(Value, frozen=True):
+    """Everything `submit` needs. The environment is the submitter's: secrets and PATH come from it, never into a file."""
+
+    job: Job
+    base: str  # absolute folder that relative paths of the job are relative to
+    run_id: str | None = None  # None: the engine takes the first free of NAME, NAME-2, NAME-3, ...
+    environment: Mapping[str, str] = {}
+
+
+class Engine(Protocol):
+    name: str
+
+    def plan(self, submission: Submission) -> Plan:
+        """What `submit` would do. Raises Refused where `submit` would (promise 8)."""
+
+    def submit(self, submission: Submission) -> RunStatus:
+        """Hand the run over; returns at once, the run goes on without the caller (promise 2)."""
+
+    def list(self) -> Sequence[RunStatus]:
+        """All runs, newest first, without `ranks` and `spec`."""
+
+    def status(self, run: str) -> RunStatus:
+        """One run in full, by its exact name. Raises NotFound."""
+
+    def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
+        """Lines of all ranks merged by time, each rank's own order kept; with `follow`, until the run has ended."""
+
+    def wait(self, run: str, *, timeout_s: float | None = None) -> RunStatus:
+        """Block until the run has ended. Raises WaitTimeout."""
+
+    def stop(self, run: str, *, grace_s: float | None = None) -> None:
+        """Ask the run to stop and return; `wait` waits for it (promise 5). Nothing happens to an ended run."""
+
+    def delete(self, run: str, *, purge: bool = False) -> None:
+        """Stop it if it runs, then remove every trace; checkpoints stay unless `purge` (promise 7)."""
+
+    def exec(self, run: str, command: Sequence[str], *, node: str | None = None, rank: int | None = None) -> int:
+        """Run a command beside the ranks: their working copy, their environment, the caller's terminal."""
+
+    def copy_from(self, run: str, source: str, destination: Path, *, node: str | None = None) -> None:
+        """Copy a file or folder out of a node's working copy (`artifacts/...`, `checkpoints/...` name those)."""
+
+    def copy_to(self, run: str, source: Path, destination: str, *, node: str | None = None) -> None:
+        """Copy a file or folder into a node's working copy."""
+
+    def explain(self, run: str) -> Explanation:
+        """The post-mortem of an ended run, or what a waiting or silent one waits for."""

@@ -1,0 +1,1 @@
+"""The embedded engine: runs as plain files and processes of this machine. No daemon, no database."""

@@ -1,0 +1,1 @@
+"""Volumes, data import, checkpoints: what outlives a run."""
