@@ -23,7 +23,7 @@ from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
 
 
 class Submission(Value, frozen=True):
-    """Everything `submit` needs. The environment is the submitter's: secrets and PATH come from it, never into a file."""
+    """Everything `submit` needs. Secrets and PATH come from the environment, which goes into no file."""
 
     job: Job
     base: str  # absolute folder that relative paths of the job are relative to

@@ -1,0 +1,23 @@
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo    install Longboat into .venv and train on this machine"
+	@echo "make test    install what the tests need and run them, lint included"
+	@echo "make lint    ruff, mypy, import layers, the launcher's grammar"
+	@echo "make bench   measure against peers, write bench/results.json"
+	@echo "make clean   remove .venv and everything built"
+
+demo:
+	@sh scripts/demo.sh
+
+test:
+	@sh scripts/test.sh
+
+lint:
+	@sh scripts/lint.sh
+
+bench:
+	@sh scripts/environment.sh dev && .venv/bin/python bench/run.py
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,28 @@
+"""Checks that every file of the launcher is Python 3.8, the oldest it has to run on. Syntax only."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+OLDEST = (3, 8)
+LAUNCHER = Path(__file__).resolve().parent.parent / "src" / "longboat" / "launcher"
+
+
+def main() -> int:
+    files = sorted(LAUNCHER.rglob("*.py"))
+    failed = False
+    for file in files:
+        try:
+            ast.parse(file.read_text(encoding="utf-8"), filename=str(file), feature_version=OLDEST)
+        except SyntaxError as error:
+            failed = True
+            print(f"{file}:{error.lineno}: not Python {OLDEST[0]}.{OLDEST[1]}: {error.msg}")
+    if not files:
+        print(f"no files in {LAUNCHER}")
+    return int(failed or not files)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

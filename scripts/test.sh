@@ -1,0 +1,37 @@
+#!/bin/sh
+# make test: what the tests need, lint, the tests; one line per phase with its time.
+# Arguments go to pytest: sh scripts/test.sh tests/core -k jobs
+set -u
+cd "$(dirname "$0")/.."
+failed=""
+
+phase() {
+    title=$1
+    shift
+    began=$(date +%s)
+    if "$@"; then result=ok; else
+        result=FAILED
+        failed="$failed $title"
+    fi
+    echo "phase $title: $result, $(($(date +%s) - began)) s"
+}
+system_packages() {
+    # shellcheck disable=SC2046  # one word per package
+    sh scripts/packages.sh $(sed 's/#.*//' tests/apt-packages.txt) ||
+        echo "going on without them: the tests that need them are skipped"
+}
+tests() {
+    .venv/bin/python -m pytest -n "${LONGBOAT_TEST_WORKERS:-2}" --dist loadgroup --durations=20 "$@"
+}
+
+phase packages system_packages
+phase environment sh scripts/environment.sh dev
+if [ -z "$failed" ]; then
+    phase lint sh scripts/lint.sh
+    phase tests tests "$@"
+fi
+if [ -n "$failed" ]; then
+    echo "make test: FAILED:$failed"
+    exit 1
+fi
+echo "make test: ok"

@@ -1,0 +1,34 @@
+"""Longboat: from a training script on this machine to a GPU cluster. Names load when they are first used.
+
+A trainer uses `step`, `checkpoint_dir`, `checkpoint`, `resume_from`, `should_stop`; a program that starts runs uses the
+names of `longboat.sdk`.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from longboat.launcher.trainer import checkpoint as checkpoint
+    from longboat.launcher.trainer import checkpoint_dir as checkpoint_dir
+    from longboat.launcher.trainer import rank as rank
+    from longboat.launcher.trainer import resume_from as resume_from
+    from longboat.launcher.trainer import should_stop as should_stop
+    from longboat.launcher.trainer import step as step
+    from longboat.launcher.trainer import world_size as world_size
+    from longboat.sdk import *  # noqa: F403
+
+__version__ = "0.1.0"
+
+_TRAINER = ("checkpoint", "checkpoint_dir", "rank", "resume_from", "should_stop", "step", "world_size")
+
+
+def __getattr__(name: str) -> "Any":
+    if not name.startswith("_"):
+        from importlib import import_module
+
+        home = import_module("longboat.launcher.trainer" if name in _TRAINER else "longboat.sdk")
+        if name in _TRAINER or name in home.__all__:
+            value = getattr(home, name)
+            globals()[name] = value
+            return value
+    raise AttributeError("module 'longboat' has no attribute %r" % name)

@@ -1,0 +1,94 @@
+"""Writing to a disk that may be full, read-only or gone: atomic files, and one place where OSError ends."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from longboat.core.errors import EngineError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+_serial = itertools.count()
+
+
+def explain(error: OSError, place: str) -> EngineError:
+    """The error a user sees instead of `error`, which happened at or below `place`."""
+    where = _text(error.filename) or place
+    if error.errno in _FULL:
+        return EngineError(f"{where}: the disk is full", hint="free some space, or set LONGBOAT_HOME to a larger disk")
+    if error.errno in _FORBIDDEN:
+        reason = "the file system is read-only" if error.errno == errno.EROFS else "not permitted"
+        return EngineError(
+            f"{where}: cannot be written: {reason}",
+            hint="make it writable, or set LONGBOAT_HOME to a folder you may write to",
+        )
+    return EngineError(f"{where}: {error.strerror or error}")
+
+
+@contextmanager
+def errors_explained(place: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, place) from error
+
+
+def _text(name: object) -> str:
+    return name if isinstance(name, str) else ""
+
+
+def fresh_name(folder: str) -> str:
+    """A path in `folder` that no other process and no other thread makes up."""
+    return f"{folder}/{os.getpid()}-{next(_serial)}-{os.urandom(4).hex()}"
+
+
+def write_all(fd: int, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def write_new(path: str, data: bytes, mode: int = 0o600) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        write_all(fd, data)
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(fd)
+
+
+def replace_file(path: str, data: bytes, temporary_folder: str) -> None:
+    """Write the file whole: a reader sees the old content or the new, never a part."""
+    temporary = fresh_name(temporary_folder)
+    write_new(temporary, data)
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder and all below it, also where folders were made read-only. What is gone already is fine."""
+
+    def retry(function: object, name: str, _info: object) -> None:
+        # A folder without write permission keeps its children: open it up and try that child once more.
+        try:
+            parent = os.path.dirname(name)
+            os.chmod(parent, 0o700)
+            if os.path.isdir(name) and not os.path.islink(name):
+                os.chmod(name, 0o700)
+                shutil.rmtree(name, ignore_errors=True)
+            else:
+                os.unlink(name)
+        except FileNotFoundError:
+            pass
+
+    shutil.rmtree(path, onerror=retry)

@@ -1,0 +1,178 @@
+"""Takes the snapshot of a tree: what belongs to it, read once, kept in the store. Not the choice of files (`scan`)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from longboat.bundles import git, limits, secrets
+from longboat.bundles.manifests import (
+    DEFAULT_LIMITS,
+    Entry,
+    Limits,
+    Snapshot,
+    check_target,
+    in_order,
+    leaves_lexically,
+    tree_hash,
+)
+from longboat.bundles.reading import read_into
+from longboat.bundles.scan import Scan, unreadable
+from longboat.bundles.statcache import StatCache
+from longboat.bundles.store import Store
+from longboat.core.errors import BundleError
+
+__all__ = ["Entry", "Limits", "Snapshot", "take"]
+
+_MOST_NAMED = 10
+_MAX_UNTRACKED = 200
+
+
+def take(
+    root: Path,
+    store: Store,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    limits: Limits = DEFAULT_LIMITS,
+) -> Snapshot:
+    """Keep the tree at `root` in the store and return it. A tree that is too large is refused before it is read."""
+    place = os.path.realpath(root)
+    if not os.path.isdir(place):
+        raise BundleError(f"{root}: the code's folder is not a folder", hint="set `workdir` to the folder of your code")
+    scan = Scan(place, include=include, exclude=exclude, limits=limits)
+    return _Taking(place, store, scan, limits).run()
+
+
+class _Taking:
+    """One snapshot in the making."""
+
+    def __init__(self, root: str, store: Store, scan: Scan, most: Limits) -> None:
+        self._root = root
+        self._store = store
+        self._scan = scan
+        self._most = most
+        self._left_out: list[tuple[str, str]] = []
+        self._warnings = scan.warnings
+
+    def run(self) -> Snapshot:
+        files = self._without_named_secrets()
+        limits.check({path: found.st_size for path, found in files.items()}, self._most)
+        links = [self._link(path) for path, found in files.items() if stat.S_ISLNK(found.st_mode)]
+        with self._store.in_use():
+            cache = StatCache(self._store, self._root)
+            regular = [(path, found) for path, found in files.items() if stat.S_ISREG(found.st_mode)]
+            read = [self._file(path, found, cache) for path, found in regular]
+            entries = in_order(entry for entry in (*links, *read) if entry is not None)
+            limits.check({entry.path: entry.size for entry in entries}, self._most)
+            cache.save()
+            snapshot = self._snapshot(entries)
+            self._store.save(snapshot)
+        return snapshot
+
+    def _without_named_secrets(self) -> dict[str, os.stat_result]:
+        kept = {}
+        for path, found in self._scan.files.items():
+            if secrets.named_like_one(path) and path not in self._scan.by_name and stat.S_ISREG(found.st_mode):
+                self._left_out.append((path, "its name is that of a secret"))
+            else:
+                kept[path] = found
+        return kept
+
+    def _snapshot(self, entries: tuple[Entry, ...]) -> Snapshot:
+        paths = {entry.path for entry in entries}
+        self._warn_of_links(entries, paths)
+        self._warn_of_secrets()
+        commit, dirty, diff = self._history(paths)
+        diff_hash = hashlib.sha256(diff).hexdigest() if diff else None
+        if diff_hash is not None:
+            self._store.put(diff, diff_hash)
+        return Snapshot(
+            hash=tree_hash(entries),
+            entries=entries,
+            size=sum(entry.size for entry in entries),
+            commit=commit,
+            dirty=dirty,
+            diff_hash=diff_hash,
+            warnings=tuple(self._warnings),
+        )
+
+    def _history(self, paths: set[str]) -> tuple[str | None, bool, bytes]:
+        """The commit, whether something is not in it, and the changes as a patch."""
+        if not self._scan.under_git:
+            return None, False, b""
+        new = sorted(path for path in self._scan.untracked if path in paths)
+        diff = b"".join(b"# not in git: " + path.encode() + b"\n" for path in new[:_MAX_UNTRACKED] if "\n" not in path)
+        if len(new) > _MAX_UNTRACKED:
+            diff += f"# not in git: {len(new) - _MAX_UNTRACKED} more files\n".encode()
+        try:
+            commit = git.head(self._root)
+            if commit is not None:
+                diff += git.diff(self._root, lambda path: path in paths or self._is_gone_or_folder(path))
+        except (git.GitFailed, OSError) as error:
+            self._warnings.append(f"git cannot tell the uncommitted changes: {error}")
+            return None, True, b""
+        return commit, bool(diff) or commit is None, diff
+
+    def _is_gone_or_folder(self, path: str) -> bool:
+        place = f"{self._root}/{path}"
+        return not os.path.lexists(place) or os.path.isdir(place)
+
+    def _link(self, path: str) -> Entry | None:
+        try:
+            target = os.readlink(f"{self._root}/{path}")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise unreadable(path, error) from None
+        check_target(path, target)
+        real = os.path.realpath(f"{self._root}/{path}")
+        inside = self._root.rstrip("/") + "/"
+        if leaves_lexically(path, target) or not (real + "/").startswith(inside):
+            hint = f"add {path} to .longboatignore, or mount what it points to as a volume"
+            if target.startswith(inside):
+                hint = f"make it relative: ln -sfn {os.path.relpath(target, os.path.dirname(f'{self._root}/{path}'))!r}"
+            raise BundleError(f"{path}: this link leaves the code's folder: it points to {target}", hint=hint)
+        return Entry(path=path, kind="link", target=target)
+
+    def _file(self, path: str, found: os.stat_result, cache: StatCache) -> Entry | None:
+        is_wanted = path in self._scan.by_name
+        known = cache.get(path, found)
+        if known is not None and ((known[1] and not is_wanted) or self._store.has(known[0], found.st_size)):
+            hash, secret, size, mode = *known, found.st_size, found.st_mode
+        else:
+            read = read_into(self._store, self._root, path, keeps_secrets=is_wanted, most=self._most.max_bytes)
+            if read is None:
+                return None
+            if read.is_steady:
+                cache.put(path, read.found, read.hash, read.secret)
+            else:
+                self._warnings.append(f"{path}: changed while it was read; the run gets what was read last")
+            hash, secret, size, mode = read.hash, read.secret, read.size, read.found.st_mode
+        if secret and not is_wanted:
+            self._left_out.append((path, f"it holds {secret}"))
+            return None
+        return Entry(path=path, hash=hash, size=size, executable=bool(mode & stat.S_IXUSR))
+
+    def _warn_of_secrets(self) -> None:
+        for path, reason in self._left_out[:_MOST_NAMED]:
+            self._warnings.append(f"{path}: left out, {reason}; to take it along, name it: include: [{path}]")
+        more = [path for path, _ in self._left_out[_MOST_NAMED:]]
+        if more:
+            self._warnings.append(f"{len(more)} more files are left out because they look like secrets: {more[0]}, ...")
+
+    def _warn_of_links(self, entries: Sequence[Entry], paths: set[str]) -> None:
+        """A link whose target stays behind leads nowhere in the run."""
+        folders = {""}
+        for path in paths:
+            while (path := path.rpartition("/")[0]) not in folders:
+                folders.add(path)
+        for entry in entries:
+            if entry.kind == "link":
+                place = os.path.realpath(f"{self._root}/{entry.path}")
+                target = os.path.relpath(place, self._root)
+                if os.path.exists(place) and target != "." and target not in paths and target not in folders:
+                    self._warnings.append(f"{entry.path}: this link points to {target}, which stays behind")

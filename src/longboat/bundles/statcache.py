@@ -1,0 +1,80 @@
+"""Remembers the hash of files by their stat, so that an unchanged tree is not read again.
+
+Like git's index: a file whose time is not clearly older than the moment it was read is read again, because a change
+within the same tick of the clock would not show.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+
+import msgspec
+
+from longboat.bundles.disk import replace_file
+from longboat.bundles.store import Store
+from longboat.core.errors import LongboatError
+from longboat.core.jobs import Value
+
+_VERSION = 1
+_TICK_NS = 100_000_000  # file systems with fine clocks still stamp with the kernel's coarse one
+_COARSE_TICK_NS = 2_500_000_000  # a file system that keeps whole seconds, or even ones
+
+Known = tuple[int, int, int, int, str, str]
+"""Size, modification time, change time, inode; hash, and the secret found in it ("" for none)."""
+
+
+class _Cache(Value, frozen=True):
+    version: int
+    root: str
+    files: dict[str, Known] = {}
+
+
+class StatCache:
+    """What is known about the files of one root."""
+
+    def __init__(self, store: Store, root: str) -> None:
+        self._store = store
+        self._root = root
+        name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
+        self._file = f"{store.root}/cache/{name}"
+        self._started_ns = time.time_ns()
+        self._old = self._load()
+        self._new: dict[str, Known] = {}
+        self._is_changed = False
+
+    def _load(self) -> dict[str, Known]:
+        try:
+            with open(self._file, "rb") as file:
+                cache = msgspec.msgpack.decode(file.read(), type=_Cache)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return {}
+        return cache.files if (cache.version, cache.root) == (_VERSION, self._root) else {}
+
+    def get(self, path: str, found: os.stat_result) -> tuple[str, str] | None:
+        """Hash and secret of the file with this stat, or None when it has to be read."""
+        known = self._old.get(path)
+        if known is None or known[:4] != (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino):
+            return None
+        self._new[path] = known
+        return known[4], known[5]
+
+    def put(self, path: str, found: os.stat_result, hash: str, secret: str) -> None:
+        """`found` is the stat of the file after it was read. Too fresh to be told from a later change: not kept."""
+        newest = max(found.st_mtime_ns, found.st_ctime_ns)
+        tick = _TICK_NS if newest % 1_000_000_000 else _COARSE_TICK_NS
+        if newest < self._started_ns - tick:
+            times = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+            self._new[path] = (*times, hash, secret)
+            self._is_changed = True
+
+    def save(self) -> None:
+        """Losing this file costs time only, so a failure to write it is none."""
+        if not self._is_changed and len(self._new) == len(self._old):
+            return
+        cache = _Cache(version=_VERSION, root=self._root, files=self._new)
+        try:
+            replace_file(self._file, msgspec.msgpack.encode(cache), self._store.temporary)
+        except (OSError, LongboatError):
+            return

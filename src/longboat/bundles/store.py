@@ -1,0 +1,243 @@
+"""Where bundles are kept: contents by their hash, manifests by the hash of their tree. Plain files, no daemon.
+
+    objects/ab/cdef...   one content each, never changed        manifests/<hash>.json   one tree each
+    cache/               what `take` knows of files by their stat  tmp/                  being written
+
+Everything is written under a temporary name and renamed, so a process may die at any time. Nothing is synced to the
+disk one by one; instead a content counts as present only with its full size, and a manifest only with its own hash.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from longboat.bundles import checkout
+from longboat.bundles.disk import errors_explained, explain, fresh_name, replace_file, write_all, write_new
+from longboat.bundles.manifests import EMPTY_HASH, Snapshot, check_tree, is_hash, tree_hash
+from longboat.core.errors import BundleError, NotFound
+
+GRACE_S = 3600.0
+"""What is younger than this is not collected: the run that needs it may not have been written down yet."""
+
+_CHUNK = 1 << 20
+_FOLDERS = ("objects", "manifests", "tmp", "cache")
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Snapshot)
+
+
+class Store:
+    """A folder of bundles; any number of processes may use it at the same time."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+        self._root = os.path.abspath(root)
+        self._made: set[str] = set()
+
+    def prepare(self) -> None:
+        """Make the folders; from then on writing may start."""
+        with errors_explained(self._root):
+            os.makedirs(self._root, 0o700, exist_ok=True)
+            for name in _FOLDERS:
+                with suppress(FileExistsError):
+                    os.mkdir(f"{self._root}/{name}", 0o700)
+
+    @property
+    def temporary(self) -> str:
+        return f"{self._root}/tmp"
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Nothing is collected while this is held."""
+        self.prepare()
+        with errors_explained(self._root):
+            fd = self._lock(fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _lock(self, kind: int) -> int | None:
+        fd = os.open(f"{self._root}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, kind)
+        except BlockingIOError:
+            os.close(fd)
+            raise
+        except OSError:
+            # A file system without locks: the grace of `collect` has to do.
+            os.close(fd)
+            return None
+        return fd
+
+    def object_path(self, hash: str) -> str:
+        return f"{self._root}/objects/{hash[:2]}/{hash[2:]}"
+
+    def has(self, hash: str, size: int) -> bool:
+        try:
+            return os.stat(self.object_path(hash)).st_size == size
+        except OSError:
+            return False
+
+    def put(self, data: bytes, hash: str) -> None:
+        """Keep a content whose hash is known."""
+        if self.has(hash, len(data)):
+            return
+        temporary = fresh_name(self.temporary)
+        with errors_explained(self._root):
+            write_new(temporary, data)
+        self.adopt(temporary, hash)
+
+    def put_stream(self, file: BinaryIO, most: int) -> tuple[str, int]:
+        """Keep what the file gives, at most that many bytes; its hash and size."""
+        temporary = fresh_name(self.temporary)
+        digest, size = hashlib.sha256(), 0
+        with errors_explained(self._root):
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            while data := file.read(min(_CHUNK, most - size)):
+                digest.update(data)
+                size += len(data)
+                with errors_explained(self._root):
+                    write_all(fd, data)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        finally:
+            os.close(fd)
+        self.adopt(temporary, digest.hexdigest())
+        return digest.hexdigest(), size
+
+    def adopt(self, temporary: str, hash: str) -> None:
+        """Move a written file to its place."""
+        folder = f"{self._root}/objects/{hash[:2]}"
+        try:
+            if folder not in self._made:
+                with suppress(FileExistsError):
+                    os.mkdir(folder, 0o700)
+                self._made.add(folder)
+            os.replace(temporary, f"{folder}/{hash[2:]}")
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise explain(error, self._root) from error
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Keep the manifest. Written again each time, so that its age says when it was last used."""
+        with errors_explained(self._root):
+            replace_file(self._manifest(snapshot.hash), _encoder.encode(snapshot), self.temporary)
+
+    def _manifest(self, hash: str) -> str:
+        return f"{self._root}/manifests/{hash}.json"
+
+    def load(self, hash: str) -> Snapshot:
+        """The snapshot of this hash, checked. Raises NotFound, or BundleError when it is damaged."""
+        if not is_hash(hash):
+            raise BundleError(f"{hash!r} is not the hash of a bundle")
+        try:
+            with open(self._manifest(hash), "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            if hash == EMPTY_HASH:
+                return Snapshot.empty()
+            raise NotFound(f"no bundle {hash[:12]} in {self._root}", hint="submit the job again") from None
+        except OSError as error:
+            raise explain(error, self._root) from error
+        return decode(data, hash)
+
+    def diff(self, hash: str) -> bytes | None:
+        """The uncommitted changes of the snapshot when it was last taken, as a patch; None when there were none."""
+        diff_hash = self.load(hash).diff_hash
+        if diff_hash is None or not is_hash(diff_hash):
+            return None
+        try:
+            with open(self.object_path(diff_hash), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explain(error, self._root) from error
+
+    def check_out(self, hash: str, target: Path) -> None:
+        """Lay the tree out as a private working copy in `target`, which is absent or empty."""
+        checkout.lay_out(self.load(hash).entries, self.object_path, target)
+
+    def collect(self, keep: Collection[str], *, grace_s: float = GRACE_S) -> int:
+        """Remove manifests and contents that none of these hashes needs; how many. Nothing while one is taken."""
+        self.prepare()
+        with errors_explained(self._root):
+            try:
+                fd = self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return 0
+            try:
+                return self._collect(set(keep), time.time() - grace_s)
+            finally:
+                if fd is not None:
+                    os.close(fd)
+
+    def _collect(self, keep: set[str], before: float) -> int:
+        removed = 0
+        needed: set[str] = set()
+        for name, path, time_s in _files(f"{self._root}/manifests"):
+            hash = name.removesuffix(".json")
+            if hash in keep or time_s >= before:
+                needed |= self._needs(hash)
+            else:
+                removed += _remove(path)
+        with os.scandir(f"{self._root}/objects") as folders:
+            for folder in [child.name for child in folders if child.is_dir(follow_symlinks=False)]:
+                for name, path, time_s in _files(f"{self._root}/objects/{folder}"):
+                    if folder + name not in needed and time_s < before:
+                        removed += _remove(path)
+        for _name, path, time_s in _files(self.temporary):
+            if time_s < before:
+                _remove(path)
+        return removed
+
+    def _needs(self, hash: str) -> set[str]:
+        try:
+            snapshot = self.load(hash)
+        except (BundleError, NotFound):
+            return set()  # damaged: it cannot be checked out, so it needs nothing
+        return set(snapshot.objects) | ({snapshot.diff_hash} if snapshot.diff_hash else set())
+
+
+def decode(data: bytes, hash: str | None = None) -> Snapshot:
+    """A manifest from its text; refused unless it is a safe tree and, where one is given, has this hash."""
+    try:
+        snapshot = _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise BundleError("the manifest of the bundle is damaged", hint="submit the job again") from None
+    check_tree(snapshot.entries)
+    found = tree_hash(snapshot.entries)
+    if found != snapshot.hash or (hash is not None and found != hash):
+        raise BundleError("the manifest of the bundle does not have its own hash", hint="submit the job again")
+    return snapshot
+
+
+def _files(folder: str) -> list[tuple[str, str, float]]:
+    """Name, path and time of the files in a folder."""
+    found = []
+    with os.scandir(folder) as children:
+        for child in children:
+            with suppress(FileNotFoundError):
+                found.append((child.name, child.path, child.stat(follow_symlinks=False).st_mtime))
+    return found
+
+
+def _remove(path: str) -> int:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return 0
+    return 1

@@ -1,0 +1,43 @@
+"""`longboat check`: validate, and show what would run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from longboat.cli.loading import load, submission_of
+from longboat.cli.options import TargetCommand, job_options
+from longboat.cli.places import open_engine
+from longboat.cli.plans import print_job, show_plan
+from longboat.cli.terminal import note
+from longboat.core.errors import Refused
+
+
+@click.command("check", cls=TargetCommand, short_help="Validate job files and show what would run.")
+@click.argument("words", nargs=-1, type=click.Path(), metavar="FILE.yaml... | SCRIPT [ARG]... | -- COMMAND...")
+@job_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "yaml", "name"]),
+    default="table",
+    show_default=True,
+    help="Output format; wide also shows what every rank sees in its environment.",
+)
+def command(words: tuple[str, ...], command: tuple[str, ...], output: str, **options: Any) -> int:
+    """Validate job files (merged left to right) and show the job, its layout and what would be done.
+
+    All mistakes are reported at once, each with its place. Nothing is started.
+    """
+    place = open_engine(options["engine"])
+    loaded = load(words, command, options, place)
+    try:
+        plan = place.plan(submission_of(loaded, None))
+    except Refused:
+        if output in ("table", "wide"):
+            print_job(loaded.job)
+            for notice in loaded.notices:
+                note(notice)
+        raise
+    return show_plan(plan, loaded.notices, output, env=output == "wide")

@@ -1,0 +1,96 @@
+"""Flags of `longboat run` and `check` become fields of a job. Pure but for the env files it is told to read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from longboat.core.errors import NotFound, UsageError
+
+FIELDS = ("nodes", "procs", "gpus", "cpus", "memory", "retries", "timeout", "grace", "priority")
+TEXTS = ("name", "image", "framework", "queue")
+"""Flags that are fields of the same name."""
+
+
+def fields_of(options: Mapping[str, Any], *, environment: Mapping[str, str], cwd: Path) -> dict[str, object]:
+    """The fields that the flags give; a flag that was not used gives none."""
+    fields: dict[str, object] = {name: number(options[name]) for name in FIELDS if options.get(name) is not None}
+    fields.update({name: options[name] for name in TEXTS if options.get(name) is not None})
+    if options.get("workdir") is not None:
+        fields["workdir"] = os.path.join(cwd, options["workdir"])
+    checkpoints: dict[str, object] = {}
+    if options.get("checkpoints") is not None:
+        checkpoints["to"] = absolute(options["checkpoints"], cwd)
+    if options.get("resume") is not None:
+        checkpoints["resume"] = options["resume"]
+    collections: dict[str, object] = {
+        "env": env_of(options.get("env_file", ()), options.get("env", ()), environment=environment, cwd=cwd),
+        "labels": dict(pair(text, "label") for text in options.get("label", ())),
+        "artifacts": list(options.get("artifact", ())),
+        "secrets": list(options.get("secret", ())),
+        "checkpoints": checkpoints,
+    }
+    return {**fields, **{name: value for name, value in collections.items() if value}}
+
+
+def number(text: str) -> object:
+    """A whole number where the flag is one; what else is allowed is for the job's own reader to say."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else text
+
+
+def absolute(place: str, cwd: Path) -> str:
+    """A path typed in a shell is meant from where the shell is; an address is left as it is."""
+    return place if "://" in place else os.path.normpath(os.path.join(cwd, place))
+
+
+def pair(text: str, what: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--{what} {text}: expected K=V", hint=f"for example --{what} key=value")
+    return key, value
+
+
+def env_of(
+    files: Sequence[str], texts: Sequence[str], *, environment: Mapping[str, str], cwd: Path
+) -> dict[str, str]:
+    """Variables of the files, then of the flags; a bare name copies the shell's."""
+    found: dict[str, str] = {}
+    for file in files:
+        found.update(read_env_file(cwd / file, environment))
+    for text in texts:
+        found.update([variable(text, environment)])
+    return found
+
+
+def variable(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if equals and key:
+        return key, value.replace("${", "$${")  # the shell has done all the replacing that was wanted
+    if key not in environment:
+        raise UsageError(f"--env {text}: {text} is not set in this shell", hint=f"--env {text}=VALUE gives it a value")
+    return key, environment[key].replace("${", "$${")
+
+
+def read_env_file(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """K=V lines, `#` comments, `export`, one pair of quotes around a value; nothing is expanded."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"no such file: {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.strip().removeprefix("export ").strip()
+        if not line or line.startswith("#"):
+            continue
+        key, equals, value = line.partition("=")
+        key, value = key.strip(), value.strip()
+        if not key.isidentifier():
+            raise UsageError(f"{path}:{number}: expected K=V", hint="one variable per line; # begins a comment")
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+            value = value[1:-1]
+        found.update([variable(f"{key}={value}" if equals else key, environment)])
+    return found

@@ -1,0 +1,135 @@
+"""The command `longboat`: the table of commands, and the one door through which every error leaves.
+
+The table is all that `--help` needs; the module of a command is imported when the command is called.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from click import Context, HelpFormatter
+
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Train": {
+        "run": ("run", "Run a script, a job file or a command."),
+        "check": ("check", "Validate job files and show what would run."),
+        "init": ("init", "Write a job file, from a script or a few questions."),
+        "import": ("import_", "Translate a job file of SkyPilot or dstack."),
+    },
+    "Look": {
+        "ps": ("ps", "List runs: the unfinished and the recent."),
+        "status": ("status", "Show runs in full: ranks, attempts, folders."),
+        "logs": ("logs", "Print the log of a run."),
+        "explain": ("explain", "Say why a run failed, or what it waits for."),
+        "wait": ("wait", "Wait until runs have ended."),
+    },
+    "Act": {
+        "stop": ("stop", "Stop runs."),
+        "rm": ("rm", "Remove runs; checkpoints stay."),
+        "exec": ("exec", "Run a command beside the ranks of a run."),
+        "cp": ("cp", "Copy files into or out of a run."),
+    },
+    "Set up": {
+        "doctor": ("doctor", "Check this machine."),
+        "secret": ("secret", "Keep secrets for runs."),
+        "schema": ("schema", "Print the JSON schema of a job file."),
+        "completion": ("completion", "Print the completion script of a shell."),
+    },
+}
+"""Section of the help -> command -> (module of longboat.cli, one line of help)."""
+
+TABLE = {name: entry for commands in SECTIONS.values() for name, entry in commands.items()}
+
+VERSION = "0.1.0"
+COMPLETE_VAR = "_LONGBOAT_COMPLETE"
+
+
+class Commands(click.Group):
+    """A group that imports a command when it is called."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args or ["--help"])
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return list(TABLE)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in TABLE:
+            return None
+        from importlib import import_module
+
+        command: click.Command = import_module(f"longboat.cli.{TABLE[cmd_name][0]}").command
+        return command
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in TABLE:
+            from longboat.cli.door import unknown_command
+
+            raise unknown_command(args[0], list(TABLE))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        width = max(map(len, TABLE))
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in commands.items()])
+
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=text) for name, (_, text) in TABLE.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def print_version(ctx: Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(f"longboat {VERSION}")
+        ctx.exit()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version, help="Show the version."
+)
+def cli() -> None:
+    """Run a training on this machine and, unchanged, on a GPU cluster.
+
+    longboat run train.py starts it, shows its log and returns its exit code.
+    """
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code; no exception but SystemExit leaves this function."""
+    sys.exit(enter(args))
+
+
+def enter(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code. Every exception ends here."""
+    try:
+        code = call(list(sys.argv[1:] if args is None else args))
+        sys.stdout.flush()
+        return code
+    except (SystemExit, click.exceptions.Exit) as leaving:
+        wanted = leaving.exit_code if isinstance(leaving, click.exceptions.Exit) else leaving.code
+        return wanted if isinstance(wanted, int) else 0
+    except BaseException as error:
+        from longboat.cli.door import report
+
+        return report(error)
+
+
+def call(args: list[str]) -> int:
+    """Click's own `main`, less its handling of errors."""
+    if COMPLETE_VAR in os.environ:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {}, "longboat", COMPLETE_VAR, os.environ[COMPLETE_VAR])
+    with cli.make_context("longboat", args) as ctx:
+        code = cli.invoke(ctx)
+        return code if isinstance(code, int) else 0

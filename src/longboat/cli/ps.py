@@ -1,0 +1,80 @@
+"""`longboat ps`: the list of runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import click
+
+from longboat.cli.arguments import output_option
+from longboat.cli.outputs import plain, show
+from longboat.cli.places import open_engine
+from longboat.cli.tables import print_table
+from longboat.cli.terminal import say
+from longboat.cli.times import show_duration
+from longboat.core.errors import UsageError
+from longboat.core.runs import RunStatus
+
+RECENT_S = 24 * 3600
+HEAD = ("NAME", "PHASE", "NODES", "GPUS", "AGE", "TIME", "EXIT", "INFO")
+WIDE_HEAD = (*HEAD[:-1], "TRY", "STEP", "ENGINE", "USER", "COMMAND", "INFO")
+
+
+@click.command("ps", short_help="List runs.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also runs that ended more than a day ago.")
+@click.option("-l", "--label", "labels", multiple=True, metavar="K[=V]", help="Only runs with this label, or K!=V.")
+@output_option()
+def command(everything: bool, labels: Sequence[str], output: str) -> None:
+    """List runs, newest first: those that have not ended, and those that ended within a day."""
+    now = time.time()
+    wanted = selector(labels)
+    listed = [run for run in open_engine().list() if wanted(run.labels)]
+    runs = [run for run in listed if everything or is_recent(run, now)]
+    show(runs, output, record=run_record, tables=lambda wide: print_runs(runs, wide=wide, now=now))
+    if len(runs) < len(listed) and output in ("table", "wide"):
+        say(f"{len(listed) - len(runs)} more: longboat ps -a")
+
+
+def is_recent(run: RunStatus, now: float) -> bool:
+    return not run.is_final or run.ended is None or now - run.ended < RECENT_S
+
+
+def run_record(run: RunStatus) -> dict[str, object]:
+    """One object of `ps -o json`."""
+    record: dict[str, object] = plain(run)
+    for field in ("ranks", "attempts", "spec"):
+        record.pop(field)
+    return record
+
+
+def print_runs(runs: Sequence[RunStatus], *, wide: bool, now: float) -> None:
+    if not runs:
+        say("no runs: start one with longboat run train.py")
+        return
+    print_table(WIDE_HEAD if wide else HEAD, [row(run, wide=wide, now=now) for run in runs])
+
+
+def row(run: RunStatus, *, wide: bool, now: float) -> tuple[object, ...]:
+    lasted = show_duration((run.ended or now) - run.started) if run.started else None
+    first = (run.name, run.phase, run.nodes, run.gpus, show_duration(now - run.created), lasted, run.exit_code)
+    if not wide:
+        return (*first, run.reason)
+    return (*first, f"{run.attempt + 1}/{run.retries + 1}", run.step, run.engine, run.user, run.command, run.reason)
+
+
+def selector(texts: Sequence[str]) -> Callable[[dict[str, str]], bool]:
+    """A predicate over labels from `k=v`, `k!=v`, `k` and `!k`, joined by commas or repeated."""
+    terms = [term.strip() for text in texts for term in text.split(",")]
+    if any(not term.strip("!=") for term in terms):
+        raise UsageError("an empty label selector", hint="write it like team=vision,stage!=test")
+
+    def holds(term: str, labels: dict[str, str]) -> bool:
+        key, equals, value = term.partition("=")
+        if not equals:
+            return key[1:] not in labels if key.startswith("!") else key in labels
+        if key.endswith("!"):
+            return labels.get(key[:-1]) != value
+        return labels.get(key) == value
+
+    return lambda labels: all(holds(term, labels) for term in terms)

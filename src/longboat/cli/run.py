@@ -1,0 +1,69 @@
+"""`longboat run`: a script, job files or a command, attached unless told otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from longboat.cli.options import TargetCommand, job_options
+from longboat.cli.terminal import note, say
+from longboat.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from longboat.engines.engine import Engine, Submission
+
+
+@click.command("run", cls=TargetCommand, short_help="Run a script, a job file or a command.")
+@click.argument("words", nargs=-1, type=click.Path(), metavar="SCRIPT [ARG]... | FILE.yaml... | -- COMMAND...")
+@job_options
+@click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
+@click.option("--id", "run_id", help="The run's own name; given again, the run that exists is taken.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
+@click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
+@click.option("-y", "--yes", is_flag=True, help="Accepted for scripts: run asks nothing.")
+@click.option("-o", "--output", type=click.Choice(["json", "yaml", "name"]), help="Format, with --detach or --dry-run.")
+def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) -> int:
+    """Run a training: a script with its arguments, job files (merged left to right), or a command after --.
+
+    The log is shown and the trainer's exit code returned. Ctrl-C once asks the run to stop; -d detaches.
+    """
+    if options["output"] and not (options["detach"] or options["dry_run"]):
+        raise UsageError("-o goes with --detach or --dry-run", hint="an attached run leaves stdout to the trainer")
+    if not (words or command):
+        raise UsageError("nothing to run", hint="name a script (train.py), a job file (job.yaml), or -- COMMAND")
+    from longboat.cli.loading import load, submission_of
+    from longboat.cli.places import open_engine
+
+    place = open_engine(options["engine"], quiet=options["quiet"])
+    loaded = load(words, command, options, place)
+    submission = submission_of(loaded, options["run_id"])
+    if options["dry_run"]:
+        from longboat.cli.plans import show_plan
+
+        return show_plan(place.plan(submission), loaded.notices, options["output"])
+    if not options["quiet"]:
+        for notice in loaded.notices:
+            note(notice)
+    return submit(place, submission, options)
+
+
+def submit(place: Engine, submission: Submission, options: dict[str, Any]) -> int:
+    """Hand the run over, then stay with it or not."""
+    run = place.submit(submission)
+    if options["detach"]:
+        if options["output"] in ("json", "yaml"):
+            from longboat.cli.outputs import plain, write
+
+            write(plain(run), options["output"])
+        else:
+            print(run.name)
+        return 0
+    from longboat.cli.attach import attach, exit_code, rank_count
+
+    ranks = rank_count(submission.job)
+    if not options["quiet"]:
+        nodes = submission.job.nodes
+        size = f" ({nodes} node{'s' * (nodes > 1)}, {ranks} ranks)" if ranks > 1 else ""
+        say(f"longboat: run {run.name}{size}")
+    return exit_code(attach(place, run, ranks=ranks, quiet=options["quiet"]))

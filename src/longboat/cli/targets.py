@@ -1,0 +1,118 @@
+"""What `longboat run` was given: job files, a script with its arguments, or a command."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from longboat.core.errors import NotFound, UsageError
+
+JOB_SUFFIXES = (".yaml", ".yml", ".json")
+NAME_LIMIT = 32  # leaves room for -2, -3, ... within a run's 40
+
+
+class Target(NamedTuple):
+    files: tuple[Path, ...] = ()
+    fields: Mapping[str, object] = {}
+    notices: tuple[str, ...] = ()
+
+
+def is_job_file(word: str) -> bool:
+    return word.endswith(JOB_SUFFIXES)
+
+
+def resolve(words: Sequence[str], command: Sequence[str], *, cwd: Path, home: Path) -> Target:
+    """Words before `--` or the command after it, not both empty, become job files or the fields of a job."""
+    if words and command:
+        raise UsageError("both a file and a command after --", hint="longboat run FILE, or longboat run -- COMMAND")
+    if command:
+        return from_command(command, cwd=cwd, home=home)
+    if is_job_file(words[0]):
+        return Target(files=tuple(from_files(words)))
+    return from_script(words[0], words[1:], cwd=cwd, home=home)
+
+
+def from_files(words: Sequence[str]) -> list[Path]:
+    strange = next((word for word in words if not is_job_file(word)), None)
+    if strange is not None:
+        raise UsageError(
+            f"{strange} is not a job file", hint="several job files merge left to right; change fields with --set a.b=c"
+        )
+    return [Path(word) for word in words]
+
+
+def from_command(command: Sequence[str], *, cwd: Path, home: Path) -> Target:
+    """One word with spaces is a shell line, as for ssh; several words are executed as they are."""
+    run: object = command[0] if len(command) == 1 and len(command[0].split()) > 1 else list(command)
+    fields = {"name": name_from(command[0].split()[0] if command[0].strip() else ""), "run": run}
+    if is_too_wide(cwd, home):
+        note = f"no code is copied: {cwd} is not a project folder (use --workdir to name one)"
+        return Target(fields={**fields, "workdir": None}, notices=(note,))
+    return Target(fields=fields)
+
+
+def from_script(script: str, arguments: Sequence[str], *, cwd: Path, home: Path) -> Target:
+    path = cwd / script
+    if not path.is_file():
+        raise missing_script(script, arguments, path)
+    inside = Path(os.path.normpath(path))
+    fields: dict[str, object] = {"name": name_from(path.stem)}
+    notices: tuple[str, ...] = ()
+    root = cwd
+    if not inside.is_relative_to(cwd) or (is_too_wide(cwd, home) and inside.parent != cwd):
+        root = inside.parent
+        fields["workdir"] = str(root)
+        notices = (f"the code that is copied: {root}",)
+    fields["run"] = [*starter(inside, str(inside.relative_to(root))), *arguments]
+    return Target(fields=fields, notices=notices)
+
+
+def starter(path: Path, name: str) -> list[str]:
+    """How a script is started: by its suffix, else as the program it is."""
+    if path.suffix == ".py":
+        return ["python", name]
+    if os.access(path, os.X_OK):
+        return [f"./{name}"]
+    if path.suffix in (".sh", ".bash"):
+        return ["bash" if path.suffix == ".bash" else "sh", name]
+    raise UsageError(
+        f"{name} is neither a Python or shell script, nor executable, nor a job file",
+        hint=f"chmod +x {name}, or longboat run -- PROGRAM {name}",
+    )
+
+
+def missing_script(script: str, arguments: Sequence[str], path: Path) -> Exception:
+    if path.is_dir():
+        found = next((name for name in ("job.yaml", "longboat.yaml") if (path / name).is_file()), None)
+        hint = f"longboat run {os.path.join(script, found)}" if found else "name the script or the job file in it"
+        return UsageError(f"{script} is a folder", hint=hint)
+    from shutil import which
+
+    if "/" not in script and which(script):
+        return UsageError(f"{script} is not a file here", hint=f"longboat run -- {' '.join((script, *arguments))}")
+    return NotFound(f"no such file: {script}", hint=nearest_file(path))
+
+
+def nearest_file(path: Path) -> str | None:
+    from difflib import get_close_matches
+
+    try:
+        names = sorted(entry.name for entry in os.scandir(path.parent) if entry.is_file())
+    except OSError:
+        return None
+    near = get_close_matches(path.name, names, n=1)
+    return f"did you mean {near[0]}?" if near else None
+
+
+def is_too_wide(folder: Path, home: Path) -> bool:
+    """Nobody means to copy a whole home or disk along with a command."""
+    return folder in (home, Path(folder.anchor))
+
+
+def name_from(text: str) -> str:
+    """A run's name from a file or program: a-z, 0-9 and '-', beginning with a letter."""
+    words = re.sub(r"[^a-z0-9]+", "-", os.path.basename(text).lower()).lstrip("-0123456789")
+    return words[:NAME_LIMIT].strip("-") or "run"

@@ -1,0 +1,43 @@
+"""What depends on whether a person is looking: colour, and messages on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import IO
+
+CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
+RANK_COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
+PHASE_COLOURS = {"succeeded": "green", "failed": "red", "stopped": "yellow", "running": "cyan", "recovering": "yellow"}
+
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+"""Control characters are shown as escapes, so that no text out of a file or a run can drive the terminal."""
+
+
+def is_terminal(stream: IO[str]) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # a closed stream
+        return False
+
+
+def has_colour(stream: IO[str]) -> bool:
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, colour: str, stream: IO[str]) -> str:
+    return f"\033[{CODES[colour]}m{text}\033[0m" if has_colour(stream) else text
+
+
+def clean(text: str) -> str:
+    """One line without control characters."""
+    return " ".join(text.split("\n")).translate(CONTROLS)
+
+
+def say(text: str) -> None:
+    """A message for the user, on stderr; never data."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def note(text: str) -> None:
+    say(f"{paint('note:', 'yellow', sys.stderr)} {text}")

@@ -1,0 +1,67 @@
+"""Starting supervisors that outlive us, and waking them. What a supervisor does is in `supervisor`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from longboat.engines.local.files import disk
+from longboat.engines.local.records import RunFiles
+
+
+def wake(files: RunFiles) -> None:
+    """Make the run's supervisor look at its files now."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(files.wake, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"!")
+        finally:
+            os.close(descriptor)
+
+
+_PROGRAM = (
+    "import sys; del sys.path[0]; sys.path += [root for root in sys.argv[3:] if root not in sys.path]; "
+    "from longboat.engines.local.supervisor import main; main(sys.argv[1:])"
+)
+"""Not `-m`: that would import from the folder the user happens to be in."""
+
+
+def _import_roots() -> list[str]:
+    """Where Longboat and msgspec come from, in case only our own sys.path knows."""
+    return [str(Path(__file__).parents[3]), str(Path(msgspec.__file__).parents[1])]
+
+
+def spawn(files: RunFiles, lock: int, environment: dict[str, str]) -> None:
+    """Start a supervisor that owns `lock` and outlives us. The caller closes its own copy of the lock."""
+    os.set_inheritable(lock, True)
+    log = os.fspath(files.log)
+    with disk("start the supervisor"):
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-c", _PROGRAM, os.fspath(files.directory), str(lock), *_import_roots()],
+            environment,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+        )
+    os.set_inheritable(lock, False)
+    _children.append(pid)
+
+
+_children: list[int] = []
+"""Supervisors this process started; they are reaped when they end before us."""
+
+
+def reap_supervisors() -> None:
+    for pid in list(_children):
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                continue
+        _children.remove(pid)

@@ -1,0 +1,264 @@
+"""The embedded engine: the promises of engines/engine.py kept with plain files and processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from longboat.core.errors import EngineError, Refused, WaitTimeout
+from longboat.core.plans import Check, Plan
+from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
+from longboat.engines.engine import Submission
+from longboat.engines.local.detached import reap_supervisors, spawn, wake
+from longboat.engines.local.files import open_lock, try_lock, write_value
+from longboat.engines.local.home import Home, check_run_id
+from longboat.engines.local.records import Record, RunFiles, State, StopRequest
+from longboat.engines.local.statuses import ENGINE, brief_status, full_status
+
+RECOVERY_S = 1.0
+"""How often a waiting command checks that the run's supervisor is alive."""
+
+
+class LocalEngine:
+    """Runs on this machine. `on_notice` is told what the user should know but that stops nothing."""
+
+    name = ENGINE
+
+    def __init__(
+        self,
+        home: Path | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        on_notice: Callable[[str], None] | None = None,
+    ) -> None:
+        self.environment = dict(os.environ if environment is None else environment)
+        self.home = Home(home, environment=self.environment)
+        self._notice = on_notice or (lambda text: None)
+
+    # submitting
+
+    def plan(self, submission: Submission) -> Plan:
+        from longboat.engines.local.plans import make_plan
+
+        submission = self._complete(submission)
+        notices = self._preflight(submission)
+        return make_plan(self.home, submission, notices)
+
+    def submit(self, submission: Submission) -> RunStatus:
+        from longboat.engines.local.submission import (
+            create_run,
+            free_name,
+            record_of,
+            snapshot_of,
+            supervisor_environment,
+        )
+
+        submission = self._complete(submission)
+        if submission.run_id is not None:
+            check_run_id(submission.run_id)
+            if (self.home.runs / submission.run_id).exists():
+                return self.status(submission.run_id)
+        for notice in self._preflight(submission):
+            self._notice(notice)
+        self.home.prepare()
+        snapshot = snapshot_of(self.home, submission)
+        diff = None
+        if snapshot is not None:
+            from longboat.bundles.store import Store
+
+            for warning in snapshot.warnings:
+                self._notice(warning)
+            diff = Store(self.home.folder("bundles")).diff(snapshot.hash)
+        while True:
+            name = submission.run_id or free_name(self.home, submission)
+            record = record_of(self.home, submission, name=name, snapshot=snapshot)
+            created = create_run(self.home, record, diff)
+            if created is not None:
+                break
+            if submission.run_id is not None:
+                return self.status(submission.run_id)
+        files, lock = created
+        try:
+            spawn(files, lock, supervisor_environment(record, submission.environment))
+        finally:
+            os.close(lock)
+        return brief_status(record, State(reason="is being started"))
+
+    def _complete(self, submission: Submission) -> Submission:
+        import msgspec
+
+        if submission.environment:
+            return submission
+        return msgspec.structs.replace(submission, environment=self.environment)
+
+    def _preflight(self, submission: Submission) -> list[str]:
+        from longboat.engines.local.machine import observe_machine
+        from longboat.engines.local.preflight import check
+        from longboat.engines.local.secrets import read_secrets
+        from longboat.engines.local.submission import with_absolute_secrets
+
+        notices = check(submission.job, observe_machine(self.home.root, submission.environment))
+        if submission.job.secrets:
+            try:
+                read_secrets(self.home, with_absolute_secrets(submission).secrets, submission.environment)
+            except EngineError as error:
+                raise Refused(error.message, hint=error.hint) from error
+        return notices
+
+    # observing
+
+    def list(self) -> Sequence[RunStatus]:
+        seen: list[tuple[RunFiles, Record]] = []
+        recovered = []
+        for name in self.home.run_names():
+            files = RunFiles(self.home.runs / name)
+            try:
+                record = files.record()
+                if not files.state().is_final and self._recover(files, record):
+                    recovered.append(files)
+                seen.append((files, record))
+            except EngineError as error:
+                self._notice(error.message)
+        _settle(recovered)
+        found = [brief_status(record, files.state()) for files, record in seen]
+        return sorted(found, key=lambda status: (-status.created, status.name))
+
+    def status(self, run: str) -> RunStatus:
+        return full_status(*self._observe(run))
+
+    def _observe(self, run: str) -> tuple[RunFiles, Record, State]:
+        """The run's files; a vanished supervisor is replaced on the way."""
+        files = RunFiles(self.home.run_dir(run))
+        state = files.state()
+        record = files.record()
+        if not state.is_final:
+            if self._recover(files, record):
+                _settle([files])
+            state = files.state()
+        return files, record, state
+
+    def _recover(self, files: RunFiles, record: Record) -> bool:
+        """Start a new supervisor if the run's own has vanished."""
+        reap_supervisors()
+        lock = open_lock(files.lock)
+        try:
+            if not try_lock(lock) or files.state().is_final:
+                return False
+            from longboat.engines.local.submission import supervisor_environment
+
+            self._notice(f"the supervisor of {record.name} was killed; a new one takes over and cleans up")
+            spawn(files, lock, supervisor_environment(record, self.environment))
+        finally:
+            os.close(lock)
+        return True
+
+    def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
+        from longboat.engines.local.logs import Follower, last_lines
+
+        files, record, state = self._observe(run)
+        follower = Follower(files.directory, query)
+        if query.tail is not None:
+            yield from last_lines(follower.lines(files.attempts(), is_last=state.is_final), query.tail)
+        else:
+            yield from follower.lines(files.attempts(), is_last=state.is_final)
+        if query.follow and not state.is_final:
+            yield from self._follow(files, record, follower)
+
+    def _follow(self, files: RunFiles, record: Record, follower: object) -> Iterator[LogLine]:
+        from longboat.engines.local.logs import Follower
+
+        assert isinstance(follower, Follower)
+        pause, checked = 0.004, time.monotonic()
+        while True:
+            is_final = files.state().is_final
+            is_silent = True
+            for line in follower.lines(files.attempts(), is_last=is_final):
+                is_silent = False
+                yield line
+            if is_final:
+                return
+            if time.monotonic() - checked > RECOVERY_S:
+                self._recover(files, record)
+                checked = time.monotonic()
+            pause = min(pause * 1.25, 0.1) if is_silent else 0.004
+            time.sleep(pause)
+
+    def wait(self, run: str, *, timeout_s: float | None = None) -> RunStatus:
+        files, record, state = self._observe(run)
+        started = checked = time.monotonic()
+        pause = 0.004
+        while not state.is_final:
+            now = time.monotonic()
+            if timeout_s is not None and now - started >= timeout_s:
+                raise WaitTimeout(f"{run} is still {state.phase} after {timeout_s:g} s", hint="the run goes on")
+            if now - checked > RECOVERY_S:
+                self._recover(files, record)
+                checked = now
+            time.sleep(pause if timeout_s is None else max(0.0, min(pause, started + timeout_s - now)))
+            pause = min(pause * 1.25, 0.2)
+            state = files.state()
+        return full_status(files, record, state)
+
+    # ending
+
+    def stop(self, run: str, *, grace_s: float | None = None) -> None:
+        files, _, state = self._observe(run)
+        if state.is_final:
+            return
+        write_value(files.stop, StopRequest(at=time.time(), grace_s=grace_s))
+        wake(files)
+
+    def delete(self, run: str, *, purge: bool = False) -> None:
+        from longboat.engines.local.removal import remove_run
+
+        directory = self.home.run_dir(run)
+        try:
+            _, _, state = self._observe(run)
+            if not state.is_final:
+                self.stop(run)
+                self.wait(run)
+        except EngineError as error:
+            self._notice(f"{error.message}; removing what is there")
+            write_value(directory / "stop.json", StopRequest(at=time.time()))
+            wake(RunFiles(directory))
+        remove_run(self.home, directory, purge=purge)
+
+    # beside the ranks
+
+    def exec(self, run: str, command: Sequence[str], *, node: str | None = None, rank: int | None = None) -> int:
+        from longboat.engines.local.beside import execute
+
+        files, _, state = self._observe(run)
+        return execute(files, state, command, node=node, rank=rank, environment=self.environment)
+
+    def copy_from(self, run: str, source: str, destination: Path, *, node: str | None = None) -> None:
+        from longboat.engines.local.beside import copy_out
+
+        files, record, state = self._observe(run)
+        copy_out(files, record, state, source, destination, node=node)
+
+    def copy_to(self, run: str, source: Path, destination: str, *, node: str | None = None) -> None:
+        from longboat.engines.local.beside import copy_in
+
+        files, record, state = self._observe(run)
+        copy_in(files, record, state, source, destination, node=node)
+
+    def explain(self, run: str) -> Explanation:
+        from longboat.engines.local.explain import explain_run
+
+        files, record, state = self._observe(run)
+        return explain_run(files, record, full_status(files, record, state))
+
+    def doctor(self) -> Sequence[Check]:
+        from longboat.engines.local.doctor import examine
+
+        return examine(self.home, self.environment)
+
+
+def _settle(recovered: Sequence[RunFiles]) -> None:
+    """Give new supervisors a moment, so that the truth is shown rather than the way to it."""
+    deadline = time.monotonic() + RECOVERY_S
+    while time.monotonic() < deadline and not all(files.state().is_final for files in recovered):
+        time.sleep(0.02)

@@ -1,0 +1,130 @@
+"""Plain files, written whole: temporary name, then rename. Errors of the disk become EngineError here."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from longboat.core.errors import EngineError
+
+T = TypeVar("T")
+
+_HINTS = {
+    errno.ENOSPC: "free some space, or point LONGBOAT_HOME to another disk",
+    errno.EDQUOT: "your quota is used up: free some space, or point LONGBOAT_HOME to another disk",
+    errno.EROFS: "point LONGBOAT_HOME to a folder you can write",
+    errno.EACCES: "point LONGBOAT_HOME to a folder you can write",
+    errno.EPERM: "point LONGBOAT_HOME to a folder you can write",
+}
+
+
+def disk_error(error: OSError, doing: str) -> EngineError:
+    """The message for a file operation that failed."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return EngineError(f"cannot {doing}: {reason}", hint=_HINTS.get(error.errno or 0))
+
+
+@contextlib.contextmanager
+def disk(doing: str) -> Iterator[None]:
+    """Turn an OSError of the block into an EngineError that says what was being done."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(error, doing) from error
+
+
+def make_folder(path: Path) -> Path:
+    with disk(f"create {path}"):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write the whole file or nothing, readable by the owner only."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise disk_error(error, f"write {path}") from error
+
+
+def write_value(path: Path, value: Any) -> None:
+    write_bytes(path, msgspec.json.encode(value))
+
+
+def read_value(path: Path, kind: type[T]) -> T | None:
+    """The stored value, or None when the file is missing. Stored data is read leniently: unknown fields are ignored."""
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise disk_error(error, f"read {path}") from error
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise EngineError(f"{path} is damaged: {error}", hint="remove the run with `longboat rm`") from error
+
+
+def open_lock(path: Path) -> int:
+    """A descriptor to lock with. The file is created if needed."""
+    with disk(f"open {path}"):
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of this file; waits for it."""
+    descriptor = open_lock(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder and all in it, also what a trainer made read-only; a missing one is fine."""
+
+    import shutil
+
+    def retry(function: Any, name: str, error: Any) -> None:
+        if isinstance(error[1], FileNotFoundError):
+            return
+        parent = os.path.dirname(name)
+        for folder in (parent, name):
+            with contextlib.suppress(OSError):
+                if stat.S_ISDIR(os.lstat(folder).st_mode):
+                    os.chmod(folder, 0o700)
+        function(name) if function is not os.scandir else shutil.rmtree(name, ignore_errors=True)
+
+    with disk(f"remove {path}"), contextlib.suppress(FileNotFoundError):
+        if path.is_symlink() or path.is_file():
+            path.unlink()
+        else:
+            shutil.rmtree(path, onerror=retry)

@@ -1,0 +1,117 @@
+"""What this machine has: CPUs, memory, shared memory, disk, GPUs. Observes only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from longboat.core.jobs import Value
+
+
+class Gpu(Value, frozen=True):
+    id: str  # UUID, or the id stated in LONGBOAT_GPUS
+    index: int
+    type: str | None = None
+    memory: int | None = None  # bytes
+    is_stated: bool = False  # stated by LONGBOAT_GPUS, unknown to NVML
+
+
+class Machine(Value, frozen=True):
+    cpus: float
+    memory: int
+    shm: int | None
+    disk: int  # free bytes where the runs are
+    gpus: tuple[Gpu, ...]
+
+
+def observe_machine(home: Path, environment: Mapping[str, str]) -> Machine:
+    return Machine(
+        cpus=float(_cpus()),
+        memory=_memory(),
+        shm=_total("/dev/shm"),
+        disk=_free(home),
+        gpus=observe_gpus(environment),
+    )
+
+
+def observe_gpus(environment: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """GPUs by NVML, narrowed or stated by LONGBOAT_GPUS (ids, indexes or UUIDs; empty means none)."""
+    stated = environment.get("LONGBOAT_GPUS")
+    found = _nvml_gpus() if stated is None or stated.strip() else ()
+    if stated is None:
+        return found
+    chosen: list[Gpu] = []
+    for position, name in enumerate(dict.fromkeys(part.strip() for part in stated.split(",") if part.strip())):
+        real = next((gpu for gpu in found if name in (gpu.id, str(gpu.index))), None)
+        chosen.append(real or Gpu(id=name, index=position, is_stated=True))
+    return tuple(chosen)
+
+
+def _nvml_gpus() -> tuple[Gpu, ...]:
+    if not os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/dxg"):
+        return ()  # no driver: spare the import
+    try:
+        import pynvml
+    except ImportError:
+        return ()
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ()
+    try:
+        return tuple(_nvml_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
+    except pynvml.NVMLError:
+        return ()
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _nvml_gpu(pynvml: object, index: int) -> Gpu:
+    nvml: object = pynvml
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)  # type: ignore[attr-defined]
+    return Gpu(
+        id=_text(nvml.nvmlDeviceGetUUID(handle)),  # type: ignore[attr-defined]
+        index=index,
+        type=_text(nvml.nvmlDeviceGetName(handle)),  # type: ignore[attr-defined]
+        memory=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),  # type: ignore[attr-defined]
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _cpus() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory() -> int:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            limit = int(Path(path).read_text())
+        except (OSError, ValueError):
+            continue
+        total = min(total, limit)
+    return total
+
+
+def _total(path: str) -> int | None:
+    try:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize
+    except OSError:
+        return None
+
+
+def _free(path: Path) -> int:
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    try:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+    except OSError:
+        return 0

@@ -1,0 +1,150 @@
+"""What goes into an attempt and what is kept of it: volumes, data, environments, checkpoints, artifacts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from longboat.core.errors import EngineError, LongboatError
+from longboat.engines.local.files import disk, make_folder, remove_tree
+from longboat.engines.local.home import Home
+from longboat.engines.local.nodes import Environment
+from longboat.engines.local.records import Record, RunFiles
+
+
+class DataFailed(EngineError):
+    """A data import failed; the ranks never started."""
+
+
+class Outputs:
+    """The lasting things of one run."""
+
+    def __init__(self, home: Home, files: RunFiles, record: Record) -> None:
+        self._home = home
+        self._files = files
+        self._record = record
+        self._environment: Environment | None = None
+
+    # into the attempt
+
+    def links(self, report: Callable[[str], None]) -> dict[str, Path]:
+        """Folders of this machine that appear in every working copy, by their place there. Imports data on the way."""
+        links: dict[str, Path] = {}
+        base = Path(self._record.base)
+        for volume in self._record.job.volumes:
+            if volume.scratch:
+                links[volume.target] = make_folder(self._files.directory / "volumes" / _slug(volume.target))
+            elif volume.path is not None and not os.path.isabs(volume.target):
+                source = base / os.path.expanduser(volume.path)
+                if not source.exists():
+                    raise EngineError(f"volumes.{volume.target}: {source} does not exist", hint=f"mkdir -p {source}")
+                links[volume.target] = source
+        self._import_data(links, report)
+        to = self._record.job.checkpoints.to
+        if to is not None and not os.path.isabs(to) and not os.path.normpath(to).startswith(".."):
+            links[to] = Path(self._record.checkpoint_dir)
+        return links
+
+    def _import_data(self, links: dict[str, Path], report: Callable[[str], None]) -> None:
+        if not self._record.job.data:
+            return
+        from longboat.storage.data import import_data
+
+        for item in self._record.job.data:
+            report(f"imports {item.url.rpartition('/')[2] or 'data'}")
+            volume = next((v for v in links if Path(item.to).is_relative_to(v)), None)
+            if os.path.isabs(item.to):
+                target = Path(item.to)
+            elif volume is not None:
+                target = links[volume] / Path(item.to).relative_to(volume)
+            else:
+                target = self._home.folder("data") / _slug(f"{item.url}\0{item.sha256}\0{item.unpack}")
+                links[item.to] = target
+            try:
+                import_data(item, target)
+            except LongboatError as error:
+                raise DataFailed(error.message, hint=error.hint) from error
+        report("")
+
+    def environment(self) -> Environment:
+        setup = self._record.job.setup
+        if setup is None:
+            return Environment()
+        from longboat.engines.local.environments import prepare_environment
+
+        snapshot = None
+        if self._record.bundle is not None:
+            from longboat.bundles.store import Store
+
+            snapshot = Store(self._home.folder("bundles")).load(self._record.bundle)
+        path = os.pathsep.join([*self._record.path_prepend, os.environ.get("PATH", os.defpath)])
+        self._environment = prepare_environment(self._home, setup, snapshot, path=path)
+        return self._environment
+
+    def note_setup_done(self) -> None:
+        if self._environment is not None and self._environment.marker is not None:
+            Path(self._environment.marker).touch()
+
+    def resume_from(self, attempt: int) -> str | None:
+        """The newest complete checkpoint of this run, else the one it was told to begin with."""
+        from longboat.storage.checkpoints import newest_complete
+
+        own = newest_complete(Path(self._record.checkpoint_dir))
+        return str(own) if own is not None else self._record.resume_from
+
+    def clear(self, attempt_dir: Path) -> None:
+        """An attempt that never started its ranks is made anew."""
+        remove_tree(attempt_dir)
+
+    # out of it
+
+    def collect(self, attempt_dir: Path) -> None:
+        """Copy what `artifacts` names out of the working copies."""
+        for pattern in self._record.job.artifacts:
+            for work in attempt_dir.glob("*/work"):
+                self._collect_from(work, pattern)
+
+    def _collect_from(self, work: Path, pattern: str) -> None:
+        import glob
+        import shutil
+
+        for match in glob.glob(pattern, root_dir=work, recursive=True):
+            source = work / match
+            real = Path(os.path.realpath(source))
+            if not real.is_relative_to(os.path.realpath(work)):
+                continue  # a link out of the working copy: the run's own checkpoints, data, volumes
+            target = self._files.artifacts / work.parent.name / match
+            with disk(f"keep {match}"):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if source.is_dir():
+                    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+                else:
+                    shutil.copy2(source, target)
+
+    def prune(self) -> None:
+        from longboat.storage.checkpoints import prune
+
+        with contextlib.suppress(EngineError, OSError):
+            prune(Path(self._record.checkpoint_dir), self._record.job.checkpoints.keep)
+
+    def discard_work(self, attempt_dir: Path) -> None:
+        """Only the last attempt keeps its working copies."""
+        for name in ("work", "scratch"):
+            for folder in attempt_dir.glob(f"*/{name}"):
+                remove_tree(folder)
+
+    def forget(self) -> None:
+        """At the end of the run: scratch goes, an unused checkpoint folder too."""
+        for scratch in self._files.directory.glob("attempts/*/*/scratch"):
+            remove_tree(scratch)
+        remove_tree(self._files.directory / "volumes")
+        with contextlib.suppress(OSError):
+            Path(self._record.checkpoint_dir).rmdir()
+
+
+def _slug(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,53 @@
+"""Removing a run without a trace; checkpoints stay unless purged."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from longboat.core.errors import EngineError
+from longboat.engines.local.files import disk, open_lock, remove_tree
+from longboat.engines.local.home import Home
+from longboat.engines.local.processes import kill_until_gone, marked
+from longboat.engines.local.records import RunFiles
+
+
+def remove_run(home: Home, directory: Path, *, purge: bool) -> None:
+    """The run has ended. Its name is free at once; its files follow."""
+    files = RunFiles(directory)
+    lock = open_lock(files.lock)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the supervisor may be about to leave
+        checkpoints: Path | None = None
+        trash = directory.parent / f".gone-{os.urandom(6).hex()}"
+        with contextlib.suppress(EngineError):
+            record = files.record()
+            checkpoints = Path(record.checkpoint_dir)
+            kill_until_gone(lambda: marked(record.uid))
+        with disk(f"remove {directory}"):
+            directory.rename(trash)
+    finally:
+        os.close(lock)
+    if purge and checkpoints is not None:
+        remove_tree(checkpoints)
+        with contextlib.suppress(OSError):
+            checkpoints.parent.rmdir()
+    remove_tree(trash)
+    _collect(home)
+
+
+def _collect(home: Home) -> None:
+    """Code that no run needs any more, and leftovers of removals that were interrupted."""
+    from longboat.bundles.store import Store
+
+    keep: set[str] = set()
+    for name in home.run_names():
+        with contextlib.suppress(EngineError):
+            bundle = RunFiles(home.runs / name).record().bundle
+            if bundle is not None:
+                keep.add(bundle)
+    Store(home.folder("bundles")).collect(keep)
+    for leftover in home.runs.glob(".gone-*"):
+        remove_tree(leftover)

@@ -1,0 +1,98 @@
+"""The status of a run, observed from its files."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+
+from longboat.core.jobs import Job
+from longboat.core.runs import RankStatus, RunStatus
+from longboat.engines.local.files import read_value
+from longboat.engines.local.gang import Beat, reports_of
+from longboat.engines.local.records import Record, RunFiles, State
+
+ENGINE = "local"
+
+
+def brief_status(record: Record, state: State) -> RunStatus:
+    """What a list shows."""
+    job = record.job
+    return RunStatus(
+        name=record.name,
+        uid=record.uid,
+        job=job.name,
+        phase=state.phase,
+        engine=ENGINE,
+        created=record.created,
+        nodes=job.nodes,
+        gpus=job.gpus,
+        exit_code=state.exit_code,
+        started=state.started,
+        ended=state.ended,
+        attempt=state.attempt,
+        retries=job.retries.count,
+        reason=state.reason,
+        cause=state.cause,
+        user=record.user,
+        command=command_text(job),
+        labels=job.labels,
+        attempts=state.attempts,
+    )
+
+
+def full_status(files: RunFiles, record: Record, state: State) -> RunStatus:
+    import msgspec
+
+    from longboat.storage.checkpoints import newest_complete
+
+    ranks = rank_statuses(files, record, state)
+    newest = newest_complete(Path(record.checkpoint_dir))
+    return msgspec.structs.replace(
+        brief_status(record, state),
+        step=max((rank.step for rank in ranks if rank.step is not None), default=None),
+        checkpoint=str(newest) if newest else None,
+        checkpoint_dir=record.checkpoint_dir,
+        artifacts_dir=str(files.artifacts),
+        directory=str(files.directory),
+        ranks=tuple(ranks),
+        spec=record.job,
+    )
+
+
+def rank_statuses(files: RunFiles, record: Record, state: State) -> list[RankStatus]:
+    """The ranks of the current attempt."""
+    found = []
+    now = time.time()
+    folder = files.attempt_dir(state.attempt)
+    for role in record.job.roles:
+        for index in range(role.nodes):
+            node = f"{role.name}-{index}"
+            beat = read_value(folder / node / "beat.json", Beat) or Beat()
+            reports = {report.rank: report for report in reports_of(folder / node)}
+            for name, facts in beat.ranks.items():
+                report = reports.get(int(name))
+                signs = [
+                    float(t) for t in (facts.get("step_time"), facts.get("output_time")) if isinstance(t, (int, float))
+                ]
+                alive = report is None and bool(facts.get("alive")) and not state.is_final
+                step = facts.get("step")
+                metrics = facts.get("metrics")
+                found.append(
+                    RankStatus(
+                        rank=int(name),
+                        role=role.name,
+                        node=node,
+                        alive=alive,
+                        step=int(step) if isinstance(step, (int, float)) else None,
+                        metrics=metrics if isinstance(metrics, dict) else {},
+                        silent_s=max(0.0, now - max(signs)) if signs and alive else None,
+                        exit_code=report.exit_code if report else None,
+                    )
+                )
+    return sorted(found, key=lambda rank: rank.rank)
+
+
+def command_text(job: Job) -> str:
+    run = job.roles[0].run
+    return run if isinstance(run, str) else shlex.join(run)

@@ -1,0 +1,176 @@
+"""From a Submission to a run folder: preflight, code, name, record. Nothing is visible until all of it is written."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from longboat.bundles.manifests import Snapshot
+from longboat.bundles.snapshot import take
+from longboat.bundles.store import Store
+from longboat.core.errors import NotFound, UsageError
+from longboat.core.jobs import Job
+from longboat.engines.engine import Submission
+from longboat.engines.local.files import disk, make_folder, open_lock, remove_tree, try_lock, write_bytes
+from longboat.engines.local.home import NAME_LIMIT, Home
+from longboat.engines.local.records import KEPT_VARIABLES, Record, RunFiles, State
+
+
+def snapshot_of(home: Home, submission: Submission) -> Snapshot | None:
+    """The code of the job, packed into the store; None when no code travels."""
+    job = submission.job
+    if job.workdir is None:
+        return None
+    root = Path(submission.base) / os.path.expanduser(job.workdir)
+    if not root.is_dir():
+        raise UsageError(f"workdir {root} is not a folder")
+    return take(root, Store(home.folder("bundles")), include=job.include, exclude=_excluded(job, home.root, root))
+
+
+def _excluded(job: Job, home: Path, root: Path) -> list[str]:
+    """Checkpoints, data, volumes and our own home are not code, also where they are inside the workdir."""
+    places = [job.checkpoints.to, *(item.to for item in job.data), *(volume.target for volume in job.volumes)]
+    if home.is_relative_to(root.resolve()):
+        places.append(str(home.relative_to(root.resolve())))
+    own = [os.path.normpath(place) for place in places if place and not os.path.isabs(place)]
+    return [*job.exclude, *(f"/{place}" for place in own if not place.startswith("..") and place != ".")]
+
+
+def record_of(home: Home, submission: Submission, *, name: str, snapshot: Snapshot | None) -> Record:
+    job = with_absolute_secrets(submission)
+    environment = submission.environment
+    return Record(
+        name=name,
+        uid=os.urandom(6).hex(),
+        job=job,
+        base=submission.base,
+        created=time.time(),
+        user=_user(),
+        bundle=snapshot.hash if snapshot else None,
+        commit=snapshot.commit if snapshot else None,
+        dirty=bool(snapshot and snapshot.dirty),
+        environment={key: environment[key] for key in KEPT_VARIABLES if key in environment},
+        path_prepend=_path_prepend(home, environment),
+        checkpoint_dir=str(checkpoint_dir(home, submission, name)),
+        resume_from=_resume_from(home, submission),
+    )
+
+
+def checkpoint_dir(home: Home, submission: Submission, name: str) -> Path:
+    """Where this run keeps its checkpoints: a folder of its own, outside of the run folder."""
+    to = submission.job.checkpoints.to
+    parent = home.root / "checkpoints" if to is None else Path(submission.base) / os.path.expanduser(to)
+    return Path(os.path.abspath(parent)) / name
+
+
+def free_name(home: Home, submission: Submission) -> str:
+    """The first free of NAME, NAME-2, NAME-3, ...; a name whose checkpoints are still there is not free."""
+    base = submission.job.name[:NAME_LIMIT].rstrip("-")
+    number = 1
+    while True:
+        suffix = "" if number == 1 else f"-{number}"
+        name = base[: NAME_LIMIT - len(suffix)].rstrip("-") + suffix
+        if not (home.runs / name).exists() and not checkpoint_dir(home, submission, name).exists():
+            return name
+        number += 1
+
+
+def create_run(home: Home, record: Record, diff: bytes | None) -> tuple[RunFiles, int] | None:
+    """Make the run folder at once, with its supervisor lock held. None when the name was taken meanwhile."""
+    temporary = home.runs / f".new-{record.uid}"
+    make_folder(temporary)
+    try:
+        files = RunFiles(temporary)
+        lock = open_lock(files.lock)
+        try_lock(lock)
+        files.write_record(record)
+        files.write_state(State(reason="is being started"))
+        make_folder(files.artifacts)
+        if diff:
+            write_bytes(temporary / "code.diff", diff)
+        target = home.runs / record.name
+        try:
+            with disk(f"create {target}"):
+                os.rename(temporary, target)
+        except Exception:
+            os.close(lock)
+            if target.exists():
+                return None
+            raise
+        return RunFiles(target), lock
+    finally:
+        if temporary.exists():
+            remove_tree(temporary)
+
+
+def supervisor_environment(record: Record, environment: Mapping[str, str]) -> dict[str, str]:
+    """The submitter's environment without what marks the ranks of a surrounding run."""
+    from longboat.core.variables import is_scrubbed
+
+    kept = {name: value for name, value in environment.items() if not is_scrubbed(name)}
+    return {**kept, **record.environment}
+
+
+def with_absolute_secrets(submission: Submission) -> Job:
+    secrets = tuple(
+        secret
+        if secret.file is None
+        else msgspec.structs.replace(secret, file=str(Path(submission.base) / os.path.expanduser(secret.file)))
+        for secret in submission.job.secrets
+    )
+    return msgspec.structs.replace(submission.job, secrets=secrets)
+
+
+def _resume_from(home: Home, submission: Submission) -> str | None:
+    wanted = submission.job.checkpoints.resume
+    if wanted is None:
+        return None
+    from longboat.storage.checkpoints import newest_complete
+
+    folder = Path(submission.base) / os.path.expanduser(wanted)
+    with contextlib.suppress(NotFound):
+        folder = Path(RunFiles(home.run_dir(wanted)).record().checkpoint_dir)
+    if (folder / ".complete").exists():
+        return str(folder)
+    newest = newest_complete(folder) if folder.is_dir() else None
+    if newest is None:
+        raise NotFound(
+            f"no complete checkpoint to resume from in {folder}",
+            hint="a complete one is a folder step-N with a file .complete in it",
+        )
+    return str(newest)
+
+
+def _path_prepend(home: Home, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Folders before PATH: the virtual environment we were called from; a `python` where there is only `python3`."""
+    added: list[str] = []
+    path = environment.get("PATH", os.defpath)
+    own = os.path.dirname(sys.executable)
+    is_virtual = sys.prefix != sys.base_prefix
+    is_tool = os.path.basename(sys.argv[0]) == "longboat" and os.path.dirname(os.path.abspath(sys.argv[0])) != own
+    other = environment.get("VIRTUAL_ENV")
+    if is_virtual and not is_tool and (other is None or os.path.realpath(other) == os.path.realpath(sys.prefix)):
+        added.append(own)
+    search = os.pathsep.join([*added, path])
+    if shutil.which("python", path=search) is None and shutil.which("python3", path=search) is not None:
+        shim = home.folder("shims") / "python"
+        if not shim.exists():
+            write_bytes(shim, b'#!/bin/sh\nexec python3 "$@"\n')
+            shim.chmod(0o700)
+        added.append(str(shim.parent))
+    return tuple(added)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,135 @@
+"""Taking the Python stacks of every rank of a hung node. The ranks end afterwards; the caller sees to that.
+
+A rank that imported `longboat` prints its stacks on SIGUSR1 and lives on. Any other Python process prints them on
+SIGABRT (PYTHONFAULTHANDLER=1) and dies. In each rank one process is asked at a time, the main one first, so that the
+stacks of two never mix in one log.
+"""
+
+from __future__ import annotations
+
+import time
+
+from . import processes
+from .jsonfiles import read_bytes
+from .ranks import Rank
+from .stacks import cut
+from .state import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import Callable
+else:
+    import _signal as signal
+
+LOOK_S = 0.05
+QUIET_S = 0.25
+ONE_S = 2.0
+ALL_S = 10.0
+PROCESSES_MAX = 8
+_READ_MAX = 1 << 20
+
+
+class _RankDump:
+    """The processes of one rank, asked one after the other."""
+
+    def __init__(self, state: State, rank: Rank) -> None:
+        self._state = state
+        self._rank = rank
+        pids = [pid for pid in _worker_tree(rank) if processes.is_python(pid)]
+        self._waiting = pids[:PROCESSES_MAX]
+        self._main = self._waiting[0] if self._waiting else 0
+        self._pid = 0
+        self._asked = 0.0
+        self._begin = 0  # where the stacks of the process being asked begin in the log
+        self._quiet_since = 0.0
+        self._seen = 0
+        self._sections: list[str] = []
+        self.done = not self._waiting
+
+    def look(self, now: float) -> None:
+        """Ask the next process when the one before is finished."""
+        if self.done:
+            return
+        self._state.catch_up(self._rank.err)
+        if self._rank.err.end != self._seen:
+            self._seen, self._quiet_since = self._rank.err.end, now
+        if self._pid:
+            printed = self._seen > self._begin
+            gone = processes.stat_fields(self._pid)[:1] in ([], ["Z"])
+            if not gone and not (printed and now - self._quiet_since > QUIET_S) and now - self._asked < ONE_S:
+                return
+            self._collect()
+        if self._waiting:
+            self._ask(self._waiting.pop(0), now)
+        else:
+            self.finish()
+
+    def finish(self) -> None:
+        if self._pid:
+            self._collect()
+        self.done = True
+        self._rank.stacks = "\n".join(self._sections)
+
+    def _ask(self, pid: int, now: float) -> None:
+        self._pid, self._asked, self._quiet_since = pid, now, now
+        self._begin = self._seen = self._rank.err.end
+        if processes.stat_fields(pid)[:1] == ["T"]:
+            self._sections.append("# process %d is stopped (SIGSTOP or a debugger)" % pid)
+        if pid == _listener(self._state, self._rank):
+            processes.send(pid, signal.SIGUSR1)
+        else:
+            _forbid_core(pid)
+            processes.send(pid, signal.SIGABRT)
+        processes.send(pid, signal.SIGCONT)
+
+    def _collect(self) -> None:
+        self._state.catch_up(self._rank.err)
+        data = self._rank.err.read(self._begin, _READ_MAX)
+        text = cut(data.decode("utf-8", "replace"))
+        if text and self._pid != self._main:
+            text = "# process %d\n%s" % (self._pid, text)
+        if text:
+            self._sections.append(text)
+        self._pid = 0
+
+
+def take_stacks(state: State, on_done: Callable[[], None]) -> None:
+    """Ask all ranks at the same time; `on_done` when every rank has its `stacks`, or has not answered in time."""
+    dumps = [_RankDump(state, rank) for rank in state.ranks if rank.alive]
+    until = time.monotonic() + ALL_S
+
+    def look() -> None:
+        now = time.monotonic()
+        for dump in dumps:
+            dump.look(now)
+            if now > until and not dump.done:
+                dump.finish()
+        if all(dump.done for dump in dumps):
+            on_done()
+        else:
+            state.loop.after("dump", LOOK_S, look)
+
+    look()
+
+
+def _worker_tree(rank: Rank) -> list[int]:
+    return processes.tree(rank.pid) if rank.pid else []
+
+
+def _listener(state: State, rank: Rank) -> int:
+    """The process of the rank that prints its stacks on SIGUSR1, if there is one."""
+    try:
+        return int(read_bytes(state.path("steps", "%d.usr1" % rank.rank)))
+    except (OSError, ValueError):
+        return 0
+
+
+def _forbid_core(pid: int) -> None:
+    """A core file of a training would fill the disk."""
+    try:
+        import resource
+
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, resource.prlimit(pid, resource.RLIMIT_CORE)[1]))
+    except (ImportError, AttributeError, OSError, ValueError):
+        pass

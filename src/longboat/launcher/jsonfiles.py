@@ -1,0 +1,113 @@
+"""JSON text and whole files of it, without the `json` package: that pulls in `re`, which costs more start-up time than
+everything else the launcher imports together. Not for large documents.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+try:
+    from _json import encode_basestring_ascii as _quote
+    from _json import make_scanner as _make_scanner
+except ImportError:  # not CPython
+    from json.encoder import py_encode_basestring_ascii as _quote  # type: ignore[attr-defined,no-redef]
+
+    _make_scanner = None  # type: ignore[assignment,misc]
+
+_SPACE = " \t\r\n"
+
+
+class _Context:
+    """What the scanner in C asks its owner for."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float: Callable[[str], float] = float
+    parse_int: Callable[[str], int] = int
+    parse_constant: Callable[[str], float] = float
+
+
+def loads(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError."""
+    if _make_scanner is None:
+        import json
+
+        return json.loads(text)
+    start = len(text) - len(text.lstrip(_SPACE))
+    try:
+        value, end = _make_scanner(_Context())(text, start)  # type: ignore[arg-type]
+    except StopIteration:
+        raise ValueError("not JSON") from None
+    if text[end:].strip(_SPACE):
+        raise ValueError("not JSON: text after the end")
+    return value
+
+
+def dumps(value: object) -> str:
+    """The JSON text of plain values. Numbers that JSON does not have (NaN, infinities) become null."""
+    if value is None:
+        return "null"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, str):
+        return str(_quote(value))
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return float.__repr__(value) if value - value == 0 else "null"
+    if isinstance(value, dict):
+        return "{" + ",".join([_quote(str(key)) + ":" + dumps(item) for key, item in value.items()]) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join([dumps(item) for item in value]) + "]"
+    raise TypeError("no JSON for " + type(value).__name__)
+
+
+def read_json(path: str) -> Any:
+    """The value in a file. Raises OSError, ValueError."""
+    return loads(read_bytes(path).decode("utf-8"))
+
+
+def read_bytes(path: str) -> bytes:
+    """All bytes of a file, also of one in /proc, whose size is not known."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        parts = []
+        while True:
+            part = os.read(descriptor, 65536)
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+    finally:
+        os.close(descriptor)
+
+
+def write_whole(path: str, data: bytes, mode: int = 0o644) -> None:
+    """Write a file so that a reader sees all of it or nothing of it. Raises OSError and leaves nothing behind then."""
+    temporary = path + ".tmp"
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+    except OSError:
+        try:
+            os.unlink(temporary)
+        except OSError:
+            pass
+        raise
+
+
+def write_json(path: str, value: object) -> None:
+    """Write a value whole. Raises OSError."""
+    write_whole(path, dumps(value).encode("ascii"))

@@ -1,0 +1,72 @@
+"""The plan of one node: what the engine asks the launcher to do, as read from PLAN.json. Values only."""
+
+from __future__ import annotations
+
+from .jsonfiles import read_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class PlanError(Exception):
+    """The plan cannot be read or lacks something."""
+
+
+class RankPlan:
+    __slots__ = ("env", "local_rank", "rank")
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self.rank = int(raw["rank"])
+        self.local_rank = int(raw.get("local_rank", 0))
+        self.env: dict[str, str] = dict(raw.get("env") or {})
+
+
+class Plan:
+    """The keys of the plan under their own names; `docs/contributing/launcher.md` says what each means."""
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self.run = str(raw["run"])
+        self.uid = str(raw["uid"])
+        self.attempt = int(raw.get("attempt", 0))
+        self.role = str(raw["role"])
+        self.index = int(raw.get("index", 0))
+        self.node = str(raw.get("node") or "%s-%d" % (self.role, self.index))
+        self.node_rank = int(raw.get("node_rank", 0))
+        self.address = str(raw.get("address") or "127.0.0.1")
+        self.directory = str(raw["directory"])
+        self.workdir = str(raw["workdir"])
+        self.scratch: str | None = raw.get("scratch")
+        self.starter = str(raw.get("starter") or "longboat")
+        self.command: str | list[str] = raw.get("command") or ""
+        self.env: dict[str, str] = dict(raw.get("env") or {})
+        self.unset: list[str] = list(raw.get("unset") or [])
+        self.path_prepend: list[str] = list(raw.get("path_prepend") or [])
+        self.ranks = [RankPlan(rank) for rank in raw.get("ranks") or []]
+        self.setup: str | None = raw.get("setup")
+        self.setup_lock: str | None = raw.get("setup_lock")
+        self.peers: list[dict[str, str]] = list(raw.get("peers") or [])
+        wait = raw.get("wait") or {}
+        self.wait_kind = str(wait.get("kind") or "none")
+        self.wait_timeout_s = float(wait.get("timeout_s") or 600.0)
+        self.wait_files: dict[str, str] = dict(wait.get("files") or {})
+        self.grace_s = float(raw["grace_s"] if raw.get("grace_s") is not None else 30.0)
+        self.stall_s: float | None = raw.get("stall_s")
+        self.memory_limit: int | None = raw.get("memory_limit")
+        self.checkpoint_dir: str | None = raw.get("checkpoint_dir")
+        self.artifacts_dir: str | None = raw.get("artifacts_dir")
+        self.resume_from: str | None = raw.get("resume_from")
+        self.mpi: dict[str, Any] | None = raw.get("mpi")
+        self.echo = bool(raw.get("echo"))
+
+
+def read_plan(path: str) -> Plan:
+    """Raises PlanError."""
+    try:
+        return Plan(read_json(path))
+    except OSError as error:
+        raise PlanError("%s: %s" % (path, error.strerror)) from None
+    except KeyError as error:
+        raise PlanError("%s: key %s is missing" % (path, error)) from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise PlanError("%s: %s" % (path, error)) from None

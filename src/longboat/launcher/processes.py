@@ -1,0 +1,256 @@
+"""Starting programs and finding, measuring and ending process trees. It decides nothing.
+
+Linux: the launcher is a sub-reaper, so whatever a rank leaves behind, double-forked or not, is a descendant of the
+launcher until it is gone. Elsewhere: process groups, best effort.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from .jsonfiles import read_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_DEFAULTED = tuple(
+    getattr(signal, name)
+    for name in "SIGPIPE SIGXFSZ SIGTERM SIGINT SIGQUIT SIGHUP SIGUSR1 SIGUSR2 SIGCHLD".split()
+    if hasattr(signal, name)
+)
+
+
+class StartError(Exception):
+    """A program cannot be started; `exit_code` is what a shell would give: 127 not found, 126 not executable."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def find_program(name: str, path: str) -> str:
+    """The file to execute for a program's name. Raises StartError."""
+    if "/" in name:
+        if not os.path.exists(name):
+            raise StartError("%s: no such file" % name, 127)
+        candidates = [name]
+    else:
+        candidates = [os.path.join(folder or ".", name) for folder in path.split(":")]
+    found = [file for file in candidates if os.path.isfile(file)]
+    for file in found:
+        if os.access(file, os.X_OK):
+            return file
+    if found:
+        raise StartError("%s: not executable" % found[0], 126)
+    if os.path.isdir(name) and "/" in name:
+        raise StartError("%s: is a folder" % name, 126)
+    raise StartError("%s: not found" % name, 127)
+
+
+def command_argv(command: str | list[str]) -> list[str]:
+    return ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+
+
+def spawn(command: str | list[str], env: dict[str, str], stdio: tuple[str | int, str | int, str | int]) -> int:
+    """Start a program in a session of its own; each of stdin, stdout, stderr is a path or a descriptor."""
+    argv = command_argv(command)
+    if not argv or not argv[0]:
+        raise StartError("the command is empty", 127)
+    program = find_program(argv[0], env.get("PATH", os.defpath))
+    actions: list[tuple[object, ...]] = []
+    for number, target in enumerate(stdio):
+        if isinstance(target, int):
+            actions.append((os.POSIX_SPAWN_DUP2, target, number))
+        else:
+            actions.append((os.POSIX_SPAWN_OPEN, number, target, os.O_RDONLY if number == 0 else os.O_WRONLY, 0))
+    try:
+        return _posix_spawn(program, argv, env, actions)
+    except OSError as error:
+        raise _start_error(program, error) from None
+
+
+def _posix_spawn(program: str, argv: list[str], env: dict[str, str], actions: list[tuple[object, ...]]) -> int:
+    try:
+        return os.posix_spawn(program, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULTED)
+    except NotImplementedError:  # macOS
+        return os.posix_spawn(
+            program, argv, env, file_actions=actions, setpgroup=0, setsigmask=(), setsigdef=_DEFAULTED
+        )
+
+
+def _start_error(program: str, error: OSError) -> StartError:
+    if isinstance(error, FileNotFoundError):
+        return StartError("%s: the interpreter its first line names was not found" % program, 127)
+    if error.errno == 8:
+        return StartError("%s: not a program; name its interpreter in front of it" % program, 126)
+    return StartError("%s: %s" % (program, error.strerror), 126)
+
+
+def become_subreaper() -> bool:
+    """Make orphaned descendants children of this process. False where the system cannot."""
+    try:
+        try:
+            import _ctypes  # a tenth of the cost of importing ctypes
+
+            prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")
+            return bool(_ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0)
+        except (ImportError, AttributeError):
+            import ctypes
+
+            return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def start_ticks(pid: int) -> int | None:
+    """Start time in clock ticks since boot: with the pid it names a process for ever. None where there is no /proc."""
+    fields = stat_fields(pid)
+    return int(fields[19]) if fields else None
+
+
+def stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/pid/stat after the command's name: state, parent, group, session, ... Empty: gone."""
+    try:
+        return read_bytes("/proc/%d/stat" % pid).rpartition(b") ")[2].decode("ascii").split()
+    except (OSError, ValueError):
+        return []
+
+
+def children(pid: int) -> list[int]:
+    """Children of every thread of a process; empty when it is gone. Raises LookupError where the kernel cannot tell."""
+    found: list[int] = []
+    try:
+        threads = os.listdir("/proc/%d/task" % pid)
+    except OSError:
+        return found
+    for thread in threads:
+        try:
+            found += map(int, read_bytes("/proc/%d/task/%s/children" % (pid, thread)).split())
+        except OSError:
+            if os.path.exists("/proc/%d/task/%s" % (pid, thread)):
+                raise LookupError from None
+    return found
+
+
+def tree(pid: int) -> list[int]:
+    """A process and its descendants, parents before children. Linux; elsewhere the process alone."""
+    found = [pid]
+    try:
+        for each in found:
+            found += [child for child in children(each) if child not in found]
+        return found
+    except LookupError:
+        return _tree_by_parents(pid)
+
+
+def _tree_by_parents(pid: int) -> list[int]:
+    below: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            fields = stat_fields(int(name))
+            if fields:
+                below.setdefault(int(fields[1]), []).append(int(name))
+    found = [pid]
+    for each in found:
+        found += below.get(each, [])
+    return found
+
+
+def carriers(marks: list[bytes]) -> list[int]:
+    """Processes whose environment holds all of the given NAME=value."""
+    found = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                variables = read_bytes("/proc/%s/environ" % name).split(b"\0")
+            except OSError:
+                continue
+            if all(mark in variables for mark in marks):
+                found.append(int(name))
+    return found
+
+
+def send(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+        return True
+    except OSError:
+        return False
+
+
+def send_group(group: int, number: int) -> bool:
+    try:
+        os.killpg(group, number)
+        return True
+    except OSError:
+        return False
+
+
+def rss(pids: list[int]) -> int:
+    """Resident bytes of processes together; shared pages count once per process."""
+    total = 0
+    for pid in pids:
+        try:
+            total += int(read_bytes("/proc/%d/statm" % pid).split()[1]) * _PAGE
+        except (OSError, IndexError, ValueError):
+            pass
+    return total
+
+
+def pss(pids: list[int]) -> int:
+    """As `rss`, but shared pages count once. Slow: the kernel walks the page tables."""
+    total = 0
+    for pid in pids:
+        try:
+            for line in read_bytes("/proc/%d/smaps_rollup" % pid).splitlines():
+                if line.startswith(b"Pss:"):
+                    total += int(line.split()[1]) * 1024
+                    break
+        except OSError:
+            total += rss([pid])
+    return total
+
+
+def oom_kills() -> int:
+    """How often the kernel has killed for want of memory, on this machine and in this control group."""
+    total = 0
+    for path in ("/proc/vmstat", _own_memory_events()):
+        try:
+            for line in read_bytes(path).splitlines():
+                if line.startswith(b"oom_kill "):
+                    total += int(line.split()[1])
+        except (OSError, ValueError, IndexError):
+            pass
+    return total
+
+
+def _own_memory_events() -> str:
+    try:
+        for line in read_bytes("/proc/self/cgroup").decode("ascii", "replace").splitlines():
+            if line.startswith("0::"):
+                return "/sys/fs/cgroup%s/memory.events" % line[3:].rstrip("/")
+    except OSError:
+        pass
+    return ""
+
+
+def is_python(pid: int) -> bool:
+    try:
+        return "python" in os.path.basename(os.readlink("/proc/%d/exe" % pid))
+    except OSError:
+        return False
+
+
+def identity(pid: int) -> dict[str, object]:
+    """Pid, start and boot: enough for an engine to know a process again."""
+    try:
+        boot: str | None = read_bytes("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
+    except OSError:
+        boot = None
+    return {"pid": pid, "start_ticks": start_ticks(pid), "boot_id": boot, "started": time.time()}

@@ -1,0 +1,90 @@
+"""A rank as its launcher knows it, and the report about its end. Values; the report's words come from `reports`."""
+
+from __future__ import annotations
+
+import time
+
+from . import reports
+from .loop import ChildEnd
+from .plan import Plan, RankPlan
+from .streams import Stream
+
+
+class Rank:
+    def __init__(self, plan: RankPlan, out: Stream, err: Stream) -> None:
+        self.plan = plan
+        self.rank = plan.rank
+        self.out = out
+        self.err = err
+        self.pid = 0
+        self.started = 0.0
+        self.started_ns = 0
+        self.end: ChildEnd | None = None
+        self.step: int | None = None
+        self.metrics: dict[str, float] = {}
+        self.step_time: float | None = None
+        self.step_ns = 0
+        self.step_stamp = 0  # st_mtime_ns of the step file when it was read last
+        self.memory: int | None = None
+        self.memory_peak: int | None = None
+        self.over_limit: int | None = None
+        self.stacks = ""
+        self.report: dict[str, object] | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.pid > 0 and self.end is None
+
+    def begin(self, pid: int) -> None:
+        self.pid = pid
+        self.started = time.time()
+        self.started_ns = time.monotonic_ns()
+
+    def note_memory(self, used: int) -> None:
+        self.memory = used
+        self.memory_peak = max(used, self.memory_peak or 0)
+
+    def silent_s(self) -> float:
+        """Seconds since the last step or output."""
+        latest = max(self.started_ns, self.out.last_ns, self.err.last_ns, self.step_ns)
+        return (time.monotonic_ns() - latest) / 1e9
+
+    def beat(self) -> dict[str, object]:
+        return {
+            "pid": self.pid,
+            "alive": self.alive,
+            "step": self.step,
+            "metrics": self.metrics,
+            "step_time": self.step_time,
+            "output_time": max(self.out.last_time, self.err.last_time) or None,
+            "memory": self.memory,
+        }
+
+
+def rank_report(plan: Plan, rank: Rank, end: ChildEnd, ended_by: str | None, kernel_oom: bool) -> dict[str, object]:
+    """The fields of RankReport (core/runs.py)."""
+    peak = max(end.rss_peak, rank.memory_peak or 0)
+    report: dict[str, object] = {
+        "rank": rank.rank,
+        "role": plan.role,
+        "node": plan.node,
+        "pid": rank.pid,
+        "exit_code": end.code,
+        "signal": end.signal,
+        "started": rank.started,
+        "ended": end.ended,
+        "ended_ns": end.ended_ns,
+        "ended_by": ended_by,
+        "memory_peak": peak or None,
+        "memory_limit": plan.memory_limit,
+        "step": rank.step,
+        "stacks": rank.stacks,
+    }
+    err = rank.err.tail(reports.TAIL_BYTES)
+    if end.code != 0:
+        report["tail"] = reports.tail_of(err, rank.out.tail(reports.TAIL_BYTES))
+    if end.code != 0 and ended_by is None:
+        evidence = reports.Evidence(kernel_oom, rank.over_limit, plan.memory_limit)
+        cause, message, traceback = reports.judge(end.code, end.signal, err, evidence)
+        report.update(cause=cause, message=message, traceback=traceback)
+    return report

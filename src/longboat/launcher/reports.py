@@ -1,0 +1,136 @@
+"""What a rank's last words say: the last lines, the Python traceback, the cause. Pure: bytes in, facts out."""
+
+from __future__ import annotations
+
+TAIL_LINES = 20
+TAIL_BYTES = 256 * 1024
+_LINE_MAX = 2000
+_TRACEBACK_MAX = 20000
+_NEAR_END = 30  # lines: a traceback further up was survived
+_HEADER = "Traceback (most recent call last):"
+_CHAINS = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+_UNHEADED = ("SyntaxError:", "IndentationError:", "TabError:")
+_OUT_OF_MEMORY = (
+    "MemoryError",
+    "CUDA out of memory",
+    "OutOfMemoryError",
+    "RESOURCE_EXHAUSTED",
+    "can't allocate memory",
+    "std::bad_alloc",
+)
+_SIGNALS = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+    9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
+}  # fmt: skip
+
+
+class Evidence:
+    """What the launcher knows about an end beside the rank's own words."""
+
+    __slots__ = ("kernel_oom", "limit", "over_limit", "peak")
+
+    def __init__(self, kernel_oom: bool = False, over_limit: int | None = None, limit: int | None = None) -> None:
+        self.kernel_oom = kernel_oom  # the kernel's count of such kills rose since the start
+        self.over_limit = over_limit  # bytes at which the launcher itself ended the rank
+        self.limit = limit
+
+
+def lines_of(data: bytes) -> list[str]:
+    """The lines of the end of a log, cut to a sane length, without torch's `[rank0]: ` in front."""
+    lines = data.decode("utf-8", "replace").splitlines()
+    return [_plain(line)[:_LINE_MAX] for line in lines]
+
+
+def _plain(line: str) -> str:
+    if line.startswith("[rank"):
+        head, mark, rest = line.partition("]:")
+        if mark and head[5:].isdigit():
+            return rest[1:] if rest.startswith(" ") else rest
+    return line
+
+
+def tail_of(err: bytes, out: bytes) -> list[str]:
+    """The last lines of stderr, else of stdout."""
+    for data in (err, out):
+        lines = lines_of(data)
+        if any(line.strip() for line in lines):
+            return lines[-TAIL_LINES:]
+    return []
+
+
+def find_traceback(lines: list[str]) -> tuple[str, str]:
+    """The last traceback with those it is chained to, and its last line (`ValueError: bad`). Empty strings: none."""
+    starts = [number for number, line in enumerate(lines) if line.strip().startswith(_HEADER)]
+    if not starts:
+        return _unheaded(lines)
+    end = _exception_line(lines, starts[-1])
+    if end is None:
+        return "", ""
+    message = lines[end].strip()
+    while end + 1 < len(lines) and lines[end + 1][:1] in (" ", "\t") and lines[end + 1].strip():
+        end += 1
+    if len(lines) - end > _NEAR_END:
+        return "", ""
+    first = len(starts) - 1
+    while first > 0 and any(chain in "\n".join(lines[starts[first - 1] : starts[first]]) for chain in _CHAINS):
+        first -= 1
+    text = "\n".join(lines[starts[first] : end + 1])
+    if len(text) > _TRACEBACK_MAX:
+        text = text[: _TRACEBACK_MAX // 2] + "\n...\n" + text[-_TRACEBACK_MAX // 2 :]
+    return text, message
+
+
+def _exception_line(lines: list[str], start: int) -> int | None:
+    """The first line after the frames; an exception group ends in a box, its own line stands in it."""
+    indent = len(lines[start]) - len(lines[start].lstrip())
+    for number in range(start + 1, len(lines)):
+        line = lines[number]
+        if line.strip() and len(line) - len(line.lstrip()) <= indent and not line.lstrip().startswith(("|", "+")):
+            return number
+    return None
+
+
+def _unheaded(lines: list[str]) -> tuple[str, str]:
+    """A script that does not even parse: Python prints the place without a header."""
+    for end in range(len(lines) - 1, max(-1, len(lines) - _NEAR_END), -1):
+        if lines[end].startswith(_UNHEADED):
+            for start in range(end, max(-1, end - 6), -1):
+                if lines[start].startswith('  File "'):
+                    return "\n".join(lines[start : end + 1]), lines[end].strip()
+    return "", ""
+
+
+def judge(code: int, number: int | None, err: bytes, evidence: Evidence) -> tuple[str, str, str]:
+    """Cause, message and traceback of a rank that failed by itself."""
+    lines = lines_of(err)
+    traceback, message = find_traceback(lines)
+    if evidence.over_limit is not None and evidence.limit is not None:
+        reason = "used %s, over the limit of %s" % (in_units(evidence.over_limit), in_units(evidence.limit))
+        return "oom", reason, ""
+    if number == 9 and evidence.kernel_oom:
+        return "oom", "killed by the kernel: out of memory", ""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    for text in (message, last) if (traceback or number) else (message,):
+        if any(word in text for word in _OUT_OF_MEMORY):
+            return "oom", text[:_LINE_MAX], traceback
+    if number is not None:
+        return "signal", "killed by " + signal_name(number), traceback
+    if traceback:
+        return "exception", message, traceback
+    return "exit", ("exit code %d: %s" % (code, last[:300])) if last else "exit code %d" % code, ""
+
+
+def signal_name(number: int) -> str:
+    return "%s (signal %d)" % (_SIGNALS[number], number) if number in _SIGNALS else "signal %d" % number
+
+
+def in_units(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return "%.4g %s" % (value, unit)
+        value /= 1024
+    return "%.4g TiB" % value

@@ -1,0 +1,170 @@
+"""The state of a node that its parts share: processes, streams, ranks, and how the node ends. No decisions about order."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from . import processes
+from .echo import Echo
+from .jsonfiles import write_json, write_whole
+from .loop import ChildEnd, Loop
+from .plan import Plan
+from .ranks import Rank
+from .streams import Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import Callable
+else:
+    import _signal as signal
+
+RETRY_S = 0.5
+KILL_AGAIN_S = 0.2
+
+
+class Ending:
+    """The ranks are being ended: by what, since when."""
+
+    __slots__ = ("by", "since_ns")
+
+    def __init__(self, by: str) -> None:
+        self.by = by
+        self.since_ns = time.monotonic_ns()
+
+
+class Failure:
+    """What the outcome says when the node did not end well."""
+
+    __slots__ = ("cause", "code", "first", "message", "tail")
+
+    def __init__(self, cause: str, code: int, message: str, first: dict[str, object] | None = None) -> None:
+        self.cause = cause
+        self.code = code
+        self.message = message
+        self.first = first
+        self.tail: list[str] = []
+
+
+class State:
+    def __init__(self, plan: Plan, loop: Loop) -> None:
+        self.plan = plan
+        self.loop = loop
+        self.env: dict[str, str] = {}
+        self.phase = "setup"
+        self.missing: list[str] = []
+        self.ranks: list[Rank] = []
+        self.streams: list[Stream] = []
+        self.running: dict[int, Callable[[ChildEnd], None]] = {}  # first processes: ranks, starter, setup, remote ones
+        self.groups: list[int] = []  # process groups ever made, for systems without sub-reapers
+        self.ending: Ending | None = None
+        self.failure: Failure | None = None
+        self.killing = False
+        self.is_asking = False  # stacks are being taken: wait for them even when no process is left
+        self.echo = Echo(loop, 1) if plan.echo else None
+        loop.on_child = self._child_ended
+
+    @property
+    def is_over(self) -> bool:
+        return self.ending is not None or self.failure is not None
+
+    def path(self, *names: str) -> str:
+        return os.path.join(self.plan.directory, *names)
+
+    def write(self, name: str, value: object) -> bool:
+        """Write an output file; a full disk is told on stderr and must not end a training."""
+        try:
+            write_json(self.path(name), value)
+            return True
+        except OSError as error:
+            self.say("%s: %s" % (self.path(name), error.strerror))
+            return False
+
+    def say(self, text: str) -> None:
+        try:
+            os.write(2, ("longboat [%s]: %s\n" % (self.plan.node, text)).encode("utf-8", "replace"))
+        except OSError:
+            pass
+
+    def open_stream(self, name: str, label: str, size: int) -> Stream:
+        """Make the pipe and log of this name (`3.out`) and tee from now on."""
+        stream = Stream(self.path("pipes", name), self.path("logs", name), size)
+        self.streams.append(stream)
+        if self.echo:
+            self.echo.add(stream, label)
+        self.loop.watch(stream.fd, lambda: self.tee(stream))
+        return stream
+
+    def tee(self, stream: Stream) -> None:
+        moved = stream.move()
+        if stream.problem and not moved:
+            self.loop.unwatch(stream.fd)
+            self.loop.after(stream, RETRY_S, lambda: self._tee_again(stream))
+        elif moved and self.echo:
+            self.echo.more()
+
+    def _tee_again(self, stream: Stream) -> None:
+        self.loop.watch(stream.fd, lambda: self.tee(stream))
+        self.tee(stream)
+
+    def catch_up(self, *streams: Stream) -> None:
+        """Move what is in the pipes now. Bounded: somebody may go on writing."""
+        for stream in streams:
+            for _ in range(64):
+                if not stream.move():
+                    break
+        if self.echo:
+            self.echo.more()
+
+    def problems(self) -> list[str]:
+        return sorted({"%s: %s" % (stream.log, stream.problem) for stream in self.streams if stream.problem})
+
+    def start(
+        self,
+        command: str | list[str],
+        env: dict[str, str],
+        stdio: tuple[str | int, str | int, str | int],
+        on_end: Callable[[ChildEnd], None],
+    ) -> int:
+        """Start a first process in its own group. Raises StartError."""
+        pid = processes.spawn(command, env, stdio)
+        self.running[pid] = on_end
+        self.groups.append(pid)
+        self.loop.has_children = True
+        return pid
+
+    def _child_ended(self, end: ChildEnd) -> None:
+        on_end = self.running.pop(end.pid, None)
+        if on_end is not None:
+            on_end(end)
+
+    def end_by(self, reason: str) -> bool:
+        """Note why the ranks are being ended. False: they already are, for the reason that came first."""
+        if self.ending is not None:
+            return False
+        self.ending = Ending(reason)
+        self.phase = "ending"
+        return True
+
+    def terminate(self, grace_s: float) -> None:
+        """Ask every group to end, and kill the whole tree after the grace."""
+        try:
+            write_whole(self.path("stop"), b"")
+        except OSError:
+            pass
+        for pid in list(self.running):
+            processes.send_group(pid, signal.SIGTERM)
+            processes.send_group(pid, signal.SIGCONT)  # a stopped process cannot use its grace
+        self.loop.after("kill", grace_s, self.kill)
+
+    def kill(self) -> None:
+        """Kill the whole tree, and again until nothing is left: trees can fork."""
+        self.killing = True
+        for pid in self.running if sys.platform == "linux" else self.groups:
+            processes.send_group(pid, signal.SIGKILL)
+        if sys.platform == "linux":
+            for pid in processes.tree(os.getpid())[1:]:
+                processes.send(pid, signal.SIGKILL)
+        self.loop.after("kill", KILL_AGAIN_S, self.kill)

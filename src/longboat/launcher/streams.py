@@ -1,0 +1,124 @@
+"""One stream of one rank: from its named pipe into its log file and index, byte for byte.
+
+On Linux the kernel moves the bytes from the pipe into the file (splice): what is not in the file is still in the pipe,
+so a launcher that is killed at any moment loses nothing that an engine with its own read end could not save. When the
+disk is full the bytes stay in the pipe as well, and the rank waits.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+
+CHUNK = 1 << 20
+_F_SETPIPE_SZ = 1031
+_PIPE_BUDGET = 4 << 20
+_SPLICE_NONBLOCK = 2
+_RECORD = struct.Struct("<QQ")
+
+
+def pipe_size(streams: int) -> int:
+    """Bytes a pipe may hold: large for few streams, the system's default for many, for the kernel counts them per user."""
+    return min(CHUNK, _PIPE_BUDGET // max(1, streams))
+
+
+class Stream:
+    """A pipe and its log. Holds the pipe's write end too, so that it never ends before the launcher says so."""
+
+    def __init__(self, pipe: str, log: str, size: int) -> None:
+        self.pipe = pipe
+        self.log = log
+        self.problem: str | None = None  # why nothing can be written at present
+        self.last_ns = 0  # monotonic time of the latest bytes
+        self.last_time = 0.0
+        self._left = b""  # read, but not written yet: only where splice does not work
+        self._splices = hasattr(os, "splice")
+        _make_pipe(pipe)
+        self.fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self._held = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        _enlarge(self.fd, size)
+        # Not O_APPEND: splice refuses such files.
+        self._out = os.open(log, os.O_RDWR | os.O_CREAT, 0o644)
+        self.end = os.lseek(self._out, 0, os.SEEK_END)
+        self._index = os.open(log + ".idx", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def move(self) -> int:
+        """Move what is there, at most CHUNK. Returns the bytes moved; 0: nothing there, or `problem` says why."""
+        try:
+            moved = self._splice() if self._splices else self._copy()
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+            return 0
+        self.problem = None
+        if moved:
+            self._moved(moved)
+        return moved
+
+    def add_line(self, text: str) -> None:
+        """Write a line of the launcher's own into the log. Best effort."""
+        while self.move():
+            pass
+        try:
+            self._moved(os.write(self._out, text.encode("utf-8", "replace") + b"\n"))
+        except OSError as error:
+            self.problem = error.strerror
+
+    def read(self, offset: int, count: int) -> bytes:
+        return os.pread(self._out, count, offset)
+
+    def tail(self, count: int) -> bytes:
+        try:
+            return self.read(max(0, self.end - count), count)
+        except OSError:
+            return b""
+
+    def close(self) -> None:
+        for descriptor in (self.fd, self._held, self._out, self._index):
+            os.close(descriptor)
+
+    def _moved(self, count: int) -> None:
+        self.end += count
+        self.last_ns = time.monotonic_ns()
+        now = time.time_ns()
+        self.last_time = now / 1e9
+        try:
+            os.write(self._index, _RECORD.pack(self.end, now))
+        except OSError as error:  # bytes without a record have the file's time; the data is safe
+            self.problem = error.strerror
+
+    def _splice(self) -> int:
+        try:
+            return os.splice(self.fd, self._out, CHUNK, flags=_SPLICE_NONBLOCK)  # type: ignore[attr-defined,no-any-return,unused-ignore]
+        except OSError as error:
+            if error.errno not in (22, 38, 95):  # EINVAL, ENOSYS, EOPNOTSUPP: this file system or kernel cannot
+                raise
+        self._splices = False
+        return self._copy()
+
+    def _copy(self) -> int:
+        if not self._left:
+            self._left = os.read(self.fd, CHUNK)
+        written = os.write(self._out, self._left)
+        self._left = self._left[written:]
+        return written
+
+
+def _make_pipe(path: str) -> None:
+    try:
+        os.mkfifo(path, 0o600)
+    except FileExistsError:
+        pass
+
+
+def _enlarge(descriptor: int, size: int) -> None:
+    if size <= 65536:
+        return
+    try:
+        import fcntl
+
+        fcntl.fcntl(descriptor, _F_SETPIPE_SZ, size)
+    except (ImportError, OSError):
+        pass

@@ -1,0 +1,81 @@
+"""Runs as Python users hold them. A handle keeps nothing but the name: every question is answered by the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from longboat.core.runs import Explanation, LogLine, LogQuery, Phase, RunStatus
+from longboat.engines.engine import Engine
+from longboat.sdk.engines import engine as engine_named
+from longboat.sdk.names import find_run
+
+
+class Run:
+    """One run, by name."""
+
+    def __init__(self, name: str, engine: Engine) -> None:
+        self.name = name
+        self._engine = engine
+
+    def __repr__(self) -> str:
+        return f"Run({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and (self.name, self._engine.name) == (other.name, other._engine.name)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self._engine.name))
+
+    def status(self) -> RunStatus:
+        """The run as it is now, in full."""
+        return self._engine.status(self.name)
+
+    @property
+    def phase(self) -> Phase:
+        return self.status().phase
+
+    @property
+    def exit_code(self) -> int | None:
+        """The trainer's exit code; None until the run has ended."""
+        return self.status().exit_code
+
+    def wait(self, timeout_s: float | None = None) -> RunStatus:
+        """Block until the run has ended. Raises WaitTimeout; the run goes on then."""
+        return self._engine.wait(self.name, timeout_s=timeout_s)
+
+    def logs(
+        self,
+        *,
+        follow: bool = False,
+        ranks: Sequence[int] = (),
+        roles: Sequence[str] = (),
+        since: float | None = None,
+        tail: int | None = None,
+    ) -> Iterator[LogLine]:
+        """Lines of all ranks (or of these), of all attempts; with `follow` until the run has ended."""
+        query = LogQuery(follow=follow, ranks=tuple(ranks), roles=tuple(roles), since=since, tail=tail)
+        return self._engine.logs(self.name, query)
+
+    def stop(self, grace_s: float | None = None) -> None:
+        """Ask the run to stop and return; `wait` waits for it."""
+        self._engine.stop(self.name, grace_s=grace_s)
+
+    def delete(self, *, purge: bool = False) -> None:
+        """Stop it if it runs, then remove every trace; checkpoints stay unless `purge`."""
+        self._engine.delete(self.name, purge=purge)
+
+    def explain(self) -> Explanation:
+        """The post-mortem of an ended run, or what a waiting or silent one waits for."""
+        return self._engine.explain(self.name)
+
+
+def runs(*, engine: Engine | None = None) -> list[Run]:
+    """All runs, newest first."""
+    place = engine or engine_named()
+    return [Run(status.name, place) for status in place.list()]
+
+
+def get(name: str, *, engine: Engine | None = None) -> Run:
+    """The run with this name, with a name that begins like this, or the latest for `-`. Raises NotFound."""
+    place = engine or engine_named()
+    return Run(find_run(place, name).name, place)

@@ -1,0 +1,47 @@
+"""Which run is meant: an exact name, the beginning of one, or `-` for the latest. The one place that decides it."""
+
+from __future__ import annotations
+
+from longboat.core.errors import NotFound, UsageError
+from longboat.core.runs import RunStatus
+from longboat.engines.engine import Engine
+
+LATEST = "-"
+
+
+def find_run(engine: Engine, text: str) -> RunStatus:
+    """The run in full. Raises NotFound with the nearest names, or UsageError when several runs begin like this."""
+    if text != LATEST:
+        try:
+            return engine.status(text)
+        except NotFound:
+            pass
+    return engine.status(match(text, [run.name for run in engine.list()]))
+
+
+def match(text: str, names: list[str]) -> str:
+    """The name that is meant; `names` are newest first."""
+    if text == LATEST:
+        if not names:
+            raise NotFound("there are no runs yet", hint="start one: longboat run train.py")
+        return names[0]
+    if text in names:
+        return text
+    found = [name for name in names if text and name.startswith(text)]
+    if len(found) > 1:
+        raise UsageError(f"{text!r} is the beginning of {len(found)} runs", hint=f"one of {listing(found)}")
+    if not found:
+        raise NotFound(f"no run named {text!r}", hint=nearest_hint(text, names))
+    return found[0]
+
+
+def nearest_hint(text: str, names: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(text, names, n=3, cutoff=0.5)
+    return f"did you mean {listing(near)}?" if near else "longboat ps -a lists all runs"
+
+
+def listing(names: list[str], limit: int = 8) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

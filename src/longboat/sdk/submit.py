@@ -1,0 +1,65 @@
+"""From what a Python user has in hand (fields, a mapping, a job file, a Job) to a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from longboat.core.errors import UsageError
+from longboat.core.jobs import Job
+from longboat.engines.engine import Engine, Submission
+from longboat.sdk.engines import engine as engine_named
+from longboat.sdk.handles import Run
+
+JobSource = Job | Mapping[str, object] | str | os.PathLike[str]
+
+
+def job(source: JobSource | None = None, /, **fields: object) -> Job:
+    """A checked Job from the fields of a job file, a job file, or a job file changed by fields.
+
+    Raises JobError, which names every mistake.
+    """
+    return load(source, fields)[0]
+
+
+def run(
+    source: JobSource | None = None,
+    /,
+    *,
+    run_id: str | None = None,
+    base: str | os.PathLike[str] | None = None,
+    engine: Engine | None = None,
+    **fields: object,
+) -> Run:
+    """Submit and return at once; the run goes on without this process.
+
+    `run_id` makes it idempotent: the same id again gives the run that exists. Relative paths of the job are relative
+    to `base`: by default the folder of the job file, else the current one.
+    """
+    checked, folder = load(source, fields)
+    place = engine or engine_named()
+    submission = Submission(
+        job=checked,
+        base=os.path.abspath(base if base is not None else folder),
+        run_id=run_id,
+        environment=dict(os.environ),
+    )
+    return Run(place.submit(submission).name, place)
+
+
+def load(source: JobSource | None, fields: Mapping[str, object]) -> tuple[Job, str]:
+    """The Job, and the folder its relative paths are relative to."""
+    from longboat.specs.read import read_job
+
+    if isinstance(source, Job):
+        if fields:
+            raise UsageError("a Job is complete: fields cannot change it", hint="give the fields to job() instead")
+        return source, os.getcwd()
+    files: list[Path] = []
+    if isinstance(source, Mapping):
+        fields = {**source, **fields}
+    elif source is not None:
+        files = [Path(source)]
+    loaded = read_job(files, fields=fields, environment=dict(os.environ))
+    return loaded.job, loaded.base

@@ -1,0 +1,161 @@
+"""Checked fields to a Job: defaults filled in, top level spread over the roles, contradictions found. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from longboat.core.jobs import (
+    DEFAULT_ROLE,
+    PASSIVE_ROLES,
+    Checkpoints,
+    Command,
+    Framework,
+    Gpus,
+    Job,
+    Resources,
+    Retries,
+    Role,
+)
+from longboat.specs.fields import MAX_NODES, ROLE_FIELDS
+from longboat.specs.kinds import At, nearest, quote
+from longboat.specs.trees import Node
+
+MAX_RANKS = 100_000
+
+Fields = Mapping[str, Any]
+
+
+def role_fields(values: Fields) -> dict[str, dict[str, Any]]:
+    """Fields of every role, the top level filled in."""
+    shared = {field.name: values[field.name] for field in ROLE_FIELDS if field.name in values}
+    roles: Mapping[str, Any] = values.get("roles") or {DEFAULT_ROLE: {}}
+    filled = {}
+    for name, own in roles.items():
+        own = own or {}
+        filled[name] = {**shared, **own}
+        if "env" in shared or "env" in own:
+            filled[name]["env"] = {**(shared.get("env") or {}), **(own.get("env") or {})}
+    return filled
+
+
+def check_contradictions(values: Fields, root: Node, at: At) -> None:
+    """What no single field can tell."""
+    given = root.value if isinstance(root.value, dict) else {}
+    roles = role_fields(values)
+    if isinstance(values.get("roles"), dict) and not values["roles"]:
+        at.into("roles").problem(given["roles"], "found no role, expected at least one")
+    _check_run(roles, given, root, at)
+    for index, name in enumerate(values.get("ends") or ()):
+        if name is not None and name not in roles and values.get("roles", {}) is not None:
+            node = given["ends"]
+            node = node.value[index] if isinstance(node.value, list) else node
+            known = ", ".join(roles)
+            close = nearest(name, roles)
+            at.into("ends").problem(node, f"found {quote(name)}, expected one of the roles {known}{close}")
+    _check_size(roles, root, at)
+
+
+def _check_run(roles: dict[str, dict[str, Any]], given: dict[str, Node], root: Node, at: At) -> None:
+    """A role whose own (or inherited) `run` was written but wrong has its problem already."""
+    if _is_given(given, "run"):
+        return
+    written = given["roles"].value if _is_given(given, "roles") else None
+    if not isinstance(written, dict):
+        if not _is_given(given, "roles"):
+            at.problem(root, 'the field "run" is missing: the command to run', hint="for example run: python train.py")
+        return
+    for name in roles:
+        node = written.get(name)
+        if node is not None and not (isinstance(node.value, dict) and _is_given(node.value, "run")):
+            message = 'the field "run" is missing, in this role and at the top level'
+            at.into("roles").into(name).problem(node, message)
+
+
+def _is_given(fields: dict[str, Node], name: str) -> bool:
+    return name in fields and fields[name].value is not None
+
+
+def _check_size(roles: dict[str, dict[str, Any]], root: Node, at: At) -> None:
+    counts = [(_count(role.get("nodes")), procs_of(role)) for role in roles.values()]
+    nodes, ranks = sum(nodes for nodes, _ in counts), sum(nodes * procs for nodes, procs in counts)
+    if nodes > MAX_NODES and len(counts) > 1:
+        at.problem(root, f"the roles have {nodes} nodes together, expected at most {MAX_NODES}")
+    if ranks > MAX_RANKS:
+        at.problem(root, f"the job has {ranks} ranks (nodes x procs), expected at most {MAX_RANKS}")
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 1
+
+
+def procs_of(role: Fields) -> int:
+    procs = role.get("procs")
+    gpus = role.get("gpus")
+    if procs == "auto":
+        return max(1, gpus.count) if isinstance(gpus, Gpus) else 1
+    return _count(procs)
+
+
+def make_roles(values: Fields) -> tuple[Role, ...]:
+    return tuple(
+        Role(
+            name=name,
+            run=role["run"],
+            nodes=_count(role.get("nodes")),
+            procs=procs_of(role),
+            image=role.get("image"),
+            env=role.get("env") or {},
+            resources=Resources(
+                gpus=role.get("gpus") or Gpus(),
+                cpus=role.get("cpus"),
+                memory=role.get("memory"),
+                shm=role.get("shm"),
+                disk=role.get("disk"),
+            ),
+        )
+        for name, role in role_fields(values).items()
+    )
+
+
+def ends_of(values: Fields, roles: tuple[Role, ...]) -> tuple[str, ...]:
+    names = tuple(role.name for role in roles)
+    given: tuple[str, ...] = tuple(dict.fromkeys(values.get("ends") or ()))
+    return given or tuple(name for name in names if name not in PASSIVE_ROLES) or names
+
+
+def make_job(values: Fields, *, name: str, framework: Framework, reason: str) -> Job:
+    """The Job; only called when there was no problem."""
+    roles = make_roles(values)
+    workdir = values.get("workdir", ".")
+    return Job(
+        name=name,
+        roles=roles,
+        framework=framework,
+        framework_reason=reason,
+        ends=ends_of(values, roles),
+        setup=values.get("setup"),
+        workdir=None if workdir == "none" else workdir,
+        include=values.get("include", ()),
+        exclude=values.get("exclude", ()),
+        secrets=values.get("secrets", ()),
+        volumes=values.get("volumes", ()),
+        data=values.get("data", ()),
+        checkpoints=values.get("checkpoints", Checkpoints()),
+        artifacts=values.get("artifacts", ()),
+        retries=values.get("retries", Retries()),
+        timeout_s=values.get("timeout"),
+        grace_s=values.get("grace", 30.0),
+        stall_s=values.get("stall"),
+        queue=values.get("queue"),
+        priority=values.get("priority", 0),
+        labels=values.get("labels", {}),
+        aliases=tuple(dict.fromkeys(values.get("aliases", ()))),
+    )
+
+
+def deciding_command(values: Fields) -> tuple[Command, list[str]]:
+    """The command that tells the framework, and the names of all roles."""
+    roles = make_roles(values)
+    first = ends_of(values, roles)[0]
+    return next(role.run for role in roles if role.name == first), [role.name for role in roles]

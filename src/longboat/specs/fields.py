@@ -1,0 +1,369 @@
+"""The table of all fields of the job file. Validation, the JSON schema and the check of the documentation read it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from longboat.core import resources
+from longboat.core.jobs import (
+    CAUSES,
+    NEVER_RETRIED,
+    Checkpoints,
+    DataImport,
+    Gpus,
+    Retries,
+    Secret,
+    Volume,
+)
+from longboat.specs import rules
+from longboat.specs.kinds import CPUS, At, Flag, Kind, Text, Whole, duration, nearest, quote, size
+from longboat.specs.shapes import AsWritten, Either, Field, ListOf, MapOf, Shape
+from longboat.specs.trees import Node
+
+MAX_NODES = 10_000
+MAX_PROCS = 1024
+ALIASES = ("skypilot", "dstack")
+_SOURCES = ("claim", "path", "nfs", "scratch")
+
+
+class GpuText(Text, frozen=True):
+    """`2`, `H100`, `H100:8`."""
+
+    def read(self, node: Node, at: At) -> Any:
+        if isinstance(node.value, int) and not isinstance(node.value, bool):
+            count = Whole(low=0, high=resources.MAX_GPUS).read(node, at)
+            return Gpus(count=count) if isinstance(count, int) else None
+        if not isinstance(node.value, str):
+            at.wrong(node, self.expected)
+            return None
+        try:
+            gpus = resources.parse_gpus(node.value)
+        except ValueError:
+            at.wrong(node, self.expected)
+            return None
+        if gpus.count > resources.MAX_GPUS:
+            at.wrong(node, f"at most {resources.MAX_GPUS} GPUs per node")
+            return None
+        return gpus
+
+    def schema(self) -> dict[str, Any]:
+        count = {"type": "integer", "minimum": 0, "maximum": resources.MAX_GPUS}
+        return {"anyOf": [count, {"type": "string", "pattern": resources.GPUS_PATTERN}]}
+
+
+class RetryCause(Text, frozen=True):
+    """An exit code or the name of a cause."""
+
+    expected: str = "an exit code from 1 to 255, or one of " + ", ".join(c for c in CAUSES if c not in NEVER_RETRIED)
+
+    def read(self, node: Node, at: At) -> Any:
+        if isinstance(node.value, int) and not isinstance(node.value, bool):
+            return Whole(low=1, high=255).read(node, at)
+        if node.value in NEVER_RETRIED:
+            at.problem(node, f"a run that ended by {node.value} is never retried")
+            return None
+        if isinstance(node.value, str) and node.value in CAUSES:
+            return node.value
+        at.wrong(node, self.expected + (nearest(node.value, CAUSES) if isinstance(node.value, str) else ""))
+        return None
+
+    def schema(self) -> dict[str, Any]:
+        code = {"type": "integer", "minimum": 1, "maximum": 255}
+        return {"anyOf": [code, {"enum": [cause for cause in CAUSES if cause not in NEVER_RETRIED]}]}
+
+
+class Workdir(Text, frozen=True):
+    def read(self, node: Node, at: At) -> str | None:
+        return None if node.value is None else super().read(node, at)
+
+
+def _gpus(values: dict[str, Any], node: Node, at: At) -> Gpus:
+    return Gpus(**{"count": 1, **values})
+
+
+def _checkpoints(values: dict[str, Any], node: Node, at: At) -> Checkpoints:
+    return Checkpoints(**values)
+
+
+def _retries(values: dict[str, Any], node: Node, at: At) -> Retries:
+    if "backoff" in values:
+        values["backoff_s"] = values.pop("backoff")
+    return Retries(**values)
+
+
+def _data(values: dict[str, Any], node: Node, at: At) -> DataImport:
+    return DataImport(**values)
+
+
+def _volume(values: dict[str, Any], node: Node, at: At) -> Volume | None:
+    given = [name for name in _SOURCES if values.get(name)]
+    if len(given) != 1:
+        found = " and ".join(given) if given else "none"
+        at.problem(node, f"found {found}, expected exactly one of {', '.join(_SOURCES)}")
+        return None
+    if values.get("scratch") and values.get("read_only"):
+        at.problem(node, "a scratch volume is empty at the start, so it cannot be read_only")
+        return None
+    return Volume(target="", **values)
+
+
+def volumes_of(values: dict[str, Any], node: Node, at: At) -> tuple[Volume, ...]:
+    seen: dict[str, str] = {}
+    made: list[Volume] = []
+    for target, volume in values.items():
+        clean = rules.clean_target(target)
+        if clean in seen:
+            place = node.keys.get(target, node.place)
+            at.mistakes.add(place, at.path, f"{quote(target)} and {quote(seen[clean])} are the same target")
+        seen[clean] = target
+        if volume is not None:
+            source = {name: getattr(volume, name) for name in (*_SOURCES, "read_only")}
+            made.append(Volume(target=clean, **source))
+    return tuple(made)
+
+
+def _secret(values: dict[str, Any], node: Node, at: At) -> Secret | None:
+    if len(values) > 1:
+        at.problem(node, f"found {' and '.join(values)}, expected one of env, file, store")
+        return None
+    return Secret(name="", **values)
+
+
+class SecretName(Text, frozen=True):
+    """The name of a secret. A message never repeats what was written: it may be the secret itself."""
+
+    expected: str = "the NAME of a secret, a variable such as HF_TOKEN; never its value"
+
+    def read(self, node: Node, at: At) -> Any:
+        name = node.value
+        if isinstance(name, str) and re.fullmatch(rules.ENV, name) and not rules.looks_like_secret_value(name):
+            return Secret(name=name)
+        at.problem(node, f"expected {self.expected}")
+        return None
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^{rules.ENV}$"}
+
+
+class SecretMap(MapOf, frozen=True):
+    def read(self, node: Node, at: At) -> Any:
+        if not isinstance(node.value, dict):
+            at.problem(node, "expected a list of names, or a mapping of names to where their values are read")
+            return None
+        made = []
+        for key, item in node.value.items():
+            named = SecretName().read(Node(key, node.keys.get(key, node.place)), at)
+            if named is None:
+                continue
+            source = self._source(key, item, at.into(key))
+            if source is not None:
+                made.append(Secret(name=key, env=source.env, file=source.file, store=source.store))
+        return tuple(made)
+
+    def _source(self, key: str, item: Node, at: At) -> Secret | None:
+        if item.value is None:
+            return Secret(name=key)
+        if not isinstance(item.value, dict):
+            hint = f"write {key}: {{env: VARIABLE}}, {{file: PATH}} or {{store: NAME}}"
+            at.problem(item, "a secret's value must not be written in a job file", hint=hint)
+            return None
+        source = self.item.read(item, at)
+        return source if isinstance(source, Secret) else None
+
+
+def _text(expected: str, pattern: str | None = None, **more: Any) -> Text:
+    return Text(expected=expected, pattern=pattern, **more)
+
+
+COMMAND: Kind = Either(
+    scalar=_text("a command, run by the shell", lines=True, longest=100_000),
+    listed=ListOf(
+        item=_text("a word of the command", lines=True, longest=100_000), what="words, executed as they are", least=1
+    ),
+)
+GLOBS = ListOf(item=_text("a glob pattern such as *.py", check=rules.inside_fault), what="glob patterns")
+
+GPUS = Shape(
+    fields=(
+        Field(name="count", kind=Whole(low=0, high=resources.MAX_GPUS), doc="GPUs per node.", default="1", example="8"),
+        Field(
+            name="type",
+            kind=_text("a type of GPU such as H100", resources.GPU_TYPE_PATTERN),
+            doc="The type; any type if absent.",
+            example="H100",
+        ),
+        Field(name="memory", kind=size(), doc="Memory of each GPU, at least.", example="80Gi"),
+    ),
+    build=_gpus,
+    short=GpuText(expected=resources.GPUS),
+)
+
+CHECKPOINTS = Shape(
+    fields=(
+        Field(
+            name="to",
+            kind=_text("a folder"),
+            doc="Folder for checkpoints, relative to the job file; each run gets a folder of its own inside.",
+            example="./checkpoints",
+        ),
+        Field(
+            name="keep",
+            kind=Whole(low=0, high=10_000),
+            doc="How many complete checkpoints are kept; 0 keeps all.",
+            default="3",
+            example="5",
+        ),
+        Field(
+            name="resume",
+            kind=_text("the name of a run, or a folder"),
+            doc="Start from the newest complete checkpoint of this run or folder.",
+            example="digits-4",
+        ),
+    ),
+    build=_checkpoints,
+    short=_text("a folder"),
+    short_name="to",
+)
+
+RETRIES = Shape(
+    fields=(
+        Field(
+            name="count", kind=Whole(low=0, high=1000), doc="How often a failed run is started again.", default="0",
+            example="2",
+        ),
+        Field(
+            name="on",
+            kind=ListOf(item=RetryCause(), what="exit codes and causes"),
+            doc="Exit codes and causes that are retried; empty means every failure.",
+            default="[]",
+            example="[oom, lost, 137]",
+        ),
+        Field(
+            name="backoff",
+            kind=duration(0.0, 3600.0),
+            doc="Wait before the first retry; doubles up to a minute.",
+            default="1s",
+            example="10s",
+        ),
+    ),
+    build=_retries,
+    short=Whole(low=0, high=1000),
+    short_name="count",
+)
+
+VOLUME = Shape(
+    fields=(
+        Field(
+            name="claim",
+            kind=_text(f"the name of a PersistentVolumeClaim: {rules.SUBDOMAIN_EXPECTED}", rules.SUBDOMAIN),
+            doc="A PersistentVolumeClaim.",
+            example="tensorflow-fs",
+        ),
+        Field(name="path", kind=_text("a folder"), doc="A folder of the machine.", example="/mnt/data"),
+        Field(
+            name="nfs",
+            kind=_text("server:/path", rules.NFS),
+            doc="An NFS export.",
+            example='"nas.example.org:/export/data"',
+        ),
+        Field(name="scratch", kind=Flag(), doc="Empty at the start, gone at the end.", default="false", example="true"),
+        Field(name="read_only", kind=Flag(), doc="The ranks cannot write to it.", default="false", example="true"),
+    ),
+    build=_volume,
+    short=_text("a folder of the machine"),
+    short_name="path",
+)
+
+DATA = Shape(
+    fields=(
+        Field(
+            name="url",
+            kind=_text(rules.URL_EXPECTED, rules.URL, check=rules.url_fault),
+            doc="Where it comes from: https, http, s3, gs, az or file.",
+            example="https://example.org/data.tar.gz",
+            required=True,
+        ),
+        Field(
+            name="to",
+            kind=_text("a folder", check=rules.destination_fault),
+            doc="Folder it is put into; relative to the working copy, or inside a volume.",
+            example="data",
+            required=True,
+        ),
+        Field(
+            name="sha256",
+            kind=_text("64 hexadecimal digits", rules.SHA256),
+            doc="The file must have this hash.",
+            example="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        ),
+        Field(name="unpack", kind=Flag(), doc="Unpack an archive.", default="true", example="false"),
+    ),
+    build=_data,
+)
+
+SECRET = Shape(
+    fields=(
+        Field(
+            name="env",
+            kind=_text(rules.ENV_EXPECTED, rules.ENV, hidden=True),
+            doc="Read from this variable of the submitter.",
+            default="the same name",
+            example="MY_HF_TOKEN",
+            substituted=False,
+        ),
+        Field(
+            name="file",
+            kind=_text("a file", hidden=True),
+            doc="Read from this file.",
+            example="~/.secrets/hf",
+            substituted=False,
+        ),
+        Field(
+            name="store",
+            kind=_text("the name of a stored secret", hidden=True),
+            doc="Read from the engine's own store.",
+            example="hf-token",
+            substituted=False,
+        ),
+    ),
+    build=_secret,
+)
+
+ROLE_FIELDS = (
+    Field(
+        name="run",
+        kind=COMMAND,
+        doc="The command: text is run by the shell, a list is executed as it is.",
+        default="required",
+        example="python train.py --epochs 3",
+        substituted=False,
+    ),
+    Field(
+        name="image",
+        kind=_text(rules.IMAGE_EXPECTED, rules.IMAGE),
+        doc="Container image, for engines that use one.",
+        example="pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime",
+    ),
+    Field(
+        name="env",
+        kind=MapOf(item=AsWritten(), what="variables and their values", key=rules.ENV, key_expected=rules.ENV_EXPECTED),
+        doc="Environment variables. Values are kept exactly as written.",
+        default="{}",
+        example="{LR: 1e-3, MODE: fast}",
+    ),
+    Field(name="nodes", kind=Whole(low=1, high=MAX_NODES), doc="Nodes of each role.", default="1", example="2"),
+    Field(
+        name="procs",
+        kind=Whole(low=1, high=MAX_PROCS, word="auto"),
+        doc="Processes per node; auto is one per GPU, or 1 without GPUs.",
+        default="1",
+        example="auto",
+    ),
+    Field(name="gpus", kind=GPUS, doc="GPUs per node.", default="0", example="H100:8"),
+    Field(name="cpus", kind=CPUS, doc="CPUs per node.", example="0.5"),
+    Field(name="memory", kind=size(), doc="Memory per node.", example="16Gi"),
+    Field(name="shm", kind=size(), doc="Shared memory (/dev/shm) per node.", example="8Gi"),
+    Field(name="disk", kind=size(), doc="Scratch disk per node.", example="100GB"),
+)
+ROLE = Shape(fields=ROLE_FIELDS)

@@ -1,0 +1,144 @@
+"""Job files, fields and overrides in, one Job out. The only module of `specs` that opens files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from longboat.core.errors import NotFound
+from longboat.core.jobs import Command, Framework, Job, Value
+from longboat.specs.assembly import check_contradictions, deciding_command, make_job, role_fields
+from longboat.specs.jobfields import JOB
+from longboat.specs.kinds import At
+from longboat.specs.rules import is_secret_name, suggest_name
+from longboat.specs.substitution import substitute
+from longboat.specs.trees import Mistakes, Node, Place, from_python, merge
+
+_MAX_SCRIPT_BYTES = 1 << 20
+_MAX_FILE_BYTES = 1 << 20
+
+
+class Loaded(Value, frozen=True):
+    job: Job
+    base: str  # absolute folder of the first job file, else the current one
+    notices: tuple[str, ...] = ()
+
+
+def read_job(
+    files: Sequence[Path],
+    *,
+    fields: Mapping[str, object] | None = None,
+    overrides: Sequence[str] = (),
+    environment: Mapping[str, str],
+    cwd: Path | None = None,
+) -> Loaded:
+    """Files merged left to right, then fields, then overrides. Raises JobError with all mistakes, or NotFound."""
+    mistakes = Mistakes()
+    here = Path(os.path.abspath(cwd or Path.cwd()))
+    trees = [_read_file(here, Path(file), mistakes) for file in files]
+    if fields is not None:
+        trees.append(from_python(fields, place=Place(), path="", mistakes=mistakes))
+    if any(tree is None for tree in trees):
+        mistakes.raise_if_any()  # what a half-read file seems to lack would only mislead
+    root = Node({}, Place(str(files[0]), 1, 1) if files else Place())
+    for tree in trees:
+        if tree is not None:
+            root = merge(root, tree)
+    if overrides:
+        from longboat.specs.overrides import apply_override
+
+        for override in overrides:
+            root = apply_override(root, override, mistakes)
+    at = At("", mistakes)
+    root = substitute(root, JOB, at, environment)
+    values = JOB.read(root, at) or {}
+    check_contradictions(values, root, at)
+    mistakes.raise_if_any()
+    base = Path(os.path.abspath(here / Path(files[0]).parent)) if files else here
+    return Loaded(job=_job(values, base, files), base=str(base), notices=_notices(values))
+
+
+def _read_file(here: Path, path: Path, mistakes: Mistakes) -> Node | None:
+    from longboat.specs.yaml12 import parse_bytes
+
+    place = Place(str(path))
+    try:
+        with open(here / path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                mistakes.add(place, "", "this is not a regular file")
+                return None
+            data = file.read(_MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise NotFound(f"{path}: no such file") from None
+    except IsADirectoryError:
+        mistakes.add(place, "", "this is a folder", hint=f"name the job file in it, for example {path}/job.yaml")
+        return None
+    except (OSError, ValueError) as bad:
+        mistakes.add(place, "", f"cannot be read: {getattr(bad, 'strerror', None) or 'the name is not valid'}")
+        return None
+    node = parse_bytes(data, file=str(path), mistakes=mistakes)
+    if node is not None and not isinstance(node.value, dict):
+        what = "the file is empty" if node.value is None else "found a list or a single value, expected a mapping"
+        mistakes.add(node.place, "", what, hint="a job file begins like this: `run: python train.py`")
+        return None
+    return node
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A named pipe without a writer must not hang the command."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _job(values: Mapping[str, Any], base: Path, files: Sequence[Path]) -> Job:
+    command, roles = deciding_command(values)
+    workdir = values.get("workdir", ".")
+    script = None
+    framework: Framework | None = values.get("framework")
+    reason = "given"
+    if framework is None:
+        from longboat.core.frameworks import guess_framework
+
+        if workdir not in (None, "none"):
+            script = _script_text(command, base / os.path.expanduser(workdir))
+        framework, reason = guess_framework(command, roles, script)
+    name = values.get("name") or _derived_name(command, base, files)
+    return make_job(values, name=name, framework=framework, reason=reason)
+
+
+def _script_text(command: Command, folder: Path) -> str | None:
+    from longboat.core.frameworks import script_of
+
+    script = script_of(command)
+    if script is None:
+        return None
+    try:
+        with open(folder / script, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            return file.read(_MAX_SCRIPT_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return None
+
+
+def _derived_name(command: Command, base: Path, files: Sequence[Path]) -> str:
+    """The job file's folder; without a file, the script, else the program."""
+    if files:
+        return suggest_name(base.name)
+    from longboat.core.frameworks import script_of
+
+    script = script_of(command)
+    words = command.split() if isinstance(command, str) else command
+    first = Path(words[0]).name if words else ""
+    return suggest_name(Path(script).stem if script else first, fallback=suggest_name(base.name))
+
+
+def _notices(values: Mapping[str, Any]) -> tuple[str, ...]:
+    names = {name for role in role_fields(values).values() for name, value in (role.get("env") or {}).items() if value}
+    return tuple(
+        f"env.{name} looks like a secret, and values in env are stored with the run; list {name} under secrets instead"
+        for name in sorted(names)
+        if is_secret_name(name)
+    )

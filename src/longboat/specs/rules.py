@@ -1,0 +1,90 @@
+"""Rules for single texts of a job file: names, paths, URLs, labels. Each check says what is wrong, or nothing. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+MAX_NAME = 40
+NAME = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
+NAME_EXPECTED = "lower-case letters, digits and -, beginning with a letter, not ending with -, at most 40 characters"
+ROLE = r"[a-z][a-z0-9]{0,19}"
+ROLE_EXPECTED = "a role's name: lower-case letters and digits, beginning with a letter, at most 20 characters"
+ENV = r"[A-Za-z_][A-Za-z0-9_]{0,254}"
+ENV_EXPECTED = "the name of a variable: letters, digits and _, not beginning with a digit"
+IMAGE = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,510}"
+IMAGE_EXPECTED = "a container image such as python:3.12 or ghcr.io/me/train@sha256:..."
+SUBDOMAIN = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
+SUBDOMAIN_EXPECTED = "lower-case letters, digits, - and ."
+TARGET = r"/[^\x00-\x1f\x7f:]{1,1023}"
+TARGET_EXPECTED = "an absolute path such as /data"
+NFS = r"[A-Za-z0-9][A-Za-z0-9.-]*:/[^\x00-\x1f\x7f]*"
+LABEL_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
+LABEL_KEY_EXPECTED = "a label such as team or example.org/team: letters, digits, -, _ and ., at most 63 characters"
+URL = r"(https?|s3|gs|az|file)://[^\s\x00-\x1f\x7f]+"
+URL_EXPECTED = "a URL that begins with https, http, s3, gs, az or file, then ://"
+SHA256 = r"[0-9a-fA-F]{64}"
+
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
+_SECRET_VALUE = re.compile(r"(hf_|ghp_|gho_|github_pat_|glpat|sk_|xox[abp]|AKIA|ASIA|ya29|eyJ)[A-Za-z0-9_]{12,}\Z")
+_SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|CREDENTIALS?)(_ID)?\Z", re.IGNORECASE)
+_SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64")
+
+
+def suggest_name(text: str, *, fallback: str = "job") -> str:
+    """The nearest valid name: `My Job_2` gives my-job-2."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    name = re.sub(r"^[^a-z]+", "", name)[:MAX_NAME].strip("-")
+    return name or fallback
+
+
+def label_value_fault(value: str) -> str | None:
+    if _LABEL_VALUE.fullmatch(value):
+        return None
+    return "a label's value has at most 63 letters, digits, -, _ and ., and begins and ends with a letter or digit"
+
+
+def inside_fault(path: str) -> str | None:
+    """For glob patterns and folders that must stay inside the working copy."""
+    if path.startswith(("/", "~")) or re.match(r"[A-Za-z]:[\\/]", path):
+        return "expected a path relative to the working folder"
+    return "expected a path that stays inside the working folder, without .." if ".." in path.split("/") else None
+
+
+def target_fault(path: str) -> str | None:
+    """For places where volumes appear: absolute, no `..`, not a folder of the system."""
+    if ".." in path.split("/"):
+        return "expected an absolute path without .."
+    clean = clean_target(path)
+    if clean == "/" or any(clean == folder or clean.startswith(folder + "/") for folder in _SYSTEM_FOLDERS):
+        hint = " (the size of /dev/shm is the field shm)" if clean == "/dev/shm" else ""
+        return f"{clean} belongs to the system, choose another place{hint}"
+    return None
+
+
+def clean_target(path: str) -> str:
+    return "/" + posixpath.normpath(path).lstrip("/")
+
+
+def destination_fault(path: str) -> str | None:
+    if ".." in path.split("/"):
+        return "expected a path without .."
+    return None
+
+
+def url_fault(url: str) -> str | None:
+    """The message never repeats the URL: it may hold a password."""
+    authority = url.split("://", 1)[1].split("/", 1)[0]
+    if "@" in authority and ":" in authority.rsplit("@", 1)[0]:
+        return "found a password in the URL, which every copy of this file would show; use `secrets`"
+    if not authority and not url.startswith("file:///"):
+        return f"found a URL without a host, expected {URL_EXPECTED}"
+    return None
+
+
+def looks_like_secret_value(text: str) -> bool:
+    return bool(_SECRET_VALUE.match(text))
+
+
+def is_secret_name(name: str) -> bool:
+    return bool(_SECRET_NAME.search(name))

@@ -1,0 +1,139 @@
+"""The door: start-up cost, help, usage errors, internal errors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from longboat.cli.main import TABLE, cli, enter
+
+ALLOWED = {"longboat", "longboat.cli", "longboat.cli.main"}
+"""All of ours that `--help` and `--version` may load. Whatever else is loaded, click brings along by itself."""
+
+
+def loaded(code: str) -> set[str]:
+    script = f"import sys\ntry:\n    {code}\nfinally:\n    print(*sorted(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_help_loads_the_table_and_click_and_nothing_else(flag: str) -> None:
+    bare = loaded(
+        "import click; click.Group('x', params=[click.Option(['--version'], is_flag=True)])"
+        f".main([{flag!r}], standalone_mode=False)"
+    )
+    ours = loaded(f"from longboat.cli.main import main; main([{flag!r}])")
+    assert "click" in bare
+    assert ours - bare <= ALLOWED
+    assert not ours & {"msgspec", "yaml", "json", "longboat.core", "longboat.engines", "longboat.specs", "longboat.sdk"}
+
+
+def test_every_command_has_a_module_with_the_same_name_and_help() -> None:
+    with cli.make_context("longboat", ["ps"]) as ctx:
+        for name in TABLE:
+            command = cli.get_command(ctx, name)
+            assert command is not None and command.name == name
+            assert command.help, name
+
+
+def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
+    from importlib.metadata import version
+
+    assert enter(["--version"]) == 0
+    assert capsys.readouterr().out == f"longboat {version('longboat')}\n"
+
+
+def test_no_arguments_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert enter([]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in TABLE)
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "hint"),
+    [
+        (["stats"], "no such command: stats", "did you mean longboat status?"),
+        (["qqq"], "no such command: qqq", "longboat --help lists the commands"),
+        (["ps", "--lable", "x"], "no such option: --lable", "did you mean --label?"),
+        (["ps", "-o", "xml"], "'xml' is not one of", "longboat ps --help"),
+        (["cp", "x"], "missing argument 'DESTINATION'", "longboat cp --help"),
+        (["run"], "nothing to run", "name a script"),
+        (["stop"], "name the runs to stop, or --all", "longboat ps"),
+        (["wait", "--timeout", "soon"], "not a duration: 'soon'", "write a duration such as"),
+    ],
+)
+def test_usage_errors_have_one_shape(
+    args: list[str], error: str, hint: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert enter(args) == 201
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    first, second = captured.err.splitlines()
+    assert first.startswith("error: ") and error in first
+    assert second.startswith("hint: ") and hint in second
+
+
+def crash(*_args: object) -> None:
+    raise ValueError("the bug\nmore of it")
+
+
+def test_an_internal_error_is_one_line_and_a_file(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(cli), "list_commands", crash)
+    monkeypatch.setattr(type(cli), "parse_args", crash)
+    assert enter(["ps"]) == 200
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error == "error: internal error: ValueError: the bug"
+    saved = Path(hint.removeprefix("hint: the traceback is in "))
+    assert saved.parent == home / "crashes"
+    assert "in crash" in saved.read_text()
+    assert saved.stat().st_mode & 0o077 == 0
+
+
+def test_debug_shows_the_traceback(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LONGBOAT_DEBUG", "1")
+    monkeypatch.setattr(type(cli), "parse_args", crash)
+    assert enter(["ps"]) == 200
+    assert "Traceback" in capsys.readouterr().err
+    assert not (home / "crashes").exists()
+
+
+def test_ctrl_c_is_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(cli), "parse_args", interrupt)
+    assert enter(["ps"]) == 130
+    assert capsys.readouterr().err == "error: interrupted\n"
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "longboat", "schema"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_completion_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert enter(["completion", shell]) == 0
+        assert "_LONGBOAT_COMPLETE" in capsys.readouterr().out
+
+
+def test_completion_of_commands() -> None:
+    environment = {**os.environ, "_LONGBOAT_COMPLETE": "bash_complete", "COMP_WORDS": "longboat st", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "longboat"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["plain,status", "plain,stop"]

@@ -1,0 +1,35 @@
+"""Which run is meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from longboat.core.errors import NotFound, UsageError
+from longboat.sdk.names import match
+
+NAMES = ["digits-3", "dcnn", "digits-2", "digits"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("-", "digits-3"), ("digits", "digits"), ("dc", "dcnn"), ("digits-2", "digits-2")]
+)
+def test_matches(text: str, name: str) -> None:
+    assert match(text, NAMES) == name
+
+
+def test_an_ambiguous_beginning_lists_the_candidates() -> None:
+    with pytest.raises(UsageError) as caught:
+        match("di", NAMES)
+    assert caught.value.hint == "one of digits-3, digits-2, digits"
+
+
+@pytest.mark.parametrize(("text", "hint"), [("digist", "did you mean digits"), ("zzz", "longboat ps -a"), ("", "ps -a")])
+def test_no_such_run(text: str, hint: str) -> None:
+    with pytest.raises(NotFound) as caught:
+        match(text, NAMES)
+    assert hint in (caught.value.hint or "")
+
+
+def test_the_latest_of_none() -> None:
+    with pytest.raises(NotFound, match="no runs yet"):
+        match("-", [])
