@@ -29,6 +29,7 @@ PARTS = {
     "bundles": "Bundles",
     "tee": "Log throughput",
 }
+LABELS = {"tee_mb_s": "the launcher's tee, MB/s", "cat_mb_s": "cat, MB/s", "tee_vs_cat": "tee / cat"}
 WHO = ("bare python", "longboat", "torchx", "submitit")
 
 
@@ -44,6 +45,7 @@ def machine() -> dict[str, str]:
         "processor": model,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
+        "load": f"{os.getloadavg()[0]:.1f}",
     }
 
 
@@ -59,7 +61,7 @@ def matrix(values: dict[str, float]) -> list[list[str]]:
 
 
 def listing(values: dict[str, float]) -> list[list[str]]:
-    return [["", "value"], *([name, number(value)] for name, value in values.items())]
+    return [["", "value"], *([LABELS.get(name, name), number(value)] for name, value in values.items())]
 
 
 def number(value: float) -> str:
@@ -73,7 +75,7 @@ def tables(results: dict[str, Any]) -> str:
     about = results["machine"]
     lines = [
         f"Measured {results['measured']} on {about['cores']} cores ({about['processor']}), {about['system']}, "
-        f"Python {about['python']}."
+        f"Python {about['python']}. Load average before the start: {about['load']}, which should be near 0."
     ]
     for part, title in PARTS.items():
         values = results["parts"].get(part)
@@ -98,6 +100,7 @@ def with_tables(page: str, results: dict[str, Any]) -> str:
 
 def measure(chosen: list[str]) -> dict[str, Any]:
     results: dict[str, Any] = {"parts": {}}
+    about = machine()  # before our own work adds to the load
     if chosen and RESULTS.exists():
         results = json.loads(RESULTS.read_text())
     for part in chosen or PARTS:
@@ -105,7 +108,7 @@ def measure(chosen: list[str]) -> dict[str, Any]:
             raise SystemExit(f"no such part: {part}; there are: {', '.join(PARTS)}")
         print(f"measuring {part} ...", file=sys.stderr, flush=True)
         results["parts"][part] = dict(importlib.import_module(part).measure())
-    results["machine"] = machine()
+    results["machine"] = about
     results["measured"] = time.strftime("%Y-%m-%d", time.gmtime())
     return results
 

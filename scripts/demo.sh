@@ -14,5 +14,5 @@ That was a training on 2 nodes x 2 processes. What to try next:
 
   .venv/bin/longboat status -
   .venv/bin/longboat logs - --rank 0
-  .venv/bin/longboat run -- python3 -c 'print("hello")'
+  .venv/bin/longboat run --nodes 2 --procs 2 -- sh -c 'echo "I am rank $RANK of $WORLD_SIZE"'
 END

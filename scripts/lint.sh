@@ -16,7 +16,7 @@ check() {
         failed="$failed $title"
     fi
 }
-check ruff .venv/bin/ruff check .
+check ruff .venv/bin/ruff check --output-format concise .
 check mypy .venv/bin/mypy
 check layers .venv/bin/lint-imports --no-logo
 check grammar .venv/bin/python scripts/grammar.py

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,8 +28,12 @@ def run(*command: str, cwd: Path = ROOT, env: dict[str, str] | None = None) -> s
 
 @pytest.mark.slow
 def test_core_install_is_small_and_has_the_command(tmp_path: Path) -> None:
-    wheels, venv = tmp_path / "wheels", tmp_path / "venv"
-    built = run(sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(wheels), "--no-deps", str(ROOT))
+    wheels, venv, source = tmp_path / "wheels", tmp_path / "venv", tmp_path / "source"
+    # A build leaves files beside the sources, and takes along what an earlier one left there.
+    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    built = run(sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(wheels), "--no-deps", str(source))
     assert built.returncode == 0, built.stderr
     (wheel,) = wheels.glob("longboat-*.whl")
     assert run(sys.executable, "-m", "venv", str(venv)).returncode == 0
@@ -118,6 +123,20 @@ def test_a_package_name_cannot_be_an_option(tmp_path: Path) -> None:
     assert "not a package name" in script("packages.sh", "a;b", path=tmp_path).stderr
 
 
+def test_no_python_is_told_in_one_line(tmp_path: Path) -> None:
+    names = ["python3", *(f"python3.{minor}" for minor in range(10, 14))]
+    for name in names:
+        stand_in(tmp_path, name, "exit 1")
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "environment.sh", tmp_path / "scripts")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    env = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    told = run("sh", str(tmp_path / "scripts" / "environment.sh"), "examples", env=env)
+    assert told.returncode == 1
+    assert told.stderr.startswith("error: no Python >= 3.10 found;")
+    assert len(told.stderr.splitlines()) == 1
+
+
 def test_grammar_check_finds_new_syntax(tmp_path: Path) -> None:
     launcher = tmp_path / "src" / "longboat" / "launcher"
     launcher.mkdir(parents=True)
@@ -149,6 +168,13 @@ def test_links_in_documents_lead_somewhere() -> None:
             if not re.match(r"[a-z]+:", target) and not (page.parent / target).exists():
                 broken.append(f"{page.relative_to(ROOT)}: {target}")
     assert not broken
+
+
+def test_every_page_is_in_the_index() -> None:
+    docs = ROOT / "docs"
+    indexed = set(re.findall(r"\]\(([^)#]+)\)", (docs / "README.md").read_text()))
+    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - {"README.md"}
+    assert pages <= indexed, sorted(pages - indexed)
 
 
 SESSION = """

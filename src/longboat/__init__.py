@@ -31,4 +31,4 @@ def __getattr__(name: str) -> "Any":
             value = getattr(home, name)
             globals()[name] = value
             return value
-    raise AttributeError("module 'longboat' has no attribute %r" % name)
+    raise AttributeError(f"module 'longboat' has no attribute {name!r}")

@@ -13,9 +13,37 @@ from hypothesis import strategies as st
 from longboat.bundles.ignore import Rules, parse
 
 FILES = (
-    "a", "b.py", "ab", "abc", "a b", "b ", "!a", "#a", "-", "]", "a\\b", "A", "a.b.c", ".a", "x/a", "x/b.py", "x/ab", "x/y/a",
-    "x/y/b.py", "x/y/z/a", "x/y/z/abc", "y/a", "y/x/a", "yx/a", "ax/y/a", "a1/b2/c3", "foo/bar", "foox/y/bar", "foo/x/bar", "[a]",
-)  # fmt: skip
+    "a",
+    "b.py",
+    "ab",
+    "abc",
+    "a b",
+    "b ",
+    "!a",
+    "#a",
+    "-",
+    "]",
+    "a\\b",
+    "A",
+    "a.b.c",
+    ".a",
+    "x/a",
+    "x/b.py",
+    "x/ab",
+    "x/y/a",
+    "x/y/b.py",
+    "x/y/z/a",
+    "x/y/z/abc",
+    "y/a",
+    "y/x/a",
+    "yx/a",
+    "ax/y/a",
+    "a1/b2/c3",
+    "foo/bar",
+    "foox/y/bar",
+    "foo/x/bar",
+    "[a]",
+)
 FOLDERS = sorted({str(parent) for name in FILES for parent in Path(name).parents if str(parent) != "."})
 
 
@@ -62,13 +90,80 @@ def check(tree: Path, texts: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "a", "/a", "a/", "x/", "/x/y", "x/y", "*.py", "**/a", "x/**", "x/**/a", "**", "*", "/*", "?", "[ab]", "[!a]", "[^a]*",
-        "[a-c]*", "[]]", "[", "[a", "a\\", "\\a", "\\!a", "\\#a", "!a", "#a", "b\\ ", "b ", "a b", "a\\\\b", "[[:alpha:]]", "[[:bad:]]", "[[:al]",
-        "*\n!a", "x/*\n!x/y", "*\n!*/\n!*.py", "/*\n!/x", "x\n!x/a", "x/\n!x/a", "foo**/bar", "foo/**bar", "x/***/a", "**/", "/**", "x/**/",
-        "a\r\nb.py\r", "\ufeffa", "//a", "x//a", "/", "!", "!/", "***", "**a", "x/*/a", "*/a", "*/*/a", "[-]", "[a-]", "[--]]", "[\\]]", "[z-a]*",
-        "[!]a-]", "x/[!y]*", "x[/]a", "x?a", "[[:upper:][:digit:]]*", "[[:alpha:]]*[0-9]", "!!a", "a  \\", " a",
+        "a",
+        "/a",
+        "a/",
+        "x/",
+        "/x/y",
+        "x/y",
+        "*.py",
+        "**/a",
+        "x/**",
+        "x/**/a",
+        "**",
+        "*",
+        "/*",
+        "?",
+        "[ab]",
+        "[!a]",
+        "[^a]*",
+        "[a-c]*",
+        "[]]",
+        "[",
+        "[a",
+        "a\\",
+        "\\a",
+        "\\!a",
+        "\\#a",
+        "!a",
+        "#a",
+        "b\\ ",
+        "b ",
+        "a b",
+        "a\\\\b",
+        "[[:alpha:]]",
+        "[[:bad:]]",
+        "[[:al]",
+        "*\n!a",
+        "x/*\n!x/y",
+        "*\n!*/\n!*.py",
+        "/*\n!/x",
+        "x\n!x/a",
+        "x/\n!x/a",
+        "foo**/bar",
+        "foo/**bar",
+        "x/***/a",
+        "**/",
+        "/**",
+        "x/**/",
+        "a\r\nb.py\r",
+        "\ufeffa",
+        "//a",
+        "x//a",
+        "/",
+        "!",
+        "!/",
+        "***",
+        "**a",
+        "x/*/a",
+        "*/a",
+        "*/*/a",
+        "[-]",
+        "[a-]",
+        "[--]]",
+        "[\\]]",
+        "[z-a]*",
+        "[!]a-]",
+        "x/[!y]*",
+        "x[/]a",
+        "x?a",
+        "[[:upper:][:digit:]]*",
+        "[[:alpha:]]*[0-9]",
+        "!!a",
+        "a  \\",
+        " a",
     ],
-)  # fmt: skip
+)
 def test_one_file_of_patterns(tree: Path, text: str) -> None:
     check(tree, {"": text})
 
@@ -108,6 +203,12 @@ def test_a_folder_left_out_is_not_entered() -> None:
 def test_very_deep_paths() -> None:
     rules = Rules.at_root(["q"])
     assert rules.file("/".join("d" * 1900) + "/q") is False
+
+
+def test_many_stars_do_not_take_for_ever() -> None:
+    rules = Rules.at_root(["*a" * 30 + "*b", "x/" + "*a" * 30 + "*/b", "**/" + "*a" * 20 + "c"])
+    assert rules.file("a" * 250) is None
+    assert rules.file("x/" + "a" * 250 + "/b") is False
 
 
 def test_characters_not_bytes() -> None:

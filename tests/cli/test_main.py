@@ -11,7 +11,7 @@ import pytest
 
 from longboat.cli.main import TABLE, cli, enter
 
-ALLOWED = {"longboat", "longboat.cli", "longboat.cli.main"}
+ALLOWED = {"__future__", "longboat", "longboat.cli", "longboat.cli.main"}
 """All of ours that `--help` and `--version` may load. Whatever else is loaded, click brings along by itself."""
 
 

@@ -51,7 +51,7 @@ def test_quantity_for_people(count: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90", 90), ("90s", 90), ("15m", 900), ("2h", 7200), ("1d", 86400), ("1h30m", 5400), ("0.5s", 0.5), ("250ms", 0.25)],
+    [("90", 90), ("90s", 90), ("15m", 900), ("1d", 86400), ("1h30m", 5400), ("0.5s", 0.5), ("9ms", 0.009)],
 )
 def test_duration(text: str, seconds: float) -> None:
     assert resources.parse_duration(text) == seconds

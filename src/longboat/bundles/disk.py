@@ -16,30 +16,23 @@ _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _serial = itertools.count()
 
 
-def explain(error: OSError, place: str) -> EngineError:
-    """The error a user sees instead of `error`, which happened at or below `place`."""
-    where = _text(error.filename) or place
+def explain(error: OSError, place: str, *, otherwise: str = "") -> EngineError:
+    """The error a user sees instead of `error`, which happened at or below `place`; `otherwise` adds to the hint."""
+    where = error.filename if isinstance(error.filename, str) else place
     if error.errno in _FULL:
-        return EngineError(f"{where}: the disk is full", hint="free some space, or set LONGBOAT_HOME to a larger disk")
+        return EngineError(f"{where}: the disk is full", hint="free some space there" + otherwise)
     if error.errno in _FORBIDDEN:
         reason = "the file system is read-only" if error.errno == errno.EROFS else "not permitted"
-        return EngineError(
-            f"{where}: cannot be written: {reason}",
-            hint="make it writable, or set LONGBOAT_HOME to a folder you may write to",
-        )
+        return EngineError(f"{where}: cannot be used: {reason}", hint="give yourself access to it" + otherwise)
     return EngineError(f"{where}: {error.strerror or error}")
 
 
 @contextmanager
-def errors_explained(place: str) -> Iterator[None]:
+def errors_explained(place: str, *, otherwise: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise explain(error, place) from error
-
-
-def _text(name: object) -> str:
-    return name if isinstance(name, str) else ""
+        raise explain(error, place, otherwise=otherwise) from error
 
 
 def fresh_name(folder: str) -> str:

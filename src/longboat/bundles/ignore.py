@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from longboat.core.jobs import Value
 
 _SPECIAL = "*?[\\"
+_STAR, _FOLDERS, _ANYTHING = "[^/]*", "(?:.*/)?", ".*"
+_STARS = (_STAR, _FOLDERS, _ANYTHING)
 _CLASSES = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -120,7 +122,22 @@ def _translate_rest(text: str) -> str:
         else:
             part, place = re.escape(char), place + 1
         parts.append(part)
-    return "".join(parts)
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """The parts as one expression that never tries more ways than needed: what follows a star is matched at its first
+    place and never again elsewhere, which loses nothing, because the next star takes up whatever is left."""
+    joined: list[str] = []
+    stars = [place for place, part in enumerate(parts) if part in _STARS]
+    for number, place in enumerate((-1, *stars)):
+        end = (*stars, len(parts))[number]
+        piece = "".join(parts[place + 1 : end])
+        if place < 0 or parts[place] != _STAR or end == len(parts):
+            joined.append((parts[place] if place >= 0 else "") + piece)
+        else:
+            joined.append(f"(?=(?P<s{number}>[^/]*?{piece}))(?P=s{number})")
+    return "".join(joined)
 
 
 def _stars(text: str, start: int) -> tuple[str, int]:
@@ -130,10 +147,10 @@ def _stars(text: str, start: int) -> tuple[str, int]:
     rest = text[end:]
     whole = (start == 0 or text[start - 1] == "/") and (not rest or rest.startswith(("/", "\\/")))
     if end - start == 1 or not whole:
-        return "[^/]*", end
+        return _STAR, end
     if rest.startswith("/"):
-        return "(?:.*/)?", end + 1
-    return ".*", end
+        return _FOLDERS, end + 1
+    return _ANYTHING, end
 
 
 def _class(text: str, start: int) -> tuple[str, int]:

@@ -14,7 +14,7 @@ import hashlib
 import os
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,6 +28,8 @@ from longboat.core.errors import BundleError, NotFound
 GRACE_S = 3600.0
 """What is younger than this is not collected: the run that needs it may not have been written down yet."""
 
+_OTHERWISE = ", or set LONGBOAT_HOME to a folder on another disk"
+_CACHE_KEPT_S = 30 * 86400.0
 _CHUNK = 1 << 20
 _FOLDERS = ("objects", "manifests", "tmp", "cache")
 _encoder = msgspec.json.Encoder()
@@ -44,11 +46,14 @@ class Store:
 
     def prepare(self) -> None:
         """Make the folders; from then on writing may start."""
-        with errors_explained(self._root):
+        with self._explained():
             os.makedirs(self._root, 0o700, exist_ok=True)
             for name in _FOLDERS:
                 with suppress(FileExistsError):
                     os.mkdir(f"{self._root}/{name}", 0o700)
+
+    def _explained(self) -> AbstractContextManager[None]:
+        return errors_explained(self._root, otherwise=_OTHERWISE)
 
     @property
     def temporary(self) -> str:
@@ -58,7 +63,7 @@ class Store:
     def in_use(self) -> Iterator[None]:
         """Nothing is collected while this is held."""
         self.prepare()
-        with errors_explained(self._root):
+        with self._explained():
             fd = self._lock(fcntl.LOCK_SH)
         try:
             yield
@@ -93,7 +98,7 @@ class Store:
         if self.has(hash, len(data)):
             return
         temporary = fresh_name(self.temporary)
-        with errors_explained(self._root):
+        with self._explained():
             write_new(temporary, data)
         self.adopt(temporary, hash)
 
@@ -101,13 +106,13 @@ class Store:
         """Keep what the file gives, at most that many bytes; its hash and size."""
         temporary = fresh_name(self.temporary)
         digest, size = hashlib.sha256(), 0
-        with errors_explained(self._root):
+        with self._explained():
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             while data := file.read(min(_CHUNK, most - size)):
                 digest.update(data)
                 size += len(data)
-                with errors_explained(self._root):
+                with self._explained():
                     write_all(fd, data)
         except BaseException:
             os.unlink(temporary)
@@ -129,11 +134,11 @@ class Store:
         except OSError as error:
             with suppress(OSError):
                 os.unlink(temporary)
-            raise explain(error, self._root) from error
+            raise explain(error, self._root, otherwise=_OTHERWISE) from error
 
     def save(self, snapshot: Snapshot) -> None:
         """Keep the manifest. Written again each time, so that its age says when it was last used."""
-        with errors_explained(self._root):
+        with self._explained():
             replace_file(self._manifest(snapshot.hash), _encoder.encode(snapshot), self.temporary)
 
     def _manifest(self, hash: str) -> str:
@@ -151,7 +156,7 @@ class Store:
                 return Snapshot.empty()
             raise NotFound(f"no bundle {hash[:12]} in {self._root}", hint="submit the job again") from None
         except OSError as error:
-            raise explain(error, self._root) from error
+            raise explain(error, self._root, otherwise=_OTHERWISE) from error
         return decode(data, hash)
 
     def diff(self, hash: str) -> bytes | None:
@@ -165,7 +170,7 @@ class Store:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise explain(error, self._root) from error
+            raise explain(error, self._root, otherwise=_OTHERWISE) from error
 
     def check_out(self, hash: str, target: Path) -> None:
         """Lay the tree out as a private working copy in `target`, which is absent or empty."""
@@ -174,7 +179,7 @@ class Store:
     def collect(self, keep: Collection[str], *, grace_s: float = GRACE_S) -> int:
         """Remove manifests and contents that none of these hashes needs; how many. Nothing while one is taken."""
         self.prepare()
-        with errors_explained(self._root):
+        with self._explained():
             try:
                 fd = self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -199,9 +204,10 @@ class Store:
                 for name, path, time_s in _files(f"{self._root}/objects/{folder}"):
                     if folder + name not in needed and time_s < before:
                         removed += _remove(path)
-        for _name, path, time_s in _files(self.temporary):
-            if time_s < before:
-                _remove(path)
+        for folder, oldest in (("tmp", before), ("cache", before - _CACHE_KEPT_S)):
+            for _name, path, time_s in _files(f"{self._root}/{folder}"):
+                if time_s < oldest:
+                    _remove(path)
         return removed
 
     def _needs(self, hash: str) -> set[str]:

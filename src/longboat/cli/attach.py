@@ -16,7 +16,7 @@ from longboat.core.jobs import Job
 from longboat.core.runs import LogQuery, RunStatus
 from longboat.engines.engine import Engine
 
-FIRST_LOOK_S = 0.3
+FIRST_LOOK_S = 0.6
 LOOK_S = 1.0
 
 

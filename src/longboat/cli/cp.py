@@ -19,7 +19,7 @@ class Place(NamedTuple):
     path: str
 
 
-@click.command("cp", short_help="Copy files into or out of a run.")
+@click.command("cp", context_settings={"ignore_unknown_options": True}, short_help="Copy files into or out of a run.")
 @click.argument("source", metavar="SOURCE", type=click.Path())
 @click.argument("destination", metavar="DESTINATION", type=click.Path())
 def command(source: str, destination: str) -> None:

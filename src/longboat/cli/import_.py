@@ -32,7 +32,8 @@ def command(file: str, output: str, force: bool) -> None:
         write_file(Path(output), imported.text)
     for line in imported.untranslated:
         note(f"not translated: {line}")
-    say(f"longboat: read as a {imported.source} file, {len(imported.untranslated)} fields not translated")
+    lost = len(imported.untranslated)
+    say(f"longboat: read as a {imported.source} file, {lost} field{'s' * (lost != 1)} not translated")
 
 
 def read(file: str) -> str:

@@ -74,7 +74,7 @@ def first_answers(script: str | None) -> Answers:
 
 
 def ask(answers: Answers) -> Answers:
-    """The few questions, on stderr."""
+    """The few questions, on stderr; what cannot be true is asked again."""
     told: dict[str, Any] = {
         "name": click.prompt("Name of the job", default=answers.name, err=True),
         "run": click.prompt("Command", default=answers.run, err=True),

@@ -5,12 +5,15 @@ The table is all that `--help` needs; the module of a command is imported when t
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from longboat import __version__
 
 if TYPE_CHECKING:
     from click import Context, HelpFormatter
@@ -46,7 +49,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 
 TABLE = {name: entry for commands in SECTIONS.values() for name, entry in commands.items()}
 
-VERSION = "0.1.0"
 COMPLETE_VAR = "_LONGBOAT_COMPLETE"
 
 
@@ -89,7 +91,7 @@ class Commands(click.Group):
 
 def print_version(ctx: Context, _param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        click.echo(f"longboat {VERSION}")
+        click.echo(f"longboat {__version__}")
         ctx.exit()
 
 
@@ -126,6 +128,8 @@ def enter(args: Sequence[str] | None = None) -> int:
 
 def call(args: list[str]) -> int:
     """Click's own `main`, less its handling of errors."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name in another encoding is shown, not a crash
     if COMPLETE_VAR in os.environ:
         from click.shell_completion import shell_complete
 

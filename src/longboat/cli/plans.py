@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from longboat.cli.outputs import plain, to_yaml, write
+from longboat.cli.outputs import plain, write
 from longboat.cli.tables import print_table
 from longboat.cli.terminal import clean, note
 from longboat.core.jobs import Command, Job
 from longboat.core.layouts import Layout, NodeLayout
 from longboat.core.plans import Plan
-from longboat.specs.show import job_to_mapping
+from longboat.specs.show import job_to_mapping, to_yaml
 
 
 def plan_record(plan: Plan, notices: Sequence[str]) -> dict[str, object]:
@@ -46,7 +46,7 @@ def show_plan(plan: Plan, notices: Sequence[str], output: str | None, *, env: bo
 
 def print_job(job: Job) -> None:
     print("# the job, as it was understood")
-    print(to_yaml(job_to_mapping(job)))
+    print(to_yaml(job_to_mapping(job)), end="")
     print(f"# framework {job.framework}: {job.framework_reason}")
 
 

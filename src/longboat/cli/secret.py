@@ -36,7 +36,7 @@ def set_command(name: str) -> None:
 
 
 @command.command("ls")
-@output_option("table", "json", "yaml", "name")
+@output_option()
 def list_command(output: str) -> None:
     """List the names of the secrets; never their values."""
     names = list(list_secrets(Home()))

@@ -12,6 +12,10 @@ from longboat.cli.attach import exit_code
 from longboat.cli.outputs import show
 from longboat.cli.places import open_engine
 from longboat.cli.ps import print_runs, run_record
+from longboat.cli.times import show_duration
+from longboat.core.errors import WaitTimeout
+from longboat.core.runs import RunStatus
+from longboat.engines.engine import Engine
 from longboat.sdk.names import find_run
 
 
@@ -26,7 +30,21 @@ def command(runs: Sequence[str], timeout: float | None, output: str) -> int:
     """
     place = open_engine()
     names = [find_run(place, run).name for run in runs or (LATEST,)]
-    end = None if timeout is None else time.monotonic() + timeout
-    ended = [place.wait(name, timeout_s=None if end is None else max(end - time.monotonic(), 0.0)) for name in names]
+    ended = wait_all(place, names, timeout)
     show(ended, output, record=run_record, tables=lambda wide: print_runs(ended, wide=wide, now=time.time()))
     return next((code for code in map(exit_code, ended) if code), 0)
+
+
+def wait_all(place: Engine, names: Sequence[str], timeout_s: float | None) -> list[RunStatus]:
+    """The ends of the runs; the timeout is for all of them together."""
+    if timeout_s is None:
+        return [place.wait(name) for name in names]
+    end = time.monotonic() + timeout_s
+    ended = []
+    for name in names:
+        try:
+            ended.append(place.wait(name, timeout_s=max(end - time.monotonic(), 0.0)))
+        except WaitTimeout:
+            lasted = show_duration(timeout_s)
+            raise WaitTimeout(f"{name} has not ended after {lasted}", hint="the run goes on") from None
+    return ended

@@ -97,7 +97,7 @@ RUN_TIMEOUT_EXIT = 207
 """Exit code of a run ended by its own `timeout`."""
 
 RUN_LOST_EXIT = 208
-"""Exit code of a run whose processes vanished (launcher or supervisor killed, machine restarted) with no rank to blame."""
+"""Exit code of a run whose processes vanished (launcher, supervisor or machine) with no rank to blame."""
 
 RUN_SETUP_EXIT = 209
 """Exit code of a run that never started its ranks: peers missing, data not importable."""

@@ -26,7 +26,7 @@ GPU_TYPE_PATTERN = r"[A-Za-z][A-Za-z0-9._-]{0,62}"
 GPUS_PATTERN = rf"^([0-9]+|{GPU_TYPE_PATTERN}(:[0-9]+)?)$"
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MAX_TEXT = 40
 
 
@@ -78,7 +78,8 @@ def parse_duration(text: str) -> float:
         raise ValueError(DURATION)
     if text[-1].isdigit():
         return float(text)
-    return sum(float(number) * _UNITS_S[unit] for number, unit in re.findall(r"([0-9.]+)(ms|[smhd])", text))
+    parts = re.findall(r"([0-9.]+)(ms|[smhd])", text)
+    return sum(float(number) / 1000 if unit == "ms" else float(number) * _UNITS_S[unit] for number, unit in parts)
 
 
 def format_duration(seconds: float) -> str:

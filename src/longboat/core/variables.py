@@ -22,7 +22,10 @@ SCRUBBED: tuple[str, ...] = (
 )  # fmt: skip
 """Names (and, with a star, beginnings of names) that say which process of which job this is: never inherited."""
 
-_KEPT = ("LONGBOAT_HOME",)
+_KEPT = (
+    "LONGBOAT_HOME",  # a command of ours inside a rank finds the same runs
+    "LONGBOAT_TEST_SESSION",  # by it the test suite finds what a test left behind
+)
 
 _IDENTITY = frozenset(
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK")
@@ -139,16 +142,18 @@ def node_env(seat: Seat, facts: RunFacts, starter: str) -> dict[str, str]:
 
 
 def rank_env(seat: Seat, facts: RunFacts, starter: str, local_rank: int) -> dict[str, str]:
-    """What only one rank sees. Under torchrun and mpirun these are the variables that do not get in their way."""
+    """What only one rank sees. torchrun and mpirun number their processes themselves."""
+    own_rank = str(seat.first_rank + local_rank)
+    if starter != "longboat":
+        return {"LONGBOAT_RANK": own_rank} if starter == "torchrun" else {}
+    rank = str(seat.world_first_rank + local_rank)
     env = {
-        "LONGBOAT_RANK": str(seat.first_rank + local_rank),
+        "LONGBOAT_RANK": own_rank,
         "LONGBOAT_LOCAL_RANK": str(local_rank),
         "LONGBOAT_PORT": str(seat.ports[1 + local_rank]),
+        "RANK": rank,
+        "LOCAL_RANK": str(local_rank),
     }
-    if starter != "longboat":
-        return env
-    rank = str(seat.world_first_rank + local_rank)
-    env.update(RANK=rank, LOCAL_RANK=str(local_rank))
     if seat.job.framework == "tensorflow":
         task = seat.node_index * seat.role.procs + local_rank
         what = json.dumps({"type": seat.role.name, "index": task})

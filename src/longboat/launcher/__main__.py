@@ -4,6 +4,7 @@ The folder is made importable under a name of its own, so that it works wherever
 installed Longboat. Started as a script (`<folder>/__main__.py`) it is up some milliseconds sooner than as a folder.
 """
 
+import os
 import sys
 
 
@@ -20,4 +21,6 @@ def start() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(start())
+    code = start()
+    sys.stderr.flush()
+    os._exit(code)  # nothing is left to tidy up; the interpreter would take its time for it

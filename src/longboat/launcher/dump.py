@@ -7,6 +7,7 @@ stacks of two never mix in one log.
 
 from __future__ import annotations
 
+import os
 import time
 
 from . import processes
@@ -36,8 +37,9 @@ class _RankDump:
     def __init__(self, state: State, rank: Rank) -> None:
         self._state = state
         self._rank = rank
-        pids = [pid for pid in _worker_tree(rank) if processes.is_python(pid)]
-        self._waiting = pids[:PROCESSES_MAX]
+        pids = [pid for pid in _tree(state, rank) if processes.is_python(pid) and not _is_ours(pid)]
+        self._together = state.plan.starter in ("mpirun", "follower")  # else mpirun ends the rest after the first
+        self._waiting = pids if self._together else pids[:PROCESSES_MAX]
         self._main = self._waiting[0] if self._waiting else 0
         self._pid = 0
         self._asked = 0.0
@@ -56,12 +58,14 @@ class _RankDump:
             self._seen, self._quiet_since = self._rank.err.end, now
         if self._pid:
             printed = self._seen > self._begin
-            gone = processes.stat_fields(self._pid)[:1] in ([], ["Z"])
+            gone = not self._together and processes.stat_fields(self._pid)[:1] in ([], ["Z"])
             if not gone and not (printed and now - self._quiet_since > QUIET_S) and now - self._asked < ONE_S:
                 return
             self._collect()
         if self._waiting:
             self._ask(self._waiting.pop(0), now)
+            while self._together and self._waiting:
+                self._signal(self._waiting.pop(0))
         else:
             self.finish()
 
@@ -76,7 +80,10 @@ class _RankDump:
         self._begin = self._seen = self._rank.err.end
         if processes.stat_fields(pid)[:1] == ["T"]:
             self._sections.append("# process %d is stopped (SIGSTOP or a debugger)" % pid)
-        if pid == _listener(self._state, self._rank):
+        self._signal(pid)
+
+    def _signal(self, pid: int) -> None:
+        if pid in _listeners(self._state, self._rank):
             processes.send(pid, signal.SIGUSR1)
         else:
             _forbid_core(pid)
@@ -96,6 +103,9 @@ class _RankDump:
 
 def take_stacks(state: State, on_done: Callable[[], None]) -> None:
     """Ask all ranks at the same time; `on_done` when every rank has its `stacks`, or has not answered in time."""
+    if state.plan.starter == "torchrun":
+        for pid in state.running:  # it must not end the other workers when the first one dies; `terminate` wakes it
+            processes.send_group(pid, signal.SIGSTOP)
     dumps = [_RankDump(state, rank) for rank in state.ranks if rank.alive]
     until = time.monotonic() + ALL_S
 
@@ -113,16 +123,28 @@ def take_stacks(state: State, on_done: Callable[[], None]) -> None:
     look()
 
 
-def _worker_tree(rank: Rank) -> list[int]:
+def _tree(state: State, rank: Rank) -> list[int]:
+    """Under mpirun nobody but mpirun knows which process is which rank: all are asked for the node's first one."""
+    if state.plan.starter in ("mpirun", "follower"):
+        return processes.tree(os.getpid())[1:] if rank is state.ranks[0] else []
     return processes.tree(rank.pid) if rank.pid else []
 
 
-def _listener(state: State, rank: Rank) -> int:
-    """The process of the rank that prints its stacks on SIGUSR1, if there is one."""
+def _is_ours(pid: int) -> bool:
+    """A stand-in or an agent."""
     try:
-        return int(read_bytes(state.path("steps", "%d.usr1" % rank.rank)))
+        words = read_bytes("/proc/%d/cmdline" % pid).split(b"\0")[:5]
+    except OSError:
+        return True
+    return words[1:3] == [b"-I", b"-S"] and words[4:5] in ([b"--standin"], [b"--agent"])
+
+
+def _listeners(state: State, rank: Rank) -> list[int]:
+    """The processes of the rank that print their stacks on SIGUSR1."""
+    try:
+        return [int(pid) for pid in read_bytes(state.path("steps", "%d.usr1" % rank.rank)).split()]
     except (OSError, ValueError):
-        return 0
+        return []
 
 
 def _forbid_core(pid: int) -> None:

@@ -11,6 +11,7 @@ import os
 from .loop import POLLOUT, Loop
 from .streams import Stream
 
+PATIENCE_S = 60.0
 _READ = 65536
 _WRITE = 4096  # what a pipe that is ready takes without blocking
 
@@ -47,11 +48,18 @@ class Echo:
             self._loop.watch(self._fd, self._write, POLLOUT)
 
     def finish(self) -> None:
-        """Write out everything, also lines without an end."""
+        """Write out everything, also lines without an end. A reader that takes nothing for long is given up."""
         self._last = True
         self.more()
         while self._watching:
+            self._loop.after("echo", PATIENCE_S, self._give_up)
             self._loop.turn()
+        self._loop.cancel("echo")
+
+    def _give_up(self) -> None:
+        self._broken = True
+        self._watching = False
+        self._loop.unwatch(self._fd)
 
     def _write(self) -> None:
         try:

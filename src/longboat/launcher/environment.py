@@ -1,5 +1,5 @@
-"""The environment of the ranks: the launcher's own, the plan's, and what every rank is promised. Pure but for the folder
-of the `longboat` package that `provide_package` writes.
+"""The environment of the ranks: the launcher's own, the plan's, and what every rank is promised. Pure but for the
+folder of the `longboat` package that `provide_package` writes.
 """
 
 from __future__ import annotations

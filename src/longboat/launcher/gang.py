@@ -11,11 +11,21 @@ from .ranks import Rank, rank_report
 from .state import Failure, State
 from .streams import pipe_size
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+SETTLE_S = 3.0
+"""How long torchrun may tidy up by itself after a worker has failed, before it is told to end."""
+
 
 class Gang:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._oom_kills = 0
+        self._oom_kills = processes.oom_kills()
+        self._starter: int | None = None  # pid of torchrun or mpirun
+        self._survived: tuple[Rank, ChildEnd] | None = None  # a worker's failure after which torchrun started it again
+        self._read_events: Callable[[], None] = lambda: None
         size = pipe_size(2 * len(state.plan.ranks))
         for plan in state.plan.ranks:
             label = "%s rank %d" % (state.plan.node, plan.rank)
@@ -23,31 +33,53 @@ class Gang:
             state.ranks.append(Rank(plan, out, err))
 
     def start(self) -> None:
-        """Start one process per rank. A rank that cannot be started has failed like one that exits with 127 or 126."""
-        self._oom_kills = processes.oom_kills()
-        for rank in self._state.ranks:
-            if self._state.is_over:
-                return
-            self._start_rank(rank)
+        """A rank that cannot be started has failed like one that exits with 127 or 126."""
+        starter = self._state.plan.starter
+        if starter == "follower":
+            self._state.is_serving = True
+            self._state.on_remote_end = self._remote_ended
+        elif starter in ("torchrun", "mpirun"):
+            self._start_starter(starter)
+        else:
+            for rank in self._state.ranks:
+                if not self._state.is_over:
+                    env = rank_environment(self._state.env, rank.plan)
+                    self._start([rank], env, lambda end, rank=rank: self.ended(rank, end))  # type: ignore[misc]
 
-    def _start_rank(self, rank: Rank) -> None:
+    def _start_starter(self, starter: str) -> None:
+        from .starters import torchrun_environment, watch_workers
+
+        env = self._state.env
+        if starter == "torchrun":
+            env = torchrun_environment(self._state.plan, env)
+            self._read_events = watch_workers(self._state, self._worker_event)
+        self._starter = self._start(self._state.ranks, env, self._starter_ended)
+
+    def _start(self, ranks: list[Rank], env: dict[str, str], on_end: Callable[[ChildEnd], None]) -> int | None:
+        """Start the command; its output is that of the first of the ranks."""
         state = self._state
-        env = rank_environment(state.env, rank.plan)
-        stdio = (os.devnull, rank.out.pipe, rank.err.pipe)
-        try:
-            rank.begin(state.start(state.plan.command, env, stdio, lambda end: self.ended(rank, end)))
-        except processes.StartError as error:
+        stdio = (os.devnull, ranks[0].out.pipe, ranks[0].err.pipe)
+        for rank in ranks:
             rank.begin(0)
-            rank.err.add_line("longboat: %s" % error)
-            self.ended(rank, ChildEnd(0, error.exit_code << 8, 0), message=str(error))
+        try:
+            pid = state.start(state.plan.command, env, stdio, on_end)
+        except processes.StartError as error:
+            ranks[0].err.add_line("longboat: %s" % error)
+            self.ended(ranks[0], ChildEnd(0, error.exit_code << 8, 0), message=str(error))
+            return None
+        for rank in ranks:
+            rank.pid = pid
+        return pid
 
-    def ended(self, rank: Rank, end: ChildEnd, message: str = "") -> None:
+    def ended(self, rank: Rank, end: ChildEnd, ended_by: str | None = None, message: str = "") -> None:
         """A rank has ended: write its report; the first that failed by itself ends the others."""
         state = self._state
         rank.end = end
         state.catch_up(rank.out, rank.err)
+        rank.read_step(state.path("steps", str(rank.rank)))
         ending = state.ending
-        ended_by = ending.by if ending is not None and end.ended_ns >= ending.since_ns else None
+        if ended_by is None and ending is not None and end.ended_ns >= ending.since_ns:
+            ended_by = ending.by
         kernel_oom = end.signal == 9 and processes.oom_kills() > self._oom_kills
         report = rank_report(state.plan, rank, end, ended_by, kernel_oom)
         if message:
@@ -63,10 +95,61 @@ class Gang:
         if state.failure is None or (first is not None and int(str(first["ended_ns"])) > end.ended_ns):
             state.failure = Failure(str(report["cause"]), end.code, str(report["message"]), report)
         if state.end_by("failure"):
-            state.terminate(state.plan.grace_s)
+            if self._starter in state.running:
+                # torchrun may have begun to end the others before this was read.
+                assert state.ending is not None
+                state.ending.since_ns = end.ended_ns + 1
+                state.loop.after("settle", SETTLE_S, lambda: state.terminate(state.plan.grace_s))
+            else:
+                state.terminate(state.plan.grace_s)
 
-    def rewrite_reports(self) -> None:
-        """Write the reports again with what was learnt after the end: stacks."""
+    def _worker_event(self, event: dict[str, Any]) -> None:
+        """A stand-in tells that torchrun's worker has started or ended."""
+        rank = next((rank for rank in self._state.ranks if rank.rank == event.get("rank")), None)
+        if rank is None:
+            return
+        if event["event"] == "started":
+            rank.begin(int(event["pid"]))
+            return
+        end = ChildEnd(int(event["pid"]), int(event["status"]), int(event["rss_peak"]))
+        end.ended, end.ended_ns = float(event["ended"]), int(event["ended_ns"])
+        if end.code != 0 and not event["is_final"] and self._state.ending is None:
+            rank.end = end
+            self._survived = (rank, end)
+        else:
+            self.ended(rank, end)
+
+    def _starter_ended(self, end: ChildEnd) -> None:
+        """torchrun or mpirun has ended: its exit code stands for every rank whose own is not known."""
+        state = self._state
+        self._read_events()
+        state.loop.cancel("settle")
+        if end.code != 0 and state.failure is None and state.ending is None:
+            rank, own = self._survived or (state.ranks[0], end)
+            self.ended(rank, own)
+        ended_by = state.ending.by if state.ending is not None else None
+        for rank in state.ranks:
+            if rank.report is None:
+                self.ended(rank, rank.end or end, ended_by=ended_by)
+
+    def _remote_ended(self, end: ChildEnd) -> None:
+        """A command that mpirun started on this follower has ended. What that means is mpirun's to say."""
+        for rank in self._state.ranks:
+            if rank.pid == end.pid:
+                rank.end = end
+
+    def killed(self, rank: Rank) -> None:
+        """The memory limit was enforced. Where mpirun started the ranks no child's end will tell of it."""
+        if self._state.plan.starter in ("mpirun", "follower"):
+            self.ended(rank, ChildEnd(rank.pid, 9, 0))
+
+    def finish(self) -> None:
+        """Nothing runs any more: what was told last, and stacks that came after a report."""
+        self._read_events()
+        ended_by = self._state.ending.by if self._state.ending else None
+        for rank in self._state.ranks:
+            if rank.report is None and rank.end is not None:
+                self.ended(rank, rank.end, ended_by=ended_by)
         for rank in self._state.ranks:
             if rank.report is not None and rank.stacks and not rank.report["stacks"]:
                 rank.report["stacks"] = rank.stacks

@@ -14,7 +14,7 @@ try:
     from _json import encode_basestring_ascii as _quote
     from _json import make_scanner as _make_scanner
 except ImportError:  # not CPython
-    from json.encoder import py_encode_basestring_ascii as _quote  # type: ignore[attr-defined,no-redef]
+    from json.encoder import py_encode_basestring_ascii as _quote  # type: ignore[attr-defined,no-redef,unused-ignore]
 
     _make_scanner = None  # type: ignore[assignment,misc]
 
@@ -78,7 +78,7 @@ def read_bytes(path: str) -> bytes:
     """All bytes of a file, also of one in /proc, whose size is not known."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        parts = []
+        parts: list[bytes] = []
         while True:
             part = os.read(descriptor, 65536)
             if not part:

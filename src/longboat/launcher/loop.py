@@ -39,8 +39,8 @@ class Loop:
 
     def __init__(self) -> None:
         self._poll = select.poll()
-        self._watched: dict[int, Callable[[], None]] = {}
-        self._timers: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._watched: dict[int, Callable[[], object]] = {}
+        self._timers: dict[object, tuple[float, Callable[[], object]]] = {}
         self._signals: list[int] = []
         self._ends: list[ChildEnd] = []
         self.on_signal: Callable[[int], None] = lambda number: None
@@ -57,7 +57,7 @@ class Loop:
             signal.signal(number, lambda got, frame: self._signals.append(got))
         signal.signal(signal.SIGCHLD, lambda got, frame: self.reap())
 
-    def watch(self, descriptor: int, callback: Callable[[], None], events: int = POLLIN) -> None:
+    def watch(self, descriptor: int, callback: Callable[[], object], events: int = POLLIN) -> None:
         self._watched[descriptor] = callback
         self._poll.register(descriptor, events)
 
@@ -65,7 +65,7 @@ class Loop:
         if self._watched.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
-    def after(self, name: object, seconds: float, callback: Callable[[], None]) -> None:
+    def after(self, name: object, seconds: float, callback: Callable[[], object]) -> None:
         """Set the timer of this name; an earlier one of the same name is replaced."""
         self._timers[name] = (time.monotonic() + seconds, callback)
 

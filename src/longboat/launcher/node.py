@@ -1,4 +1,4 @@
-"""One node of a run from its first to its last moment: setup, peers, ranks, end. The only module that knows the order."""
+"""One node of a run from its first moment to its last: setup, peers, ranks, end. Only this module knows the order."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from .state import Failure, State
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from typing import Any
 else:
     import _signal as signal
 
 LEFTOVERS_S = 1.0
 FULL_DISK_S = 60.0
+RETRY_S = 0.5
 UNKILLABLE_S = 30.0
 EXIT_INTERNAL, EXIT_USAGE, EXIT_ENGINE, EXIT_HANG = 200, 201, 205, 210
 
@@ -38,10 +40,11 @@ def main(argv: list[str]) -> int:
         sys.stderr.write("longboat launcher: %s\n" % error)
         return EXIT_INTERNAL
     try:
-        return Node(plan).run()
+        node = Node(plan)
     except OSError as error:
         sys.stderr.write("longboat launcher: %s: %s\n" % (error.filename or plan.directory, error.strerror))
         return EXIT_ENGINE
+    return node.run()
 
 
 class Node:
@@ -54,6 +57,31 @@ class Node:
 
     def run(self) -> int:
         """Everything, in order. Returns the exit code."""
+        try:
+            return self._run()
+        except OSError as error:
+            return self._collapse(EXIT_ENGINE, "%s: %s" % (error.filename or "launcher", error.strerror or error))
+        except Exception as error:
+            import traceback
+
+            traceback.print_exc()
+            return self._collapse(EXIT_INTERNAL, "launcher: %s: %s" % (type(error).__name__, error))
+
+    def _collapse(self, code: int, message: str) -> int:
+        """The launcher itself cannot go on: nothing may be left running, and the reason must be told."""
+        state = self.state
+        state.say(message)
+        until = time.monotonic() + UNKILLABLE_S
+        self.loop.reap()
+        while self.loop.has_children and time.monotonic() < until:
+            state.kill()
+            time.sleep(0.05)
+            self.loop.reap()
+        state.failure = Failure("lost", code, message)
+        state.write("outcome.json", self._outcome())
+        return code
+
+    def _run(self) -> int:
         state, plan = self.state, self.plan
         write_json(state.path("launcher.json"), processes.identity(os.getpid()))
         self.loop.on_signal = self._signalled
@@ -65,19 +93,31 @@ class Node:
         state.env = environment.node_environment(plan, dict(os.environ))
         self.beats = Beats(state)
         self.beats.start()
+        if plan.mpi and plan.starter in ("mpirun", "follower"):
+            self._serve(plan.mpi)
         prepare(state)
         gang = None if state.is_over else Gang(state)
         if gang is not None:
             state.phase = "running"
             gang.start()
-            self.beats.watch(self._hung)
-        while state.running or state.is_asking:
+            self.beats.watch(self._hung, gang.killed)
+        while state.running or state.is_asking or (state.is_serving and not state.is_over):
             self.loop.turn()
+        state.is_done = True
         self._sweep()
         self._drain()
         if gang is not None:
-            gang.rewrite_reports()
+            gang.finish()
         return self._finish()
+
+    def _serve(self, mpi: dict[str, Any]) -> None:
+        """Before this node says that it is ready: mpirun may call at once."""
+        from .remote import Server, read_token
+        from .starters import mpirun_environment
+
+        Server(self.state, int(mpi["port"]), read_token(str(mpi["token_file"])))
+        if self.plan.starter == "mpirun":
+            self.state.env = mpirun_environment(self.plan, self.state.env)
 
     def _hold_lifeline(self) -> None:
         try:
@@ -142,27 +182,35 @@ class Node:
         take_stacks(state, taken)
 
     def _sweep(self) -> None:
-        """End what the first processes left behind: the rest of the grace when they were told to end, else a moment."""
+        """End what the first processes left behind.
+
+        Members of groups that were asked to end have the rest of the grace; then the others are asked, with less time.
+        """
         state = self.state
         self.loop.reap()
         if not self.has_subreaper:
             self._sweep_outside()
         if not self.loop.has_children:
             return
-        for pid in processes.tree(os.getpid())[1:]:
-            group = processes.stat_fields(pid)[2:3]
-            if state.ending is None or not group or int(group[0]) not in state.groups:
-                processes.send(pid, signal.SIGTERM)
-        if state.ending is None:
-            self.loop.after("kill", LEFTOVERS_S, state.kill)
         given_up: list[bool] = []
+        hurries = waits = False
         while self.loop.has_children and not given_up:
-            if state.killing:
+            if not hurries and not state.killing and not self._left_behind(asked=True):
+                hurries = True
+                for pid in self._left_behind(asked=False):
+                    processes.send(pid, signal.SIGTERM)
+                self.loop.after("kill", LEFTOVERS_S, state.kill)
+            if state.killing and not waits:
+                waits = True
                 self.loop.after("give up", UNKILLABLE_S, lambda: given_up.append(True))
-                state.killing = False
             self.loop.turn()
         if given_up:
             state.say("cannot be killed: %s" % ", ".join(map(str, processes.tree(os.getpid())[1:])))
+
+    def _left_behind(self, asked: bool) -> list[int]:
+        """Descendants inside, or outside, of the groups that were asked to end."""
+        groups = {pid: processes.stat_fields(pid)[2:3] for pid in processes.tree(os.getpid())[1:]}
+        return [pid for pid, group in groups.items() if group and (int(group[0]) in self.state.asked) == asked]
 
     def _sweep_outside(self) -> None:
         """Without a sub-reaper: whole groups, and whoever carries this node's variables."""
@@ -176,35 +224,46 @@ class Node:
         state = self.state
         for name in ("kill", "memory", "stall", "give up"):
             self.loop.cancel(name)
-        over: list[bool] = []
-        self.loop.after("full disk", FULL_DISK_S, lambda: over.append(True))
+        until = time.monotonic() + FULL_DISK_S
         for stream in state.streams:
-            while stream.move() or (stream.problem and not over):
+            while stream.move() or (stream.problem and time.monotonic() < until):
                 if stream.problem:
+                    self.loop.after("drain", RETRY_S, lambda: None)
                     self.loop.turn()
             if stream.problem:
                 state.say("the end of %s is lost: %s" % (stream.log, stream.problem))
-        self.loop.cancel("full disk")
         if state.echo:
             state.echo.finish()
 
     def _finish(self) -> int:
         state = self.state
         self.loop.cancel("beat")
+        if self.plan.starter == "mpirun":
+            from .starters import forget_mpirun
+
+            forget_mpirun(state.env, self.plan)
         self.beats.write()
+        state.write("outcome.json", self._outcome())
+        until = time.monotonic() + FULL_DISK_S
+        while state.unwritten and time.monotonic() < until:
+            time.sleep(RETRY_S)
+            for name, value in list(state.unwritten.items()):
+                state.write(name, value)
+        return self._result()[0]
+
+    def _outcome(self) -> dict[str, object]:
+        failure, ending = self.state.failure, self.state.ending
         code, cause, message, first = self._result()
-        outcome = {
+        return {
             "exit_code": code,
             "cause": cause,
             "message": message,
             "first": first,
-            "tail": state.failure.tail if state.failure else [],
+            "tail": failure.tail if failure else [],
             "ended": time.time(),
             "ended_ns": time.monotonic_ns(),
-            "ended_by": state.ending.by if state.ending else None,
+            "ended_by": ending.by if ending else None,
         }
-        state.write("outcome.json", outcome)
-        return code
 
     def _result(self) -> tuple[int, str | None, str, dict[str, object] | None]:
         state = self.state

@@ -53,7 +53,7 @@ def _run_setup(state: State, command: str) -> None:
 
 def _setup_failed(state: State, end: ChildEnd, stream: Stream) -> None:
     lines = reports.lines_of(stream.tail(reports.TAIL_BYTES))
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    last = reports.last_words(lines)
     how = "killed by " + reports.signal_name(end.signal) if end.signal else "exit code %d" % end.code
     message = "setup failed: " + how + (": " + last[:300] if last else "")
     state.failure = Failure("setup", end.code, message)
@@ -84,9 +84,12 @@ def _wait_for_peers(state: State) -> None:
     begun = time.monotonic()
     deadline, report = begun + state.plan.wait_timeout_s, begun + REPORT_S
     while not state.is_over:
-        state.missing = [name for name in names if name in missing(state)]
+        before, unseen = state.missing, missing(state)
+        state.missing = [name for name in names if name in unseen]
         if not state.missing:
             return
+        if state.missing != before:
+            state.on_change()
         now = time.monotonic()
         listed = _listed(state.missing)
         if now >= deadline:

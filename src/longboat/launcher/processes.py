@@ -18,6 +18,7 @@ else:
     import _signal as signal
 
 _PR_SET_CHILD_SUBREAPER = 36
+HAS_PROC = os.path.isdir("/proc/self")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _DEFAULTED = tuple(
     getattr(signal, name)
@@ -77,7 +78,9 @@ def spawn(command: str | list[str], env: dict[str, str], stdio: tuple[str | int,
 
 def _posix_spawn(program: str, argv: list[str], env: dict[str, str], actions: list[tuple[object, ...]]) -> int:
     try:
-        return os.posix_spawn(program, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULTED)
+        return os.posix_spawn(
+            program, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULTED
+        )
     except NotImplementedError:  # macOS
         return os.posix_spawn(
             program, argv, env, file_actions=actions, setpgroup=0, setsigmask=(), setsigdef=_DEFAULTED
@@ -98,7 +101,7 @@ def become_subreaper() -> bool:
         try:
             import _ctypes  # a tenth of the cost of importing ctypes
 
-            prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")
+            prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type,unused-ignore]
             return bool(_ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0)
         except (ImportError, AttributeError):
             import ctypes
@@ -139,34 +142,49 @@ def children(pid: int) -> list[int]:
 
 
 def tree(pid: int) -> list[int]:
-    """A process and its descendants, parents before children. Linux; elsewhere the process alone."""
+    """A process and its descendants, parents before children."""
+    if not HAS_PROC:
+        return _tree_by_parents(pid, [line.split() for line in _ps("-axo", "pid=,ppid=")])
     found = [pid]
     try:
         for each in found:
             found += [child for child in children(each) if child not in found]
         return found
     except LookupError:
-        return _tree_by_parents(pid)
+        return _tree_by_parents(pid, [[name] + stat_fields(int(name))[1:2] for name in _all_pids()])
 
 
-def _tree_by_parents(pid: int) -> list[int]:
+def _tree_by_parents(pid: int, pairs: list[list[str]]) -> list[int]:
     below: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            fields = stat_fields(int(name))
-            if fields:
-                below.setdefault(int(fields[1]), []).append(int(name))
+    for pair in pairs:
+        if len(pair) == 2:
+            below.setdefault(int(pair[1]), []).append(int(pair[0]))
     found = [pid]
     for each in found:
         found += below.get(each, [])
     return found
 
 
+def _all_pids() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit()] if HAS_PROC else []
+
+
+def _ps(*arguments: str) -> list[str]:
+    """The lines of `ps`, for systems without /proc."""
+    import subprocess
+
+    try:
+        done = subprocess.run(["ps", *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        return done.stdout.decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+
+
 def carriers(marks: list[bytes]) -> list[int]:
     """Processes whose environment holds all of the given NAME=value."""
     found = []
-    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
-        if name.isdigit() and int(name) != os.getpid():
+    for name in _all_pids():
+        if int(name) != os.getpid():
             try:
                 variables = read_bytes("/proc/%s/environ" % name).split(b"\0")
             except OSError:
@@ -242,7 +260,8 @@ def _own_memory_events() -> str:
 
 def is_python(pid: int) -> bool:
     try:
-        return "python" in os.path.basename(os.readlink("/proc/%d/exe" % pid))
+        names = [os.readlink("/proc/%d/exe" % pid)] if HAS_PROC else _ps("-p", str(pid), "-o", "comm=")
+        return any("python" in os.path.basename(name.strip()).lower() for name in names)
     except OSError:
         return False
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from . import reports
+from .jsonfiles import read_json
 from .loop import ChildEnd
 from .plan import Plan, RankPlan
 from .streams import Stream
@@ -36,13 +38,30 @@ class Rank:
         return self.pid > 0 and self.end is None
 
     def begin(self, pid: int) -> None:
+        """It starts now; the pid may follow later."""
         self.pid = pid
+        self.end = None
         self.started = time.time()
         self.started_ns = time.monotonic_ns()
 
     def note_memory(self, used: int) -> None:
         self.memory = used
         self.memory_peak = max(used, self.memory_peak or 0)
+
+    def read_step(self, path: str) -> None:
+        """Take over what the trainer reported last."""
+        try:
+            stamp = os.stat(path).st_mtime_ns
+            if stamp == self.step_stamp:
+                return
+            value = read_json(path)
+            self.step_stamp = stamp
+            self.step = int(value["step"])
+            self.step_time = float(value["time"])
+            self.metrics = {str(name): float(number) for name, number in value["metrics"].items() if number is not None}
+            self.step_ns = time.monotonic_ns()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            pass  # none yet, or not a file of ours
 
     def silent_s(self) -> float:
         """Seconds since the last step or output."""

@@ -8,6 +8,7 @@ _LINE_MAX = 2000
 _TRACEBACK_MAX = 20000
 _NEAR_END = 30  # lines: a traceback further up was survived
 _HEADER = "Traceback (most recent call last):"
+_GROUP_HEADER = "+ Exception Group " + _HEADER
 _CHAINS = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
@@ -23,7 +24,8 @@ _OUT_OF_MEMORY = (
 )
 _SIGNALS = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
-    9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
+    9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ",
+    31: "SIGSYS",
 }  # fmt: skip
 
 
@@ -63,13 +65,13 @@ def tail_of(err: bytes, out: bytes) -> list[str]:
 
 def find_traceback(lines: list[str]) -> tuple[str, str]:
     """The last traceback with those it is chained to, and its last line (`ValueError: bad`). Empty strings: none."""
-    starts = [number for number, line in enumerate(lines) if line.strip().startswith(_HEADER)]
+    starts = [number for number, line in enumerate(lines) if line.strip().startswith((_HEADER, _GROUP_HEADER))]
     if not starts:
         return _unheaded(lines)
     end = _exception_line(lines, starts[-1])
     if end is None:
         return "", ""
-    message = lines[end].strip()
+    message = lines[end].strip(" |")
     while end + 1 < len(lines) and lines[end + 1][:1] in (" ", "\t") and lines[end + 1].strip():
         end += 1
     if len(lines) - end > _NEAR_END:
@@ -84,11 +86,11 @@ def find_traceback(lines: list[str]) -> tuple[str, str]:
 
 
 def _exception_line(lines: list[str], start: int) -> int | None:
-    """The first line after the frames; an exception group ends in a box, its own line stands in it."""
-    indent = len(lines[start]) - len(lines[start].lstrip())
+    """The first line after the frames. That of an exception group stands in a box, like its frames."""
+    bar = "  | " if lines[start].lstrip().startswith("+") else " " * (len(lines[start]) - len(lines[start].lstrip()))
     for number in range(start + 1, len(lines)):
         line = lines[number]
-        if line.strip() and len(line) - len(line.lstrip()) <= indent and not line.lstrip().startswith(("|", "+")):
+        if line.startswith(bar) and line[len(bar) :].strip() and not line[len(bar)].isspace():
             return number
     return None
 
@@ -112,7 +114,7 @@ def judge(code: int, number: int | None, err: bytes, evidence: Evidence) -> tupl
         return "oom", reason, ""
     if number == 9 and evidence.kernel_oom:
         return "oom", "killed by the kernel: out of memory", ""
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    last = last_words(lines)
     for text in (message, last) if (traceback or number) else (message,):
         if any(word in text for word in _OUT_OF_MEMORY):
             return "oom", text[:_LINE_MAX], traceback
@@ -121,6 +123,11 @@ def judge(code: int, number: int | None, err: bytes, evidence: Evidence) -> tupl
     if traceback:
         return "exception", message, traceback
     return "exit", ("exit code %d: %s" % (code, last[:300])) if last else "exit code %d" % code, ""
+
+
+def last_words(lines: list[str]) -> str:
+    """The last line that says something: not blank, not a ruler."""
+    return next((line.strip() for line in reversed(lines) if any(char.isalnum() for char in line)), "")
 
 
 def signal_name(number: int) -> str:

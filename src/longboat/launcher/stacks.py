@@ -4,8 +4,9 @@ from __future__ import annotations
 
 _HEADS = ("Fatal Python error: ", "Thread 0x", "Current thread 0x", "Stack (most recent call first)")
 _WAITING = (
-    "all_reduce", "allreduce", "all_gather", "allgather", "reduce_scatter", "all_to_all", "broadcast", "barrier", "recv",
-    "wait", "synchronize", "rendezvous", "collective", "psum", "gather", "join", "poll", "select", "accept", "connect",
+    "all_reduce", "allreduce", "all_gather", "allgather", "reduce_scatter", "all_to_all", "broadcast", "barrier",
+    "recv", "wait", "synchronize", "rendezvous", "collective", "psum", "gather", "join", "poll", "select", "accept",
+    "connect",
 )  # fmt: skip
 _MAX = 100_000
 

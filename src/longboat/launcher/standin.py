@@ -1,5 +1,5 @@
-"""The stand-in that torchrun starts as `$PYTHON_EXEC` for each worker: it runs the real interpreter, gives the worker its
-own log pipes, passes signals on, and tells the launcher the worker's true end. Runs in a process of its own.
+"""The stand-in that torchrun starts as `$PYTHON_EXEC` for each worker: it runs the real interpreter, gives the worker
+its own log pipes, passes signals on, and tells the launcher the worker's true end. Runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -58,10 +58,8 @@ def real_python() -> str:
         folder = os.readlink("/proc/%d/cwd" % parent)
         # The name, not the resolved file: a virtual environment is known by its name only.
         found = os.path.join(folder, name) if "/" in name else _which(name, path)
-        if found and os.path.realpath(found) == running:
-            return found
-        if "python" in os.path.basename(running):
-            return running
+        if "python" in os.path.basename(running) or "pypy" in os.path.basename(running):
+            return found if found and os.path.realpath(found) == running else running
     except (OSError, IndexError):
         pass
     torchrun = _which("torchrun", path)
@@ -86,31 +84,32 @@ class _Worker:
         self._rank = rank
         self._first = first
         self._pid = 0
-        self._early: list[int] = []
 
     def run(self, command: list[str], env: dict[str, str]) -> int:
+        # Blocked around the fork: what arrives then reaches the worker once, and never a handler of its copy of us.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
         for number in _PASSED_ON:
             signal.signal(number, self._pass_on)
         self._pid = self._fork(command, env)
-        for number in self._early:
-            self._pass_on(number, None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
         self._tell("started", {"pid": self._pid, "started": time.time(), "started_ns": time.monotonic_ns()})
-        _, status, usage = os.wait4(self._pid, 0)
-        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        code = 128 + number if number is not None else os.WEXITSTATUS(status)
-        end = {
-            "pid": self._pid,
+        pid, status, usage = os.wait4(self._pid, 0)
+        self._pid = 0
+        killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        code = 128 + killed_by if killed_by is not None else os.WEXITSTATUS(status)
+        end: dict[str, object] = {
+            "pid": pid,
             "status": status,
             "exit_code": code,
-            "signal": number,
+            "signal": killed_by,
             "ended": time.time(),
             "ended_ns": time.monotonic_ns(),
             "rss_peak": usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
             "is_final": _count("TORCHELASTIC_RESTART_COUNT") >= _count("TORCHELASTIC_MAX_RESTARTS"),
         }
         self._tell("ended", end)
-        if number is not None:
-            _die_of(number)
+        if killed_by is not None:
+            _die_of(killed_by)
         return code
 
     def _fork(self, command: list[str], env: dict[str, str]) -> int:
@@ -129,6 +128,7 @@ class _Worker:
             self._take_pipes()
             for number in _PASSED_ON + (signal.SIGPIPE,):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
             os.execve(command[0], command, env)
         except OSError as error:
             os.write(2, ("longboat: %s: %s\n" % (command[0], error.strerror)).encode())
@@ -148,11 +148,9 @@ class _Worker:
                 pass
 
     def _pass_on(self, number: int, frame: object) -> None:
-        if not self._pid:
-            self._early.append(number)
-            return
         try:
-            os.killpg(self._pid, number)
+            if self._pid:
+                os.killpg(self._pid, number)
         except OSError:
             pass
 
@@ -162,6 +160,9 @@ class _Worker:
         text = dumps(facts).encode("ascii")
         try:
             write_whole(os.path.join(self._directory, "workers", "%d.json" % self._rank), text)
+        except OSError:
+            pass  # a full disk
+        try:
             pipe = os.open(os.path.join(self._directory, "pipes", "workers"), os.O_WRONLY | os.O_NONBLOCK)
             os.write(pipe, text + b"\n")
             os.close(pipe)

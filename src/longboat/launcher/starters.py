@@ -26,7 +26,7 @@ def torchrun_environment(plan: Plan, env: dict[str, str]) -> dict[str, str]:
         RANKS: ",".join(str(rank.rank) for rank in ordered),
         USERS_PYTHON: env.get("PYTHON_EXEC", ""),
     }
-    return {**{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(max(1, int(plan.grace_s)))}, **env, **added}
+    return {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(max(1, int(plan.grace_s))), **env, **added}
 
 
 def watch_workers(state: State, on_event: Callable[[dict[str, Any]], None]) -> Callable[[], None]:

@@ -1,9 +1,8 @@
-"""The state of a node that its parts share: processes, streams, ranks, and how the node ends. No decisions about order."""
+"""The state of a node that its parts share: processes, streams, ranks, how the node ends. It decides no order."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from . import processes
@@ -54,14 +53,20 @@ class State:
         self.loop = loop
         self.env: dict[str, str] = {}
         self.phase = "setup"
-        self.missing: list[str] = []
+        self.missing: list[str] = []  # peers waited for
+        self.on_change: Callable[[], None] = lambda: None  # phase or missing peers are not what the last beat said
         self.ranks: list[Rank] = []
         self.streams: list[Stream] = []
         self.running: dict[int, Callable[[ChildEnd], None]] = {}  # first processes: ranks, starter, setup, remote ones
         self.groups: list[int] = []  # process groups ever made, for systems without sub-reapers
+        self.asked: set[int] = set()  # process groups that were sent SIGTERM
         self.ending: Ending | None = None
         self.failure: Failure | None = None
+        self.unwritten: dict[str, object] = {}  # output files that the disk had no room for
+        self.is_done = False  # the first processes have ended: nothing said from now on changes how
+        self.on_remote_end: Callable[[ChildEnd], None] = lambda end: None
         self.killing = False
+        self.is_serving = False  # a follower: stay until told to end
         self.is_asking = False  # stacks are being taken: wait for them even when no process is left
         self.echo = Echo(loop, 1) if plan.echo else None
         loop.on_child = self._child_ended
@@ -74,12 +79,15 @@ class State:
         return os.path.join(self.plan.directory, *names)
 
     def write(self, name: str, value: object) -> bool:
-        """Write an output file; a full disk is told on stderr and must not end a training."""
+        """Write an output file. A full disk is told on stderr and must not end a training: it is written later."""
         try:
             write_json(self.path(name), value)
+            self.unwritten.pop(name, None)
             return True
         except OSError as error:
-            self.say("%s: %s" % (self.path(name), error.strerror))
+            if name not in self.unwritten:
+                self.say("%s: %s" % (self.path(name), error.strerror))
+            self.unwritten[name] = value
             return False
 
     def say(self, text: str) -> None:
@@ -141,8 +149,8 @@ class State:
             on_end(end)
 
     def end_by(self, reason: str) -> bool:
-        """Note why the ranks are being ended. False: they already are, for the reason that came first."""
-        if self.ending is not None:
+        """Note why the ranks are being ended. False: they already are, for the reason that came first, or did end."""
+        if self.ending is not None or self.is_done:
             return False
         self.ending = Ending(reason)
         self.phase = "ending"
@@ -155,16 +163,18 @@ class State:
         except OSError:
             pass
         for pid in list(self.running):
+            self.asked.add(pid)
             processes.send_group(pid, signal.SIGTERM)
-            processes.send_group(pid, signal.SIGCONT)  # a stopped process cannot use its grace
+        for pid in processes.tree(os.getpid())[1:]:
+            if processes.stat_fields(pid)[:1] in ([], ["T"]):  # a stopped process cannot use its grace
+                processes.send(pid, signal.SIGCONT)
         self.loop.after("kill", grace_s, self.kill)
 
     def kill(self) -> None:
         """Kill the whole tree, and again until nothing is left: trees can fork."""
         self.killing = True
-        for pid in self.running if sys.platform == "linux" else self.groups:
+        for pid in self.running if processes.HAS_PROC else self.groups:
             processes.send_group(pid, signal.SIGKILL)
-        if sys.platform == "linux":
-            for pid in processes.tree(os.getpid())[1:]:
-                processes.send(pid, signal.SIGKILL)
+        for pid in processes.tree(os.getpid())[1:]:
+            processes.send(pid, signal.SIGKILL)
         self.loop.after("kill", KILL_AGAIN_S, self.kill)

@@ -19,7 +19,7 @@ _RECORD = struct.Struct("<QQ")
 
 
 def pipe_size(streams: int) -> int:
-    """Bytes a pipe may hold: large for few streams, the system's default for many, for the kernel counts them per user."""
+    """Bytes a pipe may hold: large for few streams, the default for many, for the kernel counts them per user."""
     return min(CHUNK, _PIPE_BUDGET // max(1, streams))
 
 

@@ -1,4 +1,4 @@
-"""What a training script gets from `import longboat`. Every function is optional and does nothing harmful outside of a run.
+"""What a training script gets from `import longboat`. All of it is optional, and harmless outside of a run.
 
 Standard library only, Python >= 3.8, nothing of the rest of Longboat: the launcher gives this very file to every rank,
 whatever image it runs in. No error in here ever breaks a training; it is told on stderr at most.
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _WRITE_S = 1.0
 _RANK_VARIABLES = ("LONGBOAT_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+_LOCAL_VARIABLES = ("LONGBOAT_LOCAL_RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _SIZE_VARIABLES = ("WORLD_SIZE", "LONGBOAT_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 
 _clock = time.monotonic
@@ -74,10 +75,12 @@ def should_stop() -> bool:
     return _stop_seen
 
 
-class checkpoint:  # noqa: N801 - used like a function: `with longboat.checkpoint(step) as folder:`
-    """A folder to write a checkpoint into; complete, and only then visible as `step-N`, when the block ends well.
+class checkpoint:
+    """`with longboat.checkpoint(step) as folder:` - write a checkpoint into the folder; when the block ends well it is
+    completed and becomes `step-N`.
 
-    Rank 0 writes. In another rank the folder is a temporary one that is thrown away.
+    The first rank of a role writes: rank 0 where there is only one role. In any other rank the folder is a temporary
+    one that is thrown away.
     """
 
     def __init__(self, number: int) -> None:
@@ -86,7 +89,7 @@ class checkpoint:  # noqa: N801 - used like a function: `with longboat.checkpoin
         self._folder = ""
 
     def __enter__(self) -> str:
-        if rank() == 0:
+        if _writes():
             parent = checkpoint_dir()
             name = "step-%d" % self._number
             self._folder = os.path.join(parent, ".%s.%d.tmp" % (name, os.getpid()))
@@ -109,6 +112,14 @@ class checkpoint:  # noqa: N801 - used like a function: `with longboat.checkpoin
         except OSError as problem:
             _warn("no checkpoint of step %d: %s" % (self._number, problem))
         _remove(self._folder)
+
+
+def _writes() -> bool:
+    """Not simply rank 0: in a run with parameter servers that may be one of them."""
+    _, _, index = os.environ.get("LONGBOAT_NODE", "").rpartition("-")
+    if not index:
+        return rank() == 0
+    return index == "0" and _number(_LOCAL_VARIABLES, 0) == 0
 
 
 def _complete(folder: str, final: str, number: int) -> None:
@@ -226,8 +237,8 @@ def _begin() -> None:
         atexit.register(_write_step)
         if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
             faulthandler.register(signal.SIGUSR1, file=2, all_threads=True, chain=False)
-            with open(os.path.join(folder, "steps", "%d.usr1" % rank()), "w") as file:
-                file.write(str(os.getpid()))
+            with open(os.path.join(folder, "steps", "%d.usr1" % rank()), "a") as file:
+                file.write("%d\n" % os.getpid())
     except Exception:
         pass
 

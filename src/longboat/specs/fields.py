@@ -17,8 +17,9 @@ from longboat.core.jobs import (
     Volume,
 )
 from longboat.specs import rules
-from longboat.specs.kinds import CPUS, At, Flag, Kind, Text, Whole, duration, nearest, quote, size
-from longboat.specs.shapes import AsWritten, Either, Field, ListOf, MapOf, Shape
+from longboat.specs.commands import COMMAND
+from longboat.specs.kinds import CPUS, At, Flag, Text, Whole, duration, nearest, quote, size
+from longboat.specs.shapes import AsWritten, Field, ListOf, MapOf, Shape
 from longboat.specs.trees import Node
 
 MAX_NODES = 10_000
@@ -176,12 +177,6 @@ def _text(expected: str, pattern: str | None = None, **more: Any) -> Text:
     return Text(expected=expected, pattern=pattern, **more)
 
 
-COMMAND: Kind = Either(
-    scalar=_text("a command, run by the shell", lines=True, longest=100_000),
-    listed=ListOf(
-        item=_text("a word of the command", lines=True, longest=100_000), what="words, executed as they are", least=1
-    ),
-)
 GLOBS = ListOf(item=_text("a glob pattern such as *.py", check=rules.inside_fault), what="glob patterns")
 
 GPUS = Shape(

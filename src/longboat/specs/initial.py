@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Mapping
 
 from longboat.core.jobs import Framework, Value
 from longboat.specs.jobfields import JOB
@@ -101,19 +100,7 @@ def write_job(answers: Answers) -> str:
 
     Raises JobError for answers that no job file can have.
     """
-    gpus: object = int(answers.gpus) if answers.gpus.isdecimal() else answers.gpus
-    check_fields(
-        {
-            "name": answers.name,
-            "run": answers.run,
-            "nodes": answers.nodes,
-            "procs": answers.procs,
-            "gpus": gpus or None,
-            "image": answers.image,
-            "checkpoints": answers.checkpoints,
-            "retries": answers.retries,
-        }
-    )
+    gpus = _checked_gpus(answers)
     parts = [
         "# A Longboat job file. `longboat check` shows what would run, `longboat run` runs it.\n",
         _entry("name", answers.name, "The runs of this job are called NAME, NAME-2, ..."),
@@ -147,10 +134,23 @@ def write_job(answers: Answers) -> str:
     return "\n".join(parts)
 
 
-def check_fields(fields: Mapping[str, object]) -> None:
+def _checked_gpus(answers: Answers) -> int | str:
+    """The GPUs as a job file has them, once all answers are known to be valid."""
+    gpus = int(answers.gpus) if answers.gpus.isdecimal() and answers.gpus.isascii() else answers.gpus
+    fields = {
+        "name": answers.name,
+        "run": answers.run,
+        "nodes": answers.nodes,
+        "procs": answers.procs,
+        "gpus": gpus or None,
+        "image": answers.image,
+        "checkpoints": answers.checkpoints,
+        "retries": answers.retries,
+    }
     mistakes = Mistakes()
     JOB.read(from_python(fields, place=Place(), path="", mistakes=mistakes), At("", mistakes))
     mistakes.raise_if_any()
+    return gpus
 
 
 def _entry(name: str, value: object, comment: str, *, given: bool = True, example: str = "") -> str:

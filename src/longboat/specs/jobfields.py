@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from longboat.core.jobs import FRAMEWORKS
 from longboat.specs import rules
+from longboat.specs.commands import Script
 from longboat.specs.fields import (
     ALIASES,
     CHECKPOINTS,
@@ -37,7 +38,7 @@ JOB = Shape(
         _RUN,
         Field(
             name="setup",
-            kind=Text(expected="a shell command", lines=True, longest=100_000),
+            kind=Script(expected="a shell command"),
             doc="Shell command run once per node before the ranks start.",
             example="pip install -r requirements.txt",
             substituted=False,
@@ -98,7 +99,7 @@ JOB = Shape(
                 check_key=rules.target_fault,
                 build=volumes_of,
             ),
-            doc="What the ranks see at an absolute path; text is a folder of the machine.",
+            doc="What the ranks see at a path, in the working folder or absolute; text is a folder of the machine.",
             default="{}",
             example="{/data: {claim: datasets, read_only: true}}",
         ),

@@ -12,7 +12,7 @@ from longboat.core.jobs import Value
 from longboat.specs.trees import Mistakes, Node, join
 
 _YAML11 = {"yes": "true", "on": "true", "no": "false", "off": "false", "y": "true", "n": "false"}
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 _PASSWORD = re.compile(r"//[^/@\s]*@")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 
@@ -90,12 +90,11 @@ def number_of(node: Node, at: At, expected: str) -> int | float | None:
 
 
 class Text(Value, frozen=True):
-    """Text, by default on one line."""
+    """Text on one line."""
 
     expected: str = "text"
     pattern: str | None = None
     longest: int = 4096
-    lines: bool = False  # more than one line is fine
     suggest: Callable[[str], str] | None = None
     check: Callable[[str], str | None] | None = None  # says what is wrong, if anything
     hidden: bool = False  # it may be a secret put in the wrong place: never shown
@@ -108,11 +107,11 @@ class Text(Value, frozen=True):
             quoted = None if not node.is_scalar or value is None else f"quote it: {quote(node.shown or node.text)}"
             at.wrong(node, self.expected, hint=quoted)
             return None
-        if _UNSAFE.search(value) or (not self.lines and "\n" in value.strip()) or not is_encodable(value):
-            at.problem(node, f"found a control character, expected {self.expected}")
+        value = value.strip()
+        if _UNSAFE.search(value) or not is_encodable(value):
+            at.problem(node, f"found a control character or more than one line, expected {self.expected}")
             return None
-        value = value if self.lines else value.strip()
-        if not value.strip() or len(value) > self.longest:
+        if not value or len(value) > self.longest:
             most = f" of at most {self.longest} characters" if value else ""
             at.wrong(node, self.expected + most)
             return None

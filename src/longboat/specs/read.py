@@ -18,7 +18,6 @@ from longboat.specs.substitution import substitute
 from longboat.specs.trees import Mistakes, Node, Place, from_python, merge
 
 _MAX_SCRIPT_BYTES = 1 << 20
-_MAX_FILE_BYTES = 1 << 20
 
 
 class Loaded(Value, frozen=True):
@@ -62,7 +61,7 @@ def read_job(
 
 
 def _read_file(here: Path, path: Path, mistakes: Mistakes) -> Node | None:
-    from longboat.specs.yaml12 import parse_bytes
+    from longboat.specs.yaml12 import MAX_FILE_BYTES, parse_bytes
 
     place = Place(str(path))
     try:
@@ -70,7 +69,7 @@ def _read_file(here: Path, path: Path, mistakes: Mistakes) -> Node | None:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 mistakes.add(place, "", "this is not a regular file")
                 return None
-            data = file.read(_MAX_FILE_BYTES + 1)
+            data = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise NotFound(f"{path}: no such file") from None
     except IsADirectoryError:

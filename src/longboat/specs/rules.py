@@ -16,8 +16,8 @@ IMAGE = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,510}"
 IMAGE_EXPECTED = "a container image such as python:3.12 or ghcr.io/me/train@sha256:..."
 SUBDOMAIN = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 SUBDOMAIN_EXPECTED = "lower-case letters, digits, - and ."
-TARGET = r"/[^\x00-\x1f\x7f:]{1,1023}"
-TARGET_EXPECTED = "an absolute path such as /data"
+TARGET = r"[^\x00-\x1f\x7f:~]{1,1023}"
+TARGET_EXPECTED = "a path such as data (in the working folder) or /data"
 NFS = r"[A-Za-z0-9][A-Za-z0-9.-]*:/[^\x00-\x1f\x7f]*"
 LABEL_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 LABEL_KEY_EXPECTED = "a label such as team or example.org/team: letters, digits, -, _ and ., at most 63 characters"
@@ -52,10 +52,12 @@ def inside_fault(path: str) -> str | None:
 
 
 def target_fault(path: str) -> str | None:
-    """For places where volumes appear: absolute, no `..`, not a folder of the system."""
+    """For places where volumes appear: no `..`, neither the whole working folder nor a folder of the system."""
     if ".." in path.split("/"):
-        return "expected an absolute path without .."
+        return "expected a path without .."
     clean = clean_target(path)
+    if clean == ".":
+        return "expected a path below the working folder"
     if clean == "/" or any(clean == folder or clean.startswith(folder + "/") for folder in _SYSTEM_FOLDERS):
         hint = " (the size of /dev/shm is the field shm)" if clean == "/dev/shm" else ""
         return f"{clean} belongs to the system, choose another place{hint}"
@@ -63,7 +65,8 @@ def target_fault(path: str) -> str | None:
 
 
 def clean_target(path: str) -> str:
-    return "/" + posixpath.normpath(path).lstrip("/")
+    clean = posixpath.normpath(path)
+    return "/" + clean.lstrip("/") if path.startswith("/") else clean
 
 
 def destination_fault(path: str) -> str | None:

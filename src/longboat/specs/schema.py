@@ -19,7 +19,7 @@ def job_schema() -> dict[str, Any]:
             "substitution": {
                 "description": "A variable of your environment: ${VAR} or ${VAR:-default}.",
                 "type": "string",
-                "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}",
+                "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^{}]*)?\}",
             }
         },
     }

@@ -73,6 +73,9 @@ class Shape(Value, frozen=True):
         return self.build(values, node, at) if self.build else values
 
     def _unknown(self, key: str, node: Node, at: At) -> None:
+        if at.mistakes.is_full:
+            at.problem(node, "unknown field")
+            return
         shown = key if len(key) <= 60 else key[:57] + "..."
         names = [field.name for field in self.fields]
         close = nearest(key, names)

@@ -151,7 +151,9 @@ def to_yaml(mapping: Mapping[str, Any]) -> str:
 
 def _represent_text(dumper: Any, text: str) -> Any:
     style = None
-    if "\n" in text:
+    if not text.replace("\n", "").isprintable():  # tabs, and what YAML takes for a line break
+        style = '"'
+    elif "\n" in text:
         style = "|"
     elif not isinstance(resolve(text), str) or "${" in text:
         style = '"'

@@ -12,7 +12,7 @@ from longboat.specs.kinds import At
 from longboat.specs.shapes import Shape, kind_below
 from longboat.specs.trees import Node, resolve
 
-_PATTERN = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
+_PATTERN = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}|\$\{")
 
 
 def substitute(node: Node, kind: object, at: At, environment: Mapping[str, str]) -> Node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from longboat.core.errors import JobError, Problem
 MAX_NODES = 100_000
 MAX_DEPTH = 64
 MAX_NUMBER_TEXT = 40
+MAX_PROBLEMS = 100
 
 
 class Place(NamedTuple):
@@ -41,12 +43,28 @@ class Mistakes:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self._settled: set[tuple[Place, str]] = set()
+        self._more = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Nobody reads more; and finding the nearest name for each of 100,000 unknown keys would take minutes."""
+        return len(self.problems) >= MAX_PROBLEMS
 
     def add(self, place: Place, path: str, message: str, *, hint: str | None = None) -> None:
         if (place, path) in self._settled:
             return
+        if self.is_full:
+            self._more += 1
+            return
         self.problems.append(
-            Problem(message, file=place.file, line=place.line, column=place.column, path=path, hint=hint)
+            Problem(
+                one_line(message),
+                file=one_line(place.file),
+                line=place.line,
+                column=place.column,
+                path=one_line(path),
+                hint=one_line(hint) if hint else None,
+            )
         )
 
     def settle(self, place: Place, path: str) -> None:
@@ -58,7 +76,16 @@ class Mistakes:
         if not self.problems:
             return
         files = list(dict.fromkeys(problem.file for problem in self.problems))
-        raise JobError(sorted(self.problems, key=lambda each: (files.index(each.file), each.line, each.column)))
+        problems = sorted(self.problems, key=lambda each: (files.index(each.file), each.line, each.column))
+        more = [Problem(f"and {self._more} more mistakes", file=files[-1])] if self._more else []
+        raise JobError(problems + more)
+
+
+def one_line(text: str) -> str:
+    """Safe to print on a terminal: control characters and halves of characters are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def join(path: str, key: str | int) -> str:
@@ -105,6 +132,8 @@ def from_python(value: object, *, place: Place, path: str, mistakes: Mistakes, d
         return Node(None, place)
     if value is None or isinstance(value, (bool, int, float, str)):
         return _python_scalar(value, place)
+    if isinstance(value, os.PathLike):
+        return _python_scalar(str(value), place)
     if isinstance(value, Mapping):
         entries = {}
         for key, item in value.items():

@@ -57,7 +57,7 @@ def parse_text(text: str, *, file: str, mistakes: Mistakes) -> Node | None:
 
 def _decode(data: bytes, file: str) -> str:
     if len(data) > MAX_FILE_BYTES:
-        raise _Stop(f"the file has {len(data)} bytes, a job file has at most {MAX_FILE_BYTES}", Place(file))
+        raise _Stop(f"the file has more than {MAX_FILE_BYTES} bytes, the most a job file can have", Place(file))
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise _Stop("the file is UTF-16", Place(file, 1, 1), hint="save it as UTF-8")
     try:
@@ -67,7 +67,7 @@ def _decode(data: bytes, file: str) -> str:
     try:  # without the BOM handling, which shifts the offset
         return data.decode("utf-8")
     except UnicodeDecodeError as bad:
-        place = _place_after(data[: bad.start].decode("utf-8", "replace"), file)
+        place = _place_after(data[: bad.start].decode("utf-8", "replace").removeprefix("\ufeff"), file)
         message = f"byte {bad.start} (0x{data[bad.start]:02x}) is not UTF-8"
         raise _Stop(message, place, hint="save the file as UTF-8") from None
 
@@ -246,7 +246,9 @@ def _syntax_error(bad: Exception, text: str, file: str) -> _Stop:
     if line[mark.column : mark.column + 1] == "\t":
         return _Stop("found a tab where YAML allows only spaces", place, hint="replace the tab by spaces")
     problem = str(getattr(bad, "problem", "") or "not understood")
-    return _Stop(f"not valid YAML: {problem}", place, hint=_syntax_hint(problem, line, mark.column))
+    begun = getattr(bad, "context_mark", None)
+    context = f", {getattr(bad, 'context', '')} begun at {begun.line + 1}:{begun.column + 1}" if begun else ""
+    return _Stop(f"not valid YAML: {problem}{context}", place, hint=_syntax_hint(problem, line, mark.column))
 
 
 def _syntax_hint(problem: str, line: str, column: int) -> str | None:

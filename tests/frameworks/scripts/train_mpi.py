@@ -19,7 +19,7 @@ def main() -> None:
     if os.path.exists(path):
         saved = np.load(path)
         start, weights = int(saved["step"]), saved["weights"]
-    print(f"rank {rank} of {size} starts at step {start} on {os.environ['LONGBOAT_NODE']}", flush=True)
+    print(f"rank {rank} of {size} starts at step {start} on {os.environ['LONGBOAT_NODE']}\n", end="", flush=True)
     target = np.array([[1.0], [-2.0], [3.0], [0.5]])
     for step in range(start, STEPS):
         if start == 0 and step == CRASH_AT and rank == size - 1:
@@ -33,7 +33,7 @@ def main() -> None:
             np.savez(path + ".new.npz", step=step + 1, weights=weights)
             os.replace(path + ".new.npz", path)
     digest = hashlib.sha256(weights.tobytes()).hexdigest()[:16]
-    print(f"rank {rank} of {size} ends at step {STEPS} with parameters {digest}", flush=True)
+    print(f"rank {rank} of {size} ends at step {STEPS} with parameters {digest}\n", end="", flush=True)
 
 
 main()

@@ -1,4 +1,4 @@
-"""Parameter servers, TensorFlow 2: the chief coordinates, workers and servers wait for it. TF_CONFIG says who is who."""
+"""Parameter servers in TensorFlow 2: the chief coordinates, the others serve it. TF_CONFIG says who is who."""
 
 import hashlib
 import os

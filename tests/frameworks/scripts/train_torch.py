@@ -1,4 +1,4 @@
-"""Linear regression with DistributedDataParallel over gloo. Plain PyTorch: it knows nothing of Longboat but one folder."""
+"""Linear regression with DistributedDataParallel over gloo. Plain PyTorch, told one folder."""
 
 import hashlib
 import os
@@ -36,7 +36,8 @@ def main() -> None:
         loss.backward()
         optimizer.step()
         if rank == 0:
-            torch.save({"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}, path + ".new")
+            state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
+            torch.save(state, path + ".new")
             os.replace(path + ".new", path)
     values = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     digest = hashlib.sha256(values.numpy().tobytes()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The older contract of a parameter-server job: POD_NAME and CLUSTER_CONFIG, and tf.train.Server joined by the ps tasks."""
+"""The older contract of parameter-server jobs: POD_NAME, CLUSTER_CONFIG, and a server that the ps tasks join."""
 
 import ast
 import hashlib
@@ -27,15 +27,24 @@ def main() -> None:
 
 
 def train(server: tf.train.Server, config: tf.ConfigProto, task: int, workers: int) -> None:
-    with tf.device(tf.train.replica_device_setter(cluster=server.server_def.cluster, worker_device=f"/job:worker/task:{task}")):
+    newest = tf.train.latest_checkpoint(FOLDER)
+    start = int(newest.rpartition("-")[2]) if newest else 0
+    print(f"worker {task} starts at step {start}", flush=True)
+    worker = f"/job:worker/task:{task}"
+    with tf.device(tf.train.replica_device_setter(cluster=server.server_def.cluster, worker_device=worker)):
         step = tf.train.get_or_create_global_step()
         weights = tf.get_variable("weights", (4, 1), initializer=tf.zeros_initializer())
-        finished = tf.get_variable("finished", (), tf.int32, initializer=tf.zeros_initializer())
         batch = tf.random.normal((32, 4), seed=task)
         target = tf.constant([[1.0], [-2.0], [3.0], [0.5]])
         loss = tf.reduce_mean((batch @ weights - batch @ target) ** 2)
         update = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
-        finish = finished.assign_add(1)
+    missing = tf.report_uninitialized_variables()
+    with tf.device("/job:ps/task:0"):
+        finished = tf.FIFOQueue(workers, tf.int32, shared_name="finished")
+        finish, count = finished.enqueue(task), finished.size()
+    with tf.Session(server.target, config=config) as session:
+        while task != 0 and len(session.run(missing)):
+            time.sleep(0.1)  # MonitoredTrainingSession would look only every 30 s
     with tf.train.MonitoredTrainingSession(
         master=server.target,
         is_chief=task == 0,
@@ -46,15 +55,13 @@ def train(server: tf.train.Server, config: tf.ConfigProto, task: int, workers: i
         hooks=[tf.train.StopAtStepHook(last_step=STEPS)],
         config=config,
     ) as session:
-        start = session.run_step_fn(lambda context: context.session.run(step))
-        print(f"worker {task} starts at step {start}", flush=True)
         while not session.should_stop():
-            if task == 0 and start == 0 and CRASH_AT >= 0 and session.run_step_fn(lambda c: c.session.run(step)) >= CRASH_AT:
+            now, _ = session.run([step, update])
+            if task == 0 and start == 0 and 0 <= CRASH_AT <= now:
                 os.kill(os.getpid(), signal.SIGKILL)
-            session.run(update)
     with tf.Session(server.target, config=config) as session:
         session.run(finish)
-        while session.run(finished) < workers:
+        while session.run(count) < workers:
             time.sleep(0.05)
         digest = hashlib.sha256(session.run(weights).tobytes()).hexdigest()[:16]
     print(f"worker {task} ends at step {STEPS} with parameters {digest}", flush=True)

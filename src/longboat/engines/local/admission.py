@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from longboat.core.jobs import Value
 from longboat.core.resources import show_quantity
 from longboat.engines.local.machine import Gpu
-from longboat.engines.local.preflight import Request, matches
+from longboat.engines.local.preflight import Request, take_gpus
 
 
 class Ticket(Value, frozen=True):
@@ -34,23 +34,6 @@ class Free(Value, frozen=True):
 def queue_order(tickets: Sequence[Ticket]) -> list[Ticket]:
     """The waiting ones, in the order they will be served."""
     return sorted((t for t in tickets if not t.holds), key=lambda t: (-t.priority, t.number))
-
-
-def take_gpus(free: Sequence[Gpu], request: Request) -> list[tuple[Gpu, ...]] | None:
-    """GPUs for every node, or None. The pickiest nodes choose first; each takes the smallest GPU that serves it."""
-    left = sorted(free, key=lambda gpu: (gpu.memory or 0, gpu.index))
-    taken: dict[int, tuple[Gpu, ...]] = {}
-    picky = sorted(
-        range(len(request.gpus)), key=lambda i: (request.gpus[i].type is None, -(request.gpus[i].memory or 0), i)
-    )
-    for node in picky:
-        wanted = request.gpus[node]
-        fitting = [gpu for gpu in left if matches(gpu, wanted)][: wanted.count]
-        if len(fitting) < wanted.count:
-            return None
-        taken[node] = tuple(fitting)
-        left = [gpu for gpu in left if gpu not in fitting]
-    return [taken[node] for node in range(len(request.gpus))]
 
 
 def reserve(free: Free, request: Request) -> Free:

@@ -91,5 +91,5 @@ def _plan_of(files: RunFiles, state: State, *, node: str | None, rank: int | Non
             continue
         return plan
     names = ", ".join(sorted(str(plan["node"]) for plan in plans))
-    wanted = f"node {node}" if node is not None else f"rank {rank}" if rank is not None else "a node"
+    wanted = f"node {node}" if node is not None else f"rank {rank}" if rank is not None else "node"
     raise NotFound(f"the run has no {wanted} to work in", hint=f"nodes: {names}" if names else "it has not started yet")

@@ -62,7 +62,7 @@ def judge(ending: Ending) -> Failure | None:
         if outcome.cause and outcome.exit_code:
             return Failure(
                 cause=outcome.cause,
-                exit_code=outcome.exit_code,
+                exit_code=RUN_SETUP_EXIT if outcome.cause == "setup" else outcome.exit_code,
                 message=f"node {name}: {outcome.message}",
                 rank=outcome.first,
             )
@@ -87,7 +87,7 @@ def retry_after(failure: Failure, *, attempt: int, retries: Retries) -> float | 
         return None
     if retries.on and failure.cause not in retries.on and failure.exit_code not in retries.on:
         return None
-    return min(BACKOFF_LIMIT_S, retries.backoff_s * 2.0**attempt)
+    return min(BACKOFF_LIMIT_S, retries.backoff_s * 2.0 ** min(attempt, 63))
 
 
 def start_failure(cause: str, message: str) -> Failure:

@@ -94,12 +94,14 @@ class LocalEngine:
         return msgspec.structs.replace(submission, environment=self.environment)
 
     def _preflight(self, submission: Submission) -> list[str]:
+        from longboat.core.layouts import notices as layout_notices
         from longboat.engines.local.machine import observe_machine
         from longboat.engines.local.preflight import check
         from longboat.engines.local.secrets import read_secrets
         from longboat.engines.local.submission import with_absolute_secrets
 
-        notices = check(submission.job, observe_machine(self.home.root, submission.environment))
+        machine = observe_machine(self.home.root, submission.environment)
+        notices = [*check(submission.job, machine), *layout_notices(submission.job)]
         if submission.job.secrets:
             try:
                 read_secrets(self.home, with_absolute_secrets(submission).secrets, submission.environment)
@@ -146,8 +148,11 @@ class LocalEngine:
         try:
             if not try_lock(lock) or files.state().is_final:
                 return False
+            from longboat.engines.local.recovery import may_respawn
             from longboat.engines.local.submission import supervisor_environment
 
+            if not may_respawn(files):
+                return False
             self._notice(f"the supervisor of {record.name} was killed; a new one takes over and cleans up")
             spawn(files, lock, supervisor_environment(record, self.environment))
         finally:

@@ -50,7 +50,10 @@ class Gang:
         self._uid = record.uid
         self._grace_s = record.job.grace_s
         self._attempt = attempt
-        self._deciding = [node.name for node in nodes if node.layout.role in record.job.ends]
+        # A follower ends when it is told to, never by itself.
+        deciding = [node for node in nodes if node.layout.role in record.job.ends]
+        self._deciding = [node.name for node in deciding if node.layout.starter != "follower"]
+        self._read: set[Path] = set()
         self._pids: dict[int, str] = {}
         self._held: dict[Path, int] = {}
         self._lost_ns: dict[str, int] = {}
@@ -158,8 +161,17 @@ class Gang:
         """Called now and then: hung ranks, launchers that do not end."""
         if self.reason is None and any((node.directory / "stall.json").exists() for node in self.nodes.values()):
             self.dump()
+        if self.reason is None and self._has_failed():
+            self.end("failure")
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self.kill()
+
+    def _has_failed(self) -> bool:
+        """Whether a rank has failed by itself: the other nodes need not wait until its own node has ended."""
+        new = {path for node in self.nodes.values() for path in node.directory.glob("rank-*.json")} - self._read
+        self._read |= new
+        reports = [read_value(path, RankReport) for path in new]
+        return any(report is not None and report.exit_code and report.ended_by is None for report in reports)
 
     def kill(self) -> None:
         """SIGKILL to every launcher and everything below."""

@@ -51,9 +51,10 @@ class Outputs:
         if not self._record.job.data:
             return
         from longboat.storage.data import import_data
+        from longboat.storage.download import file_name
 
         for item in self._record.job.data:
-            report(f"imports {item.url.rpartition('/')[2] or 'data'}")
+            report(f"imports {file_name(item.url)}")
             volume = next((v for v in links if Path(item.to).is_relative_to(v)), None)
             if os.path.isabs(item.to):
                 target = Path(item.to)

@@ -22,7 +22,11 @@ def make_plan(home: Home, submission: Submission, notices: Sequence[str]) -> Pla
     name = submission.run_id or free_name(home, submission)
     snapshot = snapshot_of(home, submission)
     record = record_of(home, submission, name=name, snapshot=snapshot)
-    actions = [Action(kind="create", what=f"run {name}", reason=f"{job.nodes} nodes on this machine")]
+    actions = [
+        Action(
+            kind="create", what=f"run {name}", reason=f"{job.nodes} node{'s' if job.nodes > 1 else ''} on this machine"
+        )
+    ]
     if snapshot is not None:
         root = os.path.normpath(os.path.join(submission.base, job.workdir or "."))
         actions.append(

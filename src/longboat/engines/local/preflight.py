@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from longboat.core.errors import Refused
 from longboat.core.jobs import Gpus, Job, Role, Value
 from longboat.core.resources import show_quantity
@@ -49,6 +51,23 @@ def matches(gpu: Gpu, wanted: Gpus) -> bool:
     return wanted.memory is None or (gpu.memory is not None and gpu.memory >= wanted.memory)
 
 
+def take_gpus(free: Sequence[Gpu], request: Request) -> list[tuple[Gpu, ...]] | None:
+    """GPUs for every node, or None. The pickiest nodes choose first; each takes the smallest GPU that serves it."""
+    left = sorted(free, key=lambda gpu: (gpu.memory or 0, gpu.index))
+    taken: dict[int, tuple[Gpu, ...]] = {}
+    picky = sorted(
+        range(len(request.gpus)), key=lambda i: (request.gpus[i].type is None, -(request.gpus[i].memory or 0), i)
+    )
+    for node in picky:
+        wanted = request.gpus[node]
+        fitting = [gpu for gpu in left if matches(gpu, wanted)][: wanted.count]
+        if len(fitting) < wanted.count:
+            return None
+        taken[node] = tuple(fitting)
+        left = [gpu for gpu in left if gpu not in fitting]
+    return [taken[node] for node in range(len(request.gpus))]
+
+
 def _unsupported(job: Job) -> list[tuple[str, str]]:
     problems = []
     if job.queue is not None:
@@ -58,6 +77,15 @@ def _unsupported(job: Job) -> list[tuple[str, str]]:
                 "drop it here with `--set queue=null`",
             )
         )
+    for item in job.data:
+        scheme = item.url.partition("://")[0]
+        if scheme not in ("http", "https", "file"):
+            problems.append(
+                (
+                    f"`data`: the embedded engine cannot fetch {scheme}:// addresses",
+                    "use an https:// or file:// address",
+                )
+            )
     for volume in job.volumes:
         kind = "claim" if volume.claim else "nfs" if volume.nfs else None
         path = f"volumes.{volume.target}"
@@ -65,14 +93,14 @@ def _unsupported(job: Job) -> list[tuple[str, str]]:
             problems.append(
                 (
                     f"`{path}`: the embedded engine cannot mount a volume of kind {kind}",
-                    f"use a folder: `{path}: {{path: ./data}}`",
+                    f"use a folder of this machine: `{_relative(volume.target)}: {{path: ./data}}`",
                 )
             )
         elif volume.target.startswith("/") and volume.path != volume.target:
             problems.append(
                 (
                     f"`{path}`: the embedded engine does not mount over absolute paths of this machine",
-                    "use a target relative to the working copy, such as `data`",
+                    f"use a place in the working folder: `{_relative(volume.target)}`",
                 )
             )
         elif volume.read_only:
@@ -80,6 +108,10 @@ def _unsupported(job: Job) -> list[tuple[str, str]]:
                 (f"`{path}.read_only`: the embedded engine cannot make a folder read-only", f"drop `{path}.read_only`")
             )
     return problems
+
+
+def _relative(target: str) -> str:
+    return target.rstrip("/").rpartition("/")[2]
 
 
 def _gpu_problems(job: Job, machine: Machine) -> list[tuple[str, str]]:
@@ -99,9 +131,19 @@ def _gpu_problems(job: Job, machine: Machine) -> list[tuple[str, str]]:
             ]
     total, have = job.gpus, len(machine.gpus)
     if total <= have:
-        return []
+        return _kind_problems(asking, machine) if take_gpus(machine.gpus, request_of(job)) is None else []
     shape = " + ".join(f"{role.nodes} x {role.resources.gpus.count}" for role in asking)
     return [(f"it asks for {total} GPUs ({shape}) and there are {have}", _nearest_gpus(asking, have))]
+
+
+def _kind_problems(asking: list[Role], machine: Machine) -> list[tuple[str, str]]:
+    """There are enough GPUs, but not of the kinds asked for."""
+    parts = []
+    for role in asking:
+        wanted = role.resources.gpus
+        fitting = sum(matches(gpu, wanted) for gpu in machine.gpus)
+        parts.append(f"{role.nodes * wanted.count} x {_kind(wanted)} (there are {fitting})")
+    return [("it asks for " + " and ".join(parts), "nearest that fits: fewer GPUs of that kind, or of any kind")]
 
 
 def _kind(wanted: Gpus) -> str:

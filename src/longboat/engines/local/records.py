@@ -28,7 +28,8 @@ class Record(Value, frozen=True):
     base: str
     created: float
     user: str
-    bundle: str | None  # hash of the code, None when no code travels
+    number: int = 0  # in the queue: who was submitted first is served first
+    bundle: str | None = None  # hash of the code, None when no code travels
     commit: str | None = None
     dirty: bool = False
     environment: dict[str, str] = {}  # KEPT_VARIABLES of the submitter
@@ -88,6 +89,13 @@ class RunFiles:
 
     def write_state(self, state: State) -> None:
         write_value(self._state, state)
+
+    def state_ns(self) -> int:
+        """When the state was last written; 0 when never."""
+        try:
+            return self._state.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
     def stop_request(self) -> StopRequest | None:
         return read_value(self.stop, StopRequest)

@@ -6,11 +6,42 @@ import os
 import time
 from pathlib import Path
 
+from longboat.core.errors import RUN_LOST_EXIT
+from longboat.core.jobs import Value
 from longboat.engines.local.decisions import Ending, Outcome
-from longboat.engines.local.files import read_value
+from longboat.engines.local.files import read_value, write_value
 from longboat.engines.local.gang import drain, hold, let_go, live_launchers, reports_of
 from longboat.engines.local.processes import boot_id, descendants, kill_until_gone, marked
-from longboat.engines.local.records import Record, RunFiles, State
+from longboat.engines.local.records import Record, RunFiles, State, replace
+
+RESPAWNS = 5
+"""How many supervisors in a row may die without having changed the run's state."""
+
+
+class Respawns(Value, frozen=True):
+    count: int
+    state_ns: int  # when the state was last written
+
+
+def may_respawn(files: RunFiles) -> bool:
+    """Whether another supervisor is worth a try. The caller holds the run's lock.
+
+    One that dies again and again before it has done anything ends the run, with the reason, instead of for ever.
+    """
+    path = files.directory / "respawns.json"
+    before = read_value(path, Respawns)
+    state_ns = files.state_ns()
+    count = before.count + 1 if before is not None and before.state_ns == state_ns else 1
+    if count <= RESPAWNS:
+        write_value(path, Respawns(count=count, state_ns=state_ns))
+        return True
+    words = files.log.read_text(errors="replace").splitlines() if files.log.exists() else []
+    reason = f"its supervisor died {RESPAWNS} times at once: {words[-1] if words else 'no reason was given'}"
+    state = files.state()
+    files.write_state(
+        replace(state, phase="failed", exit_code=RUN_LOST_EXIT, cause="lost", reason=reason, ended=time.time())
+    )
+    return False
 
 
 def is_started(files: RunFiles, attempt: int) -> bool:
@@ -46,10 +77,16 @@ def read_ending(folder: Path, record: Record, state: State) -> Ending:
         outcomes={name: outcome for name, outcome in outcomes.items() if outcome is not None},
         reports=[report for name in nodes for report in reports_of(folder / name)],
         nodes=list(nodes),
-        deciding=[name for name, role in nodes.items() if role in record.job.ends],
+        deciding=[name for name, role in nodes.items() if role in record.job.ends and not _follows(folder / name)],
         reason="stop" if files_stopped(folder) else None,
         lost_message="the machine restarted" if restarted else "the run's supervisor was killed",
     )
+
+
+def _follows(node: Path) -> bool:
+    """Whether the node only served a remote mpirun: it ends when it is told to."""
+    plan = read_value(node / "plan.json", dict[str, object]) or {}
+    return plan.get("starter") == "follower"
 
 
 def files_stopped(folder: Path) -> bool:

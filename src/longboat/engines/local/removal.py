@@ -12,6 +12,7 @@ from longboat.engines.local.files import disk, open_lock, remove_tree
 from longboat.engines.local.home import Home
 from longboat.engines.local.processes import kill_until_gone, marked
 from longboat.engines.local.records import RunFiles
+from longboat.engines.local.slots import discard_ticket
 
 
 def remove_run(home: Home, directory: Path, *, purge: bool) -> None:
@@ -27,6 +28,7 @@ def remove_run(home: Home, directory: Path, *, purge: bool) -> None:
             checkpoints = Path(record.checkpoint_dir)
             kill_until_gone(lambda: marked(record.uid))
         with disk(f"remove {directory}"):
+            discard_ticket(home, directory.name)
             directory.rename(trash)
     finally:
         os.close(lock)

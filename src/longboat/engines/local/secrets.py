@@ -14,15 +14,17 @@ from longboat.engines.local.files import disk, write_bytes
 from longboat.engines.local.home import Home
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FOLDER = "secrets"
 
 
 def set_secret(home: Home, name: str, value: str) -> None:
+    home.folder(_FOLDER)
     write_bytes(_path(home, name), value.encode())
 
 
 def list_secrets(home: Home) -> list[str]:
     with disk("list secrets"):
-        return sorted(entry.name for entry in os.scandir(home.folder("secrets")) if _NAME.fullmatch(entry.name))
+        return sorted(entry.name for entry in os.scandir(home.folder(_FOLDER)) if _NAME.fullmatch(entry.name))
 
 
 def remove_secret(home: Home, name: str) -> None:
@@ -66,4 +68,4 @@ def _read(home: Home, secret: Secret, environment: Mapping[str, str]) -> str:
 def _path(home: Home, name: str) -> Path:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not a name for a secret", hint="letters, digits and '_', such as HF_TOKEN")
-    return home.folder("secrets") / name
+    return home.root / _FOLDER / name

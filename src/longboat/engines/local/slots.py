@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 
 from longboat.core.errors import EngineError
-from longboat.engines.local.admission import Free, Ticket, decide_admission, queue_order, take_gpus
+from longboat.engines.local.admission import Free, Ticket, decide_admission, queue_order
 from longboat.engines.local.files import disk_error, locked, make_folder, open_lock, try_lock, write_bytes
 from longboat.engines.local.home import Home
 from longboat.engines.local.machine import Gpu, Machine
-from longboat.engines.local.preflight import Request
+from longboat.engines.local.preflight import Request, take_gpus
 
 PORTS = range(20000, 32000)  # below the range the kernel gives to outgoing connections
 BLOCK = 16
@@ -27,7 +27,7 @@ BLOCK = 16
 class Queue:
     """This run's ticket, and the GPUs it was given."""
 
-    def __init__(self, home: Home, *, run: str, request: Request, priority: int) -> None:
+    def __init__(self, home: Home, *, run: str, number: int, request: Request, priority: int) -> None:
         self._home = home
         self._folder = home.folder("queue")
         self._path = self._folder / f"{run}.json"
@@ -35,7 +35,6 @@ class Queue:
         with locked(self._folder / ".lock"):
             self._lock = open_lock(self._folder / f"{run}.lock")
             try_lock(self._lock)
-            number = self._old_number() or self._next_number()
             self.ticket = Ticket(run=run, number=number, request=request, priority=priority)
             self._write()
 
@@ -78,29 +77,16 @@ class Queue:
                 os.close(descriptor)
         self._descriptors = []
 
-    def _old_number(self) -> int | None:
-        """The place that a killed supervisor of this run had."""
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Ticket).number
-        except (OSError, msgspec.MsgspecError):
-            return None
-
-    def _next_number(self) -> int:
-        counter = self._folder / ".next"
-        try:
-            number = int(counter.read_text())
-        except (OSError, ValueError):
-            number = 1
-        write_bytes(counter, str(number + 1).encode())
-        return number
-
     def _write(self) -> None:
         write_bytes(self._path, msgspec.json.encode(self.ticket))
 
     def _tickets(self) -> list[Ticket]:
         """Everybody's tickets; those whose holders are gone are removed."""
         tickets = []
-        for path in self._folder.glob("*.json"):
+        for unfinished in self._folder.glob("*.tmp"):  # we hold the lock: whoever was writing it is dead
+            unfinished.unlink(missing_ok=True)
+        names = {path.stem for path in self._folder.iterdir() if path.suffix in (".json", ".lock")} - {".lock"}
+        for path in (self._folder / f"{name}.json" for name in sorted(names)):
             if path == self._path:
                 tickets.append(self.ticket)
                 continue
@@ -132,6 +118,15 @@ class Queue:
             cpus=machine.cpus - sum(request.cpus for request in holding),
             memory=machine.memory - sum(request.memory for request in holding),
         )
+
+
+def discard_ticket(home: Home, run: str) -> None:
+    """Remove what a killed supervisor of a run that is gone may have left in the queue."""
+    folder = home.root / "queue"
+    if folder.is_dir():
+        with locked(folder / ".lock"):
+            for suffix in ("json", "lock"):
+                (folder / f"{run}.{suffix}").unlink(missing_ok=True)
 
 
 def _open_gpu(home: Home, gpu: Gpu) -> int:

@@ -19,7 +19,7 @@ from longboat.bundles.store import Store
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.jobs import Job
 from longboat.engines.engine import Submission
-from longboat.engines.local.files import disk, make_folder, open_lock, remove_tree, try_lock, write_bytes
+from longboat.engines.local.files import disk, locked, make_folder, open_lock, remove_tree, try_lock, write_bytes
 from longboat.engines.local.home import NAME_LIMIT, Home
 from longboat.engines.local.records import KEPT_VARIABLES, Record, RunFiles, State
 
@@ -83,6 +83,19 @@ def free_name(home: Home, submission: Submission) -> str:
         number += 1
 
 
+def take_number(home: Home) -> int:
+    """The next number of the queue. A run takes it when it is submitted, so its place outlives its supervisor."""
+    folder = home.folder("queue")
+    with locked(folder / ".lock"):
+        counter = folder / ".next"
+        try:
+            number = int(counter.read_text())
+        except (OSError, ValueError):
+            number = 1
+        write_bytes(counter, str(number + 1).encode())
+    return number
+
+
 def create_run(home: Home, record: Record, diff: bytes | None) -> tuple[RunFiles, int] | None:
     """Make the run folder at once, with its supervisor lock held. None when the name was taken meanwhile."""
     temporary = home.runs / f".new-{record.uid}"
@@ -91,7 +104,7 @@ def create_run(home: Home, record: Record, diff: bytes | None) -> tuple[RunFiles
         files = RunFiles(temporary)
         lock = open_lock(files.lock)
         try_lock(lock)
-        files.write_record(record)
+        files.write_record(msgspec.structs.replace(record, number=take_number(home)))
         files.write_state(State(reason="is being started"))
         make_folder(files.artifacts)
         if diff:

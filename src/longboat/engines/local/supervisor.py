@@ -70,10 +70,10 @@ class Supervisor:
 
     def run(self) -> None:
         """From here to the end of the run."""
-        resuming = self.state.supervisor is not None
+        before = self.state
         self._save(supervisor=identify(os.getpid()))
         try:
-            failure = self._pick_up() if resuming else None
+            failure = self._pick_up(before) if before.supervisor is not None else None
             while not self.state.is_final:
                 if failure is None:
                     failure = self._attempt()
@@ -155,10 +155,10 @@ class Supervisor:
         )
         self._save(attempts=(*before, closed))
 
-    def _pick_up(self) -> Failure | None:
+    def _pick_up(self, before: State) -> Failure | None:
         """Another supervisor was here and vanished: let its launchers end, then judge by their files."""
         self._save(phase="recovering", reason="its supervisor was killed; cleaning up")
-        ending = ending_of_files(self.files, self.record, self.state)
+        ending = ending_of_files(self.files, self.record, before)
         if ending is None:  # between two attempts
             return None
         return self._conclude(ending)
@@ -166,7 +166,8 @@ class Supervisor:
     # the steps of an attempt
 
     def _wait_for_turn(self) -> None:
-        queue = Queue(self.home, run=self.record.name, request=request_of(self.job), priority=self.job.priority)
+        job, record = self.job, self.record
+        queue = Queue(self.home, run=record.name, number=record.number, request=request_of(job), priority=job.priority)
         self._queue = queue
         while True:
             self._raise_if_stopped()

@@ -1,0 +1,165 @@
+"""Imports data once: downloaded, checked, unpacked, and marked as done, so that the next run finds it in place.
+
+Everything is prepared in the folder `.longboat` inside the target and moved out at the end; the marker comes last.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from longboat.bundles.disk import errors_explained, remove_tree, replace_file
+from longboat.bundles.manifests import Limits
+from longboat.core.errors import EngineError
+from longboat.core.jobs import DataImport, Value
+from longboat.storage.download import DEFAULT_TRANSFER, Progress, Transfer, check_url, fetch, file_name, shown
+
+ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
+DATA_LIMITS = Limits(max_bytes=64 << 40, max_files=50_000_000, max_ratio=1000, ratio_from=1 << 30)
+_OWN = ".longboat"
+_MOST_NAMES = 100
+
+
+class _Marker(Value, frozen=True):
+    sha256: str  # of the download
+    size: int
+    time: float
+    names: tuple[str, ...] = ()  # what lies in the target because of it, at its top
+
+
+def import_data(
+    item: DataImport, target: Path, *, progress: Progress | None = None, transfer: Transfer = DEFAULT_TRANSFER
+) -> bool:
+    """See that the data is in the folder `target`; True when it had to be fetched, False when it was there.
+
+    Any number of processes may ask at once: one imports, the others wait for it. Raises EngineError, Refused for a URL
+    that can never work, BundleError for a hostile archive; then nothing of the import is to be seen.
+    """
+    check_url(item.url)
+    place = os.path.abspath(target)
+    key = hashlib.sha256("\0".join((item.url, item.sha256 or "", str(item.unpack))).encode()).hexdigest()[:24]
+    marker = f"{place}/{_OWN}/{key}.json"
+    if _is_done(marker, place):
+        return False
+    with errors_explained(place):
+        os.makedirs(f"{place}/{_OWN}", exist_ok=True)
+        with _locked(f"{place}/{_OWN}/{key}.lock"):
+            if _is_done(marker, place):
+                return False
+            _import(item, place, key, progress, transfer)
+    return True
+
+
+def _is_done(marker: str, place: str) -> bool:
+    try:
+        with open(marker, "rb") as file:
+            names = msgspec.json.decode(file.read(), type=_Marker).names
+    except (OSError, msgspec.MsgspecError):
+        return False
+    # Somebody may have emptied the folder and left ours.
+    return all(os.path.lexists(f"{place}/{name}") for name in names)
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _import(item: DataImport, place: str, key: str, progress: Progress | None, transfer: Transfer) -> None:
+    own = f"{place}/{_OWN}"
+    part, stage = f"{own}/{key}.part", f"{own}/{key}.stage"
+    fetch(item.url, part, transfer=transfer, progress=progress)
+    found = _checked(item, part)
+    size = os.stat(part).st_size
+    remove_tree_if_there(stage)
+    name = file_name(item.url)
+    if item.unpack and name.lower().endswith(ARCHIVE_ENDINGS):
+        from longboat.bundles.archive import extract  # here: only an archive needs it
+
+        try:
+            extract(Path(part), Path(stage), DATA_LIMITS)
+        except BaseException as error:
+            _name_the_url(error, part, item.url)
+            raise
+    else:
+        os.mkdir(stage)
+        os.rename(part, f"{stage}/{name}")
+    names = tuple(sorted(os.listdir(stage))[:_MOST_NAMES])
+    _merge(stage, place)
+    remove_tree_if_there(stage)
+    marker = _Marker(sha256=found, size=size, time=time.time(), names=names)
+    replace_file(f"{own}/{key}.json", msgspec.json.encode(marker), own)
+    if os.path.exists(part):
+        os.unlink(part)
+
+
+def _checked(item: DataImport, part: str) -> str:
+    """The sha256 of the download; one that is not the one asked for is thrown away."""
+    digest = hashlib.sha256()
+    with open(part, "rb") as file:
+        while data := file.read(1 << 20):
+            digest.update(data)
+    found = digest.hexdigest()
+    if item.sha256 is not None and found != item.sha256.lower():
+        os.unlink(part)
+        raise EngineError(
+            f"{shown(item.url)}: the sha256 is {found}, not {item.sha256.lower()}",
+            hint="the content has changed or was damaged on the way; correct `sha256` if the new content is right",
+        )
+    return found
+
+
+def _name_the_url(error: BaseException, part: str, url: str) -> None:
+    """A user knows the URL, not our name for the download."""
+    if os.path.exists(part):
+        os.unlink(part)
+    message = getattr(error, "message", None)
+    if isinstance(message, str):
+        error.message = message.replace(part, shown(url))  # type: ignore[attr-defined]
+        error.args = (message.replace(part, shown(url)),)
+
+
+def _merge(stage: str, place: str) -> None:
+    """Move everything into place. A folder that exists is filled; a file of the same name is replaced."""
+    conflict = _conflict(stage, place)
+    if conflict is not None:
+        raise EngineError(f"{conflict}: in the way of the data import", hint="remove it, or import to another folder")
+    with os.scandir(stage) as children:
+        found = [(child.name, child.is_dir(follow_symlinks=False)) for child in children]
+    for name, is_folder in sorted(found):
+        if is_folder and os.path.isdir(f"{place}/{name}"):
+            _merge(f"{stage}/{name}", f"{place}/{name}")
+        else:
+            os.replace(f"{stage}/{name}", f"{place}/{name}")
+
+
+def _conflict(stage: str, place: str) -> str | None:
+    """The first path at which a folder would meet something else; links count as something else, for they lead away."""
+    with os.scandir(stage) as children:
+        for child in children:
+            there = f"{place}/{child.name}"
+            if not os.path.lexists(there):
+                continue
+            is_folder = child.is_dir(follow_symlinks=False)
+            if is_folder != (os.path.isdir(there) and not os.path.islink(there)) or child.name == _OWN:
+                return there
+            if is_folder and (deeper := _conflict(child.path, there)) is not None:
+                return deeper
+    return None
+
+
+def remove_tree_if_there(path: str) -> None:
+    if os.path.lexists(path):
+        remove_tree(path)

@@ -1,0 +1,155 @@
+"""Fixtures for tests on a real cluster: `cluster`, `namespace`, `kwok_nodes`, `kubectl`.
+
+A test marked `pods` gets a cluster with a real node, shared by all workers of the test run; one marked `cluster` gets a
+control plane with KWOK, one for each worker, so that tests may add simulated nodes without seeing each other's. They
+are started when first asked for and removed by the last one who used them. What an earlier, killed run left is removed
+first. Where a machine lacks something, the test is skipped with one line that names it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from testbed import api, binaries, cleanup, clusters, kwok, profiles, requirements, stages
+from testbed.clusters import Cluster
+from testbed.errors import Missing
+from testbed.up import up
+
+RUN = pytest.StashKey[str]()
+COMMAND_S = 120.0
+
+
+class Kubectl:
+    """kubectl on one cluster and namespace: `kubectl("get", "pods")` returns what it printed."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.program = str(binaries.find(("kubernetes",))["kubectl"])
+        self.options = [f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}"]
+
+    def command(self, *arguments: str) -> list[str]:
+        return [self.program, *self.options, *arguments]
+
+    def __call__(self, *arguments: str, text: str | None = None, within_s: float = COMMAND_S) -> str:
+        done = subprocess.run(
+            self.command(*arguments), input=text, capture_output=True, text=True, timeout=within_s, check=False
+        )
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+
+class Clusters:
+    """The clusters of one test session, started when first asked for."""
+
+    def __init__(self, run: str, worker: str) -> None:
+        self.run = run
+        self.worker = worker
+        self.held: dict[str, tuple[Cluster, int]] = {}
+        self.cleaned = False
+
+    def get(self, kind: str) -> Cluster:
+        if kind not in self.held:
+            if not self.cleaned:
+                cleanup.clean()
+                self.cleaned = True
+            name = f"test-{kind}-{self.run}" + ("" if kind == "pods" else f"-{self.worker}")
+            self.held[kind] = self.acquire(name, requirements.KINDS[kind])
+        return self.held[kind][0]
+
+    def acquire(self, name: str, wanted: tuple[str, ...]) -> tuple[Cluster, int]:
+        parts = profiles.combine([one for one in wanted if one != "gpu"])
+        if "gpu" in wanted:
+            parts = profiles.with_empty_fleet(parts)
+        while True:
+            cluster = up(name, parts, lease=True)
+            lease = clusters.hold_lease(cluster.folder)
+            # Another worker may have taken the cluster down between the two.
+            now = clusters.load(name)
+            if lease is not None and now is not None and now.id == cluster.id:
+                return cluster, lease
+            if lease is not None:
+                os.close(lease)
+
+    def leave(self) -> None:
+        for cluster, lease in self.held.values():
+            with clusters.folder_lock(cluster.name):
+                last = clusters.is_last_user(lease)
+                if last:
+                    cleanup.remove(cluster.folder)
+                os.close(lease)
+        self.held.clear()
+
+
+def kind_of(item: pytest.Item) -> str:
+    return "pods" if item.get_closest_marker("pods") else "cluster"
+
+
+@pytest.fixture(scope="session")
+def session_clusters(request: pytest.FixtureRequest) -> Iterator[Clusters]:
+    worker: dict[str, Any] = getattr(request.config, "workerinput", {})
+    run = str(worker.get("testrunuid") or secrets.token_hex(4))[:8]
+    found = Clusters(run, str(worker.get("workerid", "main")))
+    try:
+        yield found
+    finally:
+        found.leave()
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, session_clusters: Clusters) -> Cluster:
+    """A running cluster: with a real node for tests marked `pods`, with simulated ones for those marked `cluster`."""
+    kind = kind_of(request.node)
+    lacks = requirements.missing(kind)
+    if lacks:
+        pytest.skip(lacks)
+    try:
+        return session_clusters.get(kind)
+    except Missing as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def cluster_api(cluster: Cluster) -> Iterator[api.Api]:
+    found = api.Api(cluster)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def namespace(cluster_api: api.Api) -> Iterator[str]:
+    """A namespace of this test's own, with its service account; deleted afterwards (nobody waits for it to be gone)."""
+    name = f"test-{secrets.token_hex(4)}"
+    cluster_api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    account = api.path_of("ServiceAccount", "v1", name, "default")
+    api.wait_for("the namespace has its service account", lambda: cluster_api.get(account) is not None, 30.0)
+    yield name
+    cluster_api.close()
+    cluster_api.delete(api.path_of("Namespace", "v1", name=name))
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster, namespace: str) -> Kubectl:
+    return Kubectl(cluster, namespace)
+
+
+@pytest.fixture
+def kwok_nodes(cluster_api: api.Api) -> Iterator[Callable[..., list[str]]]:
+    """Adds simulated nodes, `kwok_nodes("100:h100x8", ready_after="20s")`, and removes them after the test."""
+    made: list[str] = []
+
+    def add(wanted: str, **behaviour: str) -> list[str]:
+        group = kwok.parse_group(wanted)
+        annotations = {stages.PREFIX + key.replace("_", "-"): value for key, value in behaviour.items()}
+        prefix = f"sim-{secrets.token_hex(2)}"
+        names = kwok.add_nodes(cluster_api, kwok.Group(group.count, group.shape, prefix, annotations=annotations))
+        made.extend(names)
+        return names
+
+    yield add
+    cluster_api.close()
+    kwok.remove_nodes(cluster_api, made)

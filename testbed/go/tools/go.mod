@@ -1,0 +1,3 @@
+module longboat.test/testbed/tools
+
+go 1.22

@@ -1,0 +1,272 @@
+"""Container images without Docker or a registry: made as archives, kept by what is in them, given to every node.
+
+Importing an image takes seconds, so it is done once: a store (containerd's own folder with the images in it) is kept in
+the cache, and a node gets a copy made of hard links. In the cluster an image is `longboat.test/<name>:latest`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from testbed import binaries, namespaces
+from testbed.binaries import Binaries
+from testbed.errors import Missing, TestbedError
+
+BASE = ("pause", "coredns", "python")
+"""What every node has from the start."""
+SUITE = "bookworm"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LEFT_OUT = ("doc", "man", "info", "locale", "lintian")
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an image is made: of one program, or of Debian packages."""
+
+    name: str
+    program: str = ""
+    packages: tuple[str, ...] = ()
+    suite: str = SUITE
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe("pause", program="pause", settings={"Entrypoint": ["/pause"], "User": "65535:65535"}),
+        Recipe("coredns", program="coredns", settings={"Entrypoint": ["/coredns"]}),
+        Recipe(
+            "python",
+            packages=("python3", "python-is-python3"),
+            settings={"Env": [f"PATH={PATH}", "LANG=C.UTF-8"], "Cmd": ["python3"]},
+        ),
+        Recipe("jobset", program="jobset", settings={"Entrypoint": ["/jobset"], "User": "65532:65532"}),
+        Recipe("kueue", program="kueue", settings={"Entrypoint": ["/kueue"], "User": "65532:65532"}),
+    )
+}
+
+
+def reference(name: str) -> str:
+    return f"longboat.test/{name}:latest"
+
+
+def key_of(recipe: Recipe) -> str:
+    """Changes with what goes into the image."""
+    digest = hashlib.sha256(json.dumps(asdict(recipe), sort_keys=True).encode() + b"1")
+    if recipe.program:
+        target = next(one for one in binaries.TARGETS if recipe.program in one.programs)
+        digest.update(binaries.key_of(target).encode())
+    return digest.hexdigest()[:16]
+
+
+def archive_path(recipe: Recipe) -> Path:
+    return binaries.cache_folder() / "images" / f"{recipe.name}-{key_of(recipe)}.tar"
+
+
+@contextlib.contextmanager
+def image_lock() -> Iterator[Path]:
+    folder = binaries.cache_folder() / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "images.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
+def archive(name: str, programs: Binaries) -> Path:
+    """The image as a file that containerd imports; made if it is not in the cache yet."""
+    recipe = RECIPES[name]
+    wanted = archive_path(recipe)
+    if wanted.exists():
+        return wanted
+    with image_lock() as folder:
+        if not wanted.exists():
+            print(f"testbed images: making {name}", file=sys.stderr, flush=True)
+            with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as scratch:
+                layer = Path(scratch) / "layer.tar"
+                fill_layer(recipe, layer, programs)
+                finished = Path(scratch) / "image.tar"
+                write_archive(finished, layer, reference(name), recipe.settings)
+                finished.rename(wanted)
+    return wanted
+
+
+def fill_layer(recipe: Recipe, layer: Path, programs: Binaries) -> None:
+    if not recipe.program:
+        debian_layer(recipe, layer)
+        return
+    source = programs[recipe.program]
+    with tarfile.open(layer, "w") as tar:
+        entry = tarfile.TarInfo(recipe.program)
+        entry.mode, entry.size = 0o755, source.stat().st_size
+        with open(source, "rb") as content:
+            tar.addfile(entry, content)
+
+
+def missing_tool() -> str | None:
+    return (
+        None if shutil.which("mmdebstrap") else "images of Debian packages are made by mmdebstrap: install mmdebstrap"
+    )
+
+
+def debian_layer(recipe: Recipe, layer: Path) -> None:
+    lacks = missing_tool()
+    if lacks:
+        raise Missing(lacks)
+    options = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in LEFT_OUT]
+    command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(recipe.packages)}", *options]
+    done = subprocess.run([*command, recipe.suite, str(layer)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise TestbedError(f"mmdebstrap failed for {recipe.name}:\n{done.stderr[-2000:]}")
+
+
+def digest_of(file: Path) -> str:
+    digest = hashlib.sha256()
+    with open(file, "rb") as content:
+        while block := content.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def write_archive(archive: Path, layer: Path, name: str, settings: Mapping[str, object]) -> None:
+    """An OCI layout in one tar file: one layer, its configuration, and an index that carries the image's name."""
+    layer_digest = digest_of(layer)
+    config = {
+        "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine),
+        "os": "linux",
+        "config": dict(settings),
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
+        "created": "1970-01-01T00:00:00Z",
+    }
+    with tarfile.open(archive, "w") as tar:
+        add(tar, "oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}).encode())
+        entry = tarfile.TarInfo(f"blobs/sha256/{layer_digest}")
+        entry.size = layer.stat().st_size
+        with open(layer, "rb") as content:
+            tar.addfile(entry, content)
+        layers = [descriptor("layer.v1.tar", layer_digest, entry.size)]
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": add_blob(tar, "config.v1+json", config),
+            "layers": layers,
+        }
+        listed = add_blob(tar, "manifest.v1+json", manifest)
+        listed["annotations"] = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": "latest"}
+        add(tar, "index.json", json.dumps({"schemaVersion": 2, "manifests": [listed]}).encode())
+
+
+def descriptor(kind: str, digest: str, size: int) -> dict[str, object]:
+    return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": f"sha256:{digest}", "size": size}
+
+
+def add_blob(tar: tarfile.TarFile, kind: str, value: object) -> dict[str, object]:
+    content = json.dumps(value, sort_keys=True).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    add(tar, f"blobs/sha256/{digest}", content)
+    return descriptor(kind, digest, len(content))
+
+
+def add(tar: tarfile.TarFile, path: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(path)
+    entry.size = len(content)
+    tar.addfile(entry, io.BytesIO(content))
+
+
+# A containerd of its own for a moment, in namespaces that take it and its mounts away however this ends.
+_IMPORT = """
+set -e
+mount -t tmpfs tmpfs /run
+containerd=$1; ctr=$2; config=$3; shift 3
+"$containerd" --config "$config" >/run/containerd.log 2>&1 &
+server=$!
+tries=0
+until "$ctr" -a /run/c.sock version >/dev/null 2>&1; do
+    tries=$((tries + 1))
+    [ $tries -lt 300 ] && kill -0 $server || { cat /run/containerd.log >&2; exit 1; }
+    sleep 0.1
+done
+for file; do "$ctr" -a /run/c.sock -n k8s.io images import "$file" >&2; done
+kill $server
+wait $server || true
+sync
+"""
+
+
+def store(names: Sequence[str], programs: Binaries) -> Path:
+    """A containerd folder in which these images are imported and unpacked; made if it is not in the cache yet."""
+    archives = [archive(name, programs) for name in names]
+    runtime = binaries.key_of(binaries.BY_NAME["containerd"])
+    key = hashlib.sha256(" ".join([runtime, *(file.name for file in archives)]).encode()).hexdigest()[:16]
+    wanted = binaries.cache_folder() / "stores" / key
+    if wanted.exists():
+        return wanted
+    namespaces.check()
+    with image_lock():
+        if not wanted.exists():
+            wanted.parent.mkdir(parents=True, exist_ok=True)
+            for left in wanted.parent.glob(".making-*"):
+                shutil.rmtree(left, ignore_errors=True)
+            print(f"testbed images: importing {', '.join(names)}", file=sys.stderr, flush=True)
+            fill_store(wanted, archives, programs)
+    return wanted
+
+
+def fill_store(wanted: Path, archives: Sequence[Path], programs: Binaries) -> None:
+    scratch = Path(tempfile.mkdtemp(prefix=".making-", dir=wanted.parent))
+    try:
+        root = scratch / "root"
+        config = scratch / "containerd.toml"
+        config.write_text(
+            f'version = 3\nroot = "{root}"\nstate = "/run/state"\n'
+            'disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime"]\n'
+            '[grpc]\n  address = "/run/c.sock"\n'
+        )
+        room = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
+        command = ["sh", "-c", _IMPORT, "sh", str(programs["containerd"]), str(programs["ctr"]), str(config)]
+        done = subprocess.run(
+            [*room, *command, *map(str, archives)], capture_output=True, text=True, check=False,
+            env={"PATH": programs.search_path()},
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise TestbedError(f"the images could not be imported:\n{done.stderr[-3000:]}")
+        root.chmod(0o700)
+        root.rename(wanted)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def clone(source: Path, target: Path) -> None:
+    """A copy for one node. Files of images are never written to, so links do; databases are, so they are copied."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for how in ("--link", "--reflink=auto"):
+        shutil.rmtree(target, ignore_errors=True)
+        done = subprocess.run(["cp", "-a", how, str(source), str(target)], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            break
+    else:
+        raise TestbedError(f"the images could not be copied: {done.stderr[-500:]}")
+    for database in [*target.glob("*/*.db"), *target.glob("*/*/*.db")]:
+        copy = database.with_name(f".{database.name}.copy")
+        shutil.copy2(database, copy)
+        copy.rename(database)
+
+
+def load(names: Sequence[str], programs: Binaries, holder: int, socket: str) -> None:
+    """Give further images to a running node."""
+    for name in names:
+        command = [str(programs["ctr"]), "-a", socket, "-n", "k8s.io", "images", "import", str(archive(name, programs))]
+        namespaces.run(holder, command)

@@ -1,0 +1,55 @@
+"""What a cluster can be made of, by name; names add up. Pure.
+
+api        the control plane alone, without root
+pods       and one real node with containerd, kube-proxy and CoreDNS
+two-nodes  and a second one
+gpu        and simulated GPU nodes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from testbed import controlplane, kwok, node
+from testbed.errors import TestbedError
+from testbed.kwok import Group
+
+NAMES = ("api", "pods", "two-nodes", "gpu")
+DEFAULT_FLEET = "4"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All that was asked for, added up."""
+
+    profiles: tuple[str, ...] = ("api",)
+    real_nodes: int = 0
+    simulates: bool = False
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Programs to have, as targets of the build."""
+        real = node.TARGETS if self.real_nodes else ()
+        simulated = kwok.TARGETS if self.simulates else ()
+        return (*controlplane.TARGETS, *real, *simulated)
+
+
+def combine(names: Sequence[str], fleet: Sequence[str] = ()) -> Parts:
+    """Add the profiles up. `fleet` are groups of simulated nodes, and asks for `gpu` by itself."""
+    wanted = {"api", *names, *(("gpu",) if fleet else ())}
+    unknown = sorted(wanted - set(NAMES))
+    if unknown:
+        raise TestbedError(f"no profile {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    if "two-nodes" in wanted:
+        wanted.add("pods")
+    groups = tuple(kwok.parse_group(text) for text in fleet or ([DEFAULT_FLEET] if "gpu" in wanted else []))
+    real_nodes = 2 if "two-nodes" in wanted else 1 if "pods" in wanted else 0
+    return Parts(tuple(name for name in NAMES if name in wanted), real_nodes, "gpu" in wanted, groups)
+
+
+def with_empty_fleet(parts: Parts) -> Parts:
+    """KWOK runs and has no nodes yet: tests add their own."""
+    names = tuple(name for name in NAMES if name in (*parts.profiles, "gpu"))
+    return replace(parts, profiles=names, simulates=True, groups=())

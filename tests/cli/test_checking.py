@@ -1,0 +1,81 @@
+"""Commands about job files and the machine: check, init, import, schema, doctor, secret."""
+
+from __future__ import annotations
+
+import json
+
+JOB = "name: digits\nrun: python train.py\nnodes: 2\nprocs: 2\n"
+SKY = "name: sky\nnum_nodes: 2\nresources:\n  accelerators: A100:8\n  cloud: aws\nrun: python train.py\n"
+
+
+def test_check_shows_the_job_its_layout_and_its_environment(longboat) -> None:
+    (longboat.folder / "job.yaml").write_text(JOB)
+    done = longboat("check", "job.yaml")
+    assert "name: digits\n" in done.out and "# the layout: 4 ranks\n" in done.out
+    assert "WORLD_SIZE" not in done.out
+    wide = longboat("check", "job.yaml", "-o", "wide").out
+    assert "# worker-1/3\n" in wide and "\nRANK=3\n" in wide
+    record = json.loads(longboat("check", "job.yaml", "-o", "json").out)
+    assert record["layout"]["world_size"] == 4
+    assert record["layout"]["nodes"][1]["ranks"][0]["env"]["RANK"] == "2"
+
+
+def test_check_shows_the_job_even_when_it_cannot_run_here(longboat) -> None:
+    (longboat.folder / "job.yaml").write_text(f"{JOB}gpus: 8\n")
+    longboat.environment["LONGBOAT_GPUS"] = ""
+    done = longboat("check", "job.yaml", code=203)
+    assert "gpus: 8\n" in done.out
+    assert done.err.startswith("error: ")
+
+
+def test_check_reports_mistakes_with_their_places(longboat) -> None:
+    (longboat.folder / "job.yaml").write_text("name: digits\nrun: python train.py\nnode: 2\n")
+    done = longboat("check", "job.yaml", code=201)
+    assert done.out == ""
+    assert "job.yaml:3:1" in done.err
+    assert "no such file" in longboat("check", "missing.yaml", code=202).err
+
+
+def test_schema_is_json(longboat) -> None:
+    assert "nodes" in json.loads(longboat("schema").out)["properties"]
+
+
+def test_doctor(longboat) -> None:
+    done = longboat("doctor", code=None)
+    checks = json.loads(longboat("doctor", "-o", "json", code=None).out)
+    assert done.code == (205 if any(check["ok"] is False for check in checks) else 0)
+    assert "python" in [check["name"] for check in checks]
+    assert all(check["name"] in done.out for check in checks)
+
+
+def test_secrets_never_show_their_values(longboat) -> None:
+    assert longboat("secret", "set", "TOKEN", stdin="s3cret\n").out == ""
+    assert longboat("secret", "ls", "-o", "name").out == "TOKEN\n"
+    assert json.loads(longboat("secret", "ls", "-o", "json").out) == [{"name": "TOKEN"}]
+    done = longboat("run", "--secret", "TOKEN", "--", 'echo ${#TOKEN}')
+    assert done.out == "6\n"
+    assert "s3cret" not in longboat("status", "-o", "json").out + done.err
+    assert longboat("secret", "rm", "TOKEN").out == "TOKEN\n"
+    assert longboat("secret", "rm", "TOKEN", code=202).out == ""
+    assert "an empty value" in longboat("secret", "set", "TOKEN", code=201).err
+
+
+def test_init_writes_a_job_file_that_runs(longboat) -> None:
+    done = longboat("init", "train.py")
+    assert (done.out, "wrote job.yaml" in done.err) == ("", True)
+    assert longboat("run", "-q", "job.yaml").out == "epoch 0\nepoch 1\n"
+    assert "job.yaml exists already" in longboat("init", "train.py", code=201).err
+    assert longboat("init", "train.py", "-o", "-").out == (longboat.folder / "job.yaml").read_text()
+    longboat("init", "--force")
+    assert "cannot read missing.py" in longboat("init", "missing.py", "-o", "x.yaml", code=202).err
+
+
+def test_import_prints_the_job_and_lists_what_it_lost(longboat) -> None:
+    (longboat.folder / "sky.yaml").write_text(SKY)
+    done = longboat("import", "sky.yaml")
+    assert "nodes: 2" in done.out
+    assert "note: not translated: " in done.err and "cloud" in done.err
+    longboat("import", "sky.yaml", "-o", "job.yaml")
+    assert (longboat.folder / "job.yaml").read_text() == done.out
+    assert "exists already" in longboat("import", "sky.yaml", "-o", "job.yaml", code=201).err
+    assert longboat("import", "-", stdin=SKY).out.splitlines()[-1] == done.out.splitlines()[-1]

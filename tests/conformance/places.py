@@ -1,0 +1,104 @@
+"""The engines under test, and the little the suite must know about each beyond its interface.
+
+Adding an engine: one class with the members of `Place`, one entry in PLACES.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from longboat.engines.engine import Engine
+
+
+class Place(Protocol):
+    """What the tests ask of an engine's surroundings."""
+
+    engine: Engine
+    environment: Mapping[str, str]
+    """The submitter's environment."""
+
+    def again(self) -> Engine:
+        """The same engine as a new command would open it."""
+
+    def with_gpus(self, *ids: str) -> Mapping[str, str]:
+        """An environment for submitters on a place that has exactly these GPUs."""
+
+    def processes(self, uid: str) -> list[int]:
+        """Live processes of the run with this uid."""
+
+    def is_process(self, pid: int, *, uid: str) -> bool:
+        """Whether a pid that a rank printed still runs."""
+
+    def traces(self, run: str, uid: str) -> list[str]:
+        """What is left of a deleted run, its checkpoints excepted."""
+
+    def holding(self, needle: bytes) -> list[str]:
+        """Stored things that contain these bytes."""
+
+
+class LocalPlace:
+    """The embedded engine in a home of its own."""
+
+    def __init__(self, root: Path) -> None:
+        from longboat.engines.local.engine import LocalEngine
+
+        self._home = root / "home"
+        kept = {name: value for name, value in os.environ.items() if name not in ("LONGBOAT_GPUS", "LONGBOAT_SLOTS")}
+        self.environment: Mapping[str, str] = {**kept, "LONGBOAT_HOME": str(self._home), "LONGBOAT_GPUS": ""}
+        self.engine: Engine = LocalEngine(self._home, environment=self.environment)
+
+    def again(self) -> Engine:
+        from longboat.engines.local.engine import LocalEngine
+
+        return LocalEngine(self._home, environment=self.environment)
+
+    def with_gpus(self, *ids: str) -> Mapping[str, str]:
+        return {**self.environment, "LONGBOAT_GPUS": ",".join(ids)}
+
+    def processes(self, uid: str) -> list[int]:
+        mark = f"LONGBOAT_RUN_UID={uid}".encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    def is_process(self, pid: int, *, uid: str) -> bool:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        return state not in ("Z", "X")
+
+    def traces(self, run: str, uid: str) -> list[str]:
+        shared = ("bundles", "ports", "gpus", "environments", "data", "shims")  # caches and locks of all runs
+        left = [path.relative_to(self._home) for path in self._home.rglob("*")]
+        named = [path for path in left if path.parts[0] not in (*shared, "checkpoints")]
+        return [str(path) for path in named if str(path) not in ("runs", "queue", "queue/.lock", "queue/.next")]
+
+    def holding(self, needle: bytes) -> list[str]:
+        files = (path for path in self._home.rglob("*") if path.is_file() and not path.is_symlink())
+        return [str(path.relative_to(self._home)) for path in files if needle in path.read_bytes()]
+
+
+@contextmanager
+def open_local(root: Path) -> Iterator[Place]:
+    place = LocalPlace(root)
+    try:
+        yield place
+    finally:
+        for status in place.engine.list():
+            if not status.is_final:
+                place.engine.stop(status.name, grace_s=0)
+        for status in place.engine.list():
+            place.engine.wait(status.name, timeout_s=60)
+
+
+PLACES = {"local": open_local}

@@ -1,0 +1,141 @@
+"""Promise 6: a retry restarts the whole gang and resumes from the newest complete checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.conftest import Jobs
+
+TRAINS = """
+import os, sys
+folder, rank = os.environ["LONGBOAT_CHECKPOINT_DIR"], int(os.environ["RANK"])
+attempt, resume = int(os.environ["LONGBOAT_ATTEMPT"]), os.environ["LONGBOAT_RESUME_FROM"]
+print(f"rank {rank} attempt {attempt} in {folder} from {os.path.basename(resume)!r}", flush=True)
+def save(step, complete=True):
+    path = os.path.join(folder, f"step-{step}")
+    os.makedirs(path)
+    open(os.path.join(path, "weights"), "w").write(str(step))
+    if complete:
+        open(os.path.join(path, ".complete"), "w").close()
+"""
+
+
+def test_the_whole_gang_restarts_and_resumes(jobs: Jobs) -> None:
+    code = (
+        TRAINS
+        + """
+import time
+if attempt == 0 and rank == 0:
+    save(10); save(20); save(30, complete=False)
+    open(os.path.join(folder, "saved"), "x")
+while not os.path.exists(os.path.join(folder, "saved")): time.sleep(0.01)
+if attempt == 0:
+    sys.exit(5) if rank == 3 else time.sleep(60)
+if rank == 0: print("weights", open(os.path.join(resume, "weights")).read())
+"""
+    )
+    run = jobs.run(code, nodes=2, procs=2, retries={"count": 1, "backoff": "0s"})
+    assert (run.phase, run.exit_code, run.attempt) == ("succeeded", 0, 1), run.reason
+    first, second = jobs.text(run.name, attempt=0), jobs.text(run.name, attempt=1)
+    for rank in range(4):
+        assert f"rank {rank} attempt 0 in {run.checkpoint_dir} from ''" in first
+        assert f"rank {rank} attempt 1 in {run.checkpoint_dir} from 'step-20'" in second
+    assert "weights 20" in second
+    assert [(a.number, a.failure and a.failure.exit_code) for a in run.attempts] == [(0, 5), (1, None)]
+    assert (run.attempts[1].resumed_from or "").endswith("/step-20")
+    assert (run.checkpoint or "").endswith("/step-20")
+
+
+def test_numbers_are_compared_as_numbers_and_keep_is_honoured(jobs: Jobs) -> None:
+    code = (
+        TRAINS
+        + """
+if attempt == 0:
+    for step in (9, 10, 100, 99): save(step)
+    sys.exit(1)
+"""
+    )
+    run = jobs.run(code, retries={"count": 1, "backoff": "0s"}, checkpoints={"keep": 2})
+    assert "attempt 1" in jobs.text(run.name) and "from 'step-100'" in jobs.text(run.name)
+    assert run.checkpoint_dir is not None
+    assert sorted(path.name for path in Path(run.checkpoint_dir).iterdir()) == ["step-100", "step-99"]
+
+
+def test_the_trainers_own_checkpoints(jobs: Jobs) -> None:
+    code = """
+import longboat, os, sys
+begin = int(open(os.path.join(longboat.resume_from(), "n")).read()) if longboat.resume_from() else 0
+print("begins at", begin)
+for step in range(begin + 1, 6):
+    with longboat.checkpoint(step) as folder:
+        open(os.path.join(folder, "n"), "w").write(str(step))
+    if step == 3 and begin == 0: sys.exit(1)
+"""
+    run = jobs.run(code, procs=1, retries={"count": 2, "backoff": "0s"})
+    assert (run.phase, run.attempt) == ("succeeded", 1), jobs.text(run.name)
+    assert jobs.text(run.name) == "begins at 0\nbegins at 3\n"
+    assert (run.checkpoint or "").endswith("/step-5")
+
+
+def test_retries_end_with_the_last_exit_code(jobs: Jobs) -> None:
+    run = jobs.run(
+        "import os, sys; sys.exit(10 + int(os.environ['LONGBOAT_ATTEMPT']))", retries={"count": 2, "backoff": "0s"}
+    )
+    assert (run.phase, run.exit_code, run.attempt, len(run.attempts)) == ("failed", 12, 2, 3)
+    assert [attempt.failure.exit_code for attempt in run.attempts if attempt.failure] == [10, 11, 12]
+
+
+@pytest.mark.parametrize(
+    ("on", "code", "attempts"),
+    [
+        ([7], "sys.exit(7)", 2),
+        ([7], "sys.exit(8)", 1),
+        (["exception"], "raise KeyError('x')", 2),
+        (["exception"], "sys.exit(1)", 1),
+        (["signal", 3], "os.kill(os.getpid(), 9)", 2),
+        (["oom", "lost"], "os.kill(os.getpid(), 9)", 1),
+        ([137], "os.kill(os.getpid(), 9)", 2),
+    ],
+)
+def test_retries_only_on_what_was_asked(jobs: Jobs, on: list[object], code: str, attempts: int) -> None:
+    run = jobs.run(f"import os, sys; {code}", retries={"count": 1, "on": on, "backoff": "0s"})
+    assert (run.phase, len(run.attempts)) == ("failed", attempts), run.reason
+
+
+def test_while_it_recovers_it_says_why(jobs: Jobs) -> None:
+    run = jobs.submit("import sys; sys.exit(3)", retries={"count": 1, "backoff": "60s"})
+    status = jobs.until_phase(run.name, "recovering")
+    assert "retry 1 of 1" in status.reason and "rank 0" in status.reason
+    assert status.retries == 1
+
+
+def test_beginning_with_the_checkpoint_of_another_run(jobs: Jobs) -> None:
+    code = (
+        TRAINS
+        + """
+if not resume: save(7)
+"""
+    )
+    first = jobs.run(code, name="first")
+    second = jobs.run(code, name="second", checkpoints={"resume": "first"})
+    assert "from 'step-7'" in jobs.text(second.name)
+    assert second.attempts[0].resumed_from == first.checkpoint
+    third = jobs.run(code, name="third", checkpoints={"resume": str(first.checkpoint_dir)})
+    assert "from 'step-7'" in jobs.text(third.name)
+
+
+def test_checkpoints_in_a_folder_of_the_users(jobs: Jobs) -> None:
+    code = (
+        TRAINS
+        + """
+open("checkpoints/hello", "w").write("x")   # the same folder, seen from the working copy
+save(1)
+"""
+    )
+    run = jobs.run(code, checkpoints={"to": "./checkpoints"})
+    assert run.phase == "succeeded", jobs.text(run.name)
+    folder = jobs.root / "code" / "checkpoints" / run.name
+    assert run.checkpoint_dir == str(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["hello", "step-1"]

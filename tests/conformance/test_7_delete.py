@@ -1,0 +1,88 @@
+"""Promise 7: nothing is left behind after `delete`, checkpoints excepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from longboat.core.errors import NotFound
+from tests.conformance.conftest import Jobs
+
+SAVES = """
+import os
+folder = os.path.join(os.environ["LONGBOAT_CHECKPOINT_DIR"], "step-1")
+os.makedirs(folder, exist_ok=True)
+open(os.path.join(folder, ".complete"), "w").close()
+open("result.txt", "w").write("42")
+os.mkdir("locked"); open("locked/file", "w").close(); os.chmod("locked", 0o500)
+"""
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_nothing_is_left_but_checkpoints(jobs: Jobs, purge: bool) -> None:
+    run = jobs.run(SAVES, artifacts=["*.txt"], nodes=2, gpus=1, environment=jobs.place.with_gpus("a", "b"), procs=1)
+    assert run.phase == "succeeded", jobs.text(run.name)
+    assert run.checkpoint_dir is not None and Path(run.checkpoint_dir, "step-1").is_dir()
+    jobs.engine.delete(run.name, purge=purge)
+    assert jobs.place.traces(run.name, run.uid) == []
+    assert jobs.place.processes(run.uid) == []
+    assert Path(run.checkpoint_dir).exists() is not purge
+    with pytest.raises(NotFound):
+        jobs.engine.status(run.name)
+    with pytest.raises(NotFound):
+        jobs.engine.delete(run.name)
+    assert list(jobs.engine.list()) == []
+
+
+def test_a_running_run_is_stopped_first(jobs: Jobs) -> None:
+    code = """
+import os, signal, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+def save(*_):
+    open(os.path.join(os.environ["LONGBOAT_CHECKPOINT_DIR"], "saved"), "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+time.sleep(600)
+"""
+    run = jobs.submit(code, gpus=1, environment=jobs.place.with_gpus("a"))
+    jobs.until_said(run.name, "ready")
+    folder = jobs.engine.status(run.name).checkpoint_dir
+    jobs.engine.delete(run.name)
+    assert jobs.place.processes(run.uid) == []
+    assert jobs.place.traces(run.name, run.uid) == []
+    assert folder is not None and Path(folder, "saved").exists()
+    free = jobs.run("print('mine')", name="next", gpus=1, environment=jobs.place.with_gpus("a"))
+    assert free.phase == "succeeded"
+
+
+def test_a_waiting_run_is_deleted(jobs: Jobs) -> None:
+    gpus = jobs.place.with_gpus("a")
+    holder = jobs.submit("import time; time.sleep(60)", name="holder", gpus=1, environment=gpus)
+    jobs.until_phase(holder.name, "running")
+    waiting = jobs.submit("", name="waiting", gpus=1, environment=gpus)
+    jobs.engine.delete(waiting.name)
+    assert [run.name for run in jobs.engine.list()] == ["holder"]
+    jobs.engine.delete(holder.name)
+    assert jobs.place.traces(waiting.name, waiting.uid) == []
+
+
+def test_kept_checkpoints_keep_their_name(jobs: Jobs) -> None:
+    """A new run does not get the name, and so not the folder, of checkpoints that were kept."""
+    first = jobs.run(SAVES)
+    jobs.engine.delete(first.name)
+    second = jobs.run("print(1)")
+    assert (first.name, second.name) == ("job", "job-2")
+    jobs.engine.delete(second.name, purge=True)
+    assert jobs.submit("print(1)").name == "job-2"
+
+
+def test_one_run_is_deleted_and_its_neighbour_is_not_touched(jobs: Jobs) -> None:
+    keep = jobs.submit(
+        "import time; print('ready', flush=True); time.sleep(1); print(open('train.py').read()[:6])", name="keep"
+    )
+    gone = jobs.run("print('ready')", name="gone", nodes=2)
+    jobs.engine.delete(gone.name, purge=True)
+    assert jobs.wait(keep.name).phase == "succeeded"
+    assert jobs.text(keep.name).splitlines() == ["ready", "import"]

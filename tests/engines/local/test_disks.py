@@ -1,0 +1,201 @@
+"""A full disk, a read-only home, another user on the same machine: clear errors, nothing lost."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from longboat.core.errors import EngineError, LongboatError
+from longboat.engines.local.engine import LocalEngine
+from longboat.engines.local.home import Home
+from longboat.engines.local.machine import Gpu
+from longboat.engines.local.processes import is_alive
+from longboat.engines.local.slots import Queue
+from tests.conformance.places import LocalPlace, open_local
+from tests.engines.local.conftest import LocalJobs
+from tests.engines.local.values import ask, machine
+
+NOBODY = 65534
+is_root = os.getuid() == 0
+needs_root = pytest.mark.skipif(not is_root, reason="needs root, to be another user or to mount a small disk")
+REAL = tuple(Gpu(id=f"GPU-{n}", index=n) for n in range(2))
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[LocalJobs]:
+    """The engine with its home on a disk of 4 MB."""
+    disk = tmp_path / "small"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        with open_local(disk) as place:
+            assert isinstance(place, LocalPlace)
+            yield LocalJobs(place, disk)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    filler = disk / "filler"
+    with open(filler, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"\0" * 4096)
+        except OSError:
+            pass
+    return filler
+
+
+@needs_root
+def test_a_full_disk_is_told_when_a_run_is_submitted(small: LocalJobs) -> None:
+    small.run("print('before')", name="before")
+    submission = small.submission("print('new code')", name="full")
+    without_code = small.submission(run="true", name="full", workdir=None)
+    filler = fill(small.root)
+    for each, words in ((submission, "the disk is full"), (without_code, "No space left on device")):
+        with pytest.raises(LongboatError) as caught:
+            small.engine.submit(each)
+        assert words in caught.value.message
+        assert caught.value.hint
+    assert [run.name for run in small.engine.list()] == ["before"]
+    assert small.text("before") == "before\n"
+    filler.unlink()
+    assert small.wait(small.engine.submit(submission).name).phase == "succeeded"
+
+
+@needs_root
+@pytest.mark.parametrize("exit_code", [0, 7])
+def test_a_disk_that_is_full_for_a_while_costs_no_line_and_no_exit_code(small: LocalJobs, exit_code: int) -> None:
+    code = f"""
+import os, sys, time
+print("ready", flush=True)
+while not os.path.exists({str(small.root / "filler")!r}): time.sleep(0.01)
+for number in range(5000): print("line", number)
+print("end", flush=True)
+sys.exit({exit_code})
+"""
+    run = small.submit(code)
+    small.until_said(run.name, "ready")
+    small.until_phase(run.name, "running")
+    filler = fill(small.root)
+    with pytest.raises(LongboatError):
+        small.engine.wait(run.name, timeout_s=1.5)
+    filler.unlink()
+    ended = small.wait(run.name)
+    assert (ended.phase, ended.exit_code) == ("failed" if exit_code else "succeeded", exit_code), ended.reason
+    assert small.text(run.name).splitlines() == ["ready", *(f"line {n}" for n in range(5000)), "end"]
+
+
+def as_nobody(work: Callable[[], object]) -> str:
+    """What the work returned, or raised, as another user."""
+    fork = multiprocessing.get_context("fork")
+    answers = fork.SimpleQueue()
+
+    def child() -> None:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        try:
+            answers.put(str(work()))
+        except LongboatError as error:
+            answers.put(f"{type(error).__name__}: {error.message} / {error.hint}")
+
+    process = fork.Process(target=child)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    return str(answers.get())
+
+
+@pytest.fixture
+def open_folder(tmp_path: Path) -> Path:
+    """A folder that every user can reach."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder == Path("/tmp") or not os.access(folder, os.W_OK):
+            break
+        folder.chmod(folder.stat().st_mode | 0o055)
+    return tmp_path
+
+
+@needs_root
+def test_a_home_that_cannot_be_written(open_folder: Path) -> None:
+    home = open_folder / "home"
+    home.mkdir(mode=0o555)
+    os.chown(home, NOBODY, NOBODY)
+    answer = as_nobody(lambda: Home(home).prepare())
+    assert answer.startswith("EngineError: cannot create") and "Permission denied" in answer
+    assert "LONGBOAT_HOME" in answer
+    below = as_nobody(lambda: Home(home / "not" / "yet").prepare())
+    assert "Permission denied" in below and "LONGBOAT_HOME" in below
+
+
+@needs_root
+def test_the_home_of_another_user(open_folder: Path) -> None:
+    home = open_folder / "home"
+    home.mkdir(mode=0o777)
+    home.chmod(0o777)
+    answer = as_nobody(lambda: Home(home).prepare())
+    assert answer.startswith("EngineError") and "another user" in answer and "LONGBOAT_HOME" in answer
+
+
+@needs_root
+def test_two_users_share_the_real_gpus(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = open_folder / "slots"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    monkeypatch.setenv("LONGBOAT_SLOTS", str(shared))
+    theirs = open_folder / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, NOBODY, NOBODY)
+
+    def try_one() -> object:
+        queue = Queue(Home(theirs), run="theirs", number=1, request=ask(1), priority=0)
+        try:
+            return queue.try_start(machine(*REAL))[0]
+        finally:
+            queue.release()
+
+    assert as_nobody(try_one) == "None"  # it makes the lock files, which then belong to it
+    mine = Queue(Home(open_folder / "mine"), run="mine", number=1, request=ask(2), priority=0)
+    assert mine.try_start(machine(*REAL))[0] is None
+    assert as_nobody(try_one) == "waits for 1 GPU (0 free)"
+    mine.release()
+    assert as_nobody(try_one) == "None"
+    assert {path.stat().st_uid for path in shared.iterdir()} == {NOBODY}
+
+
+def test_a_home_on_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    engine = LocalEngine(tmp_path / "file", environment=dict(os.environ))
+    assert list(engine.list()) == []
+    with pytest.raises(EngineError):
+        engine.home.prepare()
+
+
+@needs_root
+def test_a_read_only_disk(small: LocalJobs) -> None:
+    small.run("print('kept')", name="kept")
+    submission = small.submission("print(1)", name="new")
+    small.until(lambda: not is_alive(small.supervisor("kept")), "the supervisor has closed its files")
+    subprocess.run(["mount", "-o", "remount,ro", str(small.root)], check=True)
+    try:
+        assert [run.name for run in small.engine.list()] == ["kept"]
+        assert small.text("kept") == "kept\n"
+        assert small.engine.status("kept").exit_code == 0
+        with pytest.raises(LongboatError) as caught:
+            small.engine.submit(submission)
+        assert "read-only" in caught.value.message and caught.value.hint
+        with pytest.raises(LongboatError, match="Read-only"):
+            small.engine.delete("kept")
+    finally:
+        subprocess.run(["mount", "-o", "remount,rw", str(small.root)], check=True)
+    small.engine.delete("kept")

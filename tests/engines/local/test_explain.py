@@ -1,0 +1,138 @@
+"""Words for what is known: statuses and failures in, explanation out. Pure."""
+
+from __future__ import annotations
+
+import pytest
+
+from longboat.core.runs import Attempt, Failure, Phase, RankReport, RankStatus, RunStatus
+from longboat.engines.local.explain import explain_status
+
+MiB = 1 << 20
+
+
+def status(phase: Phase, **more: object) -> RunStatus:
+    fields: dict[str, object] = {"job": "job", "engine": "local", "created": 0.0, "nodes": 1, "gpus": 0, **more}
+    return RunStatus(name="run", uid="u", phase=phase, **fields)  # type: ignore[arg-type]
+
+
+def rank(**more: object) -> RankReport:
+    return RankReport(rank=3, node="worker-1", **more)  # type: ignore[arg-type]
+
+
+FAILURES = [
+    (
+        Failure(
+            cause="exception",
+            exit_code=1,
+            message="ValueError: bad",
+            rank=rank(traceback="Traceback:\n  f\nValueError: bad", step=7),
+        ),
+        ["rank 3 on node worker-1", "ValueError: bad"],
+        ["last step 7"],
+        ["ValueError: bad"],
+        ["--rank 3", "mend"],
+    ),
+    (
+        Failure(cause="signal", exit_code=139, message="", rank=rank(signal=11)),
+        ["signal 11 (SIGSEGV)"],
+        ["exit code 139"],
+        [],
+        ["retries"],
+    ),
+    (Failure(cause="signal", exit_code=192, message="", rank=rank(signal=64)), ["signal 64"], [], [], []),
+    (
+        Failure(cause="oom", exit_code=137, message="", rank=rank(memory_peak=300 * MiB, memory_limit=100 * MiB)),
+        ["300Mi used", "limit is 100Mi"],
+        ["peak memory 300Mi"],
+        [],
+        ["batch size", "retries"],
+    ),
+    (
+        Failure(cause="oom", exit_code=1, message="CUDA out of memory", rank=rank()),
+        ["CUDA out of memory"],
+        [],
+        [],
+        ["memory"],
+    ),
+    (
+        Failure(
+            cause="hang", exit_code=210, message="odd one out: rank 3 in load", rank=rank(stacks="Stack\n in load")
+        ),
+        ["odd one out: rank 3"],
+        [],
+        [" in load"],
+        ["odd one out"],
+    ),
+    (
+        Failure(cause="timeout", exit_code=207, message="too long"),
+        ["timeout: too long"],
+        ["exit code 207"],
+        [],
+        ["--resume run"],
+    ),
+    (
+        Failure(cause="lost", exit_code=208, message="the machine restarted"),
+        ["the machine restarted"],
+        [],
+        [],
+        ["retries"],
+    ),
+    (Failure(cause="setup", exit_code=209, message="pip"), ["setup"], [], ["from setup"], ["by hand"]),
+    (Failure(cause="data", exit_code=209, message="404"), ["404"], [], [], ["URL"]),
+    (
+        Failure(cause="exit", exit_code=127, message="nope: not found", rank=rank(tail=("last words",))),
+        ["nope"],
+        [],
+        ["last words"],
+        ["not found"],
+    ),
+    (Failure(cause="exit", exit_code=5, message=""), ["exit code 5"], [], [], ["longboat logs run"]),
+]
+
+
+@pytest.mark.parametrize(("failure", "headline", "facts", "lines", "steps"), FAILURES)
+def test_post_mortem(
+    failure: Failure, headline: list[str], facts: list[str], lines: list[str], steps: list[str]
+) -> None:
+    why = explain_status(status("failed"), failure, ("from setup",))
+    assert why.cause == failure.cause
+    for words in headline:
+        assert words in why.headline
+    for given, all_words in ((why.facts, facts), (why.lines, lines), (why.next_steps, steps)):
+        for words in all_words:
+            assert any(words in each for each in given), (words, given)
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        (status("succeeded"), "succeeded"),
+        (status("stopped", reason="stopped on request"), "stopped on request"),
+        (status("pending", reason="waits for 1 GPU"), "it is pending: waits for 1 GPU"),
+        (status("starting"), "it is starting"),
+        (status("recovering", reason="retry 1 of 2"), "retry 1 of 2"),
+        (status("running"), "it is running"),
+        (status("failed", reason="the supervisor failed"), "the supervisor failed"),
+    ],
+)
+def test_other_phases(shown: RunStatus, words: str) -> None:
+    assert words in explain_status(shown, None, ()).headline
+
+
+def test_silent_ranks_are_named() -> None:
+    ranks = tuple(
+        RankStatus(rank=n, role="worker", node="worker-0", alive=True, silent_s=s) for n, s in ((0, 5.0), (1, 1200.0))
+    )
+    why = explain_status(status("running", ranks=ranks), None, ())
+    assert "silent" in why.headline and any("rank 1" in fact and "20 min" in fact for fact in why.facts)
+    assert not any("rank 0" in fact for fact in why.facts)
+
+
+def test_attempts_are_listed() -> None:
+    lost = Failure(cause="lost", exit_code=208, message="")
+    attempts = (
+        Attempt(number=0, started=0, ended=1, failure=lost),
+        Attempt(number=1, started=2, ended=3, resumed_from="/c/step-5"),
+    )
+    facts = explain_status(status("succeeded", attempts=attempts), None, ()).facts
+    assert facts == ("attempt 0: lost", "attempt 1: ended well, resumed from step-5")

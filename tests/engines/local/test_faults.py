@@ -1,0 +1,394 @@
+"""Any process may die at any time; the next command finds the truth and carries on."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from longboat.core.errors import EngineError
+from longboat.core.runs import LogQuery
+from longboat.engines.local import detached
+from longboat.engines.local.engine import LocalEngine
+from longboat.engines.local.processes import identify, is_alive
+from tests.engines.local.conftest import LocalJobs
+
+WAITS = """
+import os, sys, time
+print("ready", os.getpid(), os.environ["LONGBOAT_ATTEMPT"], flush=True)
+while not os.path.exists(os.path.join(os.environ["LONGBOAT_CHECKPOINT_DIR"], "go")):
+    time.sleep(0.01)
+print("done", flush=True)
+"""
+
+
+def let_go(local: LocalJobs, run: str) -> None:
+    folder = local.engine.status(run).checkpoint_dir
+    assert folder is not None
+    (Path(folder) / "go").touch()
+
+
+def test_a_killed_supervisor_is_noticed_and_the_run_is_lost(local: LocalJobs) -> None:
+    run = local.submit(WAITS, nodes=2, procs=2, gpus=1, environment=local.place.with_gpus("a", "b"))
+    local.until_said(run.name, "ready", times=4)
+    local.kill(local.supervisor(run.name))
+    told: list[str] = []
+    engine = LocalEngine(local.home.root, environment=local.place.environment, on_notice=told.append)
+    engine.status(run.name)
+    assert any("supervisor" in text and run.name in text for text in told)
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.cause, ended.exit_code) == ("failed", "lost", 208), ended.reason
+    assert "supervisor" in ended.reason
+    assert local.place.processes(run.uid) == []
+    assert local.text(run.name).count("ready") == 4
+    after = local.run("print('free')", name="after", gpus=2, environment=local.place.with_gpus("a", "b"))
+    assert after.phase == "succeeded"
+
+
+def test_a_killed_supervisor_and_retries(local: LocalJobs) -> None:
+    run = local.submit(WAITS, nodes=2, retries={"count": 1, "backoff": "0s"})
+    local.until_said(run.name, "ready", times=2)
+    local.kill(local.supervisor(run.name))
+    local.engine.list()
+    local.until(lambda: local.text(run.name, attempt=1).count("ready") == 2, "the whole gang starts again")
+    let_go(local, run.name)
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.attempt) == ("succeeded", 1), ended.reason
+    assert [attempt.failure and attempt.failure.cause for attempt in ended.attempts] == ["lost", None]
+
+
+def test_wait_and_follow_notice_it_by_themselves(local: LocalJobs) -> None:
+    run = local.submit(WAITS, retries={"count": 1, "backoff": "0s"})
+    lines = local.place.again().logs(run.name, LogQuery(follow=True))
+    assert b"ready" in next(lines).data
+    local.kill(local.supervisor(run.name))
+    assert b"ready" in next(lines).data
+    let_go(local, run.name)
+    assert [line.data for line in lines] == [b"done\n"]
+    assert local.wait(run.name).phase == "succeeded"
+
+
+def test_a_trainer_that_leaves_in_order_when_its_supervisor_is_lost_has_not_succeeded(local: LocalJobs) -> None:
+    code = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n" + WAITS
+    run = local.submit(code)
+    local.until_said(run.name, "ready")
+    local.kill(local.supervisor(run.name))
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.exit_code) == ("failed", 208), ended.reason
+
+
+@pytest.mark.parametrize("exit_code", [0, 7])
+def test_a_run_that_had_in_truth_finished(local: LocalJobs, exit_code: int) -> None:
+    """The supervisor is frozen while the ranks end, and killed before it can tell."""
+    run = local.submit(WAITS + f"sys.exit({exit_code})")
+    local.until_said(run.name, "ready")
+    supervisor = local.supervisor(run.name)
+    local.kill(supervisor, signal.SIGSTOP)
+    let_go(local, run.name)
+    outcome = local.files(run.name).attempt_dir(0) / "worker-0" / "outcome.json"
+    local.until(outcome.exists, "the launcher has ended")
+    local.kill(supervisor)
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.exit_code) == ("failed" if exit_code else "succeeded", exit_code), ended.reason
+    assert "done" in local.text(run.name)
+
+
+def test_a_supervisor_killed_while_it_waits_for_its_turn(local: LocalJobs) -> None:
+    gpus = local.place.with_gpus("a")
+    local.submit(WAITS, name="holder", gpus=1, environment=gpus)
+    local.until_said("holder", "ready")
+    for name in ("first", "second"):
+        local.submit(f"print('{name}')", name=name, gpus=1, environment=gpus)
+        local.until(lambda name=name: "waits for" in local.engine.status(name).reason, f"{name} waits")
+    local.kill(local.supervisor("first"))
+    status = local.engine.status("first")
+    local.until(lambda: "waits for 1 GPU" in local.engine.status("first").reason, "it waits again")
+    let_go(local, "holder")
+    first, second = local.wait("first"), local.wait("second")
+    assert (first.phase, second.phase, first.attempt) == ("succeeded", "succeeded", 0), status.reason
+
+
+def test_a_killed_launcher(local: LocalJobs) -> None:
+    run = local.submit(WAITS, nodes=2, procs=2)
+    local.until_said(run.name, "ready", times=4)
+    local.kill(local.launchers(run.name)[1])
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.cause, ended.exit_code) == ("failed", "lost", 208), ended.reason
+    assert "worker-1" in ended.reason
+    assert local.place.processes(run.uid) == []
+
+
+def test_a_killed_launcher_and_retries(local: LocalJobs) -> None:
+    run = local.submit(WAITS, nodes=2, retries={"count": 1, "on": ["lost"], "backoff": "0s"})
+    local.until_said(run.name, "ready", times=2)
+    local.kill(local.launchers(run.name)[0])
+    local.until(lambda: local.text(run.name, attempt=1).count("ready") == 2, "the whole gang starts again")
+    let_go(local, run.name)
+    assert local.wait(run.name).phase == "succeeded"
+
+
+def test_a_killed_rank(local: LocalJobs) -> None:
+    run = local.submit(WAITS, nodes=2, procs=2)
+    local.until_said(run.name, "ready", times=4)
+    os.kill(int(local.text(run.name, rank=2).split()[1]), signal.SIGKILL)
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.cause, ended.exit_code) == ("failed", "signal", 137), ended.reason
+    assert ended.attempts[0].failure is not None and ended.attempts[0].failure.rank is not None
+    assert ended.attempts[0].failure.rank.rank == 2
+
+
+def test_a_rank_that_had_failed_before_its_launcher_was_killed(local: LocalJobs) -> None:
+    """Rank 0 exits with 7, rank 1 takes its time to leave; then the launcher is killed."""
+    code = """
+import os, signal, sys, time
+listens = os.path.join(os.environ["LONGBOAT_CHECKPOINT_DIR"], "listens")
+if os.environ["RANK"] == "0":
+    while not os.path.exists(listens): time.sleep(0.01)
+    sys.exit(7)
+signal.signal(signal.SIGTERM, lambda *_: print("slow", flush=True))
+open(listens, "x")
+while True: time.sleep(0.01)
+"""
+    run = local.submit(code, procs=2, grace="60s")
+    local.until_said(run.name, "slow")
+    local.kill(local.launchers(run.name)[0])
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.exit_code) == ("failed", 7), ended.reason
+
+
+FLOOD = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+side = os.open(os.path.join(os.environ["LONGBOAT_CHECKPOINT_DIR"], "written"), os.O_WRONLY | os.O_CREAT)
+number = 0
+while True:
+    os.write(1, b"line %d\\n" % number)
+    os.pwrite(side, b"%d" % number, 0)
+    number += 1
+"""
+
+
+@pytest.mark.parametrize("victims", ["launcher", "supervisor", "both"])
+def test_no_line_that_was_written_is_lost(local: LocalJobs, victims: str) -> None:
+    run = local.submit(FLOOD, grace="1s")
+    local.until_said(run.name, "line 2000\n")
+    supervisor, launcher = local.supervisor(run.name), local.launchers(run.name)[0]
+    if victims == "both":  # at one moment: none of them may do anything for the other
+        local.kill(supervisor, signal.SIGSTOP)
+        local.kill(launcher, signal.SIGSTOP)
+        time.sleep(0.2)  # the rank goes on writing until the pipe is full
+    if victims != "launcher":
+        local.kill(supervisor)
+    if victims != "supervisor":
+        local.kill(launcher)
+    local.engine.status(run.name)
+    ended = local.wait(run.name)
+    assert ended.exit_code == 208, ended.reason
+    assert ended.checkpoint_dir is not None
+    written = int(Path(ended.checkpoint_dir, "written").read_text())
+    lines = local.text(run.name).splitlines()
+    assert lines[: written + 1] == [f"line {number}" for number in range(written + 1)]
+
+
+def test_everybody_looks_at_once_and_one_supervisor_takes_over(local: LocalJobs) -> None:
+    run = local.submit(WAITS, retries={"count": 3, "backoff": "0s"})
+    local.until_said(run.name, "ready")
+    local.kill(local.supervisor(run.name))
+    fork = multiprocessing.get_context("fork")
+    lookers = [fork.Process(target=lambda: local.place.again().status(run.name)) for _ in range(4)]
+    for looker in lookers:
+        looker.start()
+    for looker in lookers:
+        looker.join()
+    let_go(local, run.name)
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.attempt) == ("succeeded", 1)
+
+
+def test_a_submitter_that_is_killed_takes_nothing_with_it(local: LocalJobs) -> None:
+    fork = multiprocessing.get_context("fork")
+    submission = local.submission(WAITS, run_id="orphan")
+
+    def submit() -> None:
+        os.setsid()
+        local.place.again().submit(submission)
+        os.killpg(0, signal.SIGKILL)
+
+    submitter = fork.Process(target=submit)
+    submitter.start()
+    submitter.join()
+    local.until_said("orphan", "ready")
+    let_go(local, "orphan")
+    assert local.wait("orphan").phase == "succeeded"
+
+
+def test_a_submitter_killed_before_the_supervisor_was_started(
+    local: LocalJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from longboat.engines.local import engine as module
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "spawn", die)
+        with pytest.raises(KeyboardInterrupt):
+            local.submit("print('all the same')")
+    assert local.wait("job").phase == "succeeded"
+    assert local.text("job") == "all the same\n"
+
+
+def test_a_foreign_process_with_the_pid_of_ours_is_never_killed(local: LocalJobs) -> None:
+    """Pids are used again: what state.json and launcher.json name may be somebody else by now."""
+    stranger = subprocess.Popen(["sleep", "600"])
+    try:
+        run = local.submit(WAITS, grace="0s")
+        local.until_said(run.name, "ready")
+        supervisor, launcher = local.supervisor(run.name), local.launchers(run.name)[0]
+        local.kill(supervisor)
+        local.until(lambda: not is_alive(launcher), "the launcher leaves by itself")
+        files = local.files(run.name)
+        for known in (True, False):
+            forged = identify(stranger.pid)
+            if not known:
+                forged = msgspec.structs.replace(forged, start_ticks=1)
+            state = msgspec.structs.replace(files.state(), supervisor=forged)
+            files.write_state(state)
+            (files.attempt_dir(0) / "worker-0" / "launcher.json").write_bytes(msgspec.json.encode(forged))
+        ended = local.wait(run.name)
+        assert (ended.phase, ended.exit_code) == ("failed", 208)
+        local.engine.delete(run.name)
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"phase": "flying"}'])
+def test_a_damaged_state(local: LocalJobs, data: bytes) -> None:
+    local.run("print(1)", name="whole")
+    run = local.run("print(1)", name="broken")
+    (local.files(run.name).directory / "state.json").write_bytes(data)
+    with pytest.raises(EngineError, match=r"state\.json is damaged") as caught:
+        local.engine.status(run.name)
+    assert "longboat rm" in (caught.value.hint or "")
+    told: list[str] = []
+    engine = LocalEngine(local.home.root, environment=local.place.environment, on_notice=told.append)
+    assert [status.name for status in engine.list()] == ["whole"]
+    assert any("damaged" in text for text in told)
+    engine.delete("broken")
+    assert local.home.run_names() == ["whole"]
+
+
+def test_a_damaged_record_of_a_running_run(local: LocalJobs) -> None:
+    run = local.submit(WAITS)
+    local.until_said(run.name, "ready")
+    (local.files(run.name).directory / "record.json").write_bytes(b"{")
+    with pytest.raises(EngineError, match=r"record\.json is damaged"):
+        local.engine.status(run.name)
+    local.engine.delete(run.name)
+    assert local.home.run_names() == []
+    assert local.place.processes(run.uid) == []
+
+
+def test_the_supervisor_obeys_a_shutdown(local: LocalJobs) -> None:
+    code = (
+        "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: (print('saves', flush=True), sys.exit(0)))\n"
+        + WAITS
+    )
+    run = local.submit(code)
+    local.until_said(run.name, "ready")
+    local.kill(local.supervisor(run.name), signal.SIGTERM)
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.exit_code) == ("stopped", 0), ended.reason
+    assert "saves" in local.text(run.name)
+
+
+def test_modules_in_the_current_folder_are_not_ours(local: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = local.root / "code"
+    folder.mkdir()
+    for name in ("signal", "select", "msgspec", "longboat", "traceback"):
+        (folder / f"{name}.py").write_text("raise SystemExit('imported from the current folder')")
+    monkeypatch.chdir(folder)
+    run = local.run("", run=["sh", "-c", "echo fine"])
+    assert run.phase == "succeeded", local.files(run.name).log.read_text()
+
+
+def test_a_supervisor_lets_go_of_its_callers_descriptors(local: LocalJobs) -> None:
+    """Somebody may wait for the end of a pipe that our caller inherited."""
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    run = local.submit(WAITS)
+    local.until_said(run.name, "ready")
+    os.close(writer)
+    os.set_blocking(reader, False)
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+    let_go(local, run.name)
+    assert local.wait(run.name).phase == "succeeded"
+
+
+def test_python_is_the_one_of_the_caller(local: LocalJobs) -> None:
+    run = local.run("import sys; print(sys.prefix)")
+    assert local.text(run.name).strip() == sys.prefix
+
+
+JUMPING = (
+    "import os, sys, time; real = time.time; mark = sys.argv[1] + '/jump'; "
+    "time.time = lambda: real() + ({} if os.path.exists(mark) else 0); "
+)
+
+
+@pytest.mark.parametrize("jump_s", [86400.0, -86400.0])
+def test_a_clock_that_jumps_ends_no_run(local: LocalJobs, monkeypatch: pytest.MonkeyPatch, jump_s: float) -> None:
+    """The supervisor's clock jumps by a day while a run with a timeout of an hour works."""
+    monkeypatch.setattr(detached, "_PROGRAM", JUMPING.format(jump_s) + detached._PROGRAM)
+    run = local.submit(WAITS, timeout="1h")
+    local.until_said(run.name, "ready")
+    local.until_phase(run.name, "running")
+    (local.files(run.name).directory / "jump").touch()
+    time.sleep(2.5)  # longer than the supervisor sleeps at most
+    assert local.engine.status(run.name).phase == "running"
+    let_go(local, run.name)
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.exit_code) == ("succeeded", 0), ended.reason
+    assert local.text(run.name).splitlines()[-1] == "done"
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_secret_of_the_first_command_must_be_in_the_one_that_recovers(local: LocalJobs, is_known: bool) -> None:
+    with_secret = {**local.place.environment, "TOKEN": "s3cret"}
+    code = WAITS.replace('"ready"', '"ready", len(os.environ["TOKEN"])')
+    run = local.submit(code, secrets=["TOKEN"], environment=with_secret, retries={"count": 1, "backoff": "0s"})
+    local.until_said(run.name, "ready 6")
+    local.kill(local.supervisor(run.name))
+    finder = LocalEngine(local.home.root, environment=with_secret if is_known else local.place.environment)
+    finder.status(run.name)
+    if is_known:
+        local.until_said(run.name, "ready 6", times=2)
+        let_go(local, run.name)
+    ended = local.wait(run.name)
+    if is_known:
+        assert ended.phase == "succeeded", ended.reason
+    else:
+        assert (ended.phase, ended.exit_code) == ("failed", 209) and "TOKEN" in ended.reason
+
+
+def test_a_machine_that_restarted(local: LocalJobs) -> None:
+    run = local.submit(WAITS, grace="0s")
+    local.until_said(run.name, "ready")
+    launcher = local.launchers(run.name)[0]
+    local.kill(local.supervisor(run.name))
+    local.until(lambda: not is_alive(launcher), "the launcher leaves")
+    files = local.files(run.name)
+    before = msgspec.structs.replace(local.supervisor(run.name), boot_id="another boot")
+    files.write_state(msgspec.structs.replace(files.state(), supervisor=before))
+    ended = local.wait(run.name)
+    assert (ended.cause, ended.exit_code) == ("lost", 208) and "restarted" in ended.reason

@@ -1,0 +1,86 @@
+"""Python through the SDK, on the real engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from longboat import sdk
+
+
+@pytest.fixture(autouse=True)
+def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def text(run: sdk.Run) -> str:
+    return b"".join(line.data for line in run.logs()).decode()
+
+
+def test_a_run_from_fields() -> None:
+    run = sdk.run(name="hello", run="echo $WORD; exit 3", env={"WORD": "hi"})
+    ended = run.wait(timeout_s=60)
+    assert (run.name, ended.phase, run.exit_code, text(run)) == ("hello", "failed", 3, "hi\n")
+    assert run.explain().phase == "failed"
+    assert sdk.get("hel") == run == sdk.runs()[0]
+    run.delete(purge=True)
+    with pytest.raises(sdk.NotFound):
+        run.status()
+
+
+def test_a_run_from_a_file_changed_by_fields(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "job.yaml").write_text("name: a\nrun: cat data.txt\n")
+    (folder / "sub" / "data.txt").write_text("from the file's folder\n")
+    run = sdk.run("sub/job.yaml", name="b")
+    run.wait(timeout_s=60)
+    assert (run.name, text(run)) == ("b", "from the file's folder\n")
+
+
+def test_a_run_from_a_job_and_from_a_mapping() -> None:
+    job = sdk.job({"name": "x", "run": ["true"]}, nodes=2)
+    assert (job.name, job.nodes, job.roles[0].run) == ("x", 2, ("true",))
+    assert sdk.run(job).wait(timeout_s=60).phase == "succeeded"
+    with pytest.raises(sdk.LongboatError, match="complete"):
+        sdk.run(job, nodes=3)
+
+
+def test_the_same_id_is_the_same_run() -> None:
+    first = sdk.run(run="true", run_id="one")
+    assert sdk.run(run="false", run_id="one") == first
+    assert first.wait(timeout_s=60).exit_code == 0
+
+
+def test_stop_follow_and_timeout() -> None:
+    run = sdk.run(name="long", run="echo ready; sleep 600")
+    assert next(iter(run.logs(follow=True))).data == b"ready\n"
+    with pytest.raises(sdk.WaitTimeout):
+        run.wait(timeout_s=0.05)
+    run.stop(grace_s=5)
+    assert run.wait(timeout_s=60).phase == "stopped"
+
+
+def test_mistakes_are_named_all_at_once() -> None:
+    with pytest.raises(sdk.JobError) as caught:
+        sdk.job(run="true", nodse=2, procs=-1)
+    assert len(caught.value.problems) == 2
+
+
+def test_no_such_engine() -> None:
+    with pytest.raises(sdk.LongboatError, match="no engine named 'moon'"):
+        sdk.engine("moon")
+
+
+def test_every_name_is_there_and_none_is_loaded_early() -> None:
+    code = (
+        "import sys, longboat.sdk as sdk; assert not {'msgspec', 'yaml'} & set(sys.modules);"
+        "assert all(callable(getattr(sdk, name)) for name in sdk.__all__);"
+        "assert set(dir(sdk)) == set(sdk.__all__)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

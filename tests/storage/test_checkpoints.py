@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from longboat.core.errors import EngineError
+from longboat.storage.checkpoints import complete_steps, newest_complete, prune
+
+
+def checkpoint(folder: Path, name: str, *, complete: bool = True) -> Path:
+    place = folder / name
+    place.mkdir(parents=True)
+    (place / "model.bin").write_bytes(b"x" * 100)
+    if complete:
+        (place / ".complete").write_text("")
+    return place
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_order_is_that_of_numbers(tmp_path: Path) -> None:
+    for step in (9, 100, 10, 0):
+        checkpoint(tmp_path, f"step-{step}")
+    assert [step for step, _ in complete_steps(tmp_path)] == [0, 9, 10, 100]
+    assert newest_complete(tmp_path) == tmp_path / "step-100"
+
+
+def test_half_written_ones_are_skipped(tmp_path: Path) -> None:
+    checkpoint(tmp_path, "step-1")
+    checkpoint(tmp_path, "step-2", complete=False)
+    checkpoint(tmp_path, "step-3.tmp-77")
+    checkpoint(tmp_path, ".step-4.77.tmp")
+    checkpoint(tmp_path, "step-x")
+    checkpoint(tmp_path, "step-5b")
+    checkpoint(tmp_path, "other")
+    (tmp_path / "step-6").write_text("a file")
+    (tmp_path / "step-7").symlink_to(tmp_path / "step-1")
+    (checkpoint(tmp_path, "step-8", complete=False) / ".complete").mkdir()
+    assert complete_steps(tmp_path) == [(1, tmp_path / "step-1")]
+
+
+def test_no_folder_no_checkpoints(tmp_path: Path) -> None:
+    assert complete_steps(tmp_path / "none") == []
+    assert newest_complete(tmp_path / "none") is None
+    assert prune(tmp_path / "none", 1) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EngineError):
+        complete_steps(tmp_path / "file")
+
+
+def test_prune_keeps_the_newest(tmp_path: Path) -> None:
+    for step in (1, 2, 3, 10):
+        checkpoint(tmp_path, f"step-{step}")
+    assert prune(tmp_path, 2) == [tmp_path / "step-1", tmp_path / "step-2"]
+    assert names(tmp_path) == ["step-10", "step-3"]
+    assert prune(tmp_path, 1) == [tmp_path / "step-3"]
+    assert prune(tmp_path, 1) == []
+    assert prune(tmp_path, 5) == []
+
+
+def test_prune_zero_keeps_all(tmp_path: Path) -> None:
+    for step in range(5):
+        checkpoint(tmp_path, f"step-{step}")
+    assert prune(tmp_path, 0) == []
+    assert len(names(tmp_path)) == 5
+
+
+def test_prune_clears_away_what_was_never_finished(tmp_path: Path) -> None:
+    for name in ("step-1.tmp-5", ".step-2.5.tmp", ".step-2.5.tmp.old", "step-10.tmp-5", ".step-11.5.tmp"):
+        checkpoint(tmp_path, name, complete=False)
+    checkpoint(tmp_path, "step-3", complete=False)
+    checkpoint(tmp_path, "step-4")
+    checkpoint(tmp_path, "step-9", complete=False)
+    checkpoint(tmp_path, "notes", complete=False)
+    prune(tmp_path, 3)
+    assert names(tmp_path) == [".step-11.5.tmp", "notes", "step-10.tmp-5", "step-4", "step-9"]
+
+
+def test_prune_without_a_complete_one_removes_nothing(tmp_path: Path) -> None:
+    checkpoint(tmp_path, "step-1", complete=False)
+    checkpoint(tmp_path, "step-2.tmp-1", complete=False)
+    assert prune(tmp_path, 1) == []
+    assert len(names(tmp_path)) == 2
+
+
+def test_prune_finishes_what_a_killed_one_began(tmp_path: Path) -> None:
+    checkpoint(tmp_path, ".removed-step-1-55-abcd")
+    checkpoint(tmp_path, "step-2")
+    assert newest_complete(tmp_path) == tmp_path / "step-2"
+    prune(tmp_path, 3)
+    assert names(tmp_path) == ["step-2"]
+
+
+def test_a_read_only_folder_inside_goes_too(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path, "step-1")
+    checkpoint(tmp_path, "step-2")
+    (old / "shards").mkdir()
+    (old / "shards/0").write_text("x")
+    (old / "shards").chmod(0o555)
+    prune(tmp_path, 1)
+    assert names(tmp_path) == ["step-2"]
+
+
+def test_several_at_once(tmp_path: Path) -> None:
+    for step in range(30):
+        checkpoint(tmp_path, f"step-{step}")
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from longboat.storage.checkpoints import prune; prune(Path(sys.argv[1]), 2)"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert names(tmp_path) == ["step-28", "step-29"]
+
+
+def test_what_the_trainer_writes_is_complete(tmp_path: Path) -> None:
+    """The other side of the agreement: the package that trainers import."""
+    launcher = Path(__file__).parents[2] / "src" / "longboat" / "launcher"
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import trainer\n"
+        "with trainer.checkpoint(7) as folder: open(folder + '/model', 'w').write('x')\n"
+        "try:\n    with trainer.checkpoint(8) as folder: raise KeyError\nexcept KeyError: pass\n"
+    )
+    environment = {**os.environ, "LONGBOAT_CHECKPOINT_DIR": str(tmp_path), "RANK": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(launcher)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert complete_steps(tmp_path) == [(7, tmp_path / "step-7")]
+    assert prune(tmp_path, 1) == []

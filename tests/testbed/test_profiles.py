@@ -1,0 +1,36 @@
+"""Profiles add up."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed import profiles
+from testbed.errors import TestbedError
+
+
+def test_names_add_up() -> None:
+    assert profiles.combine([]).profiles == ("api",)
+    both = profiles.combine(["gpu", "two-nodes"])
+    assert both.profiles == ("api", "pods", "two-nodes", "gpu")
+    assert (both.real_nodes, both.simulates) == (2, True)
+    assert {"etcd", "containerd", "kwok"} <= set(both.targets)
+
+
+def test_an_api_alone_needs_no_node_programs() -> None:
+    assert set(profiles.combine(["api"]).targets) == {"tools", "etcd", "kubernetes"}
+
+
+def test_a_fleet_asks_for_the_gpu_profile() -> None:
+    parts = profiles.combine([], ["100:h100x8", "4:cpu"])
+    assert parts.profiles == ("api", "gpu")
+    assert [(group.count, group.shape.name) for group in parts.groups] == [(100, "h100x8"), (4, "cpu")]
+
+
+def test_tests_start_with_no_simulated_nodes() -> None:
+    parts = profiles.with_empty_fleet(profiles.combine(["api"]))
+    assert parts.simulates and not parts.groups and parts.profiles == ("api", "gpu")
+
+
+def test_unknown_profile_is_named() -> None:
+    with pytest.raises(TestbedError, match="no profile nosuch"):
+        profiles.combine(["nosuch"])
