@@ -251,10 +251,13 @@ def fill_store(wanted: Path, archives: Sequence[Path], programs: Binaries) -> No
 
 def clone(source: Path, target: Path) -> None:
     """A copy for one node. Files of images are never written to, so links do; databases are, so they are copied."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target.mkdir(parents=True, exist_ok=True)
     for how in ("--link", "--reflink=auto"):
-        shutil.rmtree(target, ignore_errors=True)
-        done = subprocess.run(["cp", "-a", how, str(source), str(target)], capture_output=True, text=True, check=False)
+        # The folder itself stays: the node's room shows it already.
+        for left in target.iterdir():
+            shutil.rmtree(left)
+        command = ["cp", "-a", how, f"{source}/.", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             break
     else:

@@ -131,18 +131,26 @@ def start(launch: Launch) -> Process:
 
 
 def outer_pid(pid: int, launch: Launch) -> int | None:
+    """The number out here of a process that was started inside."""
     if launch.holder is None:
         return pid
-    identity = launch.environment[MARK]
-    space = (PROC / str(launch.holder) / "ns/pid").stat().st_ino
-    for candidate in marked(identity):
-        try:
-            same = (PROC / str(candidate.pid) / "ns/pid").stat().st_ino == space
-        except OSError:
-            continue
-        if same and inner_pid(candidate.pid) == pid:
-            return candidate.pid
-    return None
+    found: list[int] = []
+
+    def is_found() -> bool:
+        found[:] = [one.pid for one in marked(launch.environment[MARK]) if inner_pid(one.pid) == pid]
+        found[:] = [one for one in found if pid_space(one) == pid_space(launch.holder)]
+        return bool(found)
+
+    # While a process exchanges its program, it shows no environment for a moment.
+    wait_until(is_found, 2.0)
+    return found[0] if found else None
+
+
+def pid_space(pid: int | None) -> int:
+    try:
+        return (PROC / str(pid) / "ns/pid").stat().st_ino
+    except OSError:
+        return -1
 
 
 def tail(log: Path, lines: int = 20) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import threading
 from pathlib import Path
 
 import pytest
 
 from longboat.core.errors import NotFound
-from tests.conformance.conftest import Jobs
+from longboat.core.runs import LogQuery
+from tests.conformance.conftest import LONG_S, Jobs
 
 SAVES = """
 import os
@@ -86,3 +89,56 @@ def test_one_run_is_deleted_and_its_neighbour_is_not_touched(jobs: Jobs) -> None
     jobs.engine.delete(gone.name, purge=True)
     assert jobs.wait(keep.name).phase == "succeeded"
     assert jobs.text(keep.name).splitlines() == ["ready", "import"]
+
+
+def test_deleted_by_several_at_once(jobs: Jobs) -> None:
+    run = jobs.submit("import time; print('ready', flush=True); time.sleep(60)")
+    jobs.until_said(run.name, "ready")
+    fork = multiprocessing.get_context("fork")
+    answers = fork.SimpleQueue()
+
+    def delete() -> None:
+        try:
+            jobs.place.again().delete(run.name)
+            answers.put("")
+        except NotFound:
+            answers.put("")
+        except Exception as error:
+            answers.put(repr(error))
+
+    deleters = [fork.Process(target=delete) for _ in range(4)]
+    for deleter in deleters:
+        deleter.start()
+    assert [answers.get() for _ in deleters] == [""] * 4
+    for deleter in deleters:
+        deleter.join()
+    assert jobs.place.traces(run.name, run.uid) == []
+    assert jobs.place.processes(run.uid) == []
+
+
+def test_who_waits_for_a_run_that_is_deleted_is_told(jobs: Jobs) -> None:
+    """It sees the end, or that the run is gone; it does not wait for ever."""
+    run = jobs.submit("import time; print('ready', flush=True); time.sleep(60)")
+    jobs.until_said(run.name, "ready")
+    ends: list[str] = []
+
+    def wait() -> None:
+        try:
+            ends.append(jobs.place.again().wait(run.name).phase)
+        except NotFound:
+            ends.append("not found")
+
+    def follow() -> None:
+        try:
+            ends.append(str(len(list(jobs.place.again().logs(run.name, LogQuery(follow=True))))))
+        except NotFound:
+            ends.append("not found")
+
+    threads = [threading.Thread(target=wait), threading.Thread(target=follow)]
+    for thread in threads:
+        thread.start()
+    jobs.engine.delete(run.name)
+    for thread in threads:
+        thread.join(LONG_S)
+        assert not thread.is_alive()
+    assert len(ends) == 2 and set(ends) <= {"stopped", "not found", "1"}

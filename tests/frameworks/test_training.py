@@ -36,7 +36,7 @@ CASES = {
         "torch", "train_torch.py", {"run": "python train_torch.py", **TWO_BY_TWO}, 4, "worker-1", "torch"
     ),
     "jax": Case("jax", "train_jax.py", {"run": "python train_jax.py", **TWO_BY_TWO}, 4, "worker-1", "jax"),
-    "mpi": Case("mpi", "train_mpi.py", {"run": "python train_mpi.py", **TWO_BY_TWO}, 4, "worker-0", "mpi"),
+    "mpi": Case("mpi", "train_mpi.py", {"run": "python train_mpi.py", **TWO_BY_TWO}, 4, "worker-1", "mpi"),
     "mpirun in the command": Case(
         "mpi", "train_mpi.py", {"run": "mpirun -np 4 python train_mpi.py", **TWO_BY_TWO}, 4, "worker-0", "mpi"
     ),
@@ -123,4 +123,5 @@ def test_resumes_after_a_rank_was_killed(case: Case, run_job: RunJob) -> None:
     first, second = ended.status["attempts"]
     assert second.get("failure") is None
     assert first["failure"]["exit_code"] == SIGKILLED, first
+    assert first["failure"]["cause"] == "signal", first
     assert first["failure"]["rank"]["node"] == case.victim, first

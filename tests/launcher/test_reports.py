@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.launcher.reports import TAIL_LINES, Evidence, find_traceback, in_units, judge, lines_of, tail_of
+from longboat.launcher.reports import (
+    TAIL_LINES,
+    Evidence,
+    find_traceback,
+    in_units,
+    judge,
+    lines_of,
+    mpirun_culprit,
+    tail_of,
+)
 
 SIMPLE = """noise
 Traceback (most recent call last):
@@ -142,3 +151,16 @@ def test_lines_are_safe_whatever_the_bytes() -> None:
 
 def test_units() -> None:
     assert [in_units(count) for count in (5, 1 << 20, 5 << 40)] == ["5 B", "1 MiB", "5 TiB"]
+
+
+@pytest.mark.parametrize(
+    ("text", "culprit"),
+    [
+        ("mpirun noticed that process rank 3 with PID 77 on node worker-1 exited on signal 9 (Killed).", (3, 9)),
+        ("The first process to do so was:\n\n  Process name: [[52345,1],2]\n  Exit code:    7\n-----", (2, None)),
+        ("ValueError: bad", None),
+        ("mpirun noticed that process rank x exited on signal y", None),
+    ],
+)
+def test_mpirun_names_the_rank_that_failed(text: str, culprit: object) -> None:
+    assert mpirun_culprit(text.splitlines()) == culprit

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,26 @@ peer.sendall(f"hello from {me}".encode()); peer.shutdown(socket.SHUT_WR)
 connection, _ = server.accept()
 print("uid", os.getuid(), "heard", connection.makefile().read(), flush=True)
 """
+
+
+FETCH = """
+import sys, time, urllib.request
+deadline = time.monotonic() + 30
+while True:
+    try:
+        print(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode(), end="")
+        break
+    except OSError:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.1)
+"""
+SERVE = ("python3", "-m", "http.server", "8000", "--directory", "/etc")
+
+
+def fetched_here(url: str) -> str:
+    command = [sys.executable, "-c", FETCH, url]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def container(*command: str) -> dict[str, Any]:
@@ -94,22 +113,19 @@ def test_two_pods_of_a_job_find_each_other_by_name(kubectl: Kubectl) -> None:
 
 @pytest.mark.pods
 def test_exec_services_and_port_forward(kubectl: Kubectl) -> None:
-    kubectl("create", "-f", "-", text=pod("web", "python3", "-m", "http.server", "8000", "--directory", "/etc"))
+    kubectl("create", "-f", "-", text=pod("web", *SERVE))
     kubectl("expose", "pod", "web", "--port=80", "--target-port=8000")
     kubectl("wait", "--for=condition=ready", "pod/web", "--timeout=60s")
     assert kubectl("exec", "web", "--", "sh", "-c", "echo $((6 * 7))") == "42\n"
-    fetch = "import urllib.request as u; print(u.urlopen('http://web/hostname', timeout=20).read().decode())"
-    assert kubectl("exec", "web", "--", "python3", "-c", fetch).strip() == "web"
+    assert kubectl("exec", "web", "--", "python3", "-c", FETCH, "http://web/hostname") == "web\n"
     address = kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
-    with urllib.request.urlopen(f"http://{address}/hostname", timeout=20) as answer:
-        assert answer.read() == b"web\n", "the machine reaches services as well"
+    assert fetched_here(f"http://{address}/hostname") == "web\n", "the machine reaches services as well"
     command = kubectl.command("port-forward", "pod/web", ":8000", "--address=127.0.0.1")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forward:
         try:
             assert forward.stdout
             port = forward.stdout.readline().split("->")[0].rpartition(":")[2].strip()
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/hostname", timeout=20) as answer:
-                assert answer.read() == b"web\n"
+            assert fetched_here(f"http://127.0.0.1:{port}/hostname") == "web\n"
         finally:
             forward.kill()
 
@@ -132,16 +148,14 @@ def test_two_nodes_talk_and_leave_nothing(state: Path) -> None:
     before = cleanup.inventory()
     cluster = up("two", profiles.combine(["two-nodes"]))
     kubectl = Kubectl(cluster, "default")
-    serve = ("python3", "-m", "http.server", "8000", "--directory", "/etc")
     for number in range(2):
-        kubectl("create", "-f", "-", text=pod(f"web-{number}", *serve, nodeName=node.name_of(number)))
+        kubectl("create", "-f", "-", text=pod(f"web-{number}", *SERVE, nodeName=node.name_of(number)))
     kubectl("wait", "--for=condition=ready", "pod/web-0", "pod/web-1", "--timeout=60s")
     kubectl("expose", "pod", "web-0", "--port=80", "--target-port=8000")
     address = kubectl("get", "pod", "web-1", "-o", "jsonpath={.status.podIP}")
     for where, url in (("web-0", f"http://{address}:8000/hostname"), ("web-1", "http://web-0.default/hostname")):
-        fetch = f"import urllib.request as u; print(u.urlopen('{url}', timeout=20).read().decode())"
         expected = "web-1" if where == "web-0" else "web-0"
-        assert kubectl("exec", where, "--", "python3", "-c", fetch).strip() == expected
+        assert kubectl("exec", where, "--", "python3", "-c", FETCH, url).strip() == expected
     assert cleanup.down("two")
     assert cleanup.left_behind(before, cleanup.inventory(), cluster) == []
     assert not state.exists()

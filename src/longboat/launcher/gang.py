@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from . import processes
+from . import processes, reports
 from .environment import rank_environment
 from .loop import ChildEnd
 from .ranks import Rank, rank_report
@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 
 SETTLE_S = 3.0
 """How long torchrun may tidy up by itself after a worker has failed, before it is told to end."""
+
+
+def node_of_rank(hosts: str, rank: int) -> str | None:
+    """The node that a rank of mpirun is on, from `worker-0:2,worker-1:2`."""
+    for host in hosts.split(","):
+        name, _, slots = host.rpartition(":")
+        if not slots.isdigit():
+            return None
+        if rank < int(slots):
+            return name
+        rank -= int(slots)
+    return None
 
 
 class Gang:
@@ -74,6 +86,8 @@ class Gang:
     def ended(self, rank: Rank, end: ChildEnd, ended_by: str | None = None, message: str = "") -> None:
         """A rank has ended: write its report; the first that failed by itself ends the others."""
         state = self._state
+        if isinstance(state.plan.command, str) and state.plan.starter == "longboat":
+            end.through_shell()
         rank.end = end
         state.catch_up(rank.out, rank.err)
         rank.read_step(state.path("steps", str(rank.rank)))
@@ -127,10 +141,34 @@ class Gang:
         if end.code != 0 and state.failure is None and state.ending is None:
             rank, own = self._survived or (state.ranks[0], end)
             self.ended(rank, own)
+            if state.plan.starter == "mpirun":
+                self._blame(rank)
         ended_by = state.ending.by if state.ending is not None else None
         for rank in state.ranks:
             if rank.report is None:
                 self.ended(rank, rank.end or end, ended_by=ended_by)
+
+    def _blame(self, first: Rank) -> None:
+        """mpirun's own words say which of its ranks failed; the report goes to that one."""
+        state = self._state
+        culprit = reports.mpirun_culprit(reports.lines_of(first.err.tail(reports.TAIL_BYTES)))
+        if culprit is None or first.report is None or state.failure is None:
+            return
+        number, signal_number = culprit
+        node = node_of_rank(state.env.get("LONGBOAT_MPI_HOSTS", ""), number) or state.plan.node
+        report = dict(first.report, rank=number, node=node, role=node.rpartition("-")[0])
+        if signal_number is not None:
+            killed = "killed by " + reports.signal_name(signal_number)
+            report.update(signal=signal_number, cause="signal", message=killed, traceback="")
+        elif report["cause"] == "exit":
+            report["message"] = "exit code %s" % report["exit_code"]
+        if number != first.rank:
+            first.report.update(ended_by="failure", cause=None, message="")
+            state.write("rank-%d.json" % first.rank, first.report)
+        else:
+            first.report = report
+        state.write("rank-%d.json" % number, report)
+        state.failure = Failure(str(report["cause"]), state.failure.code, str(report["message"]), report)
 
     def _remote_ended(self, end: ChildEnd) -> None:
         """A command that mpirun started on this follower has ended. What that means is mpirun's to say."""

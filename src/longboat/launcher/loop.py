@@ -33,6 +33,11 @@ class ChildEnd:
         self.code = 128 + self.signal if self.signal is not None else os.WEXITSTATUS(status)
         self.rss_peak = rss_peak
 
+    def through_shell(self) -> None:
+        """The child was a shell: 128 + n tells that what it ran died of signal n."""
+        if self.signal is None and 128 < self.code <= 192:
+            self.signal = self.code - 128
+
 
 class Loop:
     """Callbacks run one after the other in `turn`; signal handlers only take notes."""

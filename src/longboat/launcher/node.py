@@ -85,7 +85,10 @@ class Node:
         state, plan = self.state, self.plan
         write_json(state.path("launcher.json"), processes.identity(os.getpid()))
         self.loop.on_signal = self._signalled
-        self.loop.listen((signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2))
+        processes.keep_descriptors()
+        told = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+        self.loop.listen(told)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, told)  # an engine may have us start with them blocked
         self._hold_lifeline()
         self.has_subreaper = processes.become_subreaper()
         os.chdir(plan.workdir)
@@ -161,6 +164,8 @@ class Node:
     def _end(self, reason: str, grace_s: float) -> None:
         if self.state.end_by(reason):
             self.state.terminate(grace_s)
+        elif grace_s == 0 and not self.state.is_done:  # told again, without grace
+            self.state.kill()
 
     def _hung(self, rank: Rank | None) -> None:
         """Take every rank's stacks, then end them all."""

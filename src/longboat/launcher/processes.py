@@ -69,7 +69,9 @@ def spawn(command: str | list[str], env: dict[str, str], stdio: tuple[str | int,
         if isinstance(target, int):
             actions.append((os.POSIX_SPAWN_DUP2, target, number))
         else:
-            actions.append((os.POSIX_SPAWN_OPEN, number, target, os.O_RDONLY if number == 0 else os.O_WRONLY, 0))
+            # Output pipes are opened for both ways: should every reader be killed, what was written stays in the pipe
+            # for whoever comes next, as long as the rank lives.
+            actions.append((os.POSIX_SPAWN_OPEN, number, target, os.O_RDONLY if number == 0 else os.O_RDWR, 0))
     try:
         return _posix_spawn(program, argv, env, actions)
     except OSError as error:
@@ -93,6 +95,22 @@ def _start_error(program: str, error: OSError) -> StartError:
     if error.errno == 8:
         return StartError("%s: not a program; name its interpreter in front of it" % program, 126)
     return StartError("%s: %s" % (program, error.strerror), 126)
+
+
+def keep_descriptors() -> None:
+    """What the engine handed down (its locks) ends with us: no rank inherits it."""
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        try:
+            numbers = [int(name) for name in os.listdir(folder)]
+        except (OSError, ValueError):
+            continue
+        for number in numbers:
+            if number > 2:
+                try:
+                    os.set_inheritable(number, False)
+                except OSError:  # the listing's own
+                    pass
+        return
 
 
 def become_subreaper() -> bool:

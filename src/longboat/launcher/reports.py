@@ -125,6 +125,19 @@ def judge(code: int, number: int | None, err: bytes, evidence: Evidence) -> tupl
     return "exit", ("exit code %d: %s" % (code, last[:300])) if last else "exit code %d" % code, ""
 
 
+def mpirun_culprit(lines: list[str]) -> tuple[int, int | None] | None:
+    """The rank that Open MPI's mpirun names as the first to fail, and the signal that killed it."""
+    for line in reversed(lines):
+        words = line.split()
+        if "noticed that process rank" in line and "exited on signal" in line:
+            rank, number = words[words.index("rank") + 1], words[words.index("signal") + 1].rstrip(".")
+            return (int(rank), int(number)) if rank.isdigit() and number.isdigit() else None
+        if line.strip().startswith("Process name: [["):
+            rank = line.rpartition(",")[2].strip(" ]")
+            return (int(rank), None) if rank.isdigit() else None
+    return None
+
+
 def last_words(lines: list[str]) -> str:
     """The last line that says something: not blank, not a ruler."""
     return next((line.strip() for line in reversed(lines) if any(char.isalnum() for char in line)), "")

@@ -142,7 +142,7 @@ class _Worker:
             own = os.path.join(self._directory, "pipes", "%d.%s" % (self._rank, stream))
             try:
                 if os.path.samestat(os.fstat(number), os.stat(shared)):
-                    os.dup2(os.open(own, os.O_WRONLY | os.O_NONBLOCK), number)
+                    os.dup2(os.open(own, os.O_RDWR | os.O_NONBLOCK), number)
                     os.set_blocking(number, True)
             except OSError:
                 pass

@@ -186,14 +186,14 @@ class Aftermath:
         return ends == role.nodes * role.procs
 
     def missing_lines(self, status: RunStatus) -> list[str]:
-        """Every line up to the one a rank noted must be there. Not asked of attempts that lost launcher and supervisor:
-        a rank that dies then, before another supervisor has come, takes the last lines in its pipe with it."""
+        """Every line up to the one a rank noted must be there. Not asked of attempts that lost all of launcher,
+        supervisor and rank: nobody is left who holds the last lines."""
         complaints = []
         for side in Path(status.checkpoint_dir or "").glob("written-*"):
             _, attempt, rank = side.name.split("-")
             kinds = {v.kind for v in self.storm.killed if v.run == status.name and int(attempt) - v.attempt in (0, 1)}
             text = side.read_text()
-            if not text or {"supervisor", "launcher"} <= kinds:
+            if not text or {"supervisor", "launcher", "rank"} <= kinds:
                 continue
             lines = self.local.text(status.name, rank=int(rank), attempt=int(attempt)).splitlines()
             expected = [f"line {number}" for number in range(int(text) + 1)]

@@ -95,6 +95,11 @@ def start_failure(cause: str, message: str) -> Failure:
     return Failure(cause=cause, exit_code=RUN_SETUP_EXIT, message=message)
 
 
+def shortened(text: str, limit: int) -> str:
+    """A message cut at a word."""
+    return text if len(text) <= limit else text[:limit].rpartition(" ")[0] + " ..."
+
+
 def _is_success(ending: Ending, node: str) -> bool:
     """Ranks that we ended and that left with 0 have not finished their work."""
     outcome = ending.outcomes.get(node)

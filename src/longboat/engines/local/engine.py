@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from longboat.core.errors import EngineError, Refused, WaitTimeout
+from longboat.core.errors import EngineError, NotFound, Refused, WaitTimeout
 from longboat.core.plans import Check, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
 from longboat.engines.engine import Submission
 from longboat.engines.local.detached import reap_supervisors, spawn, wake
-from longboat.engines.local.files import open_lock, try_lock, write_value
+from longboat.engines.local.files import is_current, open_lock, try_lock, write_value
 from longboat.engines.local.home import Home, check_run_id
 from longboat.engines.local.records import Record, RunFiles, State, StopRequest
 from longboat.engines.local.statuses import ENGINE, brief_status, full_status
@@ -121,10 +121,12 @@ class LocalEngine:
                 if not files.state().is_final and self._recover(files, record):
                     recovered.append(files)
                 seen.append((files, record))
+            except NotFound:
+                continue
             except EngineError as error:
                 self._notice(error.message)
         _settle(recovered)
-        found = [brief_status(record, files.state()) for files, record in seen]
+        found = [brief_status(record, files.state()) for files, record in seen if files.directory.is_dir()]
         return sorted(found, key=lambda status: (-status.created, status.name))
 
     def status(self, run: str) -> RunStatus:
@@ -144,9 +146,11 @@ class LocalEngine:
     def _recover(self, files: RunFiles, record: Record) -> bool:
         """Start a new supervisor if the run's own has vanished."""
         reap_supervisors()
+        if not files.directory.is_dir():
+            raise NotFound(f"{record.name} was removed", hint="`longboat ps -a` lists all runs")
         lock = open_lock(files.lock)
         try:
-            if not try_lock(lock) or files.state().is_final:
+            if not try_lock(lock) or not is_current(lock, files.lock) or files.state().is_final:
                 return False
             from longboat.engines.local.recovery import may_respawn
             from longboat.engines.local.submission import supervisor_environment

@@ -6,9 +6,12 @@ import signal
 
 from longboat.core.resources import show_quantity
 from longboat.core.runs import Explanation, Failure, RankReport, RunStatus
+from longboat.engines.local.decisions import shortened
 from longboat.engines.local.records import Record, RunFiles
 
 _SILENT_S = 600.0
+_LONG = 240
+"""Characters of a message in the headline; the lines below it have the rest."""
 
 
 def explain_run(files: RunFiles, record: Record, status: RunStatus) -> Explanation:
@@ -81,7 +84,7 @@ def _post_mortem(status: RunStatus, failure: Failure, setup_log: tuple[str, ...]
 
 def _in_words(failure: Failure) -> str:
     rank = failure.rank
-    message = failure.message
+    message = shortened(failure.message, _LONG)
     if failure.cause == "signal" and rank is not None and rank.signal:
         return f"killed by signal {rank.signal} ({_signal_name(rank.signal)})"
     if failure.cause == "oom":

@@ -97,6 +97,14 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
+def is_current(descriptor: int, path: Path) -> bool:
+    """Whether the path still leads to the file we opened: its folder may have been removed since."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock of this file; waits for it."""

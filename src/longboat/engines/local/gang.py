@@ -26,6 +26,9 @@ KILL_MARGIN_S = 5.0
 """A launcher that has not ended this long after the grace is killed with all its tree."""
 
 
+_TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+
+
 class Beat(Value, frozen=True):
     """What the engine reads of `beat.json`."""
 
@@ -96,7 +99,7 @@ class Gang:
                     (os.POSIX_SPAWN_DUP2, 1, 2),
                 ],
                 setsid=True,
-                setsigmask=[],
+                setsigmask=_TOLD,  # the launcher unblocks them once it listens
                 setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
             )
         self._pids[pid] = node.name
@@ -139,11 +142,8 @@ class Gang:
         deadline = time.monotonic() + grace + KILL_MARGIN_S
         if self._deadline is not None and deadline >= self._deadline:
             return
-        hastened, self._deadline = self._deadline is not None, deadline
+        self._deadline = deadline
         self.reason = self.reason or reason
-        if hastened and grace == 0:
-            self._deadline = time.monotonic()
-            return
         for pid, name in list(self._pids.items()):
             with contextlib.suppress(OSError):
                 write_value(self.nodes[name].directory / "ending.json", {"reason": reason, "grace_s": grace})

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from longboat.core.errors import EngineError
-from longboat.engines.local.files import disk, open_lock, remove_tree
+from longboat.engines.local.files import disk, is_current, open_lock, remove_tree
 from longboat.engines.local.home import Home
 from longboat.engines.local.processes import kill_until_gone, marked
 from longboat.engines.local.records import RunFiles
@@ -18,9 +18,13 @@ from longboat.engines.local.slots import discard_ticket
 def remove_run(home: Home, directory: Path, *, purge: bool) -> None:
     """The run has ended. Its name is free at once; its files follow."""
     files = RunFiles(directory)
+    if not directory.is_dir():
+        return
     lock = open_lock(files.lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the supervisor may be about to leave
+        if not is_current(lock, files.lock):
+            return  # somebody else has removed it meanwhile
         checkpoints: Path | None = None
         trash = directory.parent / f".gone-{os.urandom(6).hex()}"
         with contextlib.suppress(EngineError):

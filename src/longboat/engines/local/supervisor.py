@@ -23,7 +23,7 @@ from longboat.core.errors import EngineError, InternalError, LongboatError
 from longboat.core.jobs import Job
 from longboat.core.layouts import ports_needed
 from longboat.core.runs import Attempt, Failure
-from longboat.engines.local.decisions import Ending, judge, retry_after, start_failure, stop_code
+from longboat.engines.local.decisions import Ending, judge, retry_after, shortened, start_failure, stop_code
 from longboat.engines.local.detached import wake
 from longboat.engines.local.files import disk, write_bytes
 from longboat.engines.local.gang import Gang
@@ -39,6 +39,8 @@ from longboat.engines.local.secrets import read_secrets
 from longboat.engines.local.slots import Ports, Queue
 
 TICK_S = 2.0
+MESSAGE_LIMIT = 160
+"""Characters of a failure's message in the run's reason; `explain` shows all of it."""
 PRUNE_S = 30.0
 SAVE_S = 600.0
 """How long the end of a run waits for a full disk; after that the next command finds the end from the other files."""
@@ -328,7 +330,7 @@ def _describe(failure: Failure) -> str:
     where = ""
     if failure.rank is not None:
         where = f"rank {failure.rank.rank} ({failure.rank.node}) "
-    text = failure.message or f"exit code {failure.exit_code}"
+    text = shortened(failure.message, MESSAGE_LIMIT) or f"exit code {failure.exit_code}"
     return f"{where}{failure.cause}: {text}"
 
 
