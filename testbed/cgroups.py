@@ -16,11 +16,16 @@ PREFIX = "longboat-"
 
 
 def hierarchies(root: Path = ROOT) -> list[Path]:
-    """Where groups are made: the one tree of version 2, or each controller's tree of version 1."""
+    """Every tree of groups: the one of version 2, or each controller's of version 1.
+
+    Beside the latter there may be one of version 2 without controllers; container runtimes make groups there, too.
+    """
+    if not root.exists():
+        return []
     if (root / "cgroup.controllers").exists():
         return [root]
     trees = [entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink()]
-    return sorted(tree for tree in trees if (tree / "cgroup.procs").exists() and tree.name != "unified")
+    return sorted(tree for tree in trees if (tree / "cgroup.procs").exists())
 
 
 def make(name: str, root: Path = ROOT) -> None:
@@ -65,7 +70,7 @@ def remove(name: str, *, root: Path = ROOT, within_s: float = 10.0) -> None:
     """Remove the group and all below it; the processes in it must have been ended."""
     deadline = time.monotonic() + within_s
     while True:
-        left = [tree / name for tree in hierarchies(root) if (tree / name).exists()] if root.exists() else []
+        left = [tree / name for tree in hierarchies(root) if (tree / name).exists()]
         for top in left:
             for folder in sorted(top.glob("**/"), key=lambda path: len(path.parts), reverse=True):
                 with contextlib.suppress(OSError):
@@ -80,6 +85,4 @@ def remove(name: str, *, root: Path = ROOT, within_s: float = 10.0) -> None:
 
 def present(root: Path = ROOT) -> set[str]:
     """Ids of the clusters that have groups on this machine."""
-    if not root.exists():
-        return set()
     return {entry.name.removeprefix(PREFIX) for tree in hierarchies(root) for entry in tree.glob(f"{PREFIX}*")}

@@ -1,14 +1,16 @@
 """Takes clusters away again, and shows what there is on a machine before and after.
 
 `down` removes one cluster by name. `clean` removes what nobody will take down any more: clusters of test runs that
-died, starts that were killed half-way, marked processes without a cluster. It goes by our marks alone (a variable in
-the environment, a prefix of interfaces and control groups) and never touches a cluster that is in use.
+died, starts that were killed half-way, clusters of which nothing runs any more, marked processes without a cluster. It
+goes by our marks alone (a variable in the environment, a prefix of interfaces and control groups) and never touches a
+cluster that is in use.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass, fields
@@ -18,6 +20,7 @@ from testbed import cgroups, clusters, processes
 from testbed.clusters import Cluster
 from testbed.errors import TestbedError
 
+MARKED_NAME = re.compile(r"(?:^|\blb|\blongboat-)([0-9a-f]{8})\b")
 LINKS = Path("/sys/class/net")
 WATCHED = (
     "/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni", "/var/lib/etcd", "/var/log/pods", "/var/log/containers",
@@ -93,7 +96,10 @@ def unmount_below(folder: Path) -> None:
 def is_left_over(folder: Path) -> bool:
     """Whether nobody uses this cluster any more. The caller holds its lock, so no start is under way."""
     cluster = clusters.load_folder(folder)
-    return cluster is None or not cluster.ready or clusters.is_abandoned(folder)
+    if cluster is None or not cluster.ready or clusters.is_abandoned(folder):
+        return True
+    known = processes.recorded(cluster.processes)
+    return bool(known) and len(processes.ended(known.values())) == len(known)
 
 
 def clean(*, everything: bool = False) -> list[str]:
@@ -112,15 +118,15 @@ def clean(*, everything: bool = False) -> list[str]:
 
 def orphans() -> set[str]:
     """Ids of clusters of which something runs or stays although their folder is gone or another's."""
-    living: set[str] = set()
+    # Looked at before the processes: a node's first process is there before its groups are.
+    stale = cgroups.present() if os.geteuid() == 0 else set()
     found: set[str] = set()
     for one in processes.marked():
-        living.add(one.cluster_id)
+        stale.discard(one.cluster_id)
         cluster = clusters.load_folder(Path(one.folder)) if one.folder else None
         # A folder without a readable record may be one whose start is under way.
-        if one.folder and not Path(one.folder).exists() or cluster is not None and cluster.id != one.cluster_id:
+        if (one.folder and not Path(one.folder).exists()) or (cluster is not None and cluster.id != one.cluster_id):
             found.add(one.cluster_id)
-    stale = cgroups.present() - living if os.geteuid() == 0 else set()
     return found | stale
 
 
@@ -142,7 +148,7 @@ def inventory() -> Inventory:
     tables = ""
     if shutil.which("nft"):
         tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=False).stdout
-    groups = [f"{tree.name}/{path.relative_to(tree)}" for tree in trees() for path in tree.glob("**/")]
+    groups = [f"{tree.name}/{path.relative_to(tree)}" for tree in cgroups.hierarchies() for path in tree.glob("**/")]
     return Inventory(
         processes=frozenset(f"{one.cluster_id} {one.pid} {one.command}" for one in processes.marked()),
         mounts=frozenset(mounts()),
@@ -153,10 +159,6 @@ def inventory() -> Inventory:
         files=frozenset(str(file) for file in watched_files()),
         settings=frozenset(setting(name) for name in SETTINGS),
     )
-
-
-def trees() -> list[Path]:
-    return cgroups.hierarchies() if cgroups.ROOT.exists() else []
 
 
 def entries(folder: Path) -> list[Path]:
@@ -184,7 +186,7 @@ def left_behind(before: Inventory, after: Inventory, cluster: Cluster) -> list[s
     told = []
     for field in fields(Inventory):
         for item in sorted(getattr(after, field.name) - getattr(before, field.name)):
-            others = {one.id for folder in clusters.folders() if (one := clusters.load_folder(folder))} - {cluster.id}
-            if not any(identity in item for identity in others):
+            named = set(MARKED_NAME.findall(item)) if field.name in ("processes", "links", "cgroups") else set()
+            if not named or cluster.id in named:
                 told.append(f"{field.name}: {item}")
     return told

@@ -54,6 +54,13 @@ RECIPES = {
             packages=("python3", "python-is-python3"),
             settings={"Env": [f"PATH={PATH}", "LANG=C.UTF-8"], "Cmd": ["python3"]},
         ),
+        Recipe(
+            "torch",
+            packages=("python3", "python-is-python3", "python3-torch", "python3-numpy"),
+            suite="trixie",
+            # Debian's torch is built without the library that its rendezvous would use by default.
+            settings={"Env": [f"PATH={PATH}", "LANG=C.UTF-8", "USE_LIBUV=0"], "Cmd": ["python3"]},
+        ),
         Recipe("jobset", program="jobset", settings={"Entrypoint": ["/jobset"], "User": "65532:65532"}),
         Recipe("kueue", program="kueue", settings={"Entrypoint": ["/kueue"], "User": "65532:65532"}),
     )
@@ -78,10 +85,11 @@ def archive_path(recipe: Recipe) -> Path:
 
 
 @contextlib.contextmanager
-def image_lock() -> Iterator[Path]:
+def image_lock(name: str) -> Iterator[Path]:
+    """One maker at a time of one image (or of the stores). The kernel frees a killed maker's lock."""
     folder = binaries.cache_folder() / "images"
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "images.lock", "a") as lock:
+    with open(folder / f"{name}.lock", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
 
@@ -92,7 +100,7 @@ def archive(name: str, programs: Binaries) -> Path:
     wanted = archive_path(recipe)
     if wanted.exists():
         return wanted
-    with image_lock() as folder:
+    with image_lock(name) as folder:
         if not wanted.exists():
             print(f"testbed images: making {name}", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as scratch:
@@ -215,7 +223,7 @@ def store(names: Sequence[str], programs: Binaries) -> Path:
     if wanted.exists():
         return wanted
     namespaces.check()
-    with image_lock():
+    with image_lock("stores"):
         if not wanted.exists():
             wanted.parent.mkdir(parents=True, exist_ok=True)
             for left in wanted.parent.glob(".making-*"):

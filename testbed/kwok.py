@@ -5,8 +5,10 @@ What they do over time is in `stages`. Not here: real nodes.
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -20,6 +22,7 @@ from testbed.processes import Launch, Process
 TARGETS = ("kwok",)
 MANAGED = {"kwok.x-k8s.io/node": "fake"}
 READY_S = 120.0
+CONNECTIONS = 4
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,8 @@ def parse_taint(text: str) -> dict[str, str]:
 def node_object(name: str, group: Group) -> Object:
     shape = group.shape
     annotations = {**MANAGED, **group.annotations}
+    # A node that is ready from the start need not be changed by KWOK first.
+    is_late = stages.PREFIX + "ready-after" in annotations
     room = {"cpu": shape.cpu, "memory": shape.memory, "pods": str(shape.pods), "ephemeral-storage": "1Ti"}
     if shape.gpus and stages.PREFIX + "gpus-after" in annotations:
         annotations[stages.PREFIX + "gpus"] = str(shape.gpus)
@@ -124,6 +129,7 @@ def node_object(name: str, group: Group) -> Object:
         "status": {
             "capacity": room,
             "allocatable": room,
+            "conditions": [] if is_late else ready_conditions(),
             "addresses": [{"type": "Hostname", "address": name}],
             "nodeInfo": {
                 "kubeletVersion": f"v{KUBERNETES_VERSION}", "operatingSystem": "linux", "architecture": "amd64",
@@ -134,6 +140,14 @@ def node_object(name: str, group: Group) -> Object:
     }  # fmt: skip
 
 
+def ready_conditions() -> list[dict[str, str]]:
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
+    troubles = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+    fine = [{"type": name, "status": "False", "reason": "Fine", "message": "", **times} for name in troubles]
+    return [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", **times}, *fine]
+
+
 def add_nodes(with_api: api.Api, group: Group) -> list[str]:
     """Create the group's nodes; names continue where earlier nodes of the same prefix stop."""
     prefix = group.prefix or group.shape.name
@@ -141,9 +155,23 @@ def add_nodes(with_api: api.Api, group: Group) -> list[str]:
     taken = [pattern.fullmatch(item["metadata"]["name"]) for item in with_api.items("/api/v1/nodes")]
     first = max((int(match[1]) for match in taken if match), default=-1) + 1
     names = [f"{prefix}-{number}" for number in range(first, first + group.count)]
-    for name in names:
-        with_api.create(node_object(name, group))
+    create_all(with_api.cluster, [node_object(name, group) for name in names])
     return names
+
+
+def create_all(cluster: Cluster, objects: list[Object]) -> None:
+    """Over several connections: one alone leaves the API idle between its requests."""
+
+    def create(part: list[Object]) -> None:
+        with_api = api.Api(cluster)
+        try:
+            for item in part:
+                with_api.create(item)
+        finally:
+            with_api.close()
+
+    with concurrent.futures.ThreadPoolExecutor(CONNECTIONS) as pool:
+        list(pool.map(create, [objects[number::CONNECTIONS] for number in range(CONNECTIONS)]))
 
 
 def remove_nodes(with_api: api.Api, names: Iterable[str]) -> None:

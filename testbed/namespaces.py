@@ -114,6 +114,12 @@ def first_process(outer: Process, program: Path) -> Process:
     return Process(outer.name.replace("-room", "-holder"), found[0], ticks, outer.boot_id, outer.log)
 
 
+def holder_of(cluster: Cluster, name: str) -> int | None:
+    """The holder of a running node's room, for commands and components that are to run in it."""
+    process = processes.recorded(cluster.processes).get(f"{name}-holder")
+    return process.pid if process and processes.is_alive(process) else None
+
+
 def run(holder: int, command: Sequence[str], text: str | None = None) -> str:
     """Run a short command inside and return what it printed."""
     done = subprocess.run(

@@ -66,7 +66,12 @@ def is_healthy(cluster: Cluster) -> bool:
 
 def start(name: str, parts: Parts, programs: Binaries, store: Path | None) -> Cluster:
     folder = clusters.folder_of(name)
-    folder.mkdir(parents=True, mode=0o755)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.parent.stat().st_uid != os.geteuid():
+        raise TestbedError(
+            f"{folder.parent} belongs to somebody else; set LONGBOAT_TESTBED_STATE to a folder of your own"
+        )
+    folder.mkdir(mode=0o755)
     cluster = clusters.save(Cluster(name, clusters.new_id(), folder, parts.profiles))
     holders: list[int] = []
     if store is None:

@@ -5,6 +5,7 @@ The tests speak to the interface in engines/engine.py only; `places` holds what 
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -73,6 +74,12 @@ class Jobs:
         query = LogQuery(ranks=() if rank is None else (rank,), attempt=attempt)
         lines = [line for line in self.engine.logs(run, query) if line.rank >= 0]
         return b"".join(line.data for line in lines if stream in (None, line.stream)).decode()
+
+    def checkpoints(self, run: str) -> list[str]:
+        """Names in the run's checkpoint folder, wherever that is."""
+        copy = Path(tempfile.mkdtemp(dir=self.root)) / "checkpoints"
+        self.engine.copy_from(run, "checkpoints", copy)
+        return sorted(path.name for path in copy.iterdir())
 
     def until(self, condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + LONG_S

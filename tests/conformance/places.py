@@ -6,10 +6,10 @@ Adding an engine: one class with the members of `Place`, one entry in PLACES.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from longboat.engines.engine import Engine
 
@@ -20,6 +20,9 @@ class Place(Protocol):
     engine: Engine
     environment: Mapping[str, str]
     """The submitter's environment."""
+
+    unsupported: Sequence[tuple[dict[str, Any], list[str], list[str]]]
+    """Fields that this engine cannot honour; what the refusal's reason and hint must name."""
 
     def again(self) -> Engine:
         """The same engine as a new command would open it."""
@@ -36,12 +39,24 @@ class Place(Protocol):
     def traces(self, run: str, uid: str) -> list[str]:
         """What is left of a deleted run, its checkpoints excepted."""
 
+    def has_checkpoints(self, checkpoint_dir: str) -> bool:
+        """Whether the checkpoint folder of a deleted run is still there."""
+
     def holding(self, needle: bytes) -> list[str]:
         """Stored things that contain these bytes."""
 
 
 class LocalPlace:
     """The embedded engine in a home of its own."""
+
+    unsupported = (
+        ({"queue": "research"}, ["queue: research"], ["queue"]),
+        ({"volumes": {"/data": {"claim": "datasets"}}}, ["volumes./data", "claim"], ["path"]),
+        ({"volumes": {"/data": {"nfs": "server:/export"}}}, ["volumes./data", "nfs"], ["path"]),
+        ({"volumes": {"/data": {"path": "/elsewhere"}}}, ["volumes./data"], ["data"]),
+        ({"volumes": {"data": {"path": ".", "read_only": True}}}, ["read_only"], ["read_only"]),
+        ({"data": [{"url": "s3://bucket/data.tar", "to": "data"}]}, ["s3://"], ["https://"]),
+    )
 
     def __init__(self, root: Path) -> None:
         from longboat.engines.local.engine import LocalEngine
@@ -82,6 +97,9 @@ class LocalPlace:
         left = [path.relative_to(self._home) for path in self._home.rglob("*")]
         named = [path for path in left if path.parts[0] not in (*shared, "checkpoints")]
         return [str(path) for path in named if str(path) not in ("runs", "queue", "queue/.lock", "queue/.next")]
+
+    def has_checkpoints(self, checkpoint_dir: str) -> bool:
+        return Path(checkpoint_dir).is_dir()
 
     def holding(self, needle: bytes) -> list[str]:
         files = (path for path in self._home.rglob("*") if path.is_file() and not path.is_symlink())

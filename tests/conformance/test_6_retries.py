@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.conformance.conftest import Jobs
@@ -29,8 +27,8 @@ def test_the_whole_gang_restarts_and_resumes(jobs: Jobs) -> None:
 import time
 if attempt == 0 and rank == 0:
     save(10); save(20); save(30, complete=False)
-    open(os.path.join(folder, "saved"), "x")
-while not os.path.exists(os.path.join(folder, "saved")): time.sleep(0.01)
+open(os.path.join(folder, f"here-{attempt}-{rank}"), "x")
+while not all(os.path.exists(os.path.join(folder, f"here-{attempt}-{n}")) for n in range(4)): time.sleep(0.01)
 if attempt == 0:
     sys.exit(5) if rank == 3 else time.sleep(60)
 if rank == 0: print("weights", open(os.path.join(resume, "weights")).read())
@@ -59,8 +57,7 @@ if attempt == 0:
     )
     run = jobs.run(code, retries={"count": 1, "backoff": "0s"}, checkpoints={"keep": 2})
     assert "attempt 1" in jobs.text(run.name) and "from 'step-100'" in jobs.text(run.name)
-    assert run.checkpoint_dir is not None
-    assert sorted(path.name for path in Path(run.checkpoint_dir).iterdir()) == ["step-100", "step-99"]
+    assert jobs.checkpoints(run.name) == ["step-100", "step-99"]
 
 
 def test_the_trainers_own_checkpoints(jobs: Jobs) -> None:
@@ -136,6 +133,5 @@ save(1)
     )
     run = jobs.run(code, checkpoints={"to": "./checkpoints"})
     assert run.phase == "succeeded", jobs.text(run.name)
-    folder = jobs.root / "code" / "checkpoints" / run.name
-    assert run.checkpoint_dir == str(folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["hello", "step-1"]
+    assert run.checkpoint_dir == str(jobs.root / "code" / "checkpoints" / run.name)
+    assert jobs.checkpoints(run.name) == ["hello", "step-1"]

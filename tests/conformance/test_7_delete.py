@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -26,11 +25,11 @@ os.mkdir("locked"); open("locked/file", "w").close(); os.chmod("locked", 0o500)
 def test_nothing_is_left_but_checkpoints(jobs: Jobs, purge: bool) -> None:
     run = jobs.run(SAVES, artifacts=["*.txt"], nodes=2, gpus=1, environment=jobs.place.with_gpus("a", "b"), procs=1)
     assert run.phase == "succeeded", jobs.text(run.name)
-    assert run.checkpoint_dir is not None and Path(run.checkpoint_dir, "step-1").is_dir()
+    assert run.checkpoint_dir is not None and jobs.checkpoints(run.name) == ["step-1"]
     jobs.engine.delete(run.name, purge=purge)
     assert jobs.place.traces(run.name, run.uid) == []
     assert jobs.place.processes(run.uid) == []
-    assert Path(run.checkpoint_dir).exists() is not purge
+    assert jobs.place.has_checkpoints(run.checkpoint_dir) is not purge
     with pytest.raises(NotFound):
         jobs.engine.status(run.name)
     with pytest.raises(NotFound):
@@ -55,7 +54,7 @@ time.sleep(600)
     jobs.engine.delete(run.name)
     assert jobs.place.processes(run.uid) == []
     assert jobs.place.traces(run.name, run.uid) == []
-    assert folder is not None and Path(folder, "saved").exists()
+    assert folder is not None and jobs.place.has_checkpoints(folder)
     free = jobs.run("print('mine')", name="next", gpus=1, environment=jobs.place.with_gpus("a"))
     assert free.phase == "succeeded"
 

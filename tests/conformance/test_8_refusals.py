@@ -19,11 +19,8 @@ REFUSED: list[tuple[dict[str, Any], list[str], list[str]]] = [
     ({"nodes": 4, "cpus": 2000}, ["8000 CPUs over 4 nodes"], ["per node"]),
     ({"shm": "900Ti"}, ["shm"], ["shm:"]),
     ({"disk": "1Pi"}, ["disk"], ["disk:"]),
-    ({"queue": "research"}, ["queue: research"], ["queue"]),
-    ({"volumes": {"/data": {"claim": "datasets"}}}, ["volumes./data", "claim"], ["path"]),
-    ({"volumes": {"/data": {"nfs": "server:/export"}}}, ["volumes./data", "nfs"], ["path"]),
     ({"secrets": ["NO_SUCH_SECRET"]}, ["NO_SUCH_SECRET"], ["NO_SUCH_SECRET"]),
-    ({"gpus": 3, "cpus": 4096, "queue": "q"}, ["GPUs", "CPUs", "queue"], ["gpus: 2", "cpus:"]),
+    ({"gpus": 3, "cpus": 4096, "memory": "900Ti"}, ["GPUs", "CPUs", "memory"], ["gpus: 2", "cpus:", "memory:"]),
 ]
 """Fields of a job, what the reason must name, what the hint must name. The place has two GPUs of no known type."""
 
@@ -32,6 +29,15 @@ REFUSED: list[tuple[dict[str, Any], list[str], list[str]]] = [
 def test_refused_with_reason_and_nearest(
     jobs: Jobs, fields: dict[str, Any], reason: list[str], hint: list[str]
 ) -> None:
+    check_refused(jobs, fields, reason, hint)
+
+
+def test_what_this_engine_cannot_honour_is_refused_and_not_ignored(jobs: Jobs) -> None:
+    for fields, reason, hint in jobs.place.unsupported:
+        check_refused(jobs, fields, reason, hint)
+
+
+def check_refused(jobs: Jobs, fields: dict[str, Any], reason: list[str], hint: list[str]) -> None:
     submission = jobs.submission("print(1)", environment=jobs.place.with_gpus("a", "b"), **fields)
     for ask in (jobs.engine.plan, jobs.engine.submit):
         with pytest.raises(Refused) as refusal:

@@ -108,7 +108,7 @@ def test_data_are_whole() -> None:
 
 def bare_environment(**more: str) -> dict[str, str]:
     """Without anything of Longboat: not even the package can be imported."""
-    kept = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "LONGBOAT_TEST_SESSION")}
+    kept = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "TEST_SESSION_OF_LONGBOAT")}
     return {**kept, "PYTHONPATH": str(Path(np.__file__).parents[1]), **more}
 
 

@@ -54,6 +54,14 @@ def test_half_started_clusters_go(state: Path) -> None:
     assert processes.marked(half.id) == processes.marked(broken.id) == []
 
 
+def test_a_cluster_of_which_nothing_runs_goes(state: Path) -> None:
+    cluster = new("dead")
+    processes.record(cluster.processes, sleep_marked(cluster.id, cluster.folder))
+    assert cleanup.clean() == []
+    processes.kill_marked(cluster.id)
+    assert cleanup.clean() == ["cluster dead"]
+
+
 def test_a_start_under_way_is_not_taken_for_a_leftover(state: Path) -> None:
     half = new("half", ready=False)
     code = "from testbed import cleanup; print(cleanup.clean())"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from testbed import cleanup, clusters, node, profiles
+from testbed import binaries, cleanup, clusters, images, namespaces, node, processes, profiles
 from testbed.binaries import Binaries
 from testbed.clusters import Cluster
 from testbed.fixtures import Kubectl
@@ -114,11 +114,11 @@ def test_two_pods_of_a_job_find_each_other_by_name(kubectl: Kubectl) -> None:
 @pytest.mark.pods
 def test_exec_services_and_port_forward(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", text=pod("web", *SERVE))
-    kubectl("expose", "pod", "web", "--port=80", "--target-port=8000")
+    kubectl("expose", "pod", "web", "--name=site", "--port=80", "--target-port=8000")
     kubectl("wait", "--for=condition=ready", "pod/web", "--timeout=60s")
     assert kubectl("exec", "web", "--", "sh", "-c", "echo $((6 * 7))") == "42\n"
-    assert kubectl("exec", "web", "--", "python3", "-c", FETCH, "http://web/hostname") == "web\n"
-    address = kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
+    assert kubectl("exec", "web", "--", "python3", "-c", FETCH, "http://site/hostname") == "web\n"
+    address = kubectl("get", "service", "site", "-o", "jsonpath={.spec.clusterIP}")
     assert fetched_here(f"http://{address}/hostname") == "web\n", "the machine reaches services as well"
     command = kubectl.command("port-forward", "pod/web", ":8000", "--address=127.0.0.1")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forward:
@@ -139,6 +139,18 @@ def test_limits_exit_codes_and_unknown_names(kubectl: Kubectl) -> None:
     path = "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}"
     assert kubectl("get", "pod", "seven", "-o", path) == "7"
     assert "not known" in kubectl("logs", "seven")
+
+
+@pytest.mark.pods
+def test_further_images_are_given_to_a_running_node(cluster: Cluster, kubectl: Kubectl) -> None:
+    holder = namespaces.holder_of(cluster, node.name_of(0))
+    assert holder is not None
+    programs = binaries.find(("tools", "containerd", "jobset"))
+    images.load(["jobset"], programs, holder, node.SOCKET)
+    one = {"name": "main", "image": images.reference("jobset"), "imagePullPolicy": "Never", "args": ["--help"]}
+    kubectl("create", "-f", "-", text=pod("helps", containers=[one]))
+    kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/helps", "--timeout=60s")
+    assert "-kubeconfig" in kubectl("logs", "helps")
 
 
 @pytest.mark.pods
@@ -188,6 +200,30 @@ def test_kill_while_pods_run(state: Path) -> None:
         run.communicate()
     assert cleanup.clean() == ["cluster one"]
     assert cleanup.left_behind(before, cleanup.inventory(), cluster) == []
+
+
+@pytest.mark.pods
+@pytest.mark.slow
+@pytest.mark.usefixtures("needs_pods")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("moment", ["node-0-room", "node-0-containerd", "node-0-kubelet"])
+def test_end_in_the_middle_of_a_start(state: Path, moment: str, number: signal.Signals) -> None:
+    """Killed, its leftovers are removed by the next `clean`; interrupted, it takes them away by itself."""
+    before = cleanup.inventory()
+    command = [sys.executable, "-m", "testbed", "up", "--name", "one", "--profile", "pods"]
+    starter = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    try:
+        wanted = clusters.folder_of("one") / "processes" / f"{moment}.json"
+        assert processes.wait_until(wanted.exists, 60, every_s=0.005)
+        half = clusters.get("one")
+    finally:
+        starter.send_signal(number)
+        told = starter.communicate()[1]
+    if number == signal.SIGINT:
+        assert starter.returncode == 130 and told.endswith("testbed: interrupted\n")
+    assert cleanup.clean() == (["cluster one"] if number == signal.SIGKILL else [])
+    assert cleanup.left_behind(before, cleanup.inventory(), half) == []
+    assert not state.exists()
 
 
 def test_a_node_writes_only_where_its_room_is() -> None:

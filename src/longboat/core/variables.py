@@ -22,10 +22,7 @@ SCRUBBED: tuple[str, ...] = (
 )  # fmt: skip
 """Names (and, with a star, beginnings of names) that say which process of which job this is: never inherited."""
 
-_KEPT = (
-    "LONGBOAT_HOME",  # a command of ours inside a rank finds the same runs
-    "LONGBOAT_TEST_SESSION",  # by it the test suite finds what a test left behind
-)
+_KEPT = ("LONGBOAT_HOME",)  # a command of ours inside a rank finds the same runs
 
 _IDENTITY = frozenset(
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK")

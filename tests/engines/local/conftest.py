@@ -16,6 +16,15 @@ from longboat.engines.local.records import RunFiles
 from tests.conformance.conftest import Jobs
 from tests.conformance.places import LocalPlace, open_local
 
+WAITS = """
+import os, sys, time
+print("ready", os.getpid(), os.environ["LONGBOAT_ATTEMPT"], flush=True)
+while not os.path.exists(os.path.join(os.environ["LONGBOAT_CHECKPOINT_DIR"], "go")):
+    time.sleep(0.01)
+print("done", flush=True)
+"""
+"""A training that goes on until `let_go`."""
+
 
 class LocalJobs(Jobs):
     """Jobs on the embedded engine, and the processes behind them."""
@@ -36,6 +45,11 @@ class LocalJobs(Jobs):
     def launchers(self, run: str, attempt: int = 0) -> list[ProcessId]:
         paths = sorted(self.files(run).attempt_dir(attempt).glob("*/launcher.json"))
         return [found for path in paths if (found := read_value(path, ProcessId)) is not None]
+
+    def let_go(self, run: str) -> None:
+        folder = self.engine.status(run).checkpoint_dir
+        assert folder is not None
+        (Path(folder) / "go").touch()
 
     def kill(self, process: ProcessId, number: int = signal.SIGKILL) -> None:
         os.kill(process.pid, number)

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,24 +14,9 @@ import pytest
 
 from longboat.core.errors import EngineError
 from longboat.core.runs import LogQuery
-from longboat.engines.local import detached
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.processes import identify, is_alive
-from tests.engines.local.conftest import LocalJobs
-
-WAITS = """
-import os, sys, time
-print("ready", os.getpid(), os.environ["LONGBOAT_ATTEMPT"], flush=True)
-while not os.path.exists(os.path.join(os.environ["LONGBOAT_CHECKPOINT_DIR"], "go")):
-    time.sleep(0.01)
-print("done", flush=True)
-"""
-
-
-def let_go(local: LocalJobs, run: str) -> None:
-    folder = local.engine.status(run).checkpoint_dir
-    assert folder is not None
-    (Path(folder) / "go").touch()
+from tests.engines.local.conftest import WAITS, LocalJobs
 
 
 def test_a_killed_supervisor_is_noticed_and_the_run_is_lost(local: LocalJobs) -> None:
@@ -58,7 +42,7 @@ def test_a_killed_supervisor_and_retries(local: LocalJobs) -> None:
     local.kill(local.supervisor(run.name))
     local.engine.list()
     local.until(lambda: local.text(run.name, attempt=1).count("ready") == 2, "the whole gang starts again")
-    let_go(local, run.name)
+    local.let_go(run.name)
     ended = local.wait(run.name)
     assert (ended.phase, ended.attempt) == ("succeeded", 1), ended.reason
     assert [attempt.failure and attempt.failure.cause for attempt in ended.attempts] == ["lost", None]
@@ -70,7 +54,7 @@ def test_wait_and_follow_notice_it_by_themselves(local: LocalJobs) -> None:
     assert b"ready" in next(lines).data
     local.kill(local.supervisor(run.name))
     assert b"ready" in next(lines).data
-    let_go(local, run.name)
+    local.let_go(run.name)
     assert [line.data for line in lines] == [b"done\n"]
     assert local.wait(run.name).phase == "succeeded"
 
@@ -91,7 +75,7 @@ def test_a_run_that_had_in_truth_finished(local: LocalJobs, exit_code: int) -> N
     local.until_said(run.name, "ready")
     supervisor = local.supervisor(run.name)
     local.kill(supervisor, signal.SIGSTOP)
-    let_go(local, run.name)
+    local.let_go(run.name)
     outcome = local.files(run.name).attempt_dir(0) / "worker-0" / "outcome.json"
     local.until(outcome.exists, "the launcher has ended")
     local.kill(supervisor)
@@ -110,7 +94,7 @@ def test_a_supervisor_killed_while_it_waits_for_its_turn(local: LocalJobs) -> No
     local.kill(local.supervisor("first"))
     status = local.engine.status("first")
     local.until(lambda: "waits for 1 GPU" in local.engine.status("first").reason, "it waits again")
-    let_go(local, "holder")
+    local.let_go("holder")
     first, second = local.wait("first"), local.wait("second")
     assert (first.phase, second.phase, first.attempt) == ("succeeded", "succeeded", 0), status.reason
 
@@ -130,7 +114,7 @@ def test_a_killed_launcher_and_retries(local: LocalJobs) -> None:
     local.until_said(run.name, "ready", times=2)
     local.kill(local.launchers(run.name)[0])
     local.until(lambda: local.text(run.name, attempt=1).count("ready") == 2, "the whole gang starts again")
-    let_go(local, run.name)
+    local.let_go(run.name)
     assert local.wait(run.name).phase == "succeeded"
 
 
@@ -207,7 +191,7 @@ def test_everybody_looks_at_once_and_one_supervisor_takes_over(local: LocalJobs)
         looker.start()
     for looker in lookers:
         looker.join()
-    let_go(local, run.name)
+    local.let_go(run.name)
     ended = local.wait(run.name)
     assert (ended.phase, ended.attempt) == ("succeeded", 1)
 
@@ -225,7 +209,7 @@ def test_a_submitter_that_is_killed_takes_nothing_with_it(local: LocalJobs) -> N
     submitter.start()
     submitter.join()
     local.until_said("orphan", "ready")
-    let_go(local, "orphan")
+    local.let_go("orphan")
     assert local.wait("orphan").phase == "succeeded"
 
 
@@ -296,99 +280,3 @@ def test_a_damaged_record_of_a_running_run(local: LocalJobs) -> None:
     local.engine.delete(run.name)
     assert local.home.run_names() == []
     assert local.place.processes(run.uid) == []
-
-
-def test_the_supervisor_obeys_a_shutdown(local: LocalJobs) -> None:
-    code = (
-        "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: (print('saves', flush=True), sys.exit(0)))\n"
-        + WAITS
-    )
-    run = local.submit(code)
-    local.until_said(run.name, "ready")
-    local.kill(local.supervisor(run.name), signal.SIGTERM)
-    ended = local.wait(run.name)
-    assert (ended.phase, ended.exit_code) == ("stopped", 0), ended.reason
-    assert "saves" in local.text(run.name)
-
-
-def test_modules_in_the_current_folder_are_not_ours(local: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = local.root / "code"
-    folder.mkdir()
-    for name in ("signal", "select", "msgspec", "longboat", "traceback"):
-        (folder / f"{name}.py").write_text("raise SystemExit('imported from the current folder')")
-    monkeypatch.chdir(folder)
-    run = local.run("", run=["sh", "-c", "echo fine"])
-    assert run.phase == "succeeded", local.files(run.name).log.read_text()
-
-
-def test_a_supervisor_lets_go_of_its_callers_descriptors(local: LocalJobs) -> None:
-    """Somebody may wait for the end of a pipe that our caller inherited."""
-    reader, writer = os.pipe()
-    os.set_inheritable(writer, True)
-    run = local.submit(WAITS)
-    local.until_said(run.name, "ready")
-    os.close(writer)
-    os.set_blocking(reader, False)
-    assert os.read(reader, 1) == b""
-    os.close(reader)
-    let_go(local, run.name)
-    assert local.wait(run.name).phase == "succeeded"
-
-
-def test_python_is_the_one_of_the_caller(local: LocalJobs) -> None:
-    run = local.run("import sys; print(sys.prefix)")
-    assert local.text(run.name).strip() == sys.prefix
-
-
-JUMPING = (
-    "import os, sys, time; real = time.time; mark = sys.argv[1] + '/jump'; "
-    "time.time = lambda: real() + ({} if os.path.exists(mark) else 0); "
-)
-
-
-@pytest.mark.parametrize("jump_s", [86400.0, -86400.0])
-def test_a_clock_that_jumps_ends_no_run(local: LocalJobs, monkeypatch: pytest.MonkeyPatch, jump_s: float) -> None:
-    """The supervisor's clock jumps by a day while a run with a timeout of an hour works."""
-    monkeypatch.setattr(detached, "_PROGRAM", JUMPING.format(jump_s) + detached._PROGRAM)
-    run = local.submit(WAITS, timeout="1h")
-    local.until_said(run.name, "ready")
-    local.until_phase(run.name, "running")
-    (local.files(run.name).directory / "jump").touch()
-    time.sleep(2.5)  # longer than the supervisor sleeps at most
-    assert local.engine.status(run.name).phase == "running"
-    let_go(local, run.name)
-    ended = local.wait(run.name)
-    assert (ended.phase, ended.exit_code) == ("succeeded", 0), ended.reason
-    assert local.text(run.name).splitlines()[-1] == "done"
-
-
-@pytest.mark.parametrize("is_known", [True, False])
-def test_a_secret_of_the_first_command_must_be_in_the_one_that_recovers(local: LocalJobs, is_known: bool) -> None:
-    with_secret = {**local.place.environment, "TOKEN": "s3cret"}
-    code = WAITS.replace('"ready"', '"ready", len(os.environ["TOKEN"])')
-    run = local.submit(code, secrets=["TOKEN"], environment=with_secret, retries={"count": 1, "backoff": "0s"})
-    local.until_said(run.name, "ready 6")
-    local.kill(local.supervisor(run.name))
-    finder = LocalEngine(local.home.root, environment=with_secret if is_known else local.place.environment)
-    finder.status(run.name)
-    if is_known:
-        local.until_said(run.name, "ready 6", times=2)
-        let_go(local, run.name)
-    ended = local.wait(run.name)
-    if is_known:
-        assert ended.phase == "succeeded", ended.reason
-    else:
-        assert (ended.phase, ended.exit_code) == ("failed", 209) and "TOKEN" in ended.reason
-
-
-def test_a_machine_that_restarted(local: LocalJobs) -> None:
-    run = local.submit(WAITS, grace="0s")
-    local.until_said(run.name, "ready")
-    launcher = local.launchers(run.name)[0]
-    local.kill(local.supervisor(run.name))
-    local.until(lambda: not is_alive(launcher), "the launcher leaves")
-    files = local.files(run.name)
-    before = msgspec.structs.replace(local.supervisor(run.name), boot_id="another boot")
-    files.write_state(msgspec.structs.replace(files.state(), supervisor=before))
-    ended = local.wait(run.name)
-    assert (ended.cause, ended.exit_code) == ("lost", 208) and "restarted" in ended.reason

@@ -35,6 +35,7 @@ def may_respawn(files: RunFiles) -> bool:
     if count <= RESPAWNS:
         write_value(path, Respawns(count=count, state_ns=state_ns))
         return True
+    kill_until_gone(lambda: marked(files.record().uid))
     words = files.log.read_text(errors="replace").splitlines() if files.log.exists() else []
     reason = f"its supervisor died {RESPAWNS} times at once: {words[-1] if words else 'no reason was given'}"
     state = files.state()
