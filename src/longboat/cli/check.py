@@ -9,9 +9,9 @@ import click
 from longboat.cli.loading import load, submission_of
 from longboat.cli.options import TargetCommand, job_options
 from longboat.cli.places import open_engine
-from longboat.cli.plans import print_job, show_plan
-from longboat.cli.terminal import note
+from longboat.cli.plans import show_plan
 from longboat.core.errors import Refused
+from longboat.core.plans import Plan
 
 
 @click.command("check", cls=TargetCommand, short_help="Validate job files and show what would run.")
@@ -28,16 +28,14 @@ from longboat.core.errors import Refused
 def command(words: tuple[str, ...], command: tuple[str, ...], output: str, **options: Any) -> int:
     """Validate job files (merged left to right) and show the job, its layout and what would be done.
 
-    All mistakes are reported at once, each with its place. Nothing is started.
+    All mistakes are reported at once, each with its place. Nothing is started. A right job that this machine can never
+    run is shown with the reason; `run` refuses it.
     """
     place = open_engine(options["engine"])
     loaded = load(words, command, options, place)
     try:
         plan = place.plan(submission_of(loaded, None))
-    except Refused:
-        if output in ("table", "wide"):
-            print_job(loaded.job)
-            for notice in loaded.notices:
-                note(notice)
-        raise
+    except Refused as refusal:  # the job is right all the same: another machine may run it
+        hint = f" ({refusal.hint})" if refusal.hint else ""
+        plan = Plan(job=loaded.job, notices=(f"{refusal.message}{hint}",))
     return show_plan(plan, loaded.notices, output, env=output == "wide")
