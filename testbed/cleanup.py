@@ -16,7 +16,7 @@ import subprocess
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from testbed import cgroups, clusters, processes
+from testbed import cgroups, clusters, processes, settings
 from testbed.clusters import Cluster
 from testbed.errors import TestbedError
 
@@ -36,7 +36,9 @@ def down(name: str) -> bool:
     """Remove the cluster of this name and all it made; False when there was none."""
     folder = clusters.folder_of(name)
     with clusters.folder_lock(name):
-        return remove(folder)
+        there = remove(folder)
+    settings.restore_limit()
+    return there
 
 
 def remove(folder: Path) -> bool:
@@ -113,6 +115,7 @@ def clean(*, everything: bool = False) -> list[str]:
     for identity in sorted(orphans()):
         remove_marked(identity)
         told.append(f"processes and groups of {identity}")
+    settings.restore_limit()
     return told
 
 

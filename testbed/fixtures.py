@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from testbed import api, binaries, cleanup, clusters, kwok, profiles, requirements, stages
+from testbed import api, binaries, cleanup, clusters, kwok, profiles, requirements, settings, stages
 from testbed.clusters import Cluster
 from testbed.errors import Missing
 from testbed.up import up
@@ -83,6 +83,7 @@ class Clusters:
                     cleanup.remove(cluster.folder)
                 os.close(lease)
         self.held.clear()
+        settings.restore_limit()
 
 
 def kind_of(item: pytest.Item) -> str:

@@ -4,6 +4,8 @@ api        the control plane alone, without root
 pods       and one real node with containerd, kube-proxy and CoreDNS
 two-nodes  and a second one
 gpu        and simulated GPU nodes
+jobset     a real node and the JobSet controller in it
+kueue      a real node and the Kueue controller in it
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from testbed import controlplane, kwok, node
+from testbed import controlplane, images, jobset, kueue, kwok, node
 from testbed.errors import TestbedError
 from testbed.kwok import Group
+from testbed.manifests import Controller
 
-NAMES = ("api", "pods", "two-nodes", "gpu")
+NAMES = ("api", "pods", "two-nodes", "gpu", "jobset", "kueue")
+CONTROLLERS = {one.name: one for one in (jobset.CONTROLLER, kueue.CONTROLLER)}
+"""In the order in which they start: Kueue looks after objects of JobSet, and its webhooks stop other deployments."""
 DEFAULT_FLEET = "4"
 
 
@@ -33,7 +38,16 @@ class Parts:
         """Programs to have, as targets of the build."""
         real = node.TARGETS if self.real_nodes else ()
         simulated = kwok.TARGETS if self.simulates else ()
-        return (*controlplane.TARGETS, *real, *simulated)
+        return (*controlplane.TARGETS, *real, *simulated, *(one.name for one in self.controllers))
+
+    @property
+    def controllers(self) -> tuple[Controller, ...]:
+        return tuple(one for name, one in CONTROLLERS.items() if name in self.profiles)
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """What a real node has from the start."""
+        return (*images.BASE, *(one.name for one in self.controllers))
 
 
 def combine(names: Sequence[str], fleet: Sequence[str] = ()) -> Parts:
@@ -42,7 +56,7 @@ def combine(names: Sequence[str], fleet: Sequence[str] = ()) -> Parts:
     unknown = sorted(wanted - set(NAMES))
     if unknown:
         raise TestbedError(f"no profile {', '.join(unknown)}; there are {', '.join(NAMES)}")
-    if "two-nodes" in wanted:
+    if wanted & {"two-nodes", *CONTROLLERS}:
         wanted.add("pods")
     groups = tuple(kwok.parse_group(text) for text in fleet or ([DEFAULT_FLEET] if "gpu" in wanted else []))
     real_nodes = 2 if "two-nodes" in wanted else 1 if "pods" in wanted else 0

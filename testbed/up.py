@@ -6,6 +6,7 @@ The record is written before the first process starts, so that whatever happens 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -20,10 +21,12 @@ from testbed import (
     dns,
     images,
     kwok,
+    manifests,
     namespaces,
     network,
     node,
     processes,
+    settings,
 )
 from testbed.binaries import Binaries
 from testbed.clusters import Cluster
@@ -40,7 +43,7 @@ def up(name: str, parts: Parts, *, lease: bool = False, quiet: bool = False) -> 
     if parts.real_nodes:
         namespaces.check()
     programs = binaries.find(parts.targets, quiet=quiet)
-    store = images.store(images.BASE, programs) if parts.real_nodes else None
+    store = images.store(parts.images, programs) if parts.real_nodes else None
     with clusters.folder_lock(name):
         running = clusters.load(name)
         if running and running.ready and is_healthy(running):
@@ -48,6 +51,7 @@ def up(name: str, parts: Parts, *, lease: bool = False, quiet: bool = False) -> 
                 return running
             raise TestbedError(f"{name!r} runs with {', '.join(running.profiles)}; take it down first, or use --name")
         cleanup.remove(clusters.folder_of(name))
+        settings.raise_limit()
         try:
             cluster = start(name, parts, programs, store)
             if lease:
@@ -56,6 +60,7 @@ def up(name: str, parts: Parts, *, lease: bool = False, quiet: bool = False) -> 
         except BaseException:
             if not os.environ.get("LONGBOAT_TESTBED_KEEP"):
                 cleanup.remove(clusters.folder_of(name))
+                settings.restore_limit()
             raise
 
 
@@ -87,6 +92,7 @@ def start(name: str, parts: Parts, programs: Binaries, store: Path | None) -> Cl
     else:
         start_with_nodes(cluster, programs, holders, store)
     start_fleet(cluster, parts, programs, holders[0] if holders else None)
+    start_controllers(cluster, parts, programs)
     return cluster
 
 
@@ -167,5 +173,16 @@ def start_fleet(cluster: Cluster, parts: Parts, programs: Binaries, holder: int 
         names = [name for group in parts.groups for name in kwok.add_nodes(with_api, group)]
         ready = lambda: kwok.ready_count(with_api) >= len(names)  # noqa: E731
         controlplane.wait_running(f"{len(names)} simulated nodes are ready", ready, [running], kwok.READY_S)
+    finally:
+        with_api.close()
+
+
+def start_controllers(cluster: Cluster, parts: Parts, programs: Binaries) -> None:
+    with_api = api.Api(cluster)
+    try:
+        for controller in parts.controllers:
+            manifests.start(cluster, programs, with_api, controller)
+            ready = functools.partial(manifests.is_ready, with_api, controller)
+            api.wait_for(f"{controller.name} is ready", ready, manifests.READY_S)
     finally:
         with_api.close()

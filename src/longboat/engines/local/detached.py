@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -36,7 +37,57 @@ def _import_roots() -> list[str]:
 
 
 def spawn(files: RunFiles, lock: int, environment: dict[str, str]) -> None:
-    """Start a supervisor that owns `lock` and outlives us. The caller closes its own copy of the lock."""
+    """Start a supervisor that owns `lock` and outlives us. The caller closes its own copy of the lock.
+
+    Where that is safe it is a fork: an interpreter that has everything imported already, a third of a short run's time.
+    """
+    if _may_fork():
+        with disk("start the supervisor"):
+            pid = os.fork()
+        if pid == 0:
+            _become_supervisor(files, lock, environment)
+    else:
+        pid = _execute(files, lock, environment)
+    _children.append(pid)
+
+
+def _may_fork() -> bool:
+    """A fork has only the calling thread; and inside a rank it would carry the rank's mark in /proc for ever."""
+    threading = sys.modules.get("threading")
+    is_alone = threading is None or threading.active_count() == 1
+    return sys.platform.startswith("linux") and is_alone and "LONGBOAT_RUN_UID" not in os.environ
+
+
+def _become_supervisor(files: RunFiles, lock: int, environment: dict[str, str]) -> NoReturn:
+    """In the child of a fork: keep the lock and the modules, nothing else of the command that was called."""
+    code = 1
+    try:
+        os.setsid()
+        log = os.open(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for number, target in ((0, null), (1, log), (2, log)):
+            os.dup2(target, number)
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2 and int(name) != lock:
+                with contextlib.suppress(OSError):
+                    os.close(int(name))
+        os.environ.clear()
+        os.environ.update(environment)
+        from longboat.engines.local.supervisor import main
+
+        main([os.fspath(files.directory), str(lock)])
+        code = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _execute(files: RunFiles, lock: int, environment: dict[str, str]) -> int:
     os.set_inheritable(lock, True)
     log = os.fspath(files.log)
     with disk("start the supervisor"):
@@ -52,7 +103,7 @@ def spawn(files: RunFiles, lock: int, environment: dict[str, str]) -> None:
             setsid=True,
         )
     os.set_inheritable(lock, False)
-    _children.append(pid)
+    return pid
 
 
 _children: list[int] = []

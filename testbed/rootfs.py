@@ -1,0 +1,147 @@
+"""The root file system of hosts: Debian with systemd, sshd and a user who may sudo. Made once, kept in the cache.
+
+Hosts never write to it: each has a layer of its own on top. Its name is a hash of everything that goes into it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from testbed import binaries, images
+from testbed.errors import Missing, TestbedError
+
+USER = "admin"
+PACKAGES = (
+    "ca-certificates", "conntrack", "curl", "dbus", "e2fsprogs", "ethtool", "iproute2", "iptables", "iputils-ping",
+    "kmod", "libfaketime", "libpam-systemd", "nftables", "openssh-server", "procps", "python3", "socat", "sudo",
+    "systemd", "systemd-sysv",
+)  # fmt: skip
+# Units that would change settings of the kernel, which is the machine's, or wait for hardware that is not there.
+MASKED = (
+    "systemd-sysctl.service", "systemd-modules-load.service", "systemd-networkd.service", "systemd-binfmt.service",
+    "proc-sys-fs-binfmt_misc.automount", "systemd-timesyncd.service", "console-getty.service", "apt-daily.timer",
+    "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer",
+    "ssh.socket",
+)  # fmt: skip
+# The kubelet sets some settings of the kernel; it finds its values already there, and the machine keeps its own.
+BOOT = """#!/bin/sh
+set -e
+. /etc/testbed/host
+for group in /sys/fs/cgroup /sys/fs/cgroup/*; do
+    if mountpoint -q "$group"; then mount -o remount,bind,rw "$group"; fi
+done
+mkdir -p /run/testbed
+while read -r file value; do
+    echo "$value" > "/run/testbed/${file##*/}"
+    mount --bind "/run/testbed/${file##*/}" "/proc/sys/$file"
+done <<END
+vm/overcommit_memory 1
+vm/panic_on_oom 0
+kernel/panic 10
+kernel/panic_on_oops 1
+kernel/keys/root_maxkeys 1000000
+kernel/keys/root_maxbytes 25000000
+END
+mount --make-rshared /
+ip link set lo up
+ip addr add "$ADDRESS/24" dev host0
+ip link set host0 up
+ip route add "$RANGE" via "$GATEWAY"
+if [ "$ROUTE" = yes ]; then ip route add default via "$GATEWAY"; fi
+"""
+BOOT_UNIT = """[Unit]
+Description=Network, control groups and kernel settings of a test host
+DefaultDependencies=no
+After=systemd-remount-fs.service
+Before=sysinit.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/local/sbin/testbed-boot
+"""
+SSHD = "PermitRootLogin prohibit-password\nPasswordAuthentication no\nUseDNS no\n"
+FILES = {
+    "usr/local/sbin/testbed-boot": BOOT,
+    "etc/systemd/system/testbed.service": BOOT_UNIT,
+    "etc/ssh/sshd_config.d/testbed.conf": SSHD,
+    f"etc/sudoers.d/{USER}": f"{USER} ALL=(ALL) NOPASSWD: ALL\n",
+    "etc/fstab": "",
+    "etc/resolv.conf": "",
+}
+# Every host has keys and an identity of its own.
+_CUSTOMIZE = f"""set -e
+chroot "$1" useradd --create-home --shell /bin/bash {USER}
+rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/machine-id "$1"/var/lib/dbus/machine-id
+cp -r --no-preserve=ownership "$FILES/." "$1/"
+chmod 755 "$1/usr/local/sbin/testbed-boot"
+chmod 440 "$1/etc/sudoers.d/{USER}"
+mkdir -p "$1/etc/systemd/system/sysinit.target.wants" "$1/etc/testbed" "$1/root/.ssh" "$1/home/{USER}/.ssh"
+chmod 700 "$1/root/.ssh" "$1/home/{USER}/.ssh"
+ln -sf ../testbed.service "$1/etc/systemd/system/sysinit.target.wants/testbed.service"
+for unit in {" ".join(MASKED)}; do ln -sf /dev/null "$1/etc/systemd/system/$unit"; done
+ln -sf /lib/systemd/system/multi-user.target "$1/etc/systemd/system/default.target"
+"""
+
+
+def key() -> str:
+    parts = [images.SUITE, *PACKAGES, *images.LEFT_OUT, _CUSTOMIZE, *(f"{path}\n{FILES[path]}" for path in FILES)]
+    return hashlib.sha256("\0".join([*parts, os.uname().machine]).encode()).hexdigest()[:16]
+
+
+def path() -> Path:
+    return binaries.cache_folder() / "roots" / key()
+
+
+def missing() -> str | None:
+    """What this machine lacks to make it, unless it is there."""
+    return None if path().exists() else images.missing_tool()
+
+
+def get() -> Path:
+    """Where it is; made first if it is not in the cache yet."""
+    wanted = path()
+    if wanted.exists():
+        return wanted
+    lacks = missing()
+    if lacks:
+        raise Missing(lacks)
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    with open(wanted.parent / "roots.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in wanted.parent.glob(".making-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        if not wanted.exists():
+            print("testbed hosts: making their root file system", file=sys.stderr, flush=True)
+            make(wanted)
+    return wanted
+
+
+def make(wanted: Path) -> None:
+    scratch = Path(tempfile.mkdtemp(prefix=".making-", dir=wanted.parent))
+    try:
+        for name, content in FILES.items():
+            file = scratch / "files" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content)
+        hook = scratch / "customize"
+        hook.write_text(f"#!/bin/sh\n{_CUSTOMIZE}")
+        hook.chmod(0o755)
+        command = ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+        command += [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in images.LEFT_OUT]
+        command += [f"--customize-hook={hook}", images.SUITE, str(scratch / "root")]
+        environment = {**os.environ, "FILES": str(scratch / "files")}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        if done.returncode != 0:
+            raise TestbedError(f"mmdebstrap failed for the hosts' root file system:\n{done.stderr[-2000:]}")
+        (scratch / "root").rename(wanted)
+    finally:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(scratch)

@@ -1,0 +1,141 @@
+"""What can be wrong with a host, by name: `slow`, `disk=2G`, or `1:no-route` for host 1 alone. Pure.
+
+no-route          the way out is missing; the other hosts and this machine are reached
+slow[=RATE]       a link of this rate (1mbit)
+delay[=TIME]      a link that delays every packet (100ms); the kernel must have netem
+clock[=OFFSET]    the clock is off (+1h), for every program that asks the C library
+disk[=SIZE]       the disk is small (1G)
+old-containerd    a configuration of containerd 1 that switches Kubernetes' part off
+swap              a line for swap in /etc/fstab
+busy-port=PORT    somebody listens there already
+junk              the last three; ports 6443 and 10250
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from testbed.errors import TestbedError
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_VALUES = {
+    "slow": (r"[1-9][0-9]*[kmg]?bit", "1mbit"),
+    "delay": (r"[1-9][0-9]*ms", "100ms"),
+    "clock": (r"[+-][1-9][0-9]*[smh]", "+1h"),
+    "disk": (r"[1-9][0-9]*[MG]", "1G"),
+    "busy-port": (r"[1-9][0-9]{0,4}", ""),
+}
+FLAGS = ("no-route", "old-containerd", "swap", "junk")
+NAMES = (*FLAGS, *_VALUES)
+JUNK_PORTS = (6443, 10250)
+SMALLEST_DISK = 64 << 20
+
+
+@dataclass(frozen=True)
+class Traits:
+    """All that is wrong with one host."""
+
+    no_route: bool = False
+    slow: str = ""
+    delay: str = ""
+    clock_s: int = 0
+    disk_bytes: int = 0
+    old_containerd: bool = False
+    swap: bool = False
+    busy_ports: tuple[int, ...] = ()
+
+
+def combine(wanted: Sequence[str], count: int) -> list[Traits]:
+    """The traits of each of `count` hosts."""
+    found = [Traits() for _ in range(count)]
+    for text in wanted:
+        chosen, name, value = parse(text)
+        if chosen is not None and chosen >= count:
+            raise TestbedError(f"{text!r}: there are {count} hosts, from 0 to {count - 1}")
+        for number in range(count) if chosen is None else [chosen]:
+            found[number] = add(found[number], name, value)
+    return found
+
+
+def parse(text: str) -> tuple[int | None, str, str]:
+    """The host's number (none for all of them), the trait's name and its value."""
+    match = re.fullmatch(r"(?:([0-9]{1,3}):)?([a-z-]+)(?:=(.*))?", text)
+    if match is None or match[2] not in NAMES:
+        raise TestbedError(f"{text!r} is no trait of a host; there are {', '.join(NAMES)}")
+    pattern, usual = _VALUES.get(match[2], ("", ""))
+    value = usual if match[3] is None else match[3]
+    if not re.fullmatch(pattern, value) or (match[2] in FLAGS and match[3] is not None):
+        raise TestbedError(f"{text!r}: {value!r} is no value of {match[2]}" + (f", {usual} is" if usual else ""))
+    return (None if match[1] is None else int(match[1])), match[2], value
+
+
+def add(traits: Traits, name: str, value: str) -> Traits:
+    if name == "no-route":
+        return replace(traits, no_route=True)
+    if name == "slow":
+        return replace(traits, slow=value)
+    if name == "delay":
+        return replace(traits, delay=value)
+    if name == "clock":
+        return replace(traits, clock_s=int(value[:-1]) * _UNITS[value[-1]])
+    if name == "disk":
+        return replace(traits, disk_bytes=checked_disk(value))
+    ports = {"busy-port": (checked_port(value),) if value else (), "junk": JUNK_PORTS}.get(name, ())
+    return replace(
+        traits,
+        old_containerd=traits.old_containerd or name in ("old-containerd", "junk"),
+        swap=traits.swap or name in ("swap", "junk"),
+        busy_ports=tuple(dict.fromkeys((*traits.busy_ports, *ports))),
+    )
+
+
+def checked_disk(value: str) -> int:
+    size = int(value[:-1]) << {"M": 20, "G": 30}[value[-1]]
+    if size < SMALLEST_DISK:
+        raise TestbedError(f"a disk of {value} is too small to start from; {SMALLEST_DISK >> 20}M is not")
+    return size
+
+
+def checked_port(value: str) -> int:
+    port = int(value)
+    if port > 65535 or port == 22:
+        raise TestbedError(f"port {port} cannot be made busy")
+    return port
+
+
+def files(traits: Traits) -> dict[str, str]:
+    """Files to put on the host, by path."""
+    found = {}
+    if traits.old_containerd:
+        found["etc/containerd/config.toml"] = 'version = 2\ndisabled_plugins = ["cri"]\nroot = "/var/lib/containerd"\n'
+    if traits.swap:
+        found["etc/fstab"] = "/swap.img none swap sw 0 0\n"
+    if traits.clock_s:
+        # What runs on a host gets its environment from systemd, or from the login that started it.
+        settings = {
+            "LD_PRELOAD": "/usr/$LIB/faketime/libfaketime.so.1",
+            "FAKETIME": f"{traits.clock_s:+d}s",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+        pairs = [f"{name}={value}" for name, value in settings.items()]
+        found["etc/sudoers.d/clock"] = "Defaults env_file=/etc/environment\n"
+        found["etc/environment"] = "\n".join(pairs) + "\n"
+        found["etc/systemd/system.conf.d/clock.conf"] = f"[Manager]\nDefaultEnvironment={' '.join(pairs)}\n"
+    for port in traits.busy_ports:
+        unit = f"[Unit]\nDescription=Somebody on port {port}\n[Service]\nExecStart=/usr/bin/python3 -m http.server {port}\n"
+        found[f"etc/systemd/system/busy-{port}.service"] = unit
+        found[f"etc/systemd/system/multi-user.target.d/busy-{port}.conf"] = f"[Unit]\nWants=busy-{port}.service\n"
+    return found
+
+
+def link_commands(traits: Traits, link: str) -> list[str]:
+    """What `tc` must be told about the machine's end of the host's cable."""
+    told = []
+    if traits.delay:
+        told.append(f"qdisc add dev {link} root handle 1: netem delay {traits.delay}")
+    if traits.slow:
+        below = "parent 1:" if traits.delay else "root"
+        told.append(f"qdisc add dev {link} {below} handle 2: tbf rate {traits.slow} burst 32kb latency 400ms")
+    return told
