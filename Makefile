@@ -1,9 +1,10 @@
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench cluster testbed-build clean
 
 help:
 	@echo "make demo    install Longboat into .venv and train on this machine"
 	@echo "make test    install what the tests need and run them, lint included"
 	@echo "make lint    ruff, mypy, import layers, the launcher's grammar"
+	@echo "make cluster start a real Kubernetes on this machine (testbed/README.md)"
 	@echo "make bench   measure against peers, write bench/results.json"
 	@echo "make clean   remove .venv and everything built"
 
@@ -18,6 +19,12 @@ lint:
 
 bench:
 	@sh scripts/environment.sh dev && .venv/bin/python bench/run.py
+
+cluster:
+	@sh scripts/cluster.sh
+
+testbed-build:
+	@sh scripts/environment.sh dev && .venv/bin/python -m testbed build
 
 clean:
 	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

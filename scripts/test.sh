@@ -24,9 +24,19 @@ tests() {
     .venv/bin/python -m pytest -n "${LONGBOAT_TEST_WORKERS:-2}" --dist loadgroup --durations=20 "$@"
 }
 
+# What tests need is made before they run, so that no test waits for a build; what cannot be made is skipped there.
+testbed() {
+    .venv/bin/python -m testbed build || echo "going on without it: the tests that need a cluster are skipped"
+}
+frameworks() {
+    .venv/bin/python tests/frameworks/environments.py || echo "going on without: the tests that need them are skipped"
+}
+
 phase packages system_packages
 phase environment sh scripts/environment.sh dev
 if [ -z "$failed" ]; then
+    phase testbed testbed
+    phase frameworks frameworks
     phase lint sh scripts/lint.sh
     phase tests tests "$@"
 fi

@@ -8,8 +8,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from testbed import api, binaries, build, cleanup, clusters, processes, profiles
+from testbed import api, binaries, build, cleanup, clusters, hostcommands, processes, profiles
 from testbed.errors import TestbedError
+from testbed.hostcommands import do_hosts  # noqa: F401  called by name
 from testbed.up import up
 
 
@@ -36,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     command("shell", "a shell with kubectl and KUBECONFIG set")
     make = command("build", "make every program that is not in the cache yet", named=False)
     make.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(binaries.BY_NAME))
+    hostcommands.add(commands)
     clean = command("clean", "remove what killed test runs left", named=False)
     clean.add_argument("--all", action="store_true", help="also clusters in use")
     return top
@@ -86,6 +88,8 @@ def do_status(arguments: argparse.Namespace) -> int:
 
 
 def answers(cluster: clusters.Cluster) -> bool:
+    if not cluster.ports:  # hosts have no API; `hosts status` asks each
+        return True
     with_api = api.Api(cluster, timeout_s=3.0)
     try:
         return with_api.is_ready()

@@ -1,4 +1,4 @@
-"""Fixtures for tests on a real cluster: `cluster`, `namespace`, `kwok_nodes`, `kubectl`.
+"""Fixtures for tests on a real cluster: `cluster`, `namespace`, `kwok_nodes`, `kubectl`; and on SSH hosts: `hosts`.
 
 A test marked `pods` gets a cluster with a real node, shared by all workers of the test run; one marked `cluster` gets a
 control plane with KWOK, one for each worker, so that tests may add simulated nodes without seeing each other's. They
@@ -8,6 +8,7 @@ first. Where a machine lacks something, the test is skipped with one line that n
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from testbed import api, binaries, cleanup, clusters, kwok, profiles, requirements, settings, stages
+from testbed import hosts as machines
 from testbed.clusters import Cluster
 from testbed.errors import Missing
 from testbed.up import up
@@ -154,3 +156,26 @@ def kwok_nodes(cluster_api: api.Api) -> Iterator[Callable[..., list[str]]]:
     yield add
     cluster_api.close()
     kwok.remove_nodes(cluster_api, made)
+
+
+@pytest.fixture
+def hosts(session_clusters: Clusters) -> Iterator[Callable[..., machines.Group]]:
+    """Starts machines reached over SSH, `hosts(2, "1:no-route")`, and removes them after the test."""
+    lacks = machines.missing() or requirements.missing_programs(("tools",))
+    if lacks:
+        pytest.skip(lacks)
+    if not session_clusters.cleaned:
+        cleanup.clean()
+        session_clusters.cleaned = True
+    with contextlib.ExitStack() as last:
+
+        def start(count: int = 1, *wanted: str) -> machines.Group:
+            name = f"test-hosts-{secrets.token_hex(4)}"
+            last.callback(cleanup.down, name)
+            group = machines.up(name, count, wanted, lease=True)
+            lease = clusters.hold_lease(group.record.folder)
+            if lease is not None:
+                last.callback(os.close, lease)
+            return group
+
+        yield start

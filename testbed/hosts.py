@@ -133,6 +133,8 @@ def up(name: str, count: int, wanted: Sequence[str] = (), *, lease: bool = False
     lacks = missing()
     if lacks:
         raise Missing(lacks)
+    if any(one.delay for one in found):
+        check_delay()
     base = rootfs.get()
     folder = clusters.folder_of(name)
     with clusters.folder_lock(name):
@@ -151,6 +153,13 @@ def up(name: str, count: int, wanted: Sequence[str] = (), *, lease: bool = False
             if not os.environ.get("LONGBOAT_TESTBED_KEEP"):
                 cleanup.remove(folder)
             raise
+
+
+def check_delay() -> None:
+    tried = "ip link add name one type veth peer name two && tc qdisc add dev one root netem delay 1ms"
+    done = subprocess.run(["unshare", "--net", "sh", "-c", tried], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Missing("no host can have the trait delay here: this kernel has no netem (CONFIG_NET_SCH_NETEM)")
 
 
 def load(record: Cluster) -> Group:
@@ -325,7 +334,7 @@ def switch_on(record: Cluster, host: Host) -> Process:
 
 
 def shape_link(host: Host, holder: int, process: Process) -> None:
-    """Make the host's cable as bad as it is asked to be, in both directions."""
+    """Make what comes to the host as slow as it is asked to be; what leaves it is slowed on the host itself."""
     link = f"vb-{host.name}"
     outside = traits.link_commands(host.traits, link)
     if not outside:
@@ -344,4 +353,5 @@ def switch_off(record: Cluster, host: Host) -> None:
 
 
 def answers(host: Host) -> bool:
-    return subprocess.run(host.command("true"), capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode == 0
+    done = subprocess.run(host.command("true"), capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    return done.returncode == 0

@@ -14,9 +14,6 @@ def configure(text: str) -> str:
     return text.replace("leaderElect: true", "leaderElect: false") + "internalCertManagement:\n  enable: false\n"
 
 
-CONTROLLER = Controller("kueue", "sigs.k8s.io/kueue", configure)
-
-
 def queue(name: str, namespace: str, quotas: dict[str, str]) -> list[Object]:
     """A queue for jobs of one namespace with these quotas, such as `{"cpu": "4", "nvidia.com/gpu": "16"}`."""
     resources = [{"name": resource, "nominalQuota": quota} for resource, quota in quotas.items()]
@@ -37,3 +34,7 @@ def queue(name: str, namespace: str, quotas: dict[str, str]) -> list[Object]:
             "spec": {"clusterQueue": name},
         },
     ]
+
+
+SAMPLE = queue("sample", "default", {"cpu": "1"})[1]
+CONTROLLER = Controller("kueue", "sigs.k8s.io/kueue", configure, SAMPLE)

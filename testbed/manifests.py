@@ -39,6 +39,8 @@ class Controller:
     module: str
     configure: Callable[[str], str]
     """What is changed in the text of its configuration file."""
+    sample: Object
+    """What only its webhooks can accept, to see that they do."""
 
     @property
     def space(self) -> str:
@@ -198,4 +200,9 @@ def start(cluster: Cluster, programs: Binaries, with_api: api.Api, controller: C
 
 def is_ready(with_api: api.Api, controller: Controller) -> bool:
     found = with_api.get(api.path_of("Deployment", "apps/v1", controller.space, controller.deployment))
-    return bool(found and found.get("status", {}).get("readyReplicas"))
+    if not found or not found.get("status", {}).get("readyReplicas"):
+        return False
+    # The service leads to the new pod a moment later.
+    path = api.path_of_object(controller.sample).rpartition("/")[0]
+    with_api.call("POST", f"{path}?dryRun=All", controller.sample)
+    return True

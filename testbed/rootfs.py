@@ -52,6 +52,7 @@ kernel/keys/root_maxbytes 25000000
 END
 mount --make-rshared /
 ip link set lo up
+if [ -e /etc/testbed/link ]; then tc -batch /etc/testbed/link; fi
 ip addr add "$ADDRESS/24" dev host0
 ip link set host0 up
 ip route add "$RANGE" via "$GATEWAY"

@@ -2,7 +2,7 @@
 
 no-route          the way out is missing; the other hosts and this machine are reached
 slow[=RATE]       a link of this rate (1mbit)
-delay[=TIME]      a link that delays every packet (100ms); the kernel must have netem
+delay[=TIME]      a link that delays every packet, each way (100ms); the kernel must have netem
 clock[=OFFSET]    the clock is off (+1h), for every program that asks the C library
 disk[=SIZE]       the disk is small (1G)
 old-containerd    a configuration of containerd 1 that switches Kubernetes' part off
@@ -113,25 +113,37 @@ def files(traits: Traits) -> dict[str, str]:
     if traits.swap:
         found["etc/fstab"] = "/swap.img none swap sw 0 0\n"
     if traits.clock_s:
-        # What runs on a host gets its environment from systemd, or from the login that started it.
-        settings = {
-            "LD_PRELOAD": "/usr/$LIB/faketime/libfaketime.so.1",
-            "FAKETIME": f"{traits.clock_s:+d}s",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }
-        pairs = [f"{name}={value}" for name, value in settings.items()]
-        found["etc/sudoers.d/clock"] = "Defaults env_file=/etc/environment\n"
-        found["etc/environment"] = "\n".join(pairs) + "\n"
-        found["etc/systemd/system.conf.d/clock.conf"] = f"[Manager]\nDefaultEnvironment={' '.join(pairs)}\n"
+        found.update(clock_files(traits.clock_s))
+    if traits.slow or traits.delay:
+        found["etc/testbed/link"] = "\n".join(link_commands(traits, "host0")) + "\n"
     for port in traits.busy_ports:
-        unit = f"[Unit]\nDescription=Somebody on port {port}\n[Service]\nExecStart=/usr/bin/python3 -m http.server {port}\n"
-        found[f"etc/systemd/system/busy-{port}.service"] = unit
+        found[f"etc/systemd/system/busy-{port}.service"] = f"[Service]\nExecStart=/usr/bin/python3 -m http.server {port}\n"
         found[f"etc/systemd/system/multi-user.target.d/busy-{port}.conf"] = f"[Unit]\nWants=busy-{port}.service\n"
     return found
 
 
+def clock_files(offset_s: int) -> dict[str, str]:
+    """There is one clock for all that run on a kernel; a library between programs and the C library tells another time.
+
+    What runs on a host has its environment from systemd, from the login that started it, or from sudo.
+    """
+    settings = {
+        "LD_PRELOAD": "/usr/$LIB/faketime/libfaketime.so.1",
+        "FAKETIME": f"{offset_s:+d}s",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    pairs = [f"{name}={value}" for name, value in settings.items()]
+    return {
+        "etc/environment": "\n".join(pairs) + "\n",
+        "etc/sudoers.d/clock": "Defaults env_file=/etc/environment\n",
+        "etc/systemd/system.conf.d/clock.conf": f"[Manager]\nDefaultEnvironment={' '.join(pairs)}\n",
+        # logind does not survive it, and every login would wait for logind.
+        "etc/systemd/system/systemd-logind.service.d/clock.conf": "[Service]\nUnsetEnvironment=LD_PRELOAD\n",
+    }
+
+
 def link_commands(traits: Traits, link: str) -> list[str]:
-    """What `tc` must be told about the machine's end of the host's cable."""
+    """What `tc` must be told about one end of the host's cable."""
     told = []
     if traits.delay:
         told.append(f"qdisc add dev {link} root handle 1: netem delay {traits.delay}")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from testbed import cleanup, requirements
-from testbed.fixtures import cluster, cluster_api, kubectl, kwok_nodes, namespace, session_clusters
+from testbed.fixtures import cluster, cluster_api, hosts, kubectl, kwok_nodes, namespace, session_clusters
 
-__all__ = ["cluster", "cluster_api", "kubectl", "kwok_nodes", "namespace", "session_clusters"]
+__all__ = ["cluster", "cluster_api", "hosts", "kubectl", "kwok_nodes", "namespace", "session_clusters"]
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from longboat.engines.local.home import Home, check_run_id
 from longboat.engines.local.records import Record, RunFiles, State, StopRequest
 from longboat.engines.local.statuses import ENGINE, brief_status, full_status
 
+SHORT_RUN_S = 2.0
+"""For this long a follower looks often: the end of a short run is shown at once."""
 RECOVERY_S = 1.0
 """How often a waiting command checks that the run's supervisor is alive."""
 
@@ -179,7 +181,8 @@ class LocalEngine:
         from longboat.engines.local.logs import Follower
 
         assert isinstance(follower, Follower)
-        pause, checked = 0.004, time.monotonic()
+        pause = 0.004
+        began = checked = time.monotonic()
         while True:
             is_final = files.state().is_final
             is_silent = True
@@ -191,7 +194,8 @@ class LocalEngine:
             if time.monotonic() - checked > RECOVERY_S:
                 self._recover(files, record)
                 checked = time.monotonic()
-            pause = min(pause * 1.25, 0.1) if is_silent else 0.004
+            longest = 0.01 if time.monotonic() - began < SHORT_RUN_S else 0.1
+            pause = min(pause * 1.25, longest) if is_silent else 0.004
             time.sleep(pause)
 
     def wait(self, run: str, *, timeout_s: float | None = None) -> RunStatus:

@@ -1,0 +1,187 @@
+"""Faults of a cluster's own parts: pause, kill and restart a component, slow it down, give a node a small disk.
+
+A fault outlives the process that caused it only where it was asked to (`kill`, `pause`): the others are contexts that
+end it, and `down` removes a cluster in whatever state. Not here: faults between a client and the API (`proxy`), and of
+image pulls (`registry`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
+
+from testbed import api, binaries, controlplane, kwok, namespaces, node, processes, profiles
+from testbed.binaries import Binaries
+from testbed.clusters import Cluster
+from testbed.errors import TestbedError
+from testbed.processes import Process
+
+NODE_PART = re.compile(r"(node-(\d+))-(containerd|kubelet|kube-proxy)")
+NODE_PORTS = {"kubelet": 10250, "kube-proxy": 10256}
+IMAGE_DISK = "/var/lib/containerd/io.containerd.content.v1.content/ingest"
+"""Where a node's containerd writes what it pulls."""
+READY_S = 60.0
+PERIOD_S = 0.1
+
+
+def proper_name(name: str) -> str:
+    """The recorded name: `kube-apiserver` and `kubelet` are taken for `apiserver` and `node-0-kubelet`."""
+    if name in ("containerd", "kubelet", "kube-proxy"):
+        return f"{node.name_of(0)}-{name}"
+    return name.removeprefix("kube-")
+
+
+def component(cluster: Cluster, name: str) -> Process:
+    """The component, whether it runs or not."""
+    known = {one: found for one, found in processes.recorded(cluster.processes).items() if is_component(one)}
+    found = known.get(proper_name(name))
+    if found is None:
+        raise TestbedError(f"{cluster.name!r} has no component {name!r}; there are {', '.join(sorted(known))}")
+    return found
+
+
+def is_component(name: str) -> bool:
+    return name in (*controlplane.PORTS, "kwok") or NODE_PART.fullmatch(name) is not None
+
+
+def signal_component(cluster: Cluster, name: str, number: signal.Signals) -> None:
+    found = component(cluster, name)
+    if not processes.send(found, number):
+        raise TestbedError(f"{found.name} of {cluster.name!r} does not run")
+
+
+def pause(cluster: Cluster, name: str) -> None:
+    """It stays where it is and answers nobody, until `resume`."""
+    signal_component(cluster, name, signal.SIGSTOP)
+
+
+def resume(cluster: Cluster, name: str) -> None:
+    signal_component(cluster, name, signal.SIGCONT)
+
+
+def kill(cluster: Cluster, name: str) -> None:
+    """Without a chance to say goodbye; returns when it is gone."""
+    found = component(cluster, name)
+    signal_component(cluster, name, signal.SIGKILL)
+    if not processes.wait_until(lambda: not processes.is_alive(found), READY_S):
+        raise TestbedError(f"{found.name} of {cluster.name!r} cannot be killed")
+
+
+def start(cluster: Cluster, name: str) -> Process:
+    """Start what was killed, and wait until it works."""
+    found = component(cluster, name)
+    if processes.is_alive(found):
+        raise TestbedError(f"{found.name} of {cluster.name!r} runs already")
+    programs = binaries.find(profiles.combine(cluster.profiles).targets)
+    started = start_again(cluster, programs, found.name)
+    controlplane.wait_running(f"{found.name} works", works(cluster, programs, started), [started], READY_S)
+    return started
+
+
+def restart(cluster: Cluster, name: str) -> Process:
+    """End it politely, then as `start`."""
+    # One that is paused would not hear the request.
+    processes.send(component(cluster, name), signal.SIGCONT)
+    processes.stop(component(cluster, name))
+    return start(cluster, name)
+
+
+def holder_of(cluster: Cluster, node_name: str) -> int | None:
+    if cluster.range is None:
+        return None
+    holder = namespaces.holder_of(cluster, node_name)
+    if holder is None:
+        raise TestbedError(f"{node_name} of {cluster.name!r} does not run")
+    return holder
+
+
+def start_again(cluster: Cluster, programs: Binaries, name: str) -> Process:
+    part = NODE_PART.fullmatch(name)
+    if part:
+        holder = holder_of(cluster, part[1])
+        assert holder is not None
+        return node.start_component(cluster, programs, int(part[2]), part[3], holder)
+    holder = holder_of(cluster, node.name_of(0))
+    if name == "kwok":
+        return kwok.start(cluster, programs, holder)
+    return controlplane.start_component(cluster, programs, name, holder)
+
+
+def works(cluster: Cluster, programs: Binaries, started: Process) -> Callable[[], bool]:
+    """What says that a component does its work again."""
+    part = NODE_PART.fullmatch(started.name)
+    if started.name == "kwok":
+        return lambda: processes.is_alive(started)
+    if part and part[3] == "containerd":
+        asked = [str(programs["ctr"]), "-a", node.SOCKET, "version"]
+        return lambda: bool(namespaces.run(holder_of(cluster, part[1]) or 0, asked))
+    port = NODE_PORTS[part[3]] if part else cluster.ports[started.name]
+
+    def answers() -> bool:
+        if not processes.is_listening(started.pid, port):
+            return False
+        with contextlib.closing(api.Api(cluster, timeout_s=5.0)) as with_api:
+            return part is not None or with_api.is_ready()
+
+    return answers
+
+
+ACTIONS: dict[str, Callable[[Cluster, str], object]] = {
+    "pause": pause,
+    "resume": resume,
+    "kill": kill,
+    "start": start,
+    "restart": restart,
+}
+
+
+@contextlib.contextmanager
+def slowed(cluster: Cluster, name: str, share: float = 0.8) -> Iterator[None]:
+    """Let a component work only for the rest of the time: with 0.8 it is stopped for 80 ms of every 100."""
+    if not 0 < share < 1:
+        raise TestbedError(f"a share is between 0 and 1, not {share}")
+    found = component(cluster, name)
+    over = threading.Event()
+
+    def pulse() -> None:
+        while not over.is_set():
+            processes.send(found, signal.SIGSTOP)
+            over.wait(PERIOD_S * share)
+            processes.send(found, signal.SIGCONT)
+            over.wait(PERIOD_S * (1 - share))
+
+    pulses = threading.Thread(target=pulse, daemon=True)
+    pulses.start()
+    try:
+        yield
+    finally:
+        over.set()
+        pulses.join()
+
+
+@contextlib.contextmanager
+def small_disk(cluster: Cluster, path: str, size: str, *, number: int = 0) -> Iterator[str]:
+    """A file system of this size (`64k`, `10m`) at a path of a real node, below /run or /var: the node's own folders.
+
+    Pods get to it by a hostPath volume. At `IMAGE_DISK` it makes pulls fail for want of space.
+    """
+    place = PurePosixPath(path)
+    if (
+        place.parts[:2] not in (("/", "run"), ("/", "var"))
+        or ".." in place.parts
+        or not re.fullmatch(r"\d+[kmg]", size)
+    ):
+        raise TestbedError(f"no small disk of {size!r} at {path!r}: a size such as 10m, and a path below /run or /var")
+    holder = holder_of(cluster, node.name_of(number))
+    if holder is None:
+        raise TestbedError(f"{cluster.name!r} has no real node")
+    namespaces.run(holder, ["mkdir", "-p", path])
+    namespaces.run(holder, ["mount", "-t", "tmpfs", "-o", f"size={size},mode=1777", "tmpfs", path])
+    try:
+        yield path
+    finally:
+        namespaces.run(holder, ["umount", "--lazy", path])
