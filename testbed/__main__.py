@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from testbed import api, binaries, build, cleanup, clusters, hostcommands, processes, profiles
+from testbed import api, binaries, build, cleanup, clusters, faults, hostcommands, processes, profiles
 from testbed.errors import TestbedError
 from testbed.hostcommands import do_hosts  # noqa: F401  called by name
 from testbed.up import up
@@ -37,6 +37,9 @@ def parser() -> argparse.ArgumentParser:
     command("shell", "a shell with kubectl and KUBECONFIG set")
     make = command("build", "make every program that is not in the cache yet", named=False)
     make.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(binaries.BY_NAME))
+    fault = command("fault", "pause, resume, kill, start or restart a component of a cluster")
+    fault.add_argument("action", choices=tuple(faults.ACTIONS))
+    fault.add_argument("component", help="etcd, kube-apiserver, kubelet, node-1-kubelet, ...: as `status` shows them")
     hostcommands.add(commands)
     clean = command("clean", "remove what killed test runs left", named=False)
     clean.add_argument("--all", action="store_true", help="also clusters in use")
@@ -130,6 +133,11 @@ def do_build(arguments: argparse.Namespace) -> int:
     for target in wanted:
         for program, path in (binaries.lookup(target) or {}).items():
             print(f"{program}\t{path}")
+    return 0
+
+
+def do_fault(arguments: argparse.Namespace) -> int:
+    faults.ACTIONS[arguments.action](clusters.get(arguments.name), arguments.component)
     return 0
 
 

@@ -1,7 +1,9 @@
 """Fixtures for tests on a real cluster: `cluster`, `namespace`, `kwok_nodes`, `kubectl`; and on SSH hosts: `hosts`.
+Faults on demand: `api_proxy`, `registry`.
 
 A test marked `pods` gets a cluster with a real node, shared by all workers of the test run; one marked `cluster` gets a
-control plane with KWOK, one for each worker, so that tests may add simulated nodes without seeing each other's. They
+control plane with KWOK, one for each worker, so that tests may add simulated nodes without seeing each other's. With
+`pytest.mark.pods("controllers")` the real node runs JobSet and Kueue as well: a cluster of its own, also shared. They
 are started when first asked for and removed by the last one who used them. What an earlier, killed run left is removed
 first. Where a machine lacks something, the test is skipped with one line that names it.
 """
@@ -21,6 +23,8 @@ from testbed import api, binaries, cleanup, clusters, kwok, profiles, requiremen
 from testbed import hosts as machines
 from testbed.clusters import Cluster
 from testbed.errors import Missing
+from testbed.proxy import ApiProxy
+from testbed.registry import Registry
 from testbed.up import up
 
 RUN = pytest.StashKey[str]()
@@ -59,7 +63,7 @@ class Clusters:
             if not self.cleaned:
                 cleanup.clean()
                 self.cleaned = True
-            name = f"test-{kind}-{self.run}" + ("" if kind == "pods" else f"-{self.worker}")
+            name = f"test-{kind}-{self.run}" + (f"-{self.worker}" if kind == "cluster" else "")
             self.held[kind] = self.acquire(name, requirements.KINDS[kind])
         return self.held[kind][0]
 
@@ -89,7 +93,8 @@ class Clusters:
 
 
 def kind_of(item: pytest.Item) -> str:
-    return "pods" if item.get_closest_marker("pods") else "cluster"
+    marker = item.get_closest_marker("pods")
+    return "cluster" if marker is None else str(marker.args[0]) if marker.args else "pods"
 
 
 @pytest.fixture(scope="session")
@@ -156,6 +161,22 @@ def kwok_nodes(cluster_api: api.Api) -> Iterator[Callable[..., list[str]]]:
     yield add
     cluster_api.close()
     kwok.remove_nodes(cluster_api, made)
+
+
+@pytest.fixture
+def api_proxy(cluster: Cluster) -> Iterator[ApiProxy]:
+    """A proxy of this test's own before the cluster's API, well-behaved until told otherwise."""
+    found = ApiProxy(cluster)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def registry(cluster: Cluster) -> Iterator[Registry]:
+    """A registry of this test's own that the cluster's real nodes can pull from."""
+    found = Registry(cluster)
+    yield found
+    found.close()
 
 
 @pytest.fixture

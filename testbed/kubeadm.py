@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -104,7 +105,7 @@ def image_archive(programs: Binaries) -> Path:
     if wanted.exists():
         return wanted
     base = rootfs.get()
-    with images.image_lock() as folder:
+    with images.image_lock("kubeadm") as folder:
         if not wanted.exists():
             print("testbed images: making those of kubeadm", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as scratch:
@@ -136,7 +137,7 @@ def add_image(tar: tarfile.TarFile, layer: Path, names: Sequence[str]) -> list[d
     for name in names:
         program = name.rpartition("/")[2].partition(":")[0]
         config = {
-            "architecture": images.architecture(),
+            "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine),
             "os": "linux",
             "config": {"Env": [f"PATH={images.PATH}"], "Entrypoint": [f"/usr/local/bin/{program}"]},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
@@ -175,7 +176,8 @@ def pod_range(group: Group, number: int) -> str:
 
 def network_configuration(group: Group, number: int) -> str:
     """Pods are attached by the CNI plugin ptp; hosts route to each other's pods."""
-    addresses = {"type": "host-local", "ranges": [[{"subnet": pod_range(group, number)}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    subnet = {"subnet": pod_range(group, number)}
+    addresses = {"type": "host-local", "ranges": [[subnet]], "routes": [{"dst": "0.0.0.0/0"}]}
     return json.dumps({"cniVersion": "1.0.0", "name": "testbed", "plugins": [{"type": "ptp", "ipam": addresses}]})
 
 

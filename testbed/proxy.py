@@ -80,6 +80,10 @@ class ApiProxy:
     def server(self) -> str:
         return f"https://127.0.0.1:{self.port}"
 
+    @property
+    def open_watches(self) -> int:
+        return len(self._watches)
+
     def write_kubeconfig(self, certificate: str = "admin") -> Path:
         file = self.cluster.folder / f"proxy-{self.port}.kubeconfig"
         return write_kubeconfig(self.cluster, certificate, file, server=self.server)

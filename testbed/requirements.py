@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from testbed import binaries, build, images, namespaces, profiles
+from testbed import binaries, build, images, manifests, namespaces, profiles
 from testbed.errors import Missing
 
-KINDS = {"cluster": ("api", "gpu"), "pods": ("pods",)}
+KINDS = {"cluster": ("api", "gpu"), "pods": ("pods",), "controllers": ("jobset", "kueue")}
 """Kind of test to the profiles its cluster has."""
 
 
@@ -16,7 +16,9 @@ def missing(kind: str) -> str | None:
     parts = profiles.combine(KINDS[kind])
     lacks = missing_programs(parts.targets)
     if lacks is None and parts.real_nodes:
-        lacks = namespaces.missing() or missing_images(images.BASE)
+        lacks = namespaces.missing() or missing_images(parts.images)
+    for controller in parts.controllers:
+        lacks = lacks or manifests.missing(controller)
     return lacks
 
 

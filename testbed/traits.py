@@ -117,7 +117,8 @@ def files(traits: Traits) -> dict[str, str]:
     if traits.slow or traits.delay:
         found["etc/testbed/link"] = "\n".join(link_commands(traits, "host0")) + "\n"
     for port in traits.busy_ports:
-        found[f"etc/systemd/system/busy-{port}.service"] = f"[Service]\nExecStart=/usr/bin/python3 -m http.server {port}\n"
+        unit = f"[Service]\nExecStart=/usr/bin/python3 -m http.server {port}\n"
+        found[f"etc/systemd/system/busy-{port}.service"] = unit
         found[f"etc/systemd/system/multi-user.target.d/busy-{port}.conf"] = f"[Unit]\nWants=busy-{port}.service\n"
     return found
 

@@ -8,9 +8,29 @@ from pathlib import Path
 import pytest
 
 from testbed import cleanup, requirements
-from testbed.fixtures import cluster, cluster_api, hosts, kubectl, kwok_nodes, namespace, session_clusters
+from testbed.fixtures import (
+    api_proxy,
+    cluster,
+    cluster_api,
+    hosts,
+    kubectl,
+    kwok_nodes,
+    namespace,
+    registry,
+    session_clusters,
+)
 
-__all__ = ["cluster", "cluster_api", "hosts", "kubectl", "kwok_nodes", "namespace", "session_clusters"]
+__all__ = [
+    "api_proxy",
+    "cluster",
+    "cluster_api",
+    "hosts",
+    "kubectl",
+    "kwok_nodes",
+    "namespace",
+    "registry",
+    "session_clusters",
+]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.variables import is_scrubbed
-from longboat.engines.local.files import disk, read_value
+from longboat.engines.local.files import copy, read_value
 from longboat.engines.local.records import Record, RunFiles, State
 
 
@@ -47,23 +47,14 @@ def copy_out(
     path = _place(files, record, state, source, node=node)
     if not path.exists():
         raise NotFound(f"{source} does not exist in {record.name}", hint="paths are relative to the working copy")
-    _copy(path, destination / path.name if destination.is_dir() else destination)
+    copy(path, destination / path.name if destination.is_dir() else destination)
 
 
 def copy_in(files: RunFiles, record: Record, state: State, source: Path, destination: str, *, node: str | None) -> None:
     if not source.exists():
         raise NotFound(f"{source} does not exist")
     target = _place(files, record, state, destination, node=node)
-    _copy(source, target / source.name if target.is_dir() else target)
-
-
-def _copy(source: Path, target: Path) -> None:
-    with disk(f"copy {source} to {target}"):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-        else:
-            shutil.copy2(source, target)
+    copy(source, target / source.name if target.is_dir() else target)
 
 
 def _place(files: RunFiles, record: Record, state: State, text: str, *, node: str | None) -> Path:

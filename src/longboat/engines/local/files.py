@@ -116,6 +116,18 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def copy(source: Path, target: Path) -> None:
+    """A file or a folder with all in it, links as links; into a folder that exists it is merged."""
+    import shutil
+
+    with disk(f"copy {source} to {target}"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+        else:
+            shutil.copy2(source, target)
+
+
 def remove_tree(path: Path) -> None:
     """Remove a folder and all in it, also what a trainer made read-only; a missing one is fine."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from longboat.core.errors import EngineError, LongboatError
-from longboat.engines.local.files import disk, make_folder, remove_tree
+from longboat.engines.local.files import copy, make_folder, remove_tree
 from longboat.engines.local.home import Home
 from longboat.engines.local.nodes import Environment
 from longboat.engines.local.records import Record, RunFiles
@@ -109,7 +109,6 @@ class Outputs:
 
     def _collect_from(self, work: Path, pattern: str) -> None:
         import glob
-        import shutil
 
         for match in glob.glob(pattern, root_dir=work, recursive=True):
             source = work / match
@@ -117,12 +116,7 @@ class Outputs:
             if not real.is_relative_to(os.path.realpath(work)):
                 continue  # a link out of the working copy: the run's own checkpoints, data, volumes
             target = self._files.artifacts / work.parent.name / match
-            with disk(f"keep {match}"):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                if source.is_dir():
-                    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-                else:
-                    shutil.copy2(source, target)
+            copy(source, target)
 
     def prune(self) -> None:
         from longboat.storage.checkpoints import prune

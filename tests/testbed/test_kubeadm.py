@@ -1,0 +1,95 @@
+"""kubeadm, called by hand on hosts that have no way out: two hosts become a cluster that runs pods."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testbed import api, binaries, kubeadm, requirements
+from testbed.binaries import KUBERNETES_VERSION
+from testbed.hosts import Group, Host
+
+IGNORED = "SystemVerification,FileContent--proc-sys-net-bridge-bridge-nf-call-iptables,FileExisting-crictl,Swap,NumCPU,Mem"
+KUBECTL = "sudo kubectl --kubeconfig=/etc/kubernetes/admin.conf"
+
+
+def init_configuration(group: Group) -> str:
+    """Documents of kubeadm's v1beta4, one after the other; JSON is YAML."""
+    first, number = group.hosts[0], group.record.range
+    registration = {"kubeletExtraArgs": [{"name": "node-ip", "value": first.address}], "name": first.name}
+    documents = [
+        {
+            "apiVersion": "kubeadm.k8s.io/v1beta4",
+            "kind": "InitConfiguration",
+            "localAPIEndpoint": {"advertiseAddress": first.address},
+            "nodeRegistration": registration,
+        },
+        {
+            "apiVersion": "kubeadm.k8s.io/v1beta4",
+            "kind": "ClusterConfiguration",
+            "kubernetesVersion": f"v{KUBERNETES_VERSION}",
+            "networking": {"podSubnet": f"10.{number}.64.0/18", "serviceSubnet": f"10.{number}.128.0/18"},
+        },
+        {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "cgroupDriver": "cgroupfs",
+            "failCgroupV1": False,
+            "failSwapOn": False,
+            "localStorageCapacityIsolation": False,
+            "evictionHard": {"memory.available": "50Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
+        },
+        {
+            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+            "kind": "KubeProxyConfiguration",
+            "mode": "nftables",
+            "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        },
+    ]
+    return "\n---\n".join(json.dumps(document) for document in documents)
+
+
+def ready_nodes(first: Host) -> list[str]:
+    items = json.loads(first.run(f"{KUBECTL} get nodes -o json"))["items"]
+    return [
+        item["metadata"]["name"]
+        for item in items
+        if any(one["type"] == "Ready" and one["status"] == "True" for one in item["status"]["conditions"])
+    ]
+
+
+def running_pods(first: Host) -> dict[str, list[str]]:
+    """Which hosts the ready pods of the system run on, by the first word of their names."""
+    found: dict[str, list[str]] = {}
+    for item in json.loads(first.run(f"{KUBECTL} -n kube-system get pods -o json"))["items"]:
+        if all(one["ready"] for one in item["status"].get("containerStatuses", [{"ready": False}])):
+            name = "-".join(re.findall(r"[a-z]{3,}", item["metadata"]["name"])[:3])
+            found.setdefault(name, []).append(item["spec"]["nodeName"])
+    return found
+
+
+@pytest.mark.hosts
+@pytest.mark.slow
+def test_two_hosts_become_a_cluster(hosts: Callable[..., Group], state: Path) -> None:
+    lacks = requirements.missing_programs(kubeadm.TARGETS)
+    if lacks:
+        pytest.skip(lacks)
+    programs = binaries.find(kubeadm.TARGETS)
+    group = hosts(2, "no-route")
+    first, second = group.hosts
+    for number in range(2):
+        kubeadm.install(group, number, programs)
+    first.run("cat > init.yaml", text=init_configuration(group))
+    told = first.run(f"sudo kubeadm init --config init.yaml --ignore-preflight-errors={IGNORED} 2>&1", within_s=400)
+    assert "initialized successfully" in told
+    join = first.run("sudo kubeadm token create --print-join-command").strip()
+    assert re.fullmatch(r"kubeadm join [0-9.:]+ --token \S+ --discovery-token-ca-cert-hash sha256:[0-9a-f]{64}", join)
+    second.run(f"sudo {join} --ignore-preflight-errors={IGNORED} 2>&1", within_s=300)
+    api.wait_for("both nodes are ready", lambda: sorted(ready_nodes(first)) == ["host-0", "host-1"], 120)
+    api.wait_for("names are served", lambda: "coredns" in " ".join(running_pods(first)), 120)
+    answer = second.run(f"{KUBECTL.replace('admin.conf', 'kubelet.conf')} get --raw /readyz")
+    assert answer == "ok"
