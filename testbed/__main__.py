@@ -7,8 +7,9 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
-from testbed import api, binaries, build, cleanup, clusters, faults, hostcommands, processes, profiles
+from testbed import api, binaries, build, cleanup, clusters, faults, hostcommands, pack, processes, profiles
 from testbed.errors import TestbedError
 from testbed.hostcommands import do_hosts  # noqa: F401  called by name
 from testbed.up import up
@@ -41,6 +42,8 @@ def parser() -> argparse.ArgumentParser:
     fault.add_argument("action", choices=tuple(faults.ACTIONS))
     fault.add_argument("component", help="etcd, kube-apiserver, kubelet, node-1-kubelet, ...: as `status` shows them")
     hostcommands.add(commands)
+    archive = command("pack", "write one archive that starts a cluster where nothing can be installed", named=False)
+    archive.add_argument("-o", "--output", type=Path, default=Path(pack.DEFAULT_FILE), help="default: %(default)s")
     clean = command("clean", "remove what killed test runs left", named=False)
     clean.add_argument("--all", action="store_true", help="also clusters in use")
     return top
@@ -138,6 +141,13 @@ def do_build(arguments: argparse.Namespace) -> int:
 
 def do_fault(arguments: argparse.Namespace) -> int:
     faults.ACTIONS[arguments.action](clusters.get(arguments.name), arguments.component)
+    return 0
+
+
+def do_pack(arguments: argparse.Namespace) -> int:
+    size = pack.pack(arguments.output)
+    print(f"testbed pack: {size / (1 << 20):.1f} MiB", file=sys.stderr)
+    print(arguments.output)
     return 0
 
 

@@ -99,6 +99,8 @@ def controller_manager_arguments(cluster: Cluster) -> list[str]:
         "--use-service-account-credentials=true",
         "--controllers=*,bootstrap-signer-controller,token-cleaner-controller",
         "--allocate-node-cidrs=false",
+        # It makes this folder, by default one in /usr.
+        f"--flex-volume-plugin-dir={cluster.folder / 'volume-plugins'}",
         "--leader-elect=false",
         "--profiling=false",
         "--kube-api-qps=500",

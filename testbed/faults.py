@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+import secrets
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
-from testbed import api, binaries, controlplane, kwok, namespaces, node, processes, profiles
+from testbed import api, binaries, controlplane, kwok, namespaces, network, node, processes, profiles
 from testbed.binaries import Binaries
 from testbed.clusters import Cluster
 from testbed.errors import TestbedError
@@ -22,8 +24,20 @@ from testbed.processes import Process
 
 NODE_PART = re.compile(r"(node-(\d+))-(containerd|kubelet|kube-proxy)")
 NODE_PORTS = {"kubelet": 10250, "kube-proxy": 10256}
-IMAGE_DISK = "/var/lib/containerd/io.containerd.content.v1.content/ingest"
-"""Where a node's containerd writes what it pulls."""
+# Reading sees what is there already, writing goes to the small disk. What was written well is kept: containerd has
+# noted that it has it.
+_COVER = """
+set -e
+content=/var/lib/containerd/io.containerd.content.v1.content
+mkdir "$1/upper" "$1/work"
+mount -t overlay -o "lowerdir=$content,upperdir=$1/upper,workdir=$1/work" overlay "$content"
+"""
+_UNCOVER = """
+set -e
+content=/var/lib/containerd/io.containerd.content.v1.content
+umount --lazy "$content"
+[ ! -d "$1/upper/blobs" ] || cp -a "$1/upper/blobs/." "$content/blobs/"
+"""
 READY_S = 60.0
 PERIOD_S = 0.1
 
@@ -99,12 +113,18 @@ def holder_of(cluster: Cluster, node_name: str) -> int | None:
     return holder
 
 
+def real_holder_of(cluster: Cluster, number: int) -> int:
+    holder = holder_of(cluster, node.name_of(number))
+    if holder is None:
+        raise TestbedError(f"{cluster.name!r} has no real node")
+    return holder
+
+
 def start_again(cluster: Cluster, programs: Binaries, name: str) -> Process:
     part = NODE_PART.fullmatch(name)
     if part:
-        holder = holder_of(cluster, part[1])
-        assert holder is not None
-        return node.start_component(cluster, programs, int(part[2]), part[3], holder)
+        number = int(part[2])
+        return node.start_component(cluster, programs, number, part[3], real_holder_of(cluster, number))
     holder = holder_of(cluster, node.name_of(0))
     if name == "kwok":
         return kwok.start(cluster, programs, holder)
@@ -118,16 +138,29 @@ def works(cluster: Cluster, programs: Binaries, started: Process) -> Callable[[]
         return lambda: processes.is_alive(started)
     if part and part[3] == "containerd":
         asked = [str(programs["ctr"]), "-a", node.SOCKET, "version"]
-        return lambda: bool(namespaces.run(holder_of(cluster, part[1]) or 0, asked))
-    port = NODE_PORTS[part[3]] if part else cluster.ports[started.name]
+        return lambda: bool(namespaces.run(real_holder_of(cluster, int(part[2])), asked))
+    if part:
+        place = (network.node_address(cluster, int(part[2])), NODE_PORTS[part[3]])
+        return lambda: accepts(place)
 
     def answers() -> bool:
-        if not processes.is_listening(started.pid, port):
+        if not processes.is_listening(started.pid, cluster.ports[started.name]):
             return False
+        # etcd may well be the first to come back.
+        if started.name not in ("apiserver", "etcd") or not processes.is_alive(component(cluster, "apiserver")):
+            return True
         with contextlib.closing(api.Api(cluster, timeout_s=5.0)) as with_api:
-            return part is not None or with_api.is_ready()
+            return with_api.is_ready()
 
     return answers
+
+
+def accepts(place: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(place, timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 ACTIONS: dict[str, Callable[[Cluster, str], object]] = {
@@ -167,7 +200,7 @@ def slowed(cluster: Cluster, name: str, share: float = 0.8) -> Iterator[None]:
 def small_disk(cluster: Cluster, path: str, size: str, *, number: int = 0) -> Iterator[str]:
     """A file system of this size (`64k`, `10m`) at a path of a real node, below /run or /var: the node's own folders.
 
-    Pods get to it by a hostPath volume. At `IMAGE_DISK` it makes pulls fail for want of space.
+    Pods get to it by a hostPath volume.
     """
     place = PurePosixPath(path)
     if (
@@ -176,12 +209,22 @@ def small_disk(cluster: Cluster, path: str, size: str, *, number: int = 0) -> It
         or not re.fullmatch(r"\d+[kmg]", size)
     ):
         raise TestbedError(f"no small disk of {size!r} at {path!r}: a size such as 10m, and a path below /run or /var")
-    holder = holder_of(cluster, node.name_of(number))
-    if holder is None:
-        raise TestbedError(f"{cluster.name!r} has no real node")
+    holder = real_holder_of(cluster, number)
     namespaces.run(holder, ["mkdir", "-p", path])
     namespaces.run(holder, ["mount", "-t", "tmpfs", "-o", f"size={size},mode=1777", "tmpfs", path])
     try:
         yield path
     finally:
         namespaces.run(holder, ["umount", "--lazy", path])
+
+
+@contextlib.contextmanager
+def small_image_disk(cluster: Cluster, size: str, *, number: int = 0) -> Iterator[None]:
+    """A real node has only so much space for images that it pulls from now on; those it has go on working."""
+    holder = real_holder_of(cluster, number)
+    with small_disk(cluster, f"/run/small-{secrets.token_hex(4)}", size, number=number) as path:
+        namespaces.run(holder, ["sh", "-c", _COVER, "sh", path])
+        try:
+            yield
+        finally:
+            namespaces.run(holder, ["sh", "-c", _UNCOVER, "sh", path])

@@ -270,7 +270,8 @@ def own_files(record: Cluster, host: Host) -> dict[str, str]:
         "etc/testbed/host": "".join(f"{name}={value}\n" for name, value in settings.items()),
         "etc/hostname": f"{host.name}\n",
         "etc/hosts": f"127.0.0.1 localhost\n{host.address} {host.name}\n",
-        "etc/resolv.conf": "" if host.traits.no_route else f"nameserver 10.{record.range}.254.3\n",
+        # Without a way out nobody answers there.
+        "etc/resolv.conf": f"nameserver 10.{record.range}.{'0.1' if host.traits.no_route else '254.3'}\n",
         "etc/ssh/ssh_host_ed25519_key": identity.read_text(),
         "etc/ssh/ssh_host_ed25519_key.pub": identity.with_suffix(".pub").read_text(),
         "root/.ssh/authorized_keys": login.read_text(),

@@ -149,11 +149,16 @@ def digest_of(file: Path) -> str:
     return digest.hexdigest()
 
 
+def architecture() -> str:
+    """As Go calls it."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
+
+
 def write_archive(archive: Path, layer: Path, name: str, settings: Mapping[str, object]) -> None:
     """An OCI layout in one tar file: one layer, its configuration, and an index that carries the image's name."""
     layer_digest = digest_of(layer)
     config = {
-        "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine),
+        "architecture": architecture(),
         "os": "linux",
         "config": dict(settings),
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
@@ -240,7 +245,8 @@ def fill_store(wanted: Path, archives: Sequence[Path], programs: Binaries) -> No
         config = scratch / "containerd.toml"
         config.write_text(
             f'version = 3\nroot = "{root}"\nstate = "/run/state"\n'
-            'disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime"]\n'
+            'disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", '
+            '"io.containerd.internal.v1.opt"]\n'
             '[grpc]\n  address = "/run/c.sock"\n'
         )
         room = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]

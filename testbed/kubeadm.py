@@ -31,7 +31,6 @@ ExecStart=/usr/local/bin/containerd
 Delegate=yes
 KillMode=process
 Restart=always
-OOMScoreAdjust=-999
 [Install]
 WantedBy=multi-user.target
 """

@@ -26,6 +26,7 @@ COMMANDS = {
     "ip": "iproute2",
     "nft": "nftables",
 }
+KINDS = ("mount", "net", "pid", "uts")
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # /var shows what the machine has and keeps what the node writes; the folders below it must be real ones, because
 # containers' file systems cannot be layered over an overlay.
@@ -71,15 +72,16 @@ def check() -> None:
         raise Missing(lacks)
 
 
-def open_room(cluster: Cluster, programs: Binaries, name: str) -> Process:
-    """Start the holder of a node's namespaces and furnish them."""
+def open_room(
+    cluster: Cluster, programs: Binaries, name: str, *, kinds: Sequence[str] = KINDS, furnish: str = _FURNISH
+) -> Process:
+    """Start the holder of a node's namespaces and furnish them by a shell script that is given the folder and name."""
     room = cluster.folder / name
     room.mkdir(parents=True, exist_ok=True)
     for hidden in ("/run", "/var"):
         if room.is_relative_to(hidden):
             raise TestbedError(f"LONGBOAT_TESTBED_STATE must not be below {hidden}: a node has its own {hidden}")
-    kinds = ["--mount", "--net", "--pid", "--uts"]
-    options = [*kinds, "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
+    options = [*(f"--{kind}" for kind in kinds), "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
     outer = processes.start(
         Launch(
             f"{name}-room",
@@ -91,7 +93,7 @@ def open_room(cluster: Cluster, programs: Binaries, name: str) -> Process:
     processes.record(cluster.processes, outer)
     holder = first_process(outer, programs["pause"])
     processes.record(cluster.processes, holder)
-    run(holder.pid, ["sh", "-c", _FURNISH, "sh", str(room), name])
+    run(holder.pid, ["sh", "-c", furnish, "sh", str(room), name])
     return holder
 
 
@@ -101,8 +103,8 @@ def first_process(outer: Process, program: Path) -> Process:
 
     def is_there() -> bool:
         try:
-            listed = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
-            found[:] = [int(pid) for pid in listed if os.readlink(f"/proc/{pid}/exe") == os.path.realpath(program)]
+            listed = processes.children(outer.pid)
+            found[:] = [pid for pid in listed if os.readlink(f"/proc/{pid}/exe") == os.path.realpath(program)]
         except OSError:
             return not processes.is_alive(outer)
         return bool(found) or not processes.is_alive(outer)

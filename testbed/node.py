@@ -29,7 +29,10 @@ def certificate_of(cluster: Cluster, number: int) -> Certificate:
     return node_certificate(name_of(number), network.node_address(cluster, number))
 
 
-def containerd_configuration(folder: Path, programs: Binaries) -> str:
+def containerd_configuration(
+    folder: Path, programs: Binaries, *, snapshotter: str = "overlayfs", plugin: str = "ptp"
+) -> str:
+    unused = "native" if snapshotter == "overlayfs" else "overlayfs"
     runtime = 'plugins."io.containerd.cri.v1.runtime"'
     pictures = 'plugins."io.containerd.cri.v1.images"'
     return f"""version = 3
@@ -37,15 +40,15 @@ root = "/var/lib/containerd"
 state = "/run/containerd"
 disabled_plugins = [
   "io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.erofs", "io.containerd.differ.v1.erofs",
-  "io.containerd.snapshotter.v1.native", "io.containerd.tracing.processor.v1.otlp",
-  "io.containerd.internal.v1.tracing", "io.containerd.nri.v1.nri",
+  "io.containerd.snapshotter.v1.{unused}", "io.containerd.tracing.processor.v1.otlp",
+  "io.containerd.internal.v1.tracing", "io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt",
 ]
 
 [grpc]
   address = "{SOCKET}"
 
 [{pictures}]
-  snapshotter = "overlayfs"
+  snapshotter = "{snapshotter}"
 [{pictures}.pinned_images]
   sandbox = "{images.reference("pause")}"
 [{pictures}.registry]
@@ -55,7 +58,7 @@ disabled_plugins = [
   # The room may not lower its score, and every sandbox would die trying.
   restrict_oom_score_adj = true
 [{runtime}.cni]
-  bin_dirs = ["{programs["ptp"].parent}"]
+  bin_dirs = ["{programs[plugin].parent}"]
   conf_dir = "{folder / "cni"}"
 [{runtime}.containerd]
   default_runtime_name = "runc"

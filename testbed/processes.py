@@ -59,6 +59,20 @@ def start_ticks(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def children(pid: int) -> list[int]:
+    """Processes this one has started. Read from every process's own line: not every kernel keeps the list."""
+    found = []
+    for entry in PROC.iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid:
+                found.append(int(entry.name))
+    return found
+
+
 def is_alive(process: Process) -> bool:
     return process.boot_id == boot_id() and start_ticks(process.pid) == process.start_ticks
 

@@ -186,6 +186,7 @@ class ApiProxy:
     async def _accept(self) -> None:
         while True:
             incoming, _ = await self._loop.sock_accept(self._listener)
+            incoming.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._is_cut:
                 incoming.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 incoming.close()

@@ -1,4 +1,4 @@
-"""What the testbed's own tests share: a state folder of the test's own, and the fixtures that the testbed offers."""
+"""What the testbed's own tests share: a state folder of the test's own. `cluster` and the like are testbed.fixtures."""
 
 from __future__ import annotations
 
@@ -8,29 +8,6 @@ from pathlib import Path
 import pytest
 
 from testbed import cleanup, requirements
-from testbed.fixtures import (
-    api_proxy,
-    cluster,
-    cluster_api,
-    hosts,
-    kubectl,
-    kwok_nodes,
-    namespace,
-    registry,
-    session_clusters,
-)
-
-__all__ = [
-    "api_proxy",
-    "cluster",
-    "cluster_api",
-    "hosts",
-    "kubectl",
-    "kwok_nodes",
-    "namespace",
-    "registry",
-    "session_clusters",
-]
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import pytest
 
 from testbed import api, binaries, certificates
 from testbed.clusters import Cluster
-from testbed.messages import Head, Request, Share, identity
 from testbed.proxy import ApiProxy
 
 VERSION = "/version"
@@ -39,6 +38,15 @@ def get(connection: http.client.HTTPSConnection, path: str) -> http.client.HTTPR
     return connection.getresponse()
 
 
+def has_ended(connection: http.client.HTTPSConnection) -> bool:
+    """Whether the other side has closed it; an open one on which nothing comes raises TimeoutError."""
+    assert connection.sock is not None
+    try:
+        return connection.sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
 def fetched(proxy: ApiProxy, path: str = VERSION, timeout_s: float = 30.0) -> dict[str, Any]:
     with connected(proxy, timeout_s) as connection:
         found: dict[str, Any] = json.loads(get(connection, path).read())
@@ -49,31 +57,6 @@ def kubectl(proxy: ApiProxy, *arguments: str) -> subprocess.CompletedProcess[str
     program = str(binaries.find(("kubernetes",))["kubectl"])
     command = [program, f"--kubeconfig={proxy.kubeconfig}", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_share_is_exact_and_even() -> None:
-    half, rare, all_of_them = Share(0.5), Share(0.1), Share(1.0)
-    assert [half.is_chosen() for _ in range(6)] == [False, True] * 3
-    assert sum(rare.is_chosen() for _ in range(1000)) == 100
-    assert all(all_of_them.is_chosen() for _ in range(10))
-
-
-def test_watches_are_recognised() -> None:
-    assert Request("GET", "/api/v1/pods?labelSelector=a%3Db&watch=true").is_watch
-    assert Request("GET", "/api/v1/watch/pods").is_watch
-    assert not Request("GET", "/api/v1/pods?labelSelector=watch%3Dtrue").is_watch
-
-
-def test_a_client_cannot_claim_to_be_somebody_else() -> None:
-    certificate = {"subject": ((("organizationName", "a"),), (("organizationName", "b"),), (("commonName", "me"),))}
-    claimed = Head("GET / HTTP/1.1", (("host", "x"), ("x-remote-user", "root"), ("x-remote-extra-scopes", "all")))
-    assert claimed.replaced(identity(certificate)).fields == (
-        ("host", "x"),
-        ("x-remote-user", "me"),
-        ("x-remote-group", "a"),
-        ("x-remote-group", "b"),
-    )
-    assert identity(None) == {}
 
 
 @pytest.mark.cluster
@@ -160,9 +143,7 @@ def test_watches_are_dropped(api_proxy: ApiProxy, namespace: str) -> None:
         assert json.loads(answer.readline())["object"]["metadata"]["name"] == "kube-root-ca.crt"
         assert get(other, VERSION).read()
         api_proxy.drop_watches()
-        with pytest.raises((OSError, http.client.HTTPException)):
-            assert answer.readline() != b"", "ended"
-            raise AssertionError("the watch still tells of changes")
+        assert has_ended(watching)
         assert get(other, VERSION).read(), "a connection without a watch stays"
     api_proxy.drop_watches_every(0.5)
     done = kubectl(api_proxy, "get", "--raw", f"{path}?watch=1")

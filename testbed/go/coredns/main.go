@@ -11,8 +11,10 @@ import (
 	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/hosts"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/loadbalance"
 	_ "github.com/coredns/coredns/plugin/log"
 	_ "github.com/coredns/coredns/plugin/loop"
+	_ "github.com/coredns/coredns/plugin/metrics"
 	_ "github.com/coredns/coredns/plugin/ready"
 	_ "github.com/coredns/coredns/plugin/reload"
 	_ "github.com/coredns/coredns/plugin/template"
@@ -21,7 +23,8 @@ import (
 func main() {
 	// A query passes the plugins in this order.
 	dnsserver.Directives = []string{
-		"reload", "bind", "health", "ready", "errors", "log", "cache", "hosts", "kubernetes", "loop", "forward", "template",
+		"reload", "bind", "health", "ready", "prometheus", "errors", "log", "loadbalance", "cache", "hosts", "kubernetes",
+		"loop", "forward", "template",
 	}
 	coremain.Run()
 }

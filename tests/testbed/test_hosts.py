@@ -1,0 +1,194 @@
+"""Hosts answer over SSH, have what was asked to be wrong with them, and leave nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed import cleanup, clusters, network, processes
+from testbed import hosts as machines
+from testbed.errors import Missing, TestbedError
+from testbed.hosts import Group
+
+ROOT = Path(__file__).resolve().parents[2]
+Start = Callable[..., Group]
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    whole = [sys.executable, "-m", "testbed", "hosts", *arguments]
+    return subprocess.run(whole, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+
+
+def loop_files() -> list[str]:
+    return [file.read_text().strip() for file in Path("/sys/block").glob("loop*/loop/backing_file")]
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """A web server on this machine's own address, not on the hosts' network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        asked.connect(("192.0.2.1", 9))
+        address = str(asked.getsockname()[0])
+    (folder / "hello").write_text("hello")
+    handler = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    server = http.server.ThreadingHTTPServer((address, 0), lambda *a: handler(*a, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://{address}:{server.server_port}/hello"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "COMMANDS", {"no-such-command": "some-package"})
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert machines.missing() == "hosts need the packages some-package"
+    with pytest.raises(Missing, match="some-package"):
+        machines.up("one", 1)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert machines.missing() == "hosts need root"
+
+
+def test_mistakes_are_one_line(state: Path) -> None:
+    for arguments, told in (
+        (["up", "0"], "1 to 200 hosts"),
+        (["up", "2", "--trait", "nosuch"], "is no trait"),
+        (["status"], "there are no hosts 'hosts'"),
+    ):
+        done = command(*arguments)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert told in done.stderr
+    assert command("down").returncode == 0
+
+
+@pytest.mark.hosts
+def test_login_sudo_and_network(state: Path, hosts: Start, tmp_path: Path) -> None:
+    group = hosts(2)
+    one, two = group.hosts
+    assert one.run("hostname; id -un; sudo id -un").split() == ["host-0", "admin", "root"]
+    assert two.run("id -un", user="root") == "root\n"
+    assert one.run("systemctl is-system-running --wait || systemctl --failed") == "running\n"
+    assert one.run("cat /etc/machine-id") != two.run("cat /etc/machine-id")
+    one.run(f"ping -c 1 -W 5 {two.address} && ping -c 1 -W 5 {group.gateway}")
+    with pytest.raises(TestbedError, match="Permission denied"):
+        one.run("cat /etc/shadow")
+    with served(tmp_path) as address:
+        assert one.run(f"curl -sS --noproxy '*' {address}") == "hello"
+    assert machines.up(group.record.name, 2).hosts == group.hosts, "it runs already"
+    with pytest.raises(TestbedError, match="something else"):
+        machines.up(group.record.name, 3)
+
+
+@pytest.mark.hosts
+def test_without_a_way_out_slow_and_with_a_wrong_clock(state: Path, hosts: Start, tmp_path: Path) -> None:
+    group = hosts(1, "no-route", "slow=4mbit", "clock=+1h")
+    host = group.hosts[0]
+    host.run(f"ping -c 1 -W 5 {group.gateway}")
+    with served(tmp_path) as address, pytest.raises(TestbedError, match="Failed to connect|Couldn't connect"):
+        host.run(f"curl -sS --noproxy '*' --max-time 20 {address}")
+    inside = host.run("sudo tc qdisc show dev host0")
+    holder = processes.recorded(group.record.processes)["room-holder"].pid
+    seen = ["nsenter", "-t", str(holder), "-n", "--", "tc", "qdisc", "show", "dev", "vb-host-0"]
+    outside = subprocess.run(seen, capture_output=True, text=True, check=True).stdout
+    assert "tbf" in inside and "rate 4Mbit" in inside and "rate 4Mbit" in outside
+    for asked in ("date +%s", "sudo date +%s", "sudo systemd-run --quiet --pipe date +%s"):
+        assert 3500 < int(host.run(asked)) - time.time() < 3700, asked
+    assert host.run("systemctl is-system-running --wait || systemctl --failed") == "running\n"
+
+
+@pytest.mark.hosts
+def test_a_small_disk_and_what_others_left(state: Path, hosts: Start) -> None:
+    group = hosts(2, "1:disk=128M", "1:junk")
+    plain, host = group.hosts
+    assert int(host.run("df --output=size -B1 / | tail -1")) <= 128 << 20
+    for folder in ("/", "/var/lib"):
+        with pytest.raises(TestbedError, match="No space left"):
+            host.run(
+                f"sudo dd if=/dev/zero of={folder}/big bs=1M count=200; status=$?; sudo rm {folder}/big; exit $status"
+            )
+    assert "disabled_plugins" in host.run("cat /etc/containerd/config.toml")
+    assert " swap " in host.run("cat /etc/fstab")
+    listening = "sudo ss -Hltn 'sport = :6443 or sport = :10250' | wc -l"
+    assert processes.wait_until(lambda: host.run(listening) == "2\n", 30)
+    assert plain.run(f"{listening}; ls /etc/containerd 2>&1 | wc -l; cat /etc/fstab") == "0\n1\n"
+
+
+@pytest.mark.hosts
+def test_what_is_on_the_disk_survives_off_and_on(state: Path, hosts: Start) -> None:
+    group = hosts(1)
+    host = group.hosts[0]
+    host.run("echo kept > kept; sudo touch /var/lib/kept")
+    machines.switch_off(group.record, host)
+    assert not machines.answers(host)
+    assert "\toff\t" in command("status", "--name", group.record.name).stdout
+    machines.switch_on(group.record, host)
+    assert processes.wait_until(lambda: machines.answers(host), 60)
+    assert host.run("cat kept; ls /var/lib/kept") == "kept\n/var/lib/kept\n"
+    os.kill(processes.recorded(group.record.processes)["host-0"].pid, signal.SIGKILL)
+    machines.switch_on(group.record, host)
+    assert processes.wait_until(lambda: machines.answers(host), 60), "its cable was left and is not in the way"
+
+
+@pytest.mark.hosts
+def test_two_groups_at_once_leave_nothing_behind(state: Path, hosts: Start) -> None:
+    del hosts  # asked for because it skips where hosts cannot be had
+    before = cleanup.inventory()
+    up = command("up", "2", "--trait", "disk=128M")
+    assert up.returncode == 0, up.stderr
+    reached = [line.split("\t") for line in up.stdout.splitlines()]
+    assert [row[0] for row in reached] == ["host-0", "host-1"]
+    other = machines.up("other", 1)
+    told = subprocess.run([*reached[1][2].split(), "hostname"], capture_output=True, text=True, check=False)
+    assert told.stdout == "host-1\n", told.stderr
+    assert [line.split("\t")[1] for line in command("status").stdout.splitlines()] == ["answers", "answers"]
+    first = machines.get("hosts").record
+    assert network.is_connected(first) and any(str(state) in file for file in loop_files())
+    assert command("down").returncode == 0
+    assert cleanup.left_behind(before, cleanup.inventory(), first) == [f"files: {other.record.folder}"]
+    assert machines.answers(other.hosts[0])
+    assert command("down", "--name", "other").returncode == 0
+    assert cleanup.left_behind(before, cleanup.inventory(), other.record) == []
+    assert not any(str(state) in file for file in loop_files())
+    assert not state.exists()
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize("moment", ["room-room", "host-0", "ready"])
+def test_kill_in_the_middle_is_repaired(state: Path, hosts: Start, moment: str) -> None:
+    """The starter is killed at this moment: `clean` removes what it left, and only then is it as before."""
+    del hosts
+    before = cleanup.inventory()
+    code = "import time; from testbed import hosts; hosts.up('one', 2, ['disk=128M'], lease=True); time.sleep(600)"
+    starter = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, start_new_session=True)
+    folder = clusters.folder_of("one")
+
+    def is_reached() -> bool:
+        record = clusters.load("one")
+        return (
+            bool(record and record.ready) if moment == "ready" else (folder / "processes" / f"{moment}.json").exists()
+        )
+
+    try:
+        assert processes.wait_until(is_reached, 120, every_s=0.005)
+    finally:
+        os.killpg(starter.pid, signal.SIGKILL)
+        starter.wait()
+    half = clusters.load("one")
+    assert half and processes.marked(half.id)
+    assert cleanup.clean() == ["cluster one"]
+    assert cleanup.left_behind(before, cleanup.inventory(), half) == []
+    assert not any(str(state) in file for file in loop_files())
