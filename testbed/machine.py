@@ -44,7 +44,8 @@ PROGRAMS = (
 COMMANDS = ("unshare", "nsenter", "mount", "umount", "sh", "cp")
 # /var and /etc are the node's own. The latter, because a runtime puts files of its own over some in there and would
 # make them on the machine if they are missing; it is copied before /run is hidden, where its links may lead.
-_FURNISH = """
+_FURNISH = (
+    """
 set -e
 room=$1
 mkdir -p "$room/etc" "$room/var/log/pods" "$room/var/log/containers" "$room/var/tmp"
@@ -59,22 +60,12 @@ mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/lock
 mount --bind "$room/var" /var
 mount --bind "$room/etc" /etc
-# What a kubelet sets on a machine that is all its own. It finds these values already there, and the machine keeps its.
-while read -r file value; do
-    [ -e "/proc/sys/$file" ] || continue
-    own="$room/sysctl.${file##*/}"
-    echo "$value" > "$own"
-    mount --bind "$own" "/proc/sys/$file"
-done <<END
-vm/overcommit_memory 1
-vm/panic_on_oom 0
-kernel/panic 10
-kernel/panic_on_oops 1
-kernel/keys/root_maxkeys 1000000
-kernel/keys/root_maxbytes 25000000
-END
+"""
+    + namespaces.KERNEL_SETTINGS
+    + """
 mount --make-rshared /
 """
+)
 _TRY_LAYERS = """
 cd /var/lib/containerd && mkdir -p try/lower try/upper try/work try/both || exit 1
 mount -t overlay -o lowerdir=try/lower,upperdir=try/upper,workdir=try/work overlay try/both 2>/dev/null &&

@@ -28,20 +28,10 @@ COMMANDS = {
 }
 KINDS = ("mount", "net", "pid", "uts")
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# /var shows what the machine has and keeps what the node writes; the folders below it must be real ones, because
-# containers' file systems cannot be layered over an overlay.
-_FURNISH = """
-set -e
-room=$1; name=$2
-mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -p /run/lock "$room/var" "$room/var.work"
-mount -t overlay -o "lowerdir=/var,upperdir=$room/var,workdir=$room/var.work" overlay /var
-for folder in lib/kubelet lib/containerd lib/cni log/pods log/containers; do
-    mkdir -p "/var/$folder" "$room/$folder"
-    mount --bind "$room/$folder" "/var/$folder"
-done
+KERNEL_SETTINGS = """
 # What a kubelet sets on a machine that is all its own. It finds these values already there, and the machine keeps its.
 while read -r file value; do
+    [ -e "/proc/sys/$file" ] || continue
     own="$room/sysctl.${file##*/}"
     echo "$value" > "$own"
     mount --bind "$own" "/proc/sys/$file"
@@ -53,9 +43,27 @@ kernel/panic_on_oops 1
 kernel/keys/root_maxkeys 1000000
 kernel/keys/root_maxbytes 25000000
 END
+"""
+# /var shows what the machine has and keeps what the node writes; the folders below it must be real ones, because
+# containers' file systems cannot be layered over an overlay.
+_FURNISH = (
+    """
+set -e
+room=$1; name=$2
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir -p /run/lock "$room/var" "$room/var.work"
+mount -t overlay -o "lowerdir=/var,upperdir=$room/var,workdir=$room/var.work" overlay /var
+for folder in lib/kubelet lib/containerd lib/cni log/pods log/containers; do
+    mkdir -p "/var/$folder" "$room/$folder"
+    mount --bind "$room/$folder" "/var/$folder"
+done
+"""
+    + KERNEL_SETTINGS
+    + """
 mount --make-rshared /
 hostname "$name"
 """
+)
 
 
 def missing() -> str | None:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from testbed import binaries, images
+from testbed import binaries, images, namespaces
 from testbed.errors import Missing, TestbedError
 
 USER = "admin"
@@ -33,25 +33,18 @@ MASKED = (
     "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer",
     "ssh.socket",
 )  # fmt: skip
-# The kubelet sets some settings of the kernel; it finds its values already there, and the machine keeps its own.
-BOOT = """#!/bin/sh
+BOOT = (
+    """#!/bin/sh
 set -e
 . /etc/testbed/host
 for group in /sys/fs/cgroup /sys/fs/cgroup/*; do
     if mountpoint -q "$group"; then mount -o remount,bind,rw "$group"; fi
 done
-mkdir -p /run/testbed
-while read -r file value; do
-    echo "$value" > "/run/testbed/${file##*/}"
-    mount --bind "/run/testbed/${file##*/}" "/proc/sys/$file"
-done <<END
-vm/overcommit_memory 1
-vm/panic_on_oom 0
-kernel/panic 10
-kernel/panic_on_oops 1
-kernel/keys/root_maxkeys 1000000
-kernel/keys/root_maxbytes 25000000
-END
+room=/run/testbed
+mkdir -p "$room"
+"""
+    + namespaces.KERNEL_SETTINGS
+    + """
 mount --make-rshared /
 ip link set lo up
 if [ -e /etc/testbed/link ]; then tc -batch /etc/testbed/link; fi
@@ -60,6 +53,7 @@ ip link set host0 up
 ip route add "$RANGE" via "$GATEWAY"
 if [ "$ROUTE" = yes ]; then ip route add default via "$GATEWAY"; fi
 """
+)
 BOOT_UNIT = """[Unit]
 Description=Network, control groups and kernel settings of a test host
 DefaultDependencies=no

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -126,6 +127,11 @@ def test_a_tree_that_passes_leads_nowhere_outside(
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         os.symlink(target, root / path)
     for path in links:
+        try:
+            (root / path).stat()
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                continue  # a loop leads nowhere, whatever realpath makes of it
         real = os.path.realpath(root / path)
         assert (real + "/").startswith(f"{root}/"), (path, links)
 

@@ -97,7 +97,7 @@ def test_examples_of_the_table_load_and_fit_the_schema(name: str, example: str) 
         "run: x\nenv: {A: [1]}",
         "run: x\nenv: {A-B: 1}",
         "run: x\nsecrets: {A: value}",
-        "run: x\nvolumes: {data: x}",
+        "run: x\nvolumes: {\"~/data\": x}",
         "run: x\ndata: [{url: 'https://a/b'}]",
         "run: x\nretries: {on: [nothing]}",
         "run: x\nroles: {A: {}}",

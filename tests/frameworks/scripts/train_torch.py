@@ -1,5 +1,6 @@
 """Linear regression with DistributedDataParallel over gloo. Plain PyTorch, told one folder."""
 
+import gc
 import hashlib
 import os
 import signal
@@ -42,6 +43,9 @@ def main() -> None:
     values = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     digest = hashlib.sha256(values.numpy().tobytes()).hexdigest()[:16]
     print(f"rank {rank} of {size} ends at step {STEPS} with parameters {digest}", flush=True)
+    # Torch aborts at exit when something still refers to the group, and DistributedDataParallel is part of a cycle.
+    del model, optimizer, loss
+    gc.collect()
     dist.destroy_process_group()
 
 

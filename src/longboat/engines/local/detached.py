@@ -59,7 +59,7 @@ def _may_fork() -> bool:
 
 
 def _become_supervisor(files: RunFiles, lock: int, environment: dict[str, str]) -> NoReturn:
-    """In the child of a fork: keep the lock and the modules, nothing else of the command that was called."""
+    """In the child of a fork: keep the modules; `main` closes everything but the lock."""
     code = 1
     try:
         os.setsid()
@@ -67,10 +67,6 @@ def _become_supervisor(files: RunFiles, lock: int, environment: dict[str, str]) 
         null = os.open(os.devnull, os.O_RDONLY)
         for number, target in ((0, null), (1, log), (2, log)):
             os.dup2(target, number)
-        for name in os.listdir("/proc/self/fd"):
-            if int(name) > 2 and int(name) != lock:
-                with contextlib.suppress(OSError):
-                    os.close(int(name))
         os.environ.clear()
         os.environ.update(environment)
         from longboat.engines.local.supervisor import main

@@ -1,9 +1,7 @@
 """The supervisor: one detached process per run. It waits for its turn, starts the gang, watches, retries, ends.
 
 It is the only writer of the run's state. It may be killed at any moment: the next command that looks at the run finds
-its lock free and starts another one, which carries on from the files.
-
-    python -c '...; main(sys.argv[1:])' RUN_DIR LOCK_FD
+its lock free and starts another one (`detached`), which carries on from the files.
 """
 
 from __future__ import annotations
