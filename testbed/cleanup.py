@@ -124,13 +124,21 @@ def orphans() -> set[str]:
     # Looked at before the processes: a node's first process is there before its groups are.
     stale = cgroups.present() if os.geteuid() == 0 else set()
     found: set[str] = set()
+    at_home: set[str] = set()
     for one in processes.marked():
         stale.discard(one.cluster_id)
         cluster = clusters.load_folder(Path(one.folder)) if one.folder else None
         # A folder without a readable record may be one whose start is under way.
-        if (one.folder and not Path(one.folder).exists()) or (cluster is not None and cluster.id != one.cluster_id):
+        if (one.folder and not has_folder(one)) or (cluster is not None and cluster.id != one.cluster_id):
             found.add(one.cluster_id)
-    return found | stale
+        else:
+            at_home.add(one.cluster_id)
+    return (found - at_home) | stale
+
+
+def has_folder(one: processes.Marked) -> bool:
+    """Whether the folder is there, also for a process that sees another root file system than we do."""
+    return Path(one.folder).exists() or Path(f"/proc/{one.pid}/root{one.folder}").exists()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from testbed import cleanup, clusters, processes, profiles
 from testbed.clusters import Cluster
 from testbed.processes import Launch
 from testbed.up import up
+from tests.testbed.cleaning import cleaned
 
 ROOT = Path(__file__).resolve().parents[2]
 API = profiles.combine(["api"])
@@ -38,10 +39,10 @@ def test_clean_leaves_clusters_in_use_alone(state: Path) -> None:
     (leased.folder / "lease").touch()
     lease = clusters.hold_lease(leased.folder)
     assert lease is not None
-    assert cleanup.clean() == []
+    assert cleaned() == []
     assert len(processes.marked(by_hand.id)) == len(processes.marked(leased.id)) == 1
     os.close(lease)
-    assert cleanup.clean() == ["cluster leased"]
+    assert cleaned() == ["cluster leased"]
     assert clusters.folders() == [by_hand.folder]
     assert processes.marked(leased.id) == []
     assert len(processes.marked(by_hand.id)) == 1
@@ -50,16 +51,16 @@ def test_clean_leaves_clusters_in_use_alone(state: Path) -> None:
 def test_half_started_clusters_go(state: Path) -> None:
     half, broken = new("half", ready=False), new("broken")
     (broken.folder / "cluster.json").write_text("{")
-    assert cleanup.clean() == ["cluster broken", "cluster half"]
+    assert cleaned() == ["cluster broken", "cluster half"]
     assert processes.marked(half.id) == processes.marked(broken.id) == []
 
 
 def test_a_cluster_of_which_nothing_runs_goes(state: Path) -> None:
     cluster = new("dead")
     processes.record(cluster.processes, sleep_marked(cluster.id, cluster.folder))
-    assert cleanup.clean() == []
+    assert cleaned() == []
     processes.kill_marked(cluster.id)
-    assert cleanup.clean() == ["cluster dead"]
+    assert cleaned() == ["cluster dead"]
 
 
 def test_a_start_under_way_is_not_taken_for_a_leftover(state: Path) -> None:
@@ -126,6 +127,6 @@ def test_kill_in_the_middle_of_a_start(state: Path, moment: str) -> None:
     assert half and not half.ready and processes.marked(half.id)
     second = up("one", API)
     assert second.ready and processes.marked(half.id) == []
-    assert cleanup.clean() == []
+    assert cleaned() == []
     cleanup.down("one")
     assert processes.marked(second.id) == []

@@ -20,6 +20,7 @@ from testbed import cleanup, clusters, network, processes
 from testbed import hosts as machines
 from testbed.errors import Missing, TestbedError
 from testbed.hosts import Group
+from tests.testbed.cleaning import cleaned
 
 ROOT = Path(__file__).resolve().parents[2]
 Start = Callable[..., Group]
@@ -189,6 +190,6 @@ def test_kill_in_the_middle_is_repaired(state: Path, hosts: Start, moment: str) 
         starter.wait()
     half = clusters.load("one")
     assert half and processes.marked(half.id)
-    assert cleanup.clean() == ["cluster one"]
+    assert cleaned() == ["cluster one"]
     assert cleanup.left_behind(before, cleanup.inventory(), half) == []
     assert not any(str(state) in file for file in loop_files())

@@ -16,6 +16,7 @@ from testbed.binaries import Binaries
 from testbed.clusters import Cluster
 from testbed.fixtures import Kubectl
 from testbed.up import up
+from tests.testbed.cleaning import cleaned
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "longboat.test/python:latest"
@@ -194,11 +195,11 @@ def test_kill_while_pods_run(state: Path) -> None:
         kubectl = Kubectl(cluster, "default")
         kubectl("create", "-f", "-", text=pod("sleeper", "sleep", "600"))
         kubectl("wait", "--for=condition=ready", "pod/sleeper", "--timeout=60s")
-        assert cleanup.clean() == []
+        assert cleaned() == []
     finally:
         run.send_signal(signal.SIGKILL)
         run.communicate()
-    assert cleanup.clean() == ["cluster one"]
+    assert cleaned() == ["cluster one"]
     assert cleanup.left_behind(before, cleanup.inventory(), cluster) == []
 
 
@@ -221,7 +222,7 @@ def test_end_in_the_middle_of_a_start(state: Path, moment: str, number: signal.S
         told = starter.communicate()[1]
     if number == signal.SIGINT:
         assert starter.returncode == 130 and told.endswith("testbed: interrupted\n")
-    assert cleanup.clean() == (["cluster one"] if number == signal.SIGKILL else [])
+    assert cleaned() == (["cluster one"] if number == signal.SIGKILL else [])
     assert cleanup.left_behind(before, cleanup.inventory(), half) == []
     assert not state.exists()
 
