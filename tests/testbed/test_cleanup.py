@@ -130,3 +130,21 @@ def test_kill_in_the_middle_of_a_start(state: Path, moment: str) -> None:
     assert cleaned() == []
     cleanup.down("one")
     assert processes.marked(second.id) == []
+
+
+@pytest.mark.pods
+@pytest.mark.usefixtures("needs_pods")
+def test_a_cluster_in_another_root_is_no_orphan(state: Path) -> None:
+    """Its folder exists, but only where its processes look."""
+    identity = "0badcafe"
+    folder = "/mnt/of-another-root/one"
+    environment = {**os.environ, **processes.marks(identity, Path(folder))}
+    script = f"mount -t tmpfs tmpfs /mnt && mkdir -p {folder} && echo there && exec sleep 600"
+    command = ["unshare", "--mount", "sh", "-c", script]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None and running.stdout.readline() == "there\n"
+            assert not Path(folder).exists()
+            assert identity not in cleanup.orphans()
+        finally:
+            running.kill()

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError, NotFound, Refused, WaitTimeout
 from longboat.core.plans import Check, Plan
@@ -16,6 +17,9 @@ from longboat.engines.local.files import is_current, open_lock, try_lock, write_
 from longboat.engines.local.home import Home, check_run_id
 from longboat.engines.local.records import Record, RunFiles, State, StopRequest
 from longboat.engines.local.statuses import ENGINE, brief_status, full_status
+
+if TYPE_CHECKING:
+    from longboat.engines.local.logs import Follower
 
 SHORT_RUN_S = 2.0
 """For this long a follower looks often: the end of a short run is shown at once."""
@@ -177,10 +181,7 @@ class LocalEngine:
         if query.follow and not state.is_final:
             yield from self._follow(files, record, follower)
 
-    def _follow(self, files: RunFiles, record: Record, follower: object) -> Iterator[LogLine]:
-        from longboat.engines.local.logs import Follower
-
-        assert isinstance(follower, Follower)
+    def _follow(self, files: RunFiles, record: Record, follower: Follower) -> Iterator[LogLine]:
         pause = 0.004
         began = checked = time.monotonic()
         while True:

@@ -88,7 +88,7 @@ class Outputs:
         if self._environment is not None and self._environment.marker is not None:
             Path(self._environment.marker).touch()
 
-    def resume_from(self, attempt: int) -> str | None:
+    def resume_from(self) -> str | None:
         """The newest complete checkpoint of this run, else the one it was told to begin with."""
         from longboat.storage.checkpoints import newest_complete
 
