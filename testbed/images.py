@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from testbed import binaries, namespaces
+from testbed import binaries, checkout, namespaces, wheels
 from testbed.binaries import Binaries
 from testbed.errors import Missing, TestbedError
 
@@ -31,17 +32,42 @@ SUITE = "bookworm"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LEFT_OUT = ("doc", "man", "info", "locale", "lintian")
 BLOCK = 1 << 20
+KEPT = 4
+TORCH_ADDITION = """
+# Added by the testbed: torchrun's own stores do not look at USE_LIBUV, and this torch is built without libuv.
+def _follow_use_libuv():
+    import os
+
+    make = TCPStore.__init__
+
+    def __init__(self, *values, **options):
+        # As the ninth value it is given by position.
+        if len(values) < 9:
+            options.setdefault("use_libuv", os.environ.get("USE_LIBUV", "1") == "1")
+        make(self, *values, **options)
+
+    TCPStore.__init__ = __init__
+
+
+_follow_use_libuv()
+"""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How an image is made: of one program, or of Debian packages."""
+    """How an image is made: of one program, of Debian packages, or of wheels or this checkout on top of another."""
 
     name: str
     program: str = ""
     packages: tuple[str, ...] = ()
     suite: str = SUITE
     settings: Mapping[str, object] = field(default_factory=dict)
+    additions: Mapping[str, str] = field(default_factory=dict)
+    """What is added to the end of files that the packages brought."""
+    base: str = ""
+    """An image that every node has. This one is a layer on top of it, and its archive has only that layer."""
+    wheels: tuple[str, ...] = ()
+    """What that layer holds, from a package index; without any, it is this checkout."""
 
 
 RECIPES = {
@@ -60,9 +86,21 @@ RECIPES = {
             suite="trixie",
             # Debian's torch is built without the library that its rendezvous would use by default.
             settings={"Env": [f"PATH={PATH}", "LANG=C.UTF-8", "USE_LIBUV=0"], "Cmd": ["python3"]},
+            additions={"/usr/lib/python3/dist-packages/torch/distributed/__init__.py": TORCH_ADDITION},
+        ),
+        Recipe(
+            "tensorflow",
+            base="python",
+            wheels=("tensorflow-cpu==2.18.*", "tf-keras==2.18.*"),
+            settings={"Env": [f"PATH={PATH}", "LANG=C.UTF-8", "TF_CPP_MIN_LOG_LEVEL=2"], "Cmd": ["python3"]},
         ),
         Recipe("jobset", program="jobset", settings={"Entrypoint": ["/jobset"], "User": "65532:65532"}),
         Recipe("kueue", program="kueue", settings={"Entrypoint": ["/kueue"], "User": "65532:65532"}),
+        Recipe(
+            "longboat",
+            base="python",
+            settings={"Env": [f"PATH={PATH}", "LANG=C.UTF-8"], "Cmd": ["longboat"], "User": "65532:65532"},
+        ),
     )
 }
 
@@ -73,7 +111,13 @@ def reference(name: str) -> str:
 
 def key_of(recipe: Recipe) -> str:
     """Changes with what goes into the image."""
-    digest = hashlib.sha256(json.dumps(asdict(recipe), sort_keys=True).encode() + b"1")
+    parts = asdict(recipe)
+    additions, base, wanted = parts.pop("additions"), parts.pop("base"), parts.pop("wheels")
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode() + b"1")
+    if additions:
+        digest.update(json.dumps(additions, sort_keys=True).encode())
+    if base:
+        digest.update(f"{key_of(RECIPES[base])} {' '.join(wanted) or checkout.key()}".encode())
     if recipe.program:
         target = next(one for one in binaries.TARGETS if recipe.program in one.programs)
         digest.update(binaries.key_of(target).encode())
@@ -107,12 +151,42 @@ def archive(name: str, programs: Binaries) -> Path:
                 layer = Path(scratch) / "layer.tar"
                 fill_layer(recipe, layer, programs)
                 finished = Path(scratch) / "image.tar"
-                write_archive(finished, layer, reference(name), recipe.settings)
+                below = layers_of(archive(recipe.base, programs)) if recipe.base else []
+                write_archive(finished, layer, reference(name), recipe.settings, below)
                 finished.rename(wanted)
+                if recipe.base:
+                    remove_older(wanted)
     return wanted
 
 
+def layers_of(archive: Path) -> list[dict[str, object]]:
+    """The layers of an image, as its manifest describes them."""
+
+    def blob(tar: tarfile.TarFile, digest: str) -> bytes:
+        content = tar.extractfile(f"blobs/{digest.replace(':', '/')}")
+        assert content is not None
+        return content.read()
+
+    with tarfile.open(archive) as tar:
+        index = tar.extractfile("index.json")
+        assert index is not None
+        (listed,) = json.loads(index.read())["manifests"]
+        found: list[dict[str, object]] = json.loads(blob(tar, listed["digest"]))["layers"]
+    return found
+
+
+def remove_older(wanted: Path) -> None:
+    """Of an image that changes with every line of code only the newest few are kept: others may be loading one."""
+    name = wanted.name.rpartition("-")[0]
+    found = sorted(wanted.parent.glob(f"{name}-*.tar"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for file in found[KEPT:]:
+        file.unlink(missing_ok=True)
+
+
 def fill_layer(recipe: Recipe, layer: Path, programs: Binaries) -> None:
+    if recipe.base:
+        wheels.fill_layer(recipe.wheels, layer) if recipe.wheels else checkout.fill_layer(layer)
+        return
     if not recipe.program:
         debian_layer(recipe, layer)
         return
@@ -135,10 +209,18 @@ def debian_layer(recipe: Recipe, layer: Path) -> None:
     if lacks:
         raise Missing(lacks)
     options = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in LEFT_OUT]
+    options += [f"--customize-hook={addition_line(path, text)}" for path, text in recipe.additions.items()]
     command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(recipe.packages)}", *options]
     done = subprocess.run([*command, recipe.suite, str(layer)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise TestbedError(f"mmdebstrap failed for {recipe.name}:\n{done.stderr[-2000:]}")
+
+
+def addition_line(path: str, text: str) -> str:
+    """A line of shell that mmdebstrap runs with the folder of the finished packages as its first argument. Pure."""
+    file = f'"$1"{shlex.quote(path)}'
+    # A file that a later package no longer has must not appear with the addition alone in it.
+    return f"test -f {file} && printf %s {shlex.quote(text)} >> {file}"
 
 
 def digest_of(file: Path) -> str:
@@ -154,14 +236,24 @@ def architecture() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
 
 
-def write_archive(archive: Path, layer: Path, name: str, settings: Mapping[str, object]) -> None:
-    """An OCI layout in one tar file: one layer, its configuration, and an index that carries the image's name."""
+def write_archive(
+    archive: Path,
+    layer: Path,
+    name: str,
+    settings: Mapping[str, object],
+    below: Sequence[Mapping[str, object]] = (),
+) -> None:
+    """An OCI layout in one tar file: one layer, its configuration, and an index that carries the image's name.
+
+    Layers `below` are not in the file: a node must have them from another image.
+    """
     layer_digest = digest_of(layer)
     config = {
         "architecture": architecture(),
         "os": "linux",
         "config": dict(settings),
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
+        # The layers are not compressed, so that their digests are those of what is in them.
+        "rootfs": {"type": "layers", "diff_ids": [*(one["digest"] for one in below), f"sha256:{layer_digest}"]},
         "created": "1970-01-01T00:00:00Z",
     }
     with tarfile.open(archive, "w") as tar:
@@ -170,7 +262,7 @@ def write_archive(archive: Path, layer: Path, name: str, settings: Mapping[str, 
         entry.size = layer.stat().st_size
         with open(layer, "rb") as content:
             tar.addfile(entry, content)
-        layers = [descriptor("layer.v1.tar", layer_digest, entry.size)]
+        layers = [*below, descriptor("layer.v1.tar", layer_digest, entry.size)]
         manifest = {
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",

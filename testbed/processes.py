@@ -217,11 +217,13 @@ def kill_marked(cluster_id: str, *, within_s: float = 10.0) -> int:
 
 
 def is_listening(pid: int, port: int) -> bool:
-    """Whether somebody in the process's network listens on this TCP port of an IPv4 address."""
-    try:
-        rows = (PROC / str(pid) / "net/tcp").read_text().splitlines()[1:]
-    except OSError:
-        return False
+    """Whether somebody in the process's network listens on this TCP port of any address."""
+    rows: list[str] = []
+    for table in ("tcp", "tcp6"):  # who listens on all addresses is in the second
+        try:
+            rows += (PROC / str(pid) / "net" / table).read_text().splitlines()[1:]
+        except OSError:
+            continue
     return any(row.split()[1].endswith(f":{port:04X}") and row.split()[3] == "0A" for row in rows)
 
 

@@ -7,7 +7,12 @@ import re
 
 import pytest
 
-TWO_RANKS = 'for i in 1 2 3; do echo "line $i"; done; echo "error of $RANK" >&2; exit 6'
+TWO_RANKS = """
+for i in 1 2 3; do echo "line $i"; done; echo "error of $RANK" >&2
+touch "$RANK.done"
+until [ -e 0.done ] && [ -e 1.done ]; do sleep 0.02; done  # the first that fails ends the other
+exit 6
+"""
 
 
 @pytest.fixture

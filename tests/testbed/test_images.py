@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -54,13 +55,26 @@ def test_archive_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert images.archive("pause", programs) == first
 
 
-def test_key_follows_the_program_and_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_follows_all_that_goes_into_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
     pause, python = images.RECIPES["pause"], images.RECIPES["python"]
     keys = {images.key_of(pause), images.key_of(python)}
     keys.add(images.key_of(replace(python, packages=(*python.packages, "python3-numpy"))))
+    keys.add(images.key_of(replace(python, additions={"/etc/motd": "hello"})))
+    tensorflow = images.RECIPES["tensorflow"]
+    keys |= {images.key_of(tensorflow), images.key_of(replace(tensorflow, wheels=("tensorflow-cpu==2.17.*",)))}
     monkeypatch.setattr(binaries, "key_of", lambda _: "another program")
     keys.add(images.key_of(pause))
-    assert len(keys) == 4
+    assert len(keys) == 7
+
+
+def test_an_addition_goes_to_the_end_of_a_file_that_is_there(tmp_path: Path) -> None:
+    text = 'it\'s "$1" and %s\n\n'
+    (tmp_path / "a file").write_text("first\n")
+    for path, code in (("/a file", 0), ("/missing", 1)):
+        line = images.addition_line(path, text)
+        assert subprocess.run(["sh", "-c", line, "sh", str(tmp_path)], check=False).returncode == code
+    assert (tmp_path / "a file").read_text() == f"first\n{text}"
+    assert not (tmp_path / "missing").exists()
 
 
 def test_every_program_of_an_image_is_one_that_is_built() -> None:
@@ -80,3 +94,31 @@ def test_a_clone_shares_files_and_copies_databases(tmp_path: Path) -> None:
         database.write("OF THE NODE!")
     assert (source / "io.metadata/meta.db").read_text() == "of the store"
     assert sorted(file.name for file in (tmp_path / "node/io.metadata").iterdir()) == ["meta.db"]
+
+
+def test_an_image_on_top_of_another_holds_its_own_layer_alone(tmp_path: Path) -> None:
+    for name in ("below", "above"):
+        (tmp_path / name).write_bytes(name.encode() * 10)
+    images.write_archive(tmp_path / "base.tar", tmp_path / "below", "base", {})
+    below = images.layers_of(tmp_path / "base.tar")
+    images.write_archive(tmp_path / "whole.tar", tmp_path / "above", "whole", {}, below)
+    layers = images.layers_of(tmp_path / "whole.tar")
+    assert layers[:1] == below and len(layers) == 2
+    stored = read(tmp_path / "whole.tar")
+    held = [f"blobs/{str(one['digest']).replace(':', '/')}" in stored for one in layers]
+    assert held == [False, True]
+    configs = [json.loads(content) for name, content in stored.items() if b'"diff_ids"' in content]
+    assert configs[0]["rootfs"]["diff_ids"] == [one["digest"] for one in layers]
+
+
+def test_of_an_image_that_changes_often_few_archives_are_kept(tmp_path: Path) -> None:
+    import os
+
+    files = [tmp_path / f"longboat-{number}.tar" for number in range(images.KEPT + 3)]
+    for number, file in enumerate(files):
+        file.write_bytes(b"")
+        os.utime(file, (number, number))
+    (tmp_path / "longboat.lock").write_bytes(b"")
+    images.remove_older(files[-1])
+    assert sorted(tmp_path.glob("*.tar")) == files[3:]
+    assert (tmp_path / "longboat.lock").exists()

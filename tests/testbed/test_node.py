@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +213,9 @@ def test_end_in_the_middle_of_a_start(state: Path, moment: str, number: signal.S
     """Killed, its leftovers are removed by the next `clean`; interrupted, it takes them away by itself."""
     before = cleanup.inventory()
     command = [sys.executable, "-m", "testbed", "up", "--name", "one", "--profile", "pods"]
-    starter = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    # Started in the background of a shell, we would hand on to it that interrupts are ignored.
+    listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    starter = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=listening)
     try:
         wanted = clusters.folder_of("one") / "processes" / f"{moment}.json"
         assert processes.wait_until(wanted.exists, 60, every_s=0.005)
