@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -249,6 +250,14 @@ texts = st.lists(parts, min_size=1, max_size=4).map("/".join)
 members = st.lists(st.tuples(texts, st.sampled_from([REG, DIR, SYM, LNK]), texts), min_size=1, max_size=6)
 
 
+def _is_loop(path: Path) -> bool:
+    try:
+        os.stat(path)
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(members)
 def test_nothing_ever_lands_outside(members: list[Member]) -> None:
@@ -263,6 +272,8 @@ def test_nothing_ever_lands_outside(members: list[Member]) -> None:
             assert not target.exists()
         else:
             for path in target.rglob("*"):
+                if path.is_symlink() and _is_loop(path):
+                    continue  # it leads nowhere, and realpath makes something up for it
                 assert (os.path.realpath(path) + "/").startswith(os.path.realpath(target) + "/")
         outside = {name: text for name, text in contents(outer).items() if not name.startswith("target/")}
         assert outside == {"a": b"mine", "b/c": b"mine"}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.launcher.nodes import Node
+from tests.launcher.pods import Pods
 
 
 @pytest.fixture
@@ -20,3 +21,17 @@ def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     yield make
     for node in nodes:
         node.close()
+
+
+@pytest.fixture
+def make_pods(tmp_path: Path) -> Iterator[Callable[..., Pods]]:
+    made: list[Pods] = []
+
+    def make(*arguments: Any, **keys: Any) -> Pods:
+        made.append(Pods(tmp_path / f"gang{len(made)}", *arguments, **keys))
+        made[-1].folder.mkdir()
+        return made[-1]
+
+    yield make
+    for pods in made:
+        pods.close()

@@ -164,3 +164,13 @@ def test_units() -> None:
 )
 def test_mpirun_names_the_rank_that_failed(text: str, culprit: object) -> None:
     assert mpirun_culprit(text.splitlines()) == culprit
+
+
+def test_the_kernel_s_kill_names_the_limit_of_the_control_group() -> None:
+    killed = judge(137, 9, b"", Evidence(kernel_oom=True, group=(1 << 30, 1_000_000_000)))
+    assert killed[0] == "oom"
+    assert killed[1] == (
+        "killed by the kernel: out of memory (the limit of its control group is 1 GiB, and 953.7 MiB were used)"
+    )
+    assert judge(137, 9, b"", Evidence(kernel_oom=True, group=(1 << 30, None)))[1].endswith("control group is 1 GiB)")
+    assert judge(137, 9, b"", Evidence(kernel_oom=True))[1] == "killed by the kernel: out of memory"

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from longboat.bundles.disk import explain, remove_tree, write_all
-from longboat.bundles.manifests import Entry
 from longboat.core.errors import BundleError, EngineError
+
+if TYPE_CHECKING:
+    from longboat.bundles.manifests import Entry
 
 _SMALL = 1 << 16
 _CHUNK = 1 << 20

@@ -2,6 +2,8 @@
 
 Refused: names that lead out, absolute ones, odd or repeated ones, links that leave the tree, devices, pipes, archives
 that grow without measure. Links are made last, so no file is written through one. Owners and times are not taken over.
+
+Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import IO, Any, BinaryIO, cast
 from longboat.bundles.checkout import filling
 from longboat.bundles.disk import explain, write_all
 from longboat.bundles.limits import size_text
-from longboat.bundles.manifests import DEFAULT_LIMITS, Limits, check_links, check_name
+from longboat.bundles.trees import DEFAULT_LIMITS, Limits, check_links, check_name
 from longboat.core.errors import BundleError
 
 _CHUNK = 1 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from longboat.bundles.manifests import Limits
+from longboat.bundles.trees import Limits
 from longboat.core.errors import BundleError
 
 _MOST_NAMED = 3

@@ -7,6 +7,15 @@ installed Longboat. Started as a script (`<folder>/__main__.py`) it is up some m
 import os
 import sys
 
+_MODULES = {
+    "--standin": "standin",
+    "--agent": "agent",
+    "--pod": "pod",
+    "--import": "importing",
+    "--tell": "telling",
+    "--status": "telling",
+}
+
 
 def start() -> int:
     here = __file__.rpartition("/")[0] or "."
@@ -16,7 +25,7 @@ def start() -> int:
     package.__path__ = [here]
     sys.modules["longboat_launcher"] = package
     what = sys.argv[1] if len(sys.argv) > 1 else ""
-    module = {"--standin": "standin", "--agent": "agent"}.get(what, "node")
+    module = _MODULES.get(what, "node")
     return int(__import__("longboat_launcher." + module, fromlist=["main"]).main(sys.argv[1:]))
 
 

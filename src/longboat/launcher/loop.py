@@ -50,6 +50,7 @@ class Loop:
         self._ends: list[ChildEnd] = []
         self.on_signal: Callable[[int], None] = lambda number: None
         self.on_child: Callable[[ChildEnd], None] = lambda end: None
+        self.on_turn: Callable[[], None] = lambda: None  # after everything that was due
         self.has_children = False
         wake_r, wake_w = os.pipe()
         os.set_blocking(wake_r, False)
@@ -104,6 +105,7 @@ class Loop:
             due = self._timers.pop(name, None)
             if due is not None:
                 due[1]()
+        self.on_turn()
 
     def _wait(self) -> None:
         timeout_ms = None

@@ -11,7 +11,7 @@ from .beats import Beats
 from .gang import Gang
 from .jsonfiles import read_json, write_json
 from .loop import Loop
-from .plan import Plan, PlanError, read_plan
+from .plan import TOLD, Plan, PlanError, read_plan
 from .preparing import prepare
 from .ranks import Rank
 from .state import Failure, State
@@ -19,7 +19,9 @@ from .state import Failure, State
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from typing import Any
+    from typing import Any, Callable
+
+    from .membership import Membership
 else:
     import _signal as signal
 
@@ -27,7 +29,7 @@ LEFTOVERS_S = 1.0
 FULL_DISK_S = 60.0
 RETRY_S = 0.5
 UNKILLABLE_S = 30.0
-EXIT_INTERNAL, EXIT_USAGE, EXIT_ENGINE, EXIT_HANG = 200, 201, 205, 210
+EXIT_INTERNAL, EXIT_USAGE, EXIT_ENGINE, EXIT_LOST, EXIT_HANG = 200, 201, 205, 208, 210
 
 
 def main(argv: list[str]) -> int:
@@ -48,12 +50,16 @@ def main(argv: list[str]) -> int:
 
 
 class Node:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, before: Callable[[State], None] | None = None) -> None:
+        """`before` runs before setup: what only a pod has to make."""
         for folder in ("logs", "pipes", "steps"):
             os.makedirs(os.path.join(plan.directory, folder), exist_ok=True)
         self.plan = plan
         self.loop = Loop()
         self.state = State(plan, self.loop)
+        self._before = before
+        self._line: Membership | None = None
+        self._is_swept = False  # no process is left
 
     def run(self) -> int:
         """Everything, in order. Returns the exit code."""
@@ -64,7 +70,7 @@ class Node:
         except Exception as error:
             import traceback
 
-            traceback.print_exc()
+            self.state.say(traceback.format_exc())
             return self._collapse(EXIT_INTERNAL, "launcher: %s: %s" % (type(error).__name__, error))
 
     def _collapse(self, code: int, message: str) -> int:
@@ -78,7 +84,14 @@ class Node:
             time.sleep(0.05)
             self.loop.reap()
         state.failure = Failure("lost", code, message)
-        state.write("outcome.json", self._outcome())
+        outcome = self._outcome()
+        state.write("outcome.json", outcome)
+        verdict = None
+        try:
+            verdict = self._gang_verdict(outcome)
+        except Exception as error:  # it may be the line itself that failed
+            state.say("the others were not told: %s" % error)
+        self._close(outcome, verdict)
         return code
 
     def _run(self) -> int:
@@ -96,22 +109,34 @@ class Node:
         state.env = environment.node_environment(plan, dict(os.environ))
         self.beats = Beats(state)
         self.beats.start()
+        if plan.wait_kind == "line":
+            self._join()
         if plan.mpi and plan.starter in ("mpirun", "follower"):
             self._serve(plan.mpi)
-        prepare(state)
+        prepare(state, self._before, self._line)
         gang = None if state.is_over else Gang(state)
         if gang is not None:
             state.phase = "running"
             gang.start()
             self.beats.watch(self._hung, gang.killed)
+            if plan.checkpoint_dir and plan.wait_kind == "line":
+                self._watch_checkpoints(plan.checkpoint_dir)
         while state.running or state.is_asking or (state.is_serving and not state.is_over):
             self.loop.turn()
         state.is_done = True
         self._sweep()
+        self._is_swept = True
         self._drain()
         if gang is not None:
             gang.finish()
         return self._finish()
+
+    def _watch_checkpoints(self, folder: str) -> None:
+        """One node removes old checkpoints: node 0, or each where each has a folder of its own."""
+        if self.plan.node_rank == 0 or folder.startswith(self.plan.directory + "/"):
+            from .checkpoints import watch
+
+            watch(folder, self.plan.keep_checkpoints)
 
     def _serve(self, mpi: dict[str, Any]) -> None:
         """Before this node says that it is ready: mpirun may call at once."""
@@ -145,27 +170,80 @@ class Node:
 
     def _signalled(self, number: int) -> None:
         if number == signal.SIGUSR1:
+            if self._line is not None:
+                self._line.dump()
             self._hung(None)
         elif number == signal.SIGUSR2:
-            reason, grace_s = self._told()
+            reason, grace_s = self._told("ending.json", "failure")
             self._end(reason, grace_s)
+        elif self._line is not None:
+            self._end_in_gang(*self._told(TOLD, "evicted"))
         else:
             self._end("stop", self.plan.grace_s)
 
-    def _told(self) -> tuple[str, float]:
-        """Reason and grace in ending.json; without the file another node has failed."""
+    def _told(self, name: str, otherwise: str) -> tuple[str, float]:
+        """Reason and grace in the file of this name; `otherwise` is the reason when there is none."""
         try:
-            told = read_json(self.state.path("ending.json"))
+            told = read_json(self.state.path(name))
             grace_s = told.get("grace_s")
-            return str(told.get("reason") or "failure"), self.plan.grace_s if grace_s is None else float(grace_s)
+            return str(told.get("reason") or otherwise), self.plan.grace_s if grace_s is None else float(grace_s)
         except (OSError, ValueError, AttributeError, TypeError):
-            return "failure", self.plan.grace_s
+            return otherwise, self.plan.grace_s
 
     def _end(self, reason: str, grace_s: float) -> None:
-        if self.state.end_by(reason):
-            self.state.terminate(grace_s)
-        elif grace_s == 0 and not self.state.is_done:  # told again, without grace
-            self.state.kill()
+        state = self.state
+        if state.end_by(reason):
+            state.terminate(grace_s)
+        elif state.ending is None or self._is_swept:
+            return
+        elif grace_s == 0:  # told again, without grace
+            state.kill()
+        elif not state.is_asking:
+            state.hasten(grace_s)
+
+    # in a gang with a line
+
+    def _join(self) -> None:
+        """Before setup: from now on the others know that this node lives."""
+        from .membership import Hand, Head
+
+        if self.plan.node_rank == 0:
+            self._line = Head(self.state, self._obey)
+        else:
+            self._line = Hand(self.state, self._obey, self._line_lost)
+        self._line.stalled = lambda: self.beats.stalled
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        """What node 0 says."""
+        assert self._line is not None
+        if order["do"] == "go":
+            self._line.is_going = True
+            self.plan.resume_from = order.get("resume_from")
+            self.state.env["LONGBOAT_RESUME_FROM"] = self.plan.resume_from or ""
+        elif order["do"] == "dump":
+            self._hung(None)
+        elif order["do"] == "end":
+            self._end(str(order["reason"]), float(order["grace_s"]))
+
+    def _end_in_gang(self, reason: str, grace_s: float) -> None:
+        """SIGTERM: told (`--tell`) it stops the gang; untold, the pod is taken away, and the gang ends with it."""
+        assert self._line is not None
+        if reason != "evicted":
+            self._line.is_hurried = True  # who was told to stop does not wait for a node 0 that never came
+            self._line.stop(grace_s)
+        elif self.state.ending is None:
+            self.state.say("this pod is being taken away")
+            self._line.is_hurried = True
+            self._line.evicted()
+            if not self.state.is_done:
+                self.state.failure = Failure("preemption", EXIT_LOST, "the pod was taken away by the cluster")
+        self._end(reason, grace_s)
+
+    def _line_lost(self, message: str) -> None:
+        if self.state.end_by("lost"):
+            self.state.say(message)
+            self.state.failure = Failure("lost", EXIT_LOST, message)
+            self.state.terminate(self.plan.grace_s)
 
     def _hung(self, rank: Rank | None) -> None:
         """Take every rank's stacks, then end them all."""
@@ -242,19 +320,44 @@ class Node:
 
     def _finish(self) -> int:
         state = self.state
-        self.loop.cancel("beat")
+        if self._line is None:
+            self.loop.cancel("beat")
         if self.plan.starter == "mpirun":
             from .starters import forget_mpirun
 
             forget_mpirun(state.env, self.plan)
         self.beats.write()
-        state.write("outcome.json", self._outcome())
+        outcome = self._outcome()
+        state.write("outcome.json", outcome)
         until = time.monotonic() + FULL_DISK_S
         while state.unwritten and time.monotonic() < until:
-            time.sleep(RETRY_S)
+            self.loop.after("unwritten", RETRY_S, lambda: None)
+            self.loop.turn()
             for name, value in list(state.unwritten.items()):
                 state.write(name, value)
-        return self._result()[0]
+        verdict = self._gang_verdict(outcome)
+        self._close(outcome, verdict)
+        code = self._result()[0]
+        return code or (int(verdict["exit_code"] or 0) if verdict and verdict["cause"] else 0)
+
+    def _close(self, outcome: dict[str, object], verdict: dict[str, Any] | None) -> None:
+        if self.plan.termination or self.plan.keep or self.plan.artifacts:
+            from .closing import close
+
+            close(self.state, outcome, verdict)
+
+    def _gang_verdict(self, outcome: dict[str, object]) -> dict[str, Any] | None:
+        """This node has ended: tell, and on node 0 stay until all have."""
+        if self._line is None:
+            return None
+        from .closing import announce
+
+        announce(self.state, outcome, None)  # should this process be killed while it waits for the others
+        self._line.ended(outcome)
+        verdict = self._line.wait_for_end()
+        if verdict is not None:
+            self.state.write("verdict.json", verdict)
+        return verdict
 
     def _outcome(self) -> dict[str, object]:
         failure, ending = self.state.failure, self.state.ending

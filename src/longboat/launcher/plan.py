@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+TOLD = "told.json"
+"""Why and how the node is to end, written before the SIGTERM of somebody who knows of Longboat."""
+
+
 class PlanError(Exception):
     """The plan cannot be read or lacks something."""
 
@@ -57,7 +61,16 @@ class Plan:
         self.artifacts_dir: str | None = raw.get("artifacts_dir")
         self.resume_from: str | None = raw.get("resume_from")
         self.mpi: dict[str, Any] | None = raw.get("mpi")
-        self.echo = bool(raw.get("echo"))
+        self.echo: bool | str = raw.get("echo") or False  # "pod": in the form of a pod's log
+        self.line_port = int(wait.get("port") or 0)
+        self.line_token_file = str(wait.get("token_file") or "")
+        self.line_lost_s = float(wait.get("lost_s") or 30.0)
+        self.deciding: list[str] = list(wait.get("deciding") or [])
+        self.run_timeout_s: float | None = wait.get("run_timeout_s")
+        self.termination: str | None = raw.get("termination")
+        self.keep: str | None = raw.get("keep")
+        self.keep_checkpoints = int(raw.get("keep_checkpoints") or 0)
+        self.artifacts: list[str] = list(raw.get("artifacts") or [])
 
 
 def read_plan(path: str) -> Plan:

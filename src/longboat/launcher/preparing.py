@@ -8,11 +8,13 @@ import time
 from . import processes, reports
 from .loop import ChildEnd
 from .state import Failure, State
-from .streams import Stream, pipe_size
+from .streams import Stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable
+
+    from .membership import Membership
 
 LOCK_RETRY_S = 0.1
 FILES_RETRY_S = 0.05
@@ -21,14 +23,19 @@ REPORT_S = 10.0
 EXIT_PEERS = 209
 
 
-def prepare(state: State) -> None:
+def prepare(state: State, before: Callable[[State], None] | None = None, line: Membership | None = None) -> None:
     """Run setup, say that this node is ready, wait for the others. `state.failure` tells when that did not work."""
-    if state.plan.setup:
+    if before is not None:
+        before(state)
+    if state.plan.setup and not state.is_over:
         _run_setup(state, state.plan.setup)
     if state.is_over:
         return
     state.write("ready.json", {"address": state.plan.address, "time": time.time()})
-    if state.plan.wait_kind != "none":
+    if line is not None:
+        state.phase = "waiting"
+        _wait_for_go(state, line)
+    elif state.plan.wait_kind != "none":
         state.phase = "waiting"
         _wait_for_peers(state)
 
@@ -36,7 +43,7 @@ def prepare(state: State) -> None:
 def _run_setup(state: State, command: str) -> None:
     lock = _lock(state)
     if not state.is_over:
-        stream = state.open_stream("setup.out", "%s setup" % state.plan.node, pipe_size(1))
+        stream = state.setup_stream()
         ends: list[ChildEnd] = []
         try:
             state.start(command, state.env, (os.devnull, stream.pipe, stream.pipe), ends.append)
@@ -75,6 +82,38 @@ def _lock(state: State) -> int | None:
             state.loop.after("lock", LOCK_RETRY_S, lambda: None)
             state.loop.turn()
     return descriptor
+
+
+def _wait_for_go(state: State, line: Membership) -> None:
+    """Node 0 says when all are ready."""
+    line.ready()
+    line.look()
+    begun = time.monotonic()
+    report = begun + REPORT_S
+    while not state.is_over and not line.is_going:
+        before, state.missing = state.missing, line.missing()
+        if state.missing != before:
+            state.on_change()
+        if line.waited_in_vain():
+            text = "%s could not be reached within %g s" % (_listed(state.missing), state.plan.wait_timeout_s)
+            text += _because(line)
+            state.failure = Failure("peers", EXIT_PEERS, text)
+            state.say(text)
+            return
+        now = time.monotonic()
+        if now >= report:
+            report += REPORT_S
+            whom = _listed(state.missing) or "the others"
+            state.say("waiting since %d s for %s%s" % (now - begun, whom, _because(line)))
+        state.loop.after("peers", REPORT_S, lambda: None)
+        state.loop.turn()
+    state.loop.cancel("peers")
+    state.missing = []
+
+
+def _because(line: Membership) -> str:
+    problem = line.problem()
+    return ": " + problem if problem else ""
 
 
 def _wait_for_peers(state: State) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 
+from . import cgroups
 from .jsonfiles import read_bytes
 
 TYPE_CHECKING = False
@@ -254,26 +255,17 @@ def pss(pids: list[int]) -> int:
 
 
 def oom_kills() -> int:
-    """How often the kernel has killed for want of memory, on this machine and in this control group."""
-    total = 0
-    for path in ("/proc/vmstat", _own_memory_events()):
-        try:
-            for line in read_bytes(path).splitlines():
-                if line.startswith(b"oom_kill "):
-                    total += int(line.split()[1])
-        except (OSError, ValueError, IndexError):
-            pass
-    return total
-
-
-def _own_memory_events() -> str:
+    """How often the kernel has killed for want of memory: in this control group, else on this machine."""
+    group = cgroups.find()
+    if group is not None:
+        return cgroups.kills(group)
     try:
-        for line in read_bytes("/proc/self/cgroup").decode("ascii", "replace").splitlines():
-            if line.startswith("0::"):
-                return "/sys/fs/cgroup%s/memory.events" % line[3:].rstrip("/")
-    except OSError:
+        for line in read_bytes("/proc/vmstat").splitlines():
+            if line.startswith(b"oom_kill "):
+                return int(line.split()[1])
+    except (OSError, ValueError, IndexError):
         pass
-    return ""
+    return 0
 
 
 def is_python(pid: int) -> bool:

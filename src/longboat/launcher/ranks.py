@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import reports
+from . import cgroups, reports
 from .jsonfiles import read_json
 from .loop import ChildEnd
 from .plan import Plan, RankPlan
@@ -72,12 +72,20 @@ class Rank:
         return {
             "pid": self.pid,
             "alive": self.alive,
+            "started": self.started or None,
             "step": self.step,
             "metrics": self.metrics,
             "step_time": self.step_time,
             "output_time": max(self.out.last_time, self.err.last_time) or None,
             "memory": self.memory,
         }
+
+
+def _group() -> tuple[int, int | None] | None:
+    """Limit and peak of the control group, if it has a limit."""
+    found = cgroups.find()
+    limit = cgroups.limit(found)
+    return None if limit is None else (limit, cgroups.peak(found))
 
 
 def rank_report(plan: Plan, rank: Rank, end: ChildEnd, ended_by: str | None, kernel_oom: bool) -> dict[str, object]:
@@ -103,7 +111,10 @@ def rank_report(plan: Plan, rank: Rank, end: ChildEnd, ended_by: str | None, ker
     if end.code != 0:
         report["tail"] = reports.tail_of(err, rank.out.tail(reports.TAIL_BYTES))
     if end.code != 0 and ended_by is None:
-        evidence = reports.Evidence(kernel_oom, rank.over_limit, plan.memory_limit)
+        group = _group() if kernel_oom else None
+        if group is not None:
+            report["memory_limit"] = plan.memory_limit or group[0]
+        evidence = reports.Evidence(kernel_oom, rank.over_limit, plan.memory_limit, group)
         cause, message, traceback = reports.judge(end.code, end.signal, err, evidence)
         report.update(cause=cause, message=message, traceback=traceback)
     return report

@@ -56,7 +56,7 @@ class Server:
             raise ValueError("the token is empty")
         self._state = state
         self._token = token
-        self._socket = _listen(state.plan.address, port)
+        self._socket = listen(state.plan.address, port)
         state.loop.watch(self._socket.fileno(), self._accept)
 
     def _accept(self) -> None:
@@ -69,16 +69,29 @@ class Server:
         _Call(self._state, connection, self._token)
 
 
-def _listen(address: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((address, port))
-    except OSError:
-        listener.bind(("", port))  # the node's address is not this machine's own: a service in front of a pod
-    listener.listen(64)
-    listener.setblocking(False)
-    return listener
+def listen(address: str, port: int, backlog: int = 64) -> socket.socket:
+    """At this address; a name means a pod, whose own address may be of either family: there at all of them."""
+    is_number = all(char in "0123456789." for char in address) or ":" in address
+    candidates = [(socket.AF_INET6 if ":" in address else socket.AF_INET, address)] if is_number else []
+    problem: OSError | None = None
+    for family, place in [*candidates, (socket.AF_INET6, "::"), (socket.AF_INET, "")]:
+        try:
+            listener = socket.socket(family)
+        except OSError as error:
+            problem = error
+            continue
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if place == "::":
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            listener.bind((place, port))
+            listener.listen(backlog)
+            listener.setblocking(False)
+            return listener
+        except OSError as error:
+            problem = error
+            listener.close()
+    raise OSError("port %d cannot be listened on: %s" % (port, problem))
 
 
 class _Call:

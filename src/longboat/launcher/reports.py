@@ -32,12 +32,19 @@ _SIGNALS = {
 class Evidence:
     """What the launcher knows about an end beside the rank's own words."""
 
-    __slots__ = ("kernel_oom", "limit", "over_limit", "peak")
+    __slots__ = ("group", "kernel_oom", "limit", "over_limit")
 
-    def __init__(self, kernel_oom: bool = False, over_limit: int | None = None, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        kernel_oom: bool = False,
+        over_limit: int | None = None,
+        limit: int | None = None,
+        group: tuple[int, int | None] | None = None,
+    ) -> None:
         self.kernel_oom = kernel_oom  # the kernel's count of such kills rose since the start
         self.over_limit = over_limit  # bytes at which the launcher itself ended the rank
         self.limit = limit
+        self.group = group  # limit and peak of the control group, where it has a limit
 
 
 def lines_of(data: bytes) -> list[str]:
@@ -113,7 +120,7 @@ def judge(code: int, number: int | None, err: bytes, evidence: Evidence) -> tupl
         reason = "used %s, over the limit of %s" % (in_units(evidence.over_limit), in_units(evidence.limit))
         return "oom", reason, ""
     if number == 9 and evidence.kernel_oom:
-        return "oom", "killed by the kernel: out of memory", ""
+        return "oom", "killed by the kernel: out of memory" + _group_words(evidence), ""
     last = last_words(lines)
     for text in (message, last) if (traceback or number) else (message,):
         if any(word in text for word in _OUT_OF_MEMORY):
@@ -123,6 +130,14 @@ def judge(code: int, number: int | None, err: bytes, evidence: Evidence) -> tupl
     if traceback:
         return "exception", message, traceback
     return "exit", ("exit code %d: %s" % (code, last[:300])) if last else "exit code %d" % code, ""
+
+
+def _group_words(evidence: Evidence) -> str:
+    if evidence.group is None:
+        return ""
+    limit, peak = evidence.group
+    used = ", and %s were used" % in_units(peak) if peak else ""
+    return " (the limit of its control group is %s%s)" % (in_units(limit), used)
 
 
 def mpirun_culprit(lines: list[str]) -> tuple[int, int | None] | None:

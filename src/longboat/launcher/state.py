@@ -6,12 +6,12 @@ import os
 import time
 
 from . import processes
-from .echo import Echo
+from .echo import Echo, stamp
 from .jsonfiles import write_json, write_whole
 from .loop import ChildEnd, Loop
 from .plan import Plan
 from .ranks import Rank
-from .streams import Stream
+from .streams import Stream, pipe_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,10 @@ class State:
         self.killing = False
         self.is_serving = False  # a follower: stay until told to end
         self.is_asking = False  # stacks are being taken: wait for them even when no process is left
-        self.echo = Echo(loop, 1) if plan.echo else None
+        self.echo = Echo(loop, 1, is_pod=plan.echo == "pod") if plan.echo else None
+        self._said = 0
+        self._kill_at: float | None = None
+        self._setup: Stream | None = None
         loop.on_child = self._child_ended
 
     @property
@@ -91,10 +94,23 @@ class State:
             return False
 
     def say(self, text: str) -> None:
+        """A line of the launcher's own, on stderr."""
+        if self.plan.echo == "pod":
+            now = stamp(time.time_ns())
+            lines = ["node.err %d %s %s\n" % (self._said + n, now, line) for n, line in enumerate(text.splitlines())]
+            self._said += len(lines)
+        else:
+            lines = ["longboat [%s]: %s\n" % (self.plan.node, text)]
         try:
-            os.write(2, ("longboat [%s]: %s\n" % (self.plan.node, text)).encode("utf-8", "replace"))
+            os.write(2, "".join(lines).encode("utf-8", "replace"))
         except OSError:
             pass
+
+    def setup_stream(self) -> Stream:
+        """The log of everything before the ranks."""
+        if self._setup is None:
+            self._setup = self.open_stream("setup.out", "%s setup" % self.plan.node, pipe_size(1))
+        return self._setup
 
     def open_stream(self, name: str, label: str, size: int) -> Stream:
         """Make the pipe and log of this name (`3.out`) and tee from now on."""
@@ -158,6 +174,7 @@ class State:
 
     def terminate(self, grace_s: float) -> None:
         """Ask every group to end, and kill the whole tree after the grace."""
+        self._kill_at = time.monotonic() + grace_s
         try:
             write_whole(self.path("stop"), b"")
         except OSError:
@@ -169,6 +186,12 @@ class State:
             if processes.stat_fields(pid)[:1] in ([], ["T"]):  # a stopped process cannot use its grace
                 processes.send(pid, signal.SIGCONT)
         self.loop.after("kill", grace_s, self.kill)
+
+    def hasten(self, grace_s: float) -> None:
+        """Asked to end again: with less time than is left, the rest of the grace is cut."""
+        if self._kill_at is None or time.monotonic() + grace_s < self._kill_at:
+            self._kill_at = time.monotonic() + grace_s
+            self.loop.after("kill", grace_s, self.kill)
 
     def kill(self) -> None:
         """Kill the whole tree, and again until nothing is left: trees can fork."""

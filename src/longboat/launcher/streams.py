@@ -15,7 +15,7 @@ CHUNK = 1 << 20
 _F_SETPIPE_SZ = 1031
 _PIPE_BUDGET = 4 << 20
 _SPLICE_NONBLOCK = 2
-_RECORD = struct.Struct("<QQ")
+RECORD = struct.Struct("<QQ")
 
 
 def pipe_size(streams: int) -> int:
@@ -85,7 +85,7 @@ class Stream:
         now = time.time_ns()
         self.last_time = now / 1e9
         try:
-            os.write(self._index, _RECORD.pack(self.end, now))
+            os.write(self._index, RECORD.pack(self.end, now))
         except OSError as error:  # bytes without a record have the file's time; the data is safe
             self.problem = error.strerror
 

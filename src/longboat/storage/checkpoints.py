@@ -2,6 +2,7 @@
 
 A complete one is a folder `step-N` that holds a file `.complete`. Trainers write under another name
 (`.step-N.<pid>.tmp`, `step-N.tmp-<pid>`) and rename at the end; whatever lacks name or marker was never finished.
+Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
 """
 
 from __future__ import annotations

@@ -1,37 +1,35 @@
 """Imports data once: downloaded, checked, unpacked, and marked as done, so that the next run finds it in place.
 
 Everything is prepared in the folder `.longboat` inside the target and moved out at the end; the marker comes last.
+
+Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from longboat.bundles.disk import errors_explained, remove_tree, replace_file
-from longboat.bundles.manifests import Limits
+from longboat.bundles.trees import Limits
 from longboat.core.errors import EngineError
-from longboat.core.jobs import DataImport, Value
-from longboat.storage.download import DEFAULT_TRANSFER, Progress, Transfer, check_url, fetch, file_name, shown
+from longboat.storage.download import DEFAULT_TRANSFER, Transfer, check_url, fetch, file_name, shown
+
+if TYPE_CHECKING:
+    from longboat.core.jobs import DataImport
+    from longboat.storage.download import Progress
 
 ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
 DATA_LIMITS = Limits(max_bytes=64 << 40, max_files=50_000_000, max_ratio=1000, ratio_from=1 << 30)
 _OWN = ".longboat"
 _MOST_NAMES = 100
-
-
-class _Marker(Value, frozen=True):
-    sha256: str  # of the download
-    size: int
-    time: float
-    names: tuple[str, ...] = ()  # what lies in the target because of it, at its top
 
 
 def import_data(
@@ -60,11 +58,11 @@ def import_data(
 def _is_done(marker: str, place: str) -> bool:
     try:
         with open(marker, "rb") as file:
-            names = msgspec.json.decode(file.read(), type=_Marker).names
-    except (OSError, msgspec.MsgspecError):
+            names = json.loads(file.read())["names"]
+        # Somebody may have emptied the folder and left ours.
+        return all(os.path.lexists(f"{place}/{name}") for name in names)
+    except (OSError, ValueError, TypeError, KeyError):
         return False
-    # Somebody may have emptied the folder and left ours.
-    return all(os.path.lexists(f"{place}/{name}") for name in names)
 
 
 @contextmanager
@@ -86,7 +84,7 @@ def _import(item: DataImport, place: str, key: str, progress: Progress | None, t
     remove_tree_if_there(stage)
     name = file_name(item.url)
     if item.unpack and name.lower().endswith(ARCHIVE_ENDINGS):
-        from longboat.bundles.archive import extract  # here: only an archive needs it
+        from longboat.bundles.extraction import extract  # here: only an archive needs it
 
         try:
             extract(Path(part), Path(stage), DATA_LIMITS)
@@ -96,11 +94,11 @@ def _import(item: DataImport, place: str, key: str, progress: Progress | None, t
     else:
         os.mkdir(stage)
         os.rename(part, f"{stage}/{name}")
-    names = tuple(sorted(os.listdir(stage))[:_MOST_NAMES])
+    names = sorted(os.listdir(stage))[:_MOST_NAMES]  # what lies in the target because of this import, at its top
     _merge(stage, place)
     remove_tree_if_there(stage)
-    marker = _Marker(sha256=found, size=size, time=time.time(), names=names)
-    replace_file(f"{own}/{key}.json", msgspec.json.encode(marker), own)
+    marker = {"sha256": found, "size": size, "time": time.time(), "names": names}
+    replace_file(f"{own}/{key}.json", json.dumps(marker).encode(), own)
     if os.path.exists(part):
         os.unlink(part)
 

@@ -1,12 +1,14 @@
 """Fetches one URL into one file: http, https and file; retried, resumed where it broke off. Knows nothing of archives.
 
 Messages name a URL without its user, password and query, which may be secrets.
+Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
 """
 
 from __future__ import annotations
 
 import base64
 import http.client
+import json
 import os
 import shutil
 import socket
@@ -15,17 +17,16 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
-from typing import IO, Any
-
-import msgspec
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from longboat.bundles.disk import errors_explained, explain, write_all
 from longboat.bundles.limits import size_text
 from longboat.core.errors import EngineError, Refused
-from longboat.core.jobs import Value
 
-Progress = Callable[[int, "int | None"], None]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Progress = Callable[[int, "int | None"], None]
 
 _CHUNK = 1 << 18
 _SAFE = "%/:=&?~#+!$,;'@()*[]"  # may stand in a URL as they are; what is quoted already stays so
@@ -34,7 +35,7 @@ _WORTH_RETRYING = (408, 425, 429, 500, 502, 503, 504)
 _BROKEN = (urllib.error.URLError, http.client.HTTPException, socket.timeout, ConnectionError, TimeoutError)
 
 
-class Transfer(Value, frozen=True):
+class Transfer(NamedTuple):
     """How patient a download is. Attempts are counted anew from every one that brought something."""
 
     timeout_s: float = 30.0
@@ -121,12 +122,6 @@ def _opener() -> urllib.request.OpenerDirector:
     opener.add_handler(urllib.request.HTTPErrorProcessor())
     opener.add_handler(_OnlyWeb())
     return opener
-
-
-class _Validator(Value, frozen=True):
-    """What the server said about the content that is partly here."""
-
-    tag: str | None = None  # an ETag, or else the time of the last change
 
 
 class _Download:
@@ -245,17 +240,19 @@ class _Download:
         return str(inner) or type(inner).__name__
 
     def _remember(self, response: Any) -> None:
+        """Keep what the server says about the content: an ETag, or else the time of the last change."""
         tag = response.headers.get("ETag") or response.headers.get("Last-Modified")
         if tag and tag.startswith("W/"):
             tag = response.headers.get("Last-Modified")  # a weak tag does not vouch for the bytes
         with open(self._notes(), "wb") as file:
-            file.write(msgspec.json.encode(_Validator(tag=tag)))
+            file.write(json.dumps({"tag": tag}).encode())
 
     def _recall(self) -> str | None:
         try:
             with open(self._notes(), "rb") as file:
-                return msgspec.json.decode(file.read(), type=_Validator).tag
-        except (OSError, msgspec.MsgspecError):
+                tag = json.loads(file.read())["tag"]
+            return tag if isinstance(tag, str) else None
+        except (OSError, ValueError, TypeError, KeyError):
             return None
 
     def _forget(self) -> None:

@@ -1,0 +1,76 @@
+"""The control group this node lives in: its memory limit, how much was used, how often the kernel killed. v1 and v2.
+
+In a container the group's files are at the root of the mount; outside they are below it, under the group's own name.
+"""
+
+from __future__ import annotations
+
+from .jsonfiles import read_bytes
+
+ROOT = "/sys/fs/cgroup"
+_NO_LIMIT = 1 << 60
+
+
+class Memory:
+    """Names of the files of one version."""
+
+    __slots__ = ("events", "limit", "peak")
+
+    def __init__(self, folder: str, is_v1: bool) -> None:
+        self.limit = folder + ("/memory.limit_in_bytes" if is_v1 else "/memory.max")
+        self.peak = folder + ("/memory.max_usage_in_bytes" if is_v1 else "/memory.peak")
+        self.events = folder + ("/memory.oom_control" if is_v1 else "/memory.events")
+
+
+def find(own: str = "/proc/self/cgroup", root: str = ROOT) -> Memory | None:
+    """The files of this process's group; None where there are none."""
+    try:
+        lines = read_bytes(own).decode("ascii", "replace").splitlines()
+    except OSError:
+        return None
+    candidates = []
+    for line in lines:
+        _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        path = path.rstrip("/")
+        if "memory" in controllers.split(","):
+            candidates += [(root + "/memory" + path, True), (root + "/memory", True)]
+        elif controllers == "":
+            candidates += [(root + path, False), (root, False)]
+    for folder, is_v1 in sorted(candidates, key=lambda each: not each[1]):
+        found = Memory(folder, is_v1)
+        try:
+            read_bytes(found.events)
+            return found
+        except OSError:
+            continue
+    return None
+
+
+def kills(found: Memory | None) -> int:
+    """How often the kernel killed in this group for want of memory."""
+    try:
+        for line in read_bytes(found.events).splitlines() if found else []:
+            if line.startswith(b"oom_kill "):
+                return int(line.split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return 0
+
+
+def limit(found: Memory | None) -> int | None:
+    """Bytes; None when there is no limit."""
+    number = _number(found.limit) if found else None
+    return number if number is not None and number < _NO_LIMIT else None
+
+
+def peak(found: Memory | None) -> int | None:
+    """The most that was ever used, page cache included."""
+    return _number(found.peak) if found else None
+
+
+def _number(path: str) -> int | None:
+    try:
+        text = read_bytes(path).strip()
+        return int(text) if text.isdigit() else None
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,110 @@
+"""From the gang file, which all nodes of an attempt share, to the plan of one node. Pure."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
+VERSION = 1
+LINE_PORT = 29499
+PEERS_S = 600.0
+LOST_S = 30.0
+PLAN_KEYS = ("run", "uid", "attempt", "setup", "grace_s", "stall_s")
+
+
+class GangError(Exception):
+    """The gang file cannot be used, or has no such node."""
+
+
+def name_of(node: dict[str, Any]) -> str:
+    return "%s-%d" % (node["role"], int(node["index"]))
+
+
+def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
+    """The names that a list of names, and of beginnings with a star, means."""
+    patterns = list(patterns)
+    return [
+        name
+        for name in names
+        if any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns)
+    ]
+
+
+def plan_of(gang: dict[str, Any], role: str, index: int, root: str, inherited: Iterable[str]) -> dict[str, Any]:
+    """The keys of plan.json (docs/contributing/launcher.md). `root` is the folder that everything of ours is in."""
+    try:
+        if int(gang["version"]) != VERSION:
+            raise GangError("the gang file has version %s, this launcher knows %d" % (gang["version"], VERSION))
+        nodes = gang["nodes"]
+        name = "%s-%d" % (role, index)
+        rank = next((place for place, node in enumerate(nodes) if name_of(node) == name), None)
+        if rank is None:
+            raise GangError("%s is not a node of this run" % name)
+        return _plan(gang, rank, root, list(inherited))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise GangError("the gang file cannot be used: %s: %s" % (type(error).__name__, error)) from None
+
+
+def _plan(gang: dict[str, Any], rank: int, root: str, inherited: list[str]) -> dict[str, Any]:
+    shared, node = gang["plan"], gang["nodes"][rank]
+    role = gang["roles"][node["role"]]
+    directory = os.path.join(root, "node")
+    plan = {key: shared.get(key) for key in PLAN_KEYS}
+    checkpoints = gang.get("checkpoints") or {}
+    artifacts = gang.get("artifacts") or {}
+    plan.update(
+        role=node["role"],
+        index=int(node["index"]),
+        node=name_of(node),
+        node_rank=rank,
+        address=node["address"],
+        directory=directory,
+        workdir=os.path.join(directory, "work"),
+        scratch=os.path.join(directory, "scratch"),
+        starter=node.get("starter") or "longboat",
+        command=node.get("command") or role["command"],
+        env={**(role.get("env") or {}), **(node.get("env") or {})},
+        unset=matching(inherited, shared.get("unset") or []),
+        ranks=[{**each, "env": {**(gang.get("rank_env") or {}), **(each.get("env") or {})}} for each in node["ranks"]],
+        memory_limit=role.get("memory_limit"),
+        peers=[{"node": name_of(each), "address": each["address"]} for each in gang["nodes"]],
+        wait=_wait(gang, root),
+        checkpoint_dir=checkpoints.get("dir"),
+        artifacts_dir=artifacts.get("dir"),
+        resume_from=checkpoints.get("resume"),
+        mpi=_mpi(shared, node, root),
+        echo="pod",
+        termination=gang.get("termination") or "/dev/termination-log",
+        keep=gang.get("keep"),
+        keep_checkpoints=int(checkpoints.get("keep") or 0),
+        artifacts=list(artifacts.get("patterns") or []),
+    )
+    return plan
+
+
+def _wait(gang: dict[str, Any], root: str) -> dict[str, Any]:
+    line = gang.get("line") or {}
+    deciding = gang.get("deciding") or list(gang["roles"])
+    return {
+        "kind": "line",
+        "port": int(line.get("port") or LINE_PORT),
+        "token_file": os.path.join(root, "gang", "token"),
+        "timeout_s": float(line.get("timeout_s") or PEERS_S),
+        "lost_s": float(line.get("lost_s") or LOST_S),
+        # A follower ends when it is told to, never by itself.
+        "deciding": [
+            name_of(node) for node in gang["nodes"] if node["role"] in deciding and node.get("starter") != "follower"
+        ],
+        "run_timeout_s": gang.get("timeout_s"),
+    }
+
+
+def _mpi(shared: dict[str, Any], node: dict[str, Any], root: str) -> dict[str, Any] | None:
+    if node.get("starter") not in ("mpirun", "follower"):
+        return None
+    given = shared.get("mpi")
+    port = given.get("port") if isinstance(given, dict) else given
+    return {"port": int(port or shared["mpi_port"]), "token_file": os.path.join(root, "gang", "token")}

@@ -1,0 +1,78 @@
+"""Data imports of a pod, in a process of their own (`--import FILE`): a download may take hours and block for minutes.
+
+The work is that of `storage.data`, which travels with the launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .carried import load
+from .jsonfiles import dumps, read_json, write_json, write_whole
+from .loop import ChildEnd
+from .processes import StartError
+from .state import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+EXIT_FAILED = 209
+
+
+def main(argv: list[str]) -> int:
+    """The process: `--import FILE`. The items are in FILE; what went wrong is in FILE + ".failed" afterwards."""
+    path = argv[1]
+    try:
+        for item in read_json(path):
+            _import(item)
+    except Exception as error:
+        message = getattr(error, "message", None) or "%s: %s" % (type(error).__name__, error)
+        sys.stderr.write("longboat: %s\n" % message)
+        write_json(path + ".failed", {"message": str(message)})
+        return EXIT_FAILED
+    return 0
+
+
+class _Item:
+    """A DataImport."""
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self.url = str(raw["url"])
+        self.to = str(raw["to"])
+        self.sha256: str | None = raw.get("sha256")
+        self.unpack = bool(raw.get("unpack", True))
+
+
+def _import(raw: dict[str, Any]) -> None:
+    from pathlib import Path
+
+    download = load("storage.download")
+    shown = download.shown(raw["url"])
+    if load("storage.data").import_data(_Item(raw), Path(raw["folder"])):
+        sys.stderr.write("longboat: imported %s to %s\n" % (shown, raw["to"]))
+
+
+def run_import(state: State, items: list[dict[str, Any]]) -> str | None:
+    """Import all, and wait for it in the loop. None when all is there, else what went wrong."""
+    path = state.path("data.json")
+    write_whole(path, dumps(items).encode("ascii"), 0o600)  # a URL may hold a password
+    stream = state.setup_stream()
+    here = os.path.dirname(os.path.abspath(__file__))
+    entry = os.path.join(here, "__main__.py") if os.path.isdir(here) else here
+    ends: list[ChildEnd] = []
+    try:
+        command = [sys.executable, "-I", "-S", entry, "--import", path]
+        state.start(command, state.env, (os.devnull, stream.pipe, stream.pipe), ends.append)
+    except StartError as error:
+        return str(error)
+    while state.running:
+        state.loop.turn()
+    state.catch_up(stream)
+    if ends and ends[0].code == 0:
+        return None
+    try:
+        return str(read_json(path + ".failed")["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "the data import ended with exit code %d" % (ends[0].code if ends else 0)
