@@ -1,0 +1,112 @@
+"""Which nodes a pod may be on, whatever is on them: nodeSelector, node affinity, taints, cordons, volumes. Pure.
+
+Nodes that do not differ in what a rule looks at are judged once (a class of nodes), and a rule that names few nodes is
+judged on those only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from longboat.fitting.nodes import UNSCHEDULABLE, NodeShape, untolerated
+from longboat.fitting.pods import Placing
+from longboat.fitting.selectors import Requirement, keys_of, matches_node, value_on_node
+
+Key = TypeVar("Key")
+_FEW = 64
+
+
+def admits(placing: Placing, node: NodeShape) -> bool:
+    return admits_labels(placing, node) and admits_taints(placing, node) and admits_volumes(placing, node)
+
+
+def admits_labels(placing: Placing, node: NodeShape) -> bool:
+    if placing.selector and not matches_node(placing.selector, node.labels, node.name):
+        return False
+    return placing.affinity is None or any(matches_node(term, node.labels, node.name) for term in placing.affinity)
+
+
+def admits_taints(placing: Placing, node: NodeShape) -> bool:
+    if node.is_unschedulable and untolerated((UNSCHEDULABLE,), placing.tolerations) is not None:
+        return False
+    return not node.taints or untolerated(node.taints, placing.tolerations) is None
+
+
+def admits_volumes(placing: Placing, node: NodeShape) -> bool:
+    return all(any(matches_node(term, node.labels, node.name) for term in terms) for _, terms in placing.volumes)
+
+
+def keys_looked_at(placing: Placing) -> tuple[str, ...]:
+    """The labels (and fields) of nodes that the rule depends on."""
+    terms = [placing.selector, *(placing.affinity or ())]
+    terms += [term for _, alternatives in placing.volumes for term in alternatives]
+    return tuple(sorted(keys_of(terms)))
+
+
+class Eligibility:
+    """Answers for one set of nodes, remembered until the set changes."""
+
+    def __init__(self, nodes: Mapping[str, NodeShape]) -> None:
+        self._nodes = nodes
+        self._classes: dict[tuple[str, ...], list[tuple[NodeShape, list[str]]]] = {}
+        self._by_value: dict[str, dict[str, list[str]]] = {}
+        self._found: dict[Placing, tuple[str, ...]] = {}
+        self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def select(self, placing: Placing) -> tuple[str, ...]:
+        """Names of the nodes, in the order of the set. Equal answers are one and the same object."""
+        found = self._found.get(placing)
+        if found is None:
+            found = self._select(placing)
+            found = self._found[placing] = self._shared.setdefault(found, found)
+        return found
+
+    def _select(self, placing: Placing) -> tuple[str, ...]:
+        few = self._few(placing)
+        if few is not None:
+            return tuple(name for name in few if admits(placing, self._nodes[name]))
+        names: list[str] = []
+        for sample, members in self._classes_by(keys_looked_at(placing)):
+            if admits(placing, sample):
+                names += members
+        return tuple(sorted(names))
+
+    def _few(self, placing: Placing) -> list[str] | None:
+        """The nodes with a label value that the rule insists on, if these are few."""
+        for key, _, values in _musts(placing):
+            names = [name for value in values for name in self._index(key).get(value, ())]
+            if len(names) <= _FEW:
+                return sorted(set(names))
+        return None
+
+    def _index(self, key: str) -> dict[str, list[str]]:
+        found = self._by_value.get(key)
+        if found is None:
+            found = self._by_value[key] = {}
+            for name, node in self._nodes.items():
+                value = value_on_node(key, node.labels, name)
+                if value is not None:
+                    found.setdefault(value, []).append(name)
+        return found
+
+    def _classes_by(self, keys: tuple[str, ...]) -> list[tuple[NodeShape, list[str]]]:
+        found = self._classes.get(keys)
+        if found is None:
+            classes: dict[Any, tuple[NodeShape, list[str]]] = {}
+            for name, node in self._nodes.items():
+                values = [value_on_node(key, node.labels, name) for key in keys]
+                mark = (*values, node.taints, node.is_unschedulable)
+                known = classes.get(mark)
+                if known is None:
+                    known = classes[mark] = (node, [])
+                known[1].append(name)
+            found = self._classes[keys] = list(classes.values())
+        return found
+
+
+def _musts(placing: Placing) -> Iterable[Requirement]:
+    terms = [placing.selector]
+    if placing.affinity is not None and len(placing.affinity) == 1:
+        terms.append(placing.affinity[0])
+    return (one for term in terms for one in term if one[1] == "In")

@@ -1,0 +1,185 @@
+"""The fleet: nodes with what is on them now. Pods are added and removed; a copy is cheap. Pure, but mutable.
+
+Deciding code copies it or puts back what it took; `packing` does so by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from longboat.core.errors import InternalError
+from longboat.fitting.eligibility import Eligibility
+from longboat.fitting.nodes import NodeShape
+from longboat.fitting.pods import Placing, Pod, PodShape
+from longboat.fitting.quantities import PODS, is_scarce
+from longboat.fitting.requests import Port, clashes
+from longboat.fitting.shelves import Shelf
+from longboat.fitting.topology import Topology
+
+DEFAULT_PODS = 110
+"""What a kubelet allows unless told otherwise."""
+
+_MAX_CHANGES = 200_000
+
+
+class NodeState:
+    """One node and what is on it. `free` may be negative where a node shrank under its pods."""
+
+    __slots__ = ("shape", "name", "fleet", "free", "room", "pods", "ports", "devices", "scarce")
+
+    def __init__(self, shape: NodeShape, fleet: Fleet) -> None:
+        self.shape = shape
+        self.name = shape.name
+        self.fleet = fleet
+        self.free: dict[str, int] = dict(shape.allocatable)
+        self.room = self.free.pop(PODS, DEFAULT_PODS)
+        self.pods: dict[tuple[str, str], Pod] = {}
+        self.ports: dict[Port, int] = {}
+        self.scarce = tuple(name for name in self.free if is_scarce(name))
+        self.devices = shape.devices
+
+    def fits(self, shape: PodShape) -> int:
+        """How many pods of this shape there is room for, as far as amounts and ports go."""
+        count = self.room
+        free = self.free
+        for name, wanted in shape.requests:
+            if wanted > 0:
+                fitting = free.get(name, 0) // wanted
+                if fitting < count:
+                    count = fitting
+            if count <= 0:
+                return 0
+        if shape.ports and count > 0:
+            return 0 if clashes(shape.ports, self.ports) else 1
+        return max(count, 0)
+
+    def devices_free(self) -> int:
+        return sum(self.free[name] for name in self.scarce)
+
+    def copy(self, fleet: Fleet) -> NodeState:
+        found = NodeState.__new__(NodeState)
+        found.shape, found.name, found.fleet = self.shape, self.name, fleet
+        found.free, found.room = dict(self.free), self.room
+        found.pods, found.ports = dict(self.pods), dict(self.ports)
+        found.devices, found.scarce = self.devices, self.scarce
+        return found
+
+
+class Fleet:
+    def __init__(
+        self,
+        nodes: Iterable[NodeShape],
+        pods: Iterable[Pod] = (),
+        *,
+        namespaces: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        """Pods bound to a node of the fleet are put there; the others are not the fleet's concern."""
+        self.states: dict[str, NodeState] = {
+            node.name: NodeState(node, self) for node in sorted(nodes, key=lambda node: node.name)
+        }
+        self.topology = Topology(self.states, namespaces or {})
+        self._where: dict[tuple[str, str], NodeState] = {}
+        self._forget()
+        for pod in pods:
+            if pod.node is not None and not pod.is_finished:
+                state = self.states.get(pod.node)
+                if state is not None:
+                    self.add(pod, state)
+
+    def _forget(self) -> None:
+        """The set of nodes is new: what was found out about it does not hold any more."""
+        self._eligibility = Eligibility({name: state.shape for name, state in self.states.items()})
+        self._shelves: dict[tuple[int, str], Shelf] = {}
+        self._changed: list[NodeState] = []
+        self._totals: dict[str, int] | None = None
+
+    def totals(self) -> dict[str, int]:
+        """What all nodes together can be asked for."""
+        if self._totals is None:
+            self._totals = {}
+            for state in self.states.values():
+                for name, count in state.shape.allocatable:
+                    self._totals[name] = self._totals.get(name, 0) + count
+        return self._totals
+
+    def add(self, pod: Pod, state: NodeState) -> None:
+        key = (pod.namespace, pod.name)
+        if key in self._where:
+            raise InternalError(f"pod {pod.namespace}/{pod.name} is on a node already")
+        self._where[key] = state
+        state.pods[key] = pod
+        state.room -= 1
+        free = state.free
+        for name, count in pod.shape.requests:
+            free[name] = free.get(name, 0) - count
+        for port in pod.shape.ports:
+            state.ports[port] = state.ports.get(port, 0) + 1
+        self.topology.count(pod, state, 1)
+        self._note(state)
+
+    def remove(self, pod: Pod) -> None:
+        key = (pod.namespace, pod.name)
+        state = self._where.pop(key)
+        held = state.pods.pop(key)
+        state.room += 1
+        for name, count in held.shape.requests:
+            state.free[name] += count
+        for port in held.shape.ports:
+            state.ports[port] -= 1
+            if not state.ports[port]:
+                del state.ports[port]
+        self.topology.count(held, state, -1)
+        self._note(state)
+
+    def _note(self, state: NodeState) -> None:
+        if self._shelves:
+            self._changed.append(state)
+            if len(self._changed) > _MAX_CHANGES:
+                self._shelves.clear()
+                self._changed.clear()
+
+    def where(self, pod: Pod) -> NodeState | None:
+        return self._where.get((pod.namespace, pod.name))
+
+    def add_node(self, node: NodeShape) -> None:
+        if node.name in self.states:
+            raise InternalError(f"node {node.name} is in the fleet already")
+        self.states[node.name] = NodeState(node, self)
+        self._forget()
+
+    def remove_node(self, name: str) -> tuple[Pod, ...]:
+        """Take a node away; returns the pods that were on it."""
+        pods = tuple(self.states[name].pods.values())
+        for pod in pods:
+            self.remove(pod)
+        del self.states[name]
+        self._forget()
+        return pods
+
+    def eligible(self, placing: Placing) -> tuple[str, ...]:
+        """Names of the nodes where such a pod may be, whatever is on them; sorted."""
+        return self._eligibility.select(placing)
+
+    def shelf(self, shape: PodShape, primary: str) -> Shelf:
+        """The eligible nodes in the order of best fit for pods that ask for `primary` (empty: for no device)."""
+        names = self.eligible(shape.placing)
+        key = (id(names), primary)
+        found = self._shelves.get(key)
+        if found is None:
+            states = [self.states[name] for name in names]
+            found = self._shelves[key] = Shelf(states, primary, len(self._changed))
+        else:
+            found.refresh(self._changed)
+        return found
+
+    def copy(self) -> Fleet:
+        found = Fleet.__new__(Fleet)
+        found.states = {name: state.copy(found) for name, state in self.states.items()}
+        found.topology = self.topology.copy(found.states)
+        found._where = {key: found.states[state.name] for key, state in self._where.items()}
+        found._shelves = {}
+        found._changed = []
+        found._totals = None
+        # Both see the same nodes until one of them forgets.
+        found._eligibility = self._eligibility
+        return found

@@ -1,0 +1,68 @@
+"""Why a pod does not fit on a node, in words that a user understands. Pure.
+
+The same rules as the scheduler's filters; `eligibility` and `NodeState.fits` are the fast forms without words.
+"""
+
+from __future__ import annotations
+
+from longboat.fitting.fleet import NodeState
+from longboat.fitting.neighbours import Neighbours
+from longboat.fitting.nodes import UNSCHEDULABLE, NodeShape, untolerated
+from longboat.fitting.pods import Placing, Pod
+from longboat.fitting.quantities import show, show_number
+from longboat.fitting.requests import clashes
+from longboat.fitting.selectors import Terms, holds, matches_node, show_requirement, show_term, value_on_node
+
+
+def why_not(pod: Pod, state: NodeState) -> str | None:
+    """None when the pod could be put there now. Reasons that no waiting cures come alone, else what is lacking now."""
+    found = placing_refusals(pod.shape.placing, state.shape)
+    if not found:
+        found = [*amount_refusals(pod, state), *Neighbours(pod, state.fleet).refusals(state)]
+    return "; ".join(found) or None
+
+
+def placing_refusals(placing: Placing, node: NodeShape) -> list[str]:
+    """What about the node itself is against it."""
+    found = []
+    for requirement in placing.selector:
+        value = value_on_node(requirement[0], node.labels, node.name)
+        if not holds(requirement, value):
+            has = f"has {requirement[0]}={value}" if value is not None else f"has no label {requirement[0]}"
+            found.append(f"nodeSelector wants {show_requirement(requirement)}, the node {has}")
+    if placing.affinity is not None and not _any_matches(placing.affinity, node):
+        found.append(f"node affinity wants {_show_terms(placing.affinity)}")
+    if node.is_unschedulable and untolerated((UNSCHEDULABLE,), placing.tolerations):
+        found.append("the node is cordoned")
+    taint = untolerated(node.taints, placing.tolerations)
+    # A cordon comes with a taint of its own.
+    if taint is not None and not (taint.key == UNSCHEDULABLE.key and node.is_unschedulable):
+        found.append(f"taint {taint} is not tolerated")
+    for claim, terms in placing.volumes:
+        if not _any_matches(terms, node):
+            found.append(f"the volume of claim {claim} can only be reached where {_show_terms(terms)}")
+    return found
+
+
+def amount_refusals(pod: Pod, state: NodeState) -> list[str]:
+    """What there is too little of now."""
+    found = []
+    if state.room <= 0:
+        found.append(f"the node has no room for another pod ({len(state.pods)} are there)")
+    for resource, wanted in pod.shape.requests:
+        free = state.free.get(resource, 0)
+        if wanted > 0 and wanted > free:
+            has = f"{show_number(resource, max(0, free))} free" if state.shape.has(resource) else "the node has none"
+            found.append(f"needs {show(resource, wanted)}, {has}")
+    port = clashes(pod.shape.ports, state.ports)
+    if port is not None:
+        found.append(f"port {port[2]}/{port[0]} of the node is taken")
+    return found
+
+
+def _any_matches(terms: Terms, node: NodeShape) -> bool:
+    return any(matches_node(term, node.labels, node.name) for term in terms)
+
+
+def _show_terms(terms: Terms) -> str:
+    return ", or ".join(show_term(term) for term in terms) or "nothing at all"
