@@ -1,6 +1,6 @@
 """The engines under test, and the little the suite must know about each beyond its interface.
 
-Adding an engine: one class with the members of `Place`, one entry in PLACES.
+Adding an engine: one class with the members of `Place`, one entry in PLACES. The Kubernetes engine is in `clusters`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import pytest
+
 from longboat.engines.engine import Engine
+from tests.conformance.clusters import Flavour, open_cluster
 
 
 class Place(Protocol):
@@ -24,8 +28,20 @@ class Place(Protocol):
     unsupported: Sequence[tuple[dict[str, Any], list[str], list[str]]]
     """Fields that this engine cannot honour; what the refusal's reason and hint must name."""
 
+    is_this_machine: bool
+    """Whether folders that a run is told of are folders of this machine."""
+
+    keeps_gpus_for_a_retry: bool
+    """Whether a run that is tried again is served before all others."""
+
     def again(self) -> Engine:
         """The same engine as a new command would open it."""
+
+    def url_of(self, path: Path) -> str:
+        """An address from which nodes can import this file."""
+
+    def shown_gpus(self, *ids: str) -> list[str]:
+        """What a rank that holds these GPUs finds in CUDA_VISIBLE_DEVICES; `-` where it is not set."""
 
     def with_gpus(self, *ids: str) -> Mapping[str, str]:
         """An environment for submitters on a place that has exactly these GPUs."""
@@ -49,6 +65,8 @@ class Place(Protocol):
 class LocalPlace:
     """The embedded engine in a home of its own."""
 
+    is_this_machine = True
+    keeps_gpus_for_a_retry = True
     unsupported = (
         ({"queue": "research"}, ["queue: research"], ["queue"]),
         ({"volumes": {"/data": {"claim": "datasets"}}}, ["volumes./data", "claim"], ["path"]),
@@ -70,6 +88,12 @@ class LocalPlace:
         from longboat.engines.local.engine import LocalEngine
 
         return LocalEngine(self._home, environment=self.environment)
+
+    def url_of(self, path: Path) -> str:
+        return path.as_uri()
+
+    def shown_gpus(self, *ids: str) -> list[str]:
+        return sorted(ids)
 
     def with_gpus(self, *ids: str) -> Mapping[str, str]:
         return {**self.environment, "LONGBOAT_GPUS": ",".join(ids)}
@@ -107,7 +131,7 @@ class LocalPlace:
 
 
 @contextmanager
-def open_local(root: Path) -> Iterator[Place]:
+def open_local(_request: pytest.FixtureRequest, root: Path) -> Iterator[Place]:
     place = LocalPlace(root)
     try:
         yield place
@@ -119,4 +143,17 @@ def open_local(root: Path) -> Iterator[Place]:
             place.engine.wait(status.name, timeout_s=60)
 
 
-PLACES = {"local": open_local}
+@contextmanager
+def open_flavour(flavour: Flavour, request: pytest.FixtureRequest, root: Path) -> Iterator[Place]:
+    cluster, namespace = request.getfixturevalue("cluster"), request.getfixturevalue("namespace")
+    with open_cluster(root, cluster, namespace, flavour) as place:
+        yield place
+
+
+PLACES = {
+    "local": (open_local, ()),
+    "kubernetes": (partial(open_flavour, "kubernetes"), (pytest.mark.pods,)),
+    "jobset": (partial(open_flavour, "jobset"), (pytest.mark.pods("controllers"), pytest.mark.soak)),
+    "kueue": (partial(open_flavour, "kueue"), (pytest.mark.pods("controllers"), pytest.mark.soak)),
+}
+"""How each is opened, and the markers of its tests."""

@@ -100,7 +100,7 @@ while True: time.sleep(0.05)
 """
     run = jobs.submit(code, grace="1s")
     jobs.until_said(run.name, "ready")
-    jobs.until(lambda: len(jobs.place.processes(run.uid)) >= 5, "the tree stands")
+    jobs.until(lambda: len(jobs.place.processes(run.uid)) >= 4, "the tree stands")
     jobs.engine.stop(run.name)
     assert jobs.wait(run.name).phase == "stopped"
     assert jobs.place.processes(run.uid) == []

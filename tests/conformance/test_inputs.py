@@ -50,17 +50,19 @@ def test_data_is_imported_before_the_ranks_start(jobs: Jobs, tmp_path: Path) -> 
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     code = "print(open('data/numbers/one.txt').read(), end='')"
     for name in ("first", "second"):
-        run = jobs.run(code, name=name, data=[{"url": path.as_uri(), "to": "data", "sha256": digest}], nodes=2)
+        run = jobs.run(
+            code, name=name, data=[{"url": jobs.place.url_of(path), "to": "data", "sha256": digest}], nodes=2
+        )
         assert run.phase == "succeeded", run.reason
         assert jobs.text(run.name) == "1 2\n1 2\n"
 
 
 def test_data_that_is_not_what_it_should_be(jobs: Jobs, tmp_path: Path) -> None:
-    data = [{"url": archive(tmp_path).as_uri(), "to": "data", "sha256": "0" * 64}]
+    data = [{"url": jobs.place.url_of(archive(tmp_path)), "to": "data", "sha256": "0" * 64}]
     run = jobs.run("print('never')", data=data)
     assert (run.phase, run.cause, run.exit_code) == ("failed", "data", 209), run.reason
     assert jobs.text(run.name) == ""
-    gone = jobs.run("print('never')", data=[{"url": (tmp_path / "nothing").as_uri(), "to": "data"}])
+    gone = jobs.run("print('never')", data=[{"url": jobs.place.url_of(tmp_path / "nothing"), "to": "data"}])
     assert (gone.phase, gone.cause) == ("failed", "data"), gone.reason
 
 
@@ -88,7 +90,7 @@ import os
 assert open("inputs/numbers/one.txt").read() == "1 2\\n"
 open("inputs/out-" + os.environ["RANK"], "w").write("x")
 """
-    data = [{"url": archive(tmp_path).as_uri(), "to": "inputs"}]
+    data = [{"url": jobs.place.url_of(archive(tmp_path)), "to": "inputs"}]
     run = jobs.run(code, nodes=2, volumes={"inputs": {"path": str(folder)}}, data=data)
     assert run.phase == "succeeded", run.reason + jobs.text(run.name)
     assert {"out-0", "out-1", "numbers"} <= {path.name for path in folder.iterdir()}

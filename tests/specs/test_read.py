@@ -166,7 +166,9 @@ def test_other_fields(read: Reader) -> None:
         "queue: q\npriority: -3\n"
         "labels: {team: vision, example.org/x: 7}\naliases: [skypilot, dstack]\nartifacts: out/**\ninclude: [a]\n"
         "checkpoints: ./here\nworkdir: none\nsecrets: {A: , B: {file: ~/b}, C: {store: c}, D: {env: E}}\n"
-        "volumes: {/a: ./x, /b/: {nfs: 'nas:/x', read_only: true}, /c: {scratch: true}}\n"
+        "volumes: {/a: ./x, /b/: {nfs: 'nas:/x', read_only: true}, /c: {scratch: true},\n"
+        " /d: {claim: x, size: 100Gi, class: fast, access: ReadWriteMany}, /e: {scratch: memory, size: 4Gi},\n"
+        " /f: {scratch: disk}}\n"
     )
     role = job.roles[0]
     assert role.run == ("python", "-c", "print(1)")
@@ -191,6 +193,9 @@ def test_other_fields(read: Reader) -> None:
         Volume(target="/a", path="./x"),
         Volume(target="/b", nfs="nas:/x", read_only=True),
         Volume(target="/c", scratch=True),
+        Volume(target="/d", claim="x", size=100 << 30, storage_class="fast", access="ReadWriteMany"),
+        Volume(target="/e", scratch=True, medium="memory", size=4 << 30),
+        Volume(target="/f", scratch=True),
     )
 
 
@@ -414,6 +419,12 @@ def test_bad_overrides(read: Reader, override: str, says: str) -> None:
         ("volumes: {/data: {claim: a, path: b}}", "found claim and path"),
         ("volumes: {/data: {claim: A_B}}", "volumes./data.claim"),
         ("volumes: {/data: {scratch: yes}}", "volumes./data.scratch: found the text"),
+        ("volumes: {/data: {scratch: ram}}", "expected true, false, disk or memory"),
+        ("volumes: {/data: {path: x, size: 1Gi}}", "that of a claim that is made or of scratch"),
+        ("volumes: {/data: {claim: x, class: fast}}", "found class of a claim that is not made here: size is missing"),
+        ("volumes: {/data: {scratch: true, size: 1Gi, access: ReadWriteOnce}}", "found access of a claim"),
+        ("volumes: {/data: {claim: x, size: 1Gi, access: rwx}}", "one of ReadWriteOnce, ReadWriteMany"),
+        ("volumes: {/data: {claim: x, size: 1Gi, class: A_B}}", "a StorageClass"),
         ("volumes: {/data: x, /data/: y}", "are the same target"),
         ("volumes: {/proc/x: y}", "belongs to the system"),
         ("volumes: {/a/../proc: y}", "without .."),

@@ -77,6 +77,8 @@ def test_examples_of_the_table_load_and_fit_the_schema(name: str, example: str) 
         wrapped = {"gpus": {name.rsplit(".", 1)[1]: parsed(f"x: {example}")["x"]}}
     if re.fullmatch(r"volumes\.NAME\.read_only", name):
         wrapped["volumes"]["/mnt/a"]["path"] = "x"
+    if re.fullmatch(r"volumes\.NAME\.(size|class|access)", name):
+        wrapped["volumes"]["/mnt/a"] = {"claim": "x", "size": "1Gi", **wrapped["volumes"]["/mnt/a"]}
     job = {"run": "x", **wrapped}
     assert complaints(job) == []
     read_job([], fields=job, environment={})
@@ -97,7 +99,7 @@ def test_examples_of_the_table_load_and_fit_the_schema(name: str, example: str) 
         "run: x\nenv: {A: [1]}",
         "run: x\nenv: {A-B: 1}",
         "run: x\nsecrets: {A: value}",
-        "run: x\nvolumes: {\"~/data\": x}",
+        'run: x\nvolumes: {"~/data": x}',
         "run: x\ndata: [{url: 'https://a/b'}]",
         "run: x\nretries: {on: [nothing]}",
         "run: x\nroles: {A: {}}",

@@ -75,7 +75,9 @@ ROLES = st.builds(
 SECRETS = st.builds(lambda name, source: Secret(name=name, **source), ENV_NAMES, st.sampled_from(
     [{}, {"env": "X"}, {"file": "~/x${A}"}, {"store": "s"}]))  # fmt: skip
 VOLUMES = st.builds(lambda target, source: Volume(target=f"/mnt/{target}", **source), ROLE_NAMES, st.sampled_from(
-    [{"claim": "c"}, {"path": "p${A}", "read_only": True}, {"nfs": "h:/x"}, {"scratch": True}]))  # fmt: skip
+    [{"claim": "c"}, {"path": "p${A}", "read_only": True}, {"nfs": "h:/x"}, {"scratch": True},
+     {"claim": "c", "size": 1 << 30, "storage_class": "fast", "access": "ReadWriteMany"},
+     {"scratch": True, "medium": "memory", "size": 10**9}]))  # fmt: skip
 DATA = st.builds(
     DataImport, url=st.just("https://a/${B}"), to=FOLDERS, sha256=optional(st.just("0" * 64)), unpack=st.booleans()
 )

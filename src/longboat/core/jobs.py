@@ -14,6 +14,10 @@ Command = str | tuple[str, ...]
 """A string is run by the shell, a tuple is executed as it is."""
 
 Framework = Literal["torch", "tensorflow", "jax", "mpi", "none"]
+Access = Literal["ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"]
+ACCESS: tuple[Access, ...] = ("ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
+Medium = Literal["disk", "memory"]
+
 FRAMEWORKS: tuple[Framework, ...] = ("torch", "tensorflow", "jax", "mpi", "none")
 
 DEFAULT_ROLE = "worker"
@@ -87,6 +91,10 @@ class Volume(Value, frozen=True):
     nfs: str | None = None  # server:/path
     scratch: bool = False  # empty at start, gone at the end
     read_only: bool = False
+    size: int | None = None  # bytes; of a claim: it is made if it does not exist; of scratch: no more than this
+    storage_class: str | None = None  # of a claim that is made
+    access: Access | None = None  # of a claim that is made
+    medium: Medium = "disk"  # of scratch
 
 
 class DataImport(Value, frozen=True):

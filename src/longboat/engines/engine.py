@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from longboat.core.jobs import Job, Value
-from longboat.core.plans import Plan
+from longboat.core.plans import Check, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
 
 
@@ -69,3 +69,6 @@ class Engine(Protocol):
 
     def explain(self, run: str) -> Explanation:
         """The post-mortem of an ended run, or what a waiting or silent one waits for."""
+
+    def doctor(self) -> Sequence[Check]:
+        """What runs need here, thing by thing, and how to mend what is missing."""

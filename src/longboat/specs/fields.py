@@ -14,18 +14,16 @@ from longboat.core.jobs import (
     Gpus,
     Retries,
     Secret,
-    Volume,
 )
 from longboat.specs import rules
 from longboat.specs.commands import COMMAND
-from longboat.specs.kinds import CPUS, At, Flag, Text, Whole, duration, nearest, quote, size
+from longboat.specs.kinds import CPUS, At, Flag, Text, Whole, duration, nearest, size
 from longboat.specs.shapes import AsWritten, Field, ListOf, MapOf, Shape
 from longboat.specs.trees import Node
 
 MAX_NODES = 10_000
 MAX_PROCS = 1024
 ALIASES = ("skypilot", "dstack")
-_SOURCES = ("claim", "path", "nfs", "scratch")
 
 
 class GpuText(Text, frozen=True):
@@ -95,33 +93,6 @@ def _retries(values: dict[str, Any], node: Node, at: At) -> Retries:
 
 def _data(values: dict[str, Any], node: Node, at: At) -> DataImport:
     return DataImport(**values)
-
-
-def _volume(values: dict[str, Any], node: Node, at: At) -> Volume | None:
-    given = [name for name in _SOURCES if values.get(name)]
-    if len(given) != 1:
-        found = " and ".join(given) if given else "none"
-        at.problem(node, f"found {found}, expected exactly one of {', '.join(_SOURCES)}")
-        return None
-    if values.get("scratch") and values.get("read_only"):
-        at.problem(node, "a scratch volume is empty at the start, so it cannot be read_only")
-        return None
-    return Volume(target="", **values)
-
-
-def volumes_of(values: dict[str, Any], node: Node, at: At) -> tuple[Volume, ...]:
-    seen: dict[str, str] = {}
-    made: list[Volume] = []
-    for target, volume in values.items():
-        clean = rules.clean_target(target)
-        if clean in seen:
-            place = node.keys.get(target, node.place)
-            at.mistakes.add(place, at.path, f"{quote(target)} and {quote(seen[clean])} are the same target")
-        seen[clean] = target
-        if volume is not None:
-            source = {name: getattr(volume, name) for name in (*_SOURCES, "read_only")}
-            made.append(Volume(target=clean, **source))
-    return tuple(made)
 
 
 def _secret(values: dict[str, Any], node: Node, at: At) -> Secret | None:
@@ -224,7 +195,10 @@ CHECKPOINTS = Shape(
 RETRIES = Shape(
     fields=(
         Field(
-            name="count", kind=Whole(low=0, high=1000), doc="How often a failed run is started again.", default="0",
+            name="count",
+            kind=Whole(low=0, high=1000),
+            doc="How often a failed run is started again.",
+            default="0",
             example="2",
         ),
         Field(
@@ -245,29 +219,6 @@ RETRIES = Shape(
     build=_retries,
     short=Whole(low=0, high=1000),
     short_name="count",
-)
-
-VOLUME = Shape(
-    fields=(
-        Field(
-            name="claim",
-            kind=_text(f"the name of a PersistentVolumeClaim: {rules.SUBDOMAIN_EXPECTED}", rules.SUBDOMAIN),
-            doc="A PersistentVolumeClaim.",
-            example="tensorflow-fs",
-        ),
-        Field(name="path", kind=_text("a folder"), doc="A folder of the machine.", example="/mnt/data"),
-        Field(
-            name="nfs",
-            kind=_text("server:/path", rules.NFS),
-            doc="An NFS export.",
-            example='"nas.example.org:/export/data"',
-        ),
-        Field(name="scratch", kind=Flag(), doc="Empty at the start, gone at the end.", default="false", example="true"),
-        Field(name="read_only", kind=Flag(), doc="The ranks cannot write to it.", default="false", example="true"),
-    ),
-    build=_volume,
-    short=_text("a folder of the machine"),
-    short_name="path",
 )
 
 DATA = Shape(

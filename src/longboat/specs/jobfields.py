@@ -14,14 +14,13 @@ from longboat.specs.fields import (
     ROLE,
     ROLE_FIELDS,
     SECRET,
-    VOLUME,
     SecretMap,
     SecretName,
     Workdir,
-    volumes_of,
 )
 from longboat.specs.kinds import Choice, Text, Whole, duration
 from longboat.specs.shapes import AsWritten, Either, Field, ListOf, MapOf, Shape
+from longboat.specs.volumes import VOLUME, volumes_of
 
 _ROLE_NAME = Text(expected=rules.ROLE_EXPECTED, pattern=rules.ROLE)
 _RUN, *_PER_NODE = ROLE_FIELDS
@@ -73,8 +72,13 @@ JOB = Shape(
             example="./src",
             null=True,
         ),
-        Field(name="include", kind=GLOBS, doc="Files that travel although they are ignored.", default="[]",
-              example='["data/*.json"]'),
+        Field(
+            name="include",
+            kind=GLOBS,
+            doc="Files that travel although they are ignored.",
+            default="[]",
+            example='["data/*.json"]',
+        ),
         Field(name="exclude", kind=GLOBS, doc="Files that do not travel.", default="[]", example='["*.ipynb"]'),
         Field(
             name="secrets",
@@ -110,15 +114,35 @@ JOB = Shape(
             default="[]",
             example="[{url: https://example.org/data.tar.gz, to: data}]",
         ),
-        Field(name="checkpoints", kind=CHECKPOINTS, doc="Where checkpoints are kept; text is `to`.",
-              default="kept with the run", example="{to: ./checkpoints, keep: 3}"),
+        Field(
+            name="checkpoints",
+            kind=CHECKPOINTS,
+            doc="Where checkpoints are kept; text is `to`.",
+            default="kept with the run",
+            example="{to: ./checkpoints, keep: 3}",
+        ),
         Field(name="artifacts", kind=GLOBS, doc="Files kept after the end.", default="[]", example='["out/**"]'),
-        Field(name="retries", kind=RETRIES, doc="Starting a failed run again; a number is `count`.", default="0",
-              example="{count: 2, on: [oom, lost]}"),
-        Field(name="timeout", kind=duration(0.1, off=True), doc="The run is ended after this.", default="off",
-              example="2h"),
-        Field(name="grace", kind=duration(0.0, 86400.0), doc="Between asking ranks to end and killing them.",
-              default="30s", example="2m"),
+        Field(
+            name="retries",
+            kind=RETRIES,
+            doc="Starting a failed run again; a number is `count`.",
+            default="0",
+            example="{count: 2, on: [oom, lost]}",
+        ),
+        Field(
+            name="timeout",
+            kind=duration(0.1, off=True),
+            doc="The run is ended after this.",
+            default="off",
+            example="2h",
+        ),
+        Field(
+            name="grace",
+            kind=duration(0.0, 86400.0),
+            doc="Between asking ranks to end and killing them.",
+            default="30s",
+            example="2m",
+        ),
         Field(
             name="stall",
             kind=duration(0.1, off=True),
@@ -132,8 +156,13 @@ JOB = Shape(
             doc="Queue of the engine.",
             example="research",
         ),
-        Field(name="priority", kind=Whole(low=-1_000_000, high=1_000_000), doc="Higher goes first.", default="0",
-              example="10"),
+        Field(
+            name="priority",
+            kind=Whole(low=-1_000_000, high=1_000_000),
+            doc="Higher goes first.",
+            default="0",
+            example="10",
+        ),
         Field(
             name="labels",
             kind=MapOf(

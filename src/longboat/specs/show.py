@@ -101,8 +101,11 @@ def _volume(volume: Volume) -> dict[str, Any]:
             "claim": volume.claim,
             "path": volume.path,
             "nfs": volume.nfs,
-            "scratch": volume.scratch or None,
+            "scratch": ("memory" if volume.medium == "memory" else True) if volume.scratch else None,
             "read_only": volume.read_only or None,
+            "size": None if volume.size is None else format_quantity(volume.size),
+            "class": volume.storage_class,
+            "access": volume.access,
         }
     )
 
@@ -124,9 +127,7 @@ def _escaped(value: Any, kind: object) -> Any:
 
 
 def _escaped_entries(fields: dict[str, Any], kind: object) -> dict[str, Any]:
-    return {
-        key: item if _is_kept(kind, key) else _escaped(item, kind_below(kind, key)) for key, item in fields.items()
-    }
+    return {key: item if _is_kept(kind, key) else _escaped(item, kind_below(kind, key)) for key, item in fields.items()}
 
 
 def _is_kept(kind: object, key: str) -> bool:

@@ -140,9 +140,7 @@ def from_python(value: object, *, place: Place, path: str, mistakes: Mistakes, d
             if not isinstance(key, str):
                 mistakes.add(place, path, f"found a key of type {type(key).__name__}, expected text")
                 continue
-            entries[key] = from_python(
-                item, place=place, path=join(path, key), mistakes=mistakes, depth=depth + 1
-            )
+            entries[key] = from_python(item, place=place, path=join(path, key), mistakes=mistakes, depth=depth + 1)
         return Node(entries, place, keys=dict.fromkeys(entries, place))
     if isinstance(value, (list, tuple)):
         return Node(

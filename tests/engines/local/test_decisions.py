@@ -6,7 +6,8 @@ import pytest
 
 from longboat.core.jobs import Retries
 from longboat.core.runs import Failure
-from longboat.engines.local.decisions import LOSS_WINDOW_NS, Ending, judge, retry_after, start_failure, stop_code
+from longboat.engines.local.decisions import LOSS_WINDOW_NS, Ending, judge, stop_code
+from longboat.engines.verdicts import retry_after, start_failure
 from tests.engines.local.values import ending, outcome, report
 
 LOST_AT = 10_000_000_000 + 5_000_000_000

@@ -1,18 +1,16 @@
-"""What an ended attempt means, and what comes next. Pure."""
+"""What an ended attempt means. Pure. What comes next is in engines/verdicts.py."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from longboat.core.errors import RUN_HANG_EXIT, RUN_LOST_EXIT, RUN_SETUP_EXIT, RUN_TIMEOUT_EXIT
-from longboat.core.jobs import NEVER_RETRIED, Retries, Value
+from longboat.core.jobs import Value
 from longboat.core.runs import Failure, RankReport
 from longboat.launcher.stacks import describe, odd_one_out
 
 LOSS_WINDOW_NS = 2_000_000_000
 """Ranks of other nodes that failed this shortly before a launcher was found dead are taken as victims of that."""
-
-BACKOFF_LIMIT_S = 60.0
 
 
 class Outcome(Value, frozen=True):
@@ -79,25 +77,6 @@ def stop_code(ending: Ending) -> int | None:
         return None
     failed = [report for report in ended if report.exit_code]
     return min(failed, key=lambda report: report.ended_ns).exit_code if failed else 0
-
-
-def retry_after(failure: Failure, *, attempt: int, retries: Retries) -> float | None:
-    """Seconds to wait before the next attempt, or None when the run has failed for good."""
-    if attempt >= retries.count or failure.cause in NEVER_RETRIED:
-        return None
-    if retries.on and failure.cause not in retries.on and failure.exit_code not in retries.on:
-        return None
-    return min(BACKOFF_LIMIT_S, retries.backoff_s * 2.0 ** min(attempt, 63))
-
-
-def start_failure(cause: str, message: str) -> Failure:
-    """The ranks never started: data, secrets or files of the run were not to be had."""
-    return Failure(cause=cause, exit_code=RUN_SETUP_EXIT, message=message)
-
-
-def shortened(text: str, limit: int) -> str:
-    """A message cut at a word."""
-    return text if len(text) <= limit else text[:limit].rpartition(" ")[0] + " ..."
 
 
 def _is_success(ending: Ending, node: str) -> bool:

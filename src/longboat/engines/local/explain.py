@@ -1,168 +1,18 @@
-"""The post-mortem: first culprit, cause, the lines that show it, what to do next."""
+"""The post-mortem of a run on this machine: what its directory tells, in the words of `postmortems`."""
 
 from __future__ import annotations
 
-import signal
-
-from longboat.core.resources import show_quantity
-from longboat.core.runs import Explanation, Failure, RankReport, RunStatus
-from longboat.engines.local.decisions import shortened
+from longboat.core.runs import Explanation, RunStatus
 from longboat.engines.local.records import Record, RunFiles
+from longboat.engines.postmortems import explain_status
 
-_SILENT_S = 600.0
-_LONG = 240
-"""Characters of a message in the headline; the lines below it have the rest."""
+__all__ = ["explain_run", "explain_status"]
 
 
 def explain_run(files: RunFiles, record: Record, status: RunStatus) -> Explanation:
     failures = [attempt.failure for attempt in status.attempts if attempt.failure is not None]
     setup_log = _setup_tail(files, status)
     return explain_status(status, failures[-1] if failures else None, setup_log)
-
-
-def explain_status(status: RunStatus, failure: Failure | None, setup_log: tuple[str, ...]) -> Explanation:
-    """Pure: what is known about the run becomes words."""
-    if status.phase == "succeeded":
-        return _explanation(status, "it succeeded", facts=_attempt_facts(status))
-    if status.phase == "stopped":
-        return _explanation(status, f"it was stopped: {status.reason}", facts=_attempt_facts(status))
-    if status.phase == "failed" and failure is not None:
-        return _post_mortem(status, failure, setup_log)
-    if status.phase == "failed":
-        return _explanation(status, status.reason, cause=status.cause, next_steps=(f"longboat logs {status.name}",))
-    if status.phase == "running":
-        return _running(status)
-    headline = f"it is {status.phase}" + (f": {status.reason}" if status.reason else "")
-    steps = ("longboat ps", f"longboat stop {status.name}") if status.phase == "pending" else ()
-    return _explanation(status, headline, facts=_attempt_facts(status), next_steps=steps)
-
-
-def _explanation(
-    status: RunStatus,
-    headline: str,
-    *,
-    cause: str | None = None,
-    facts: tuple[str, ...] = (),
-    lines: tuple[str, ...] = (),
-    next_steps: tuple[str, ...] = (),
-) -> Explanation:
-    return Explanation(
-        run=status.name,
-        phase=status.phase,
-        headline=headline,
-        cause=cause,
-        facts=facts,
-        lines=lines,
-        next_steps=next_steps,
-    )
-
-
-def _running(status: RunStatus) -> Explanation:
-    silent = [rank for rank in status.ranks if rank.silent_s is not None and rank.silent_s > _SILENT_S]
-    facts = tuple(
-        f"rank {rank.rank} ({rank.node}): no step and no output for {int((rank.silent_s or 0) // 60)} min"
-        for rank in silent
-    )
-    headline = "it is running, but some ranks are silent" if silent else "it is running"
-    steps = ("set `stall` in the job file to have hung ranks ended with their Python stacks",) if silent else ()
-    return _explanation(status, headline, facts=(*facts, *_attempt_facts(status)), next_steps=steps)
-
-
-def _post_mortem(status: RunStatus, failure: Failure, setup_log: tuple[str, ...]) -> Explanation:
-    rank = failure.rank
-    where = f"rank {rank.rank} on node {rank.node} failed first: " if rank is not None else ""
-    facts = [f"exit code {failure.exit_code}", *_rank_facts(rank), *_attempt_facts(status)]
-    return _explanation(
-        status,
-        where + _in_words(failure),
-        cause=failure.cause,
-        facts=tuple(facts),
-        lines=_lines(failure, setup_log),
-        next_steps=_next_steps(status, failure),
-    )
-
-
-def _in_words(failure: Failure) -> str:
-    rank = failure.rank
-    message = shortened(failure.message, _LONG)
-    if failure.cause == "signal" and rank is not None and rank.signal:
-        return f"killed by signal {rank.signal} ({_signal_name(rank.signal)})"
-    if failure.cause == "oom":
-        if rank is not None and rank.memory_limit and rank.memory_peak:
-            peak, limit = show_quantity(rank.memory_peak), show_quantity(rank.memory_limit)
-            return f"out of memory: {peak} used, the limit is {limit}"
-        return f"out of memory: {message}"
-    if failure.cause == "exit":
-        return message or f"exit code {failure.exit_code}"
-    return f"{failure.cause}: {message}" if message else failure.cause
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"
-
-
-def _rank_facts(rank: RankReport | None) -> list[str]:
-    if rank is None:
-        return []
-    facts = []
-    if rank.step is not None:
-        facts.append(f"last step {rank.step}")
-    if rank.memory_peak:
-        facts.append(f"peak memory {show_quantity(rank.memory_peak)}")
-    if rank.started and rank.ended:
-        facts.append(f"it had run for {rank.ended - rank.started:.1f} s")
-    return facts
-
-
-def _attempt_facts(status: RunStatus) -> tuple[str, ...]:
-    if len(status.attempts) < 2:
-        return ()
-    facts = []
-    for attempt in status.attempts:
-        how = attempt.failure.cause if attempt.failure else ("still going" if attempt.ended is None else "ended well")
-        start = f", resumed from {attempt.resumed_from.rpartition('/')[2]}" if attempt.resumed_from else ""
-        facts.append(f"attempt {attempt.number}: {how}{start}")
-    return tuple(facts)
-
-
-def _lines(failure: Failure, setup_log: tuple[str, ...]) -> tuple[str, ...]:
-    rank = failure.rank
-    if failure.cause == "setup":
-        return setup_log
-    if rank is None:
-        return ()
-    if failure.cause == "hang" and rank.stacks:
-        return tuple(rank.stacks.splitlines()[:40])
-    if rank.traceback:
-        return tuple(rank.traceback.splitlines()[-20:])
-    return rank.tail[-10:]
-
-
-def _next_steps(status: RunStatus, failure: Failure) -> tuple[str, ...]:
-    name, rank = status.name, failure.rank
-    logs = f"longboat logs {name} --rank {rank.rank}" if rank is not None else f"longboat logs {name}"
-    advice = {
-        "exception": "mend the exception above, then run again",
-        "oom": "lower the batch size, or raise `memory` (or ask for GPUs with more memory)",
-        "hang": "compare the ranks' stacks: the odd one out did not reach the collective the others wait in",
-        "timeout": "raise `timeout`, or checkpoint and resume with `--resume " + name + "`",
-        "lost": "set `retries` to have the run taken up again from its newest checkpoint",
-        "peers": "look at launcher.log of the missing nodes in the run's directory",
-        "setup": "run the setup command by hand in a copy of the code",
-        "data": "check the URL and the checksum in `data`",
-        "signal": "SIGKILL without our doing is often the kernel's out-of-memory killer: see `dmesg`",
-    }.get(failure.cause)
-    steps = [logs]
-    if failure.exit_code == 127:
-        advice = "the command was not found: check `run` and `setup`"
-    if advice:
-        steps.append(advice)
-    if status.retries == 0 and failure.cause in ("signal", "oom"):
-        steps.append("`retries: 2` restarts the whole gang from the newest complete checkpoint")
-    return tuple(steps)
 
 
 def _setup_tail(files: RunFiles, status: RunStatus) -> tuple[str, ...]:

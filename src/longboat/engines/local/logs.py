@@ -1,166 +1,15 @@
-"""Reading logs: raw bytes per rank and stream plus an index of arrival times, merged into one order."""
+"""The logs of a run on this machine: the log files of its attempts, merged into one order."""
 
 from __future__ import annotations
 
 import heapq
-import os
-import struct
-from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 
-from longboat.core.jobs import Value
 from longboat.core.runs import LogLine, LogQuery
+from longboat.engines.logfiles import Reader, last_lines, sources
 
-_RECORD = struct.Struct("<QQ")
-_BLOCK = 1 << 20
-
-
-class Source(Value, frozen=True):
-    """One log file of one rank."""
-
-    path: str
-    role: str
-    node: str
-    rank: int
-    stream: str
-    attempt: int
-
-
-class Times:
-    """Arrival times by offset, from the index beside a log. Grows as the index does."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path + ".idx"
-        self._log = path
-        self._ends: list[int] = []
-        self._times: list[int] = []
-
-    def refresh(self) -> None:
-        try:
-            with open(self._path, "rb") as file:
-                file.seek(len(self._ends) * _RECORD.size)
-                data = file.read()
-        except FileNotFoundError:
-            return
-        whole = len(data) - len(data) % _RECORD.size
-        for end, when in _RECORD.iter_unpack(data[:whole]):
-            self._ends.append(end)
-            self._times.append(when)
-
-    def at(self, end: int) -> float:
-        """When the byte before this offset arrived."""
-        position = bisect_left(self._ends, end)
-        if position < len(self._times):
-            return self._times[position] / 1e9
-        try:
-            return max(os.stat(self._log).st_mtime, self._times[-1] / 1e9 if self._times else 0.0)
-        except OSError:
-            return 0.0
-
-    def offset_since(self, since: float) -> int:
-        """Where the first byte that arrived at or after this moment is."""
-        position = bisect_left(self._times, int(since * 1e9))
-        return self._ends[position - 1] if position else 0
-
-
-class Reader:
-    """Lines of one source, from where it stands to what is there now. Keeps an unfinished line until it is finished."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self._times = Times(source.path)
-        self._offset = 0
-        self._partial: list[bytes] = []
-
-    def skip_to(self, query: LogQuery) -> None:
-        self._times.refresh()
-        if query.since is not None:
-            self._offset = max(self._offset, self._line_start(self._times.offset_since(query.since)))
-
-    def _line_start(self, offset: int) -> int:
-        """The start of the first line that ends after this offset."""
-        if offset == 0:
-            return 0
-        try:
-            with open(self.source.path, "rb") as file:
-                while offset > 0:
-                    start = max(0, offset - 65536)
-                    file.seek(start)
-                    found = file.read(offset - start).rfind(b"\n")
-                    if found >= 0:
-                        return start + found + 1
-                    offset = start
-        except OSError:
-            pass
-        return offset
-
-    def lines(self, *, is_last: bool) -> Iterator[LogLine]:
-        """What is new. With `is_last` also a last line without newline."""
-        try:
-            file = open(self.source.path, "rb")
-        except FileNotFoundError:
-            return
-        with file:
-            if os.fstat(file.fileno()).st_size > self._offset:
-                file.seek(self._offset)
-                while block := file.read(_BLOCK):
-                    self._times.refresh()
-                    yield from self._split(block)
-        if is_last and self._partial:
-            data = b"".join(self._partial)
-            self._partial = []
-            yield self._line(data, self._offset)
-
-    def _split(self, block: bytes) -> Iterator[LogLine]:
-        *whole, rest = block.split(b"\n")
-        offset = self._offset
-        for piece in whole:
-            offset += len(piece) + 1
-            if self._partial:
-                piece = b"".join((*self._partial, piece))
-                self._partial = []
-            yield self._line(piece + b"\n", offset)
-        self._offset += len(block)
-        if rest:
-            self._partial.append(rest)
-
-    def _line(self, data: bytes, end: int) -> LogLine:
-        source = self.source
-        return LogLine(
-            role=source.role,
-            node=source.node,
-            rank=source.rank,
-            stream=source.stream,
-            time=self._times.at(end),
-            attempt=source.attempt,
-            data=data,
-        )
-
-
-def sources(attempt_dir: Path, attempt: int, query: LogQuery) -> list[Source]:
-    """The log files of an attempt that the query wants."""
-    found = []
-    for path in sorted(attempt_dir.glob("*/logs/*")):
-        stem, _, stream = path.name.partition(".")
-        node = path.parent.parent.name
-        role = node.rpartition("-")[0]
-        if stream not in ("out", "err") or (query.roles and role not in query.roles):
-            continue
-        rank = int(stem) if stem.isdigit() else -1
-        if query.ranks and rank not in query.ranks:
-            continue
-        found.append(
-            Source(
-                path=str(path),
-                role=role,
-                node=node,
-                rank=rank,
-                stream=stream if rank >= 0 else "setup",
-                attempt=attempt,
-            )
-        )
-    return found
+__all__ = ["Follower", "last_lines"]
 
 
 class Follower:
@@ -189,14 +38,3 @@ class Follower:
                 reader.skip_to(self._query)
             chosen.append(reader)
         return chosen
-
-
-def last_lines(lines: Iterator[LogLine], count: int) -> list[LogLine]:
-    """The last `count` lines of each rank (and of each node's setup), in their merged order."""
-    from collections import deque
-
-    kept: dict[tuple[str, int], deque[tuple[int, LogLine]]] = {}
-    for position, line in enumerate(lines):
-        kept.setdefault((line.node, line.rank), deque(maxlen=count)).append((position, line))
-    chosen = [item for items in kept.values() for item in items]
-    return [line for _, line in sorted(chosen, key=lambda item: item[0])]

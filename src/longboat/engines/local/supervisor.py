@@ -21,7 +21,7 @@ from longboat.core.errors import EngineError, InternalError, LongboatError
 from longboat.core.jobs import Job
 from longboat.core.layouts import ports_needed
 from longboat.core.runs import Attempt, Failure
-from longboat.engines.local.decisions import Ending, judge, retry_after, shortened, start_failure, stop_code
+from longboat.engines.local.decisions import Ending, judge, stop_code
 from longboat.engines.local.detached import wake
 from longboat.engines.local.files import disk, write_bytes
 from longboat.engines.local.gang import Gang
@@ -35,10 +35,9 @@ from longboat.engines.local.records import Record, RunFiles, State, replace
 from longboat.engines.local.recovery import ending_of_files
 from longboat.engines.local.secrets import read_secrets
 from longboat.engines.local.slots import Ports, Queue
+from longboat.engines.verdicts import describe, retry_after, retry_note, start_failure
 
 TICK_S = 2.0
-MESSAGE_LIMIT = 160
-"""Characters of a failure's message in the run's reason; `explain` shows all of it."""
 PRUNE_S = 30.0
 SAVE_S = 600.0
 """How long the end of a run waits for a full disk; after that the next command finds the end from the other files."""
@@ -138,11 +137,11 @@ class Supervisor:
         if self.files.stop_request() is not None:
             self._finish("stopped", exit_code=failure.exit_code, reason="stopped on request")
         elif delay is None:
-            self._finish("failed", exit_code=failure.exit_code, reason=_describe(failure), cause=failure.cause)
+            self._finish("failed", exit_code=failure.exit_code, reason=describe(failure), cause=failure.cause)
         else:
             self._outputs.discard_work(self.files.attempt_dir(self.state.attempt))
             number = self.state.attempt + 1
-            note = f"{_describe(failure)}; retry {number} of {self.job.retries.count}"
+            note = retry_note(failure, number=number, retries=self.job.retries)
             self._save(phase="recovering", reason=note, attempt=number, cause=failure.cause)
             self._sleep(delay)
 
@@ -322,14 +321,6 @@ class Supervisor:
         except EngineError as error:
             self._is_saved = False
             print(error.message, file=sys.stderr)
-
-
-def _describe(failure: Failure) -> str:
-    where = ""
-    if failure.rank is not None:
-        where = f"rank {failure.rank.rank} ({failure.rank.node}) "
-    text = shortened(failure.message, MESSAGE_LIMIT) or f"exit code {failure.exit_code}"
-    return f"{where}{failure.cause}: {text}"
 
 
 def main(arguments: list[str]) -> None:

@@ -1,0 +1,1 @@
+"""The Kubernetes engine. docs/contributing/kubernetes.md is its contract: objects, names, the pod, who drives a run."""

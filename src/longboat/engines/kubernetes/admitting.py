@@ -1,0 +1,237 @@
+"""The gate at work: under the Lease, look at who waits and what is free, decide (`gate`), let runs in or put them back.
+
+Whoever asks for one run serves all of its namespace: a run whose submitter has left is let in by those who still look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longboat.engines.kubernetes import manifests, names
+from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.api.errors import ApiError, Conflict, Forbidden, NotThere
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD
+from longboat.engines.kubernetes.apply import write_state
+from longboat.engines.kubernetes.gate import Candidate, Verdict, decide_gate
+from longboat.engines.kubernetes.lease import GATE, Lease
+from longboat.engines.kubernetes.observe import is_record, read_record, read_stop
+from longboat.engines.kubernetes.occupancy import UNFINISHED, bound_claims, observe_room
+from longboat.engines.kubernetes.records import Gate, Record, State
+from longboat.engines.kubernetes.views import PodView, Snapshot, WorkloadView, pod_view, workload_view
+from longboat.engines.kubernetes.workloads import workloads
+from longboat.fitting.pods import Claims, Pod, pod_of
+
+OURS = f"{names.MANAGED_BY}=longboat"
+NEAR = 16
+"""So many of those who wait, the first in the order, have their words renewed whenever somebody serves the gate."""
+
+Object = dict[str, Any]
+
+_LEASES: weakref.WeakKeyDictionary[Client, tuple[Lease, threading.Lock]] = weakref.WeakKeyDictionary()
+"""One for each client, because a dead holder is known by having been watched for a while. A Lease keeps processes
+apart, the lock the threads of this one."""
+_MAKING = threading.Lock()
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A run that is not final, with what there is of its attempt."""
+
+    record: Record
+    state: State
+    version: str
+    workloads: tuple[WorkloadView, ...]
+    pods: tuple[PodView, ...]
+    unschedulable: int = 0
+
+    @property
+    def is_in(self) -> bool:
+        return any(not one.is_suspended for one in self.workloads)
+
+
+def ask_gate(client: Client, snapshot: Snapshot, now: float) -> State | None:
+    """Serve the gate. The state of the run that asked as it is afterwards; None when somebody else serves now."""
+    with _gate_held(client) as is_ours:
+        return _serve_all(client, snapshot, now) if is_ours else None
+
+
+@contextlib.contextmanager
+def _gate_held(client: Client) -> Iterator[bool]:
+    with _MAKING:
+        if client not in _LEASES:
+            holder = f"{socket.gethostname()}-{os.getpid()}"
+            _LEASES[client] = (Lease(client, client.namespace, GATE, holder), threading.Lock())
+    lease, lock = _LEASES[client]
+    if not lock.acquire(blocking=False):
+        yield False
+        return
+    try:
+        try:
+            is_ours = lease.try_hold()
+        except Forbidden:
+            # Without a Lease two may serve at once; what they do twice is put right by putting back.
+            yield True
+            return
+        try:
+            yield is_ours
+        finally:
+            if is_ours:
+                with contextlib.suppress(ApiError):
+                    lease.release()
+    finally:
+        lock.release()
+
+
+def _serve_all(client: Client, snapshot: Snapshot, now: float) -> State | None:
+    runs = _look(client)
+    claims = _claims(client, runs)
+    candidates = [_candidate(one, now, claims) for one in runs]
+    verdicts = decide_gate(candidates, observe_room(client, with_claims=False), now, gate_s=snapshot.record.gate_s)
+    told: State | None = None
+    by_name = {one.record.name: one for one in runs}
+    # Those who are let in or put back first: telling the others what they wait for takes its time.
+    ordered = sorted(verdicts, key=lambda verdict: verdict.action == "wait")
+    waiting = 0
+    for verdict in ordered:
+        run = by_name[verdict.run]
+        state = _serve(client, run, verdict, now)
+        waiting += verdict.action == "wait"
+        if verdict.run == snapshot.record.name:
+            told = _told(snapshot.state, state)
+        elif _is_news(run.state.gate, state.gate, verdict, is_near=waiting <= NEAR):
+            with contextlib.suppress(Conflict, NotThere):
+                write_state(client, verdict.run, run.version, state)
+    return told
+
+
+def _is_news(before: Gate, after: Gate, verdict: Verdict, *, is_near: bool) -> bool:
+    """Whether it is written down for a run that did not ask. Whoever asks is told the newest words anyway."""
+    if before == after:
+        return False
+    if verdict.action == "keep":
+        return before.let_in is None
+    is_only_words = verdict.action == "wait" and msgspec.structs.replace(before, reason=after.reason) == after
+    return not is_only_words or is_near or not before.reason
+
+
+def _told(mine: State, served: State) -> State:
+    return msgspec.structs.replace(mine, gate=served.gate, reason=served.reason, phase=served.phase)
+
+
+def _look(client: Client) -> list[Waiting]:
+    """All runs that the gate concerns, with their pods that have not ended."""
+    bodies = [body for body in client.list(CONFIG_MAP, labels=f"{OURS},{names.KIND}=run").items if is_record(body)]
+    found: list[tuple[Object, Record, State]] = []
+    for body in bodies:
+        record, state = read_record(body)
+        if record.gated_by == "longboat" and not state.is_final and read_stop(body) is None:
+            found.append((body, record, state))
+    kinds = {JOBSET if record.workload == "jobset" else JOB for _, record, _ in found}
+    made: dict[str, list[WorkloadView]] = {}
+    for kind in kinds:
+        for each in client.list(kind, labels=OURS).items:
+            made.setdefault(each["metadata"]["labels"].get(names.RUN, ""), []).append(workload_view(each))
+    pods = client.list(POD, labels=f"{OURS},{names.ROLE}", fields=UNFINISHED).items
+    return [_waiting(body, record, state, made, pods) for body, record, state in found if record.name in made]
+
+
+def _waiting(
+    body: Object, record: Record, state: State, made: Mapping[str, Sequence[WorkloadView]], pods: Iterable[Object]
+) -> Waiting:
+    mine = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(names.RUN) == record.name]
+    views = [view for view in map(pod_view, mine) if view.attempt == state.attempt]
+    return Waiting(
+        record=record,
+        state=state,
+        version=str(body["metadata"]["resourceVersion"]),
+        workloads=tuple(one for one in made[record.name] if one.attempt == state.attempt and not one.is_deleting),
+        pods=tuple(views),
+        unschedulable=sum(pod_of(pod).is_unschedulable for pod in mine),
+    )
+
+
+def _claims(client: Client, runs: Iterable[Waiting]) -> Claims:
+    """Where the runs' claims can be reached; nothing where that may not be read."""
+    storages = [run.record.storage for run in runs]
+    volumes = [volume for run in runs for volume in run.record.job.volumes]
+    is_needed = any(one is not None and one.claim for one in storages) or any(volume.claim for volume in volumes)
+    return bound_claims(client) if is_needed else {}
+
+
+def _candidate(run: Waiting, now: float, claims: Claims) -> Candidate:
+    record, state = run.record, run.state
+    let_in = (state.gate.let_in or now) if run.is_in else None
+    return Candidate(
+        run=record.name,
+        uid=record.uid,
+        created=record.created,
+        pods=gang_pods(record, state.attempt, claims),
+        namespace=record.namespace,
+        priority=record.job.priority,
+        let_in=let_in,
+        tries=state.gate.tries,
+        not_before=max(state.gate.not_before, state.not_before) if let_in is None else 0.0,
+        is_recovering=state.attempt > 0,
+        placed=tuple(pod.node for pod in run.pods if pod.is_scheduled),
+        made=len(run.pods),
+        ready=sum(pod.is_started for pod in run.pods),
+        unschedulable=run.unschedulable,
+    )
+
+
+def gang_pods(record: Record, attempt: int, claims: Claims) -> tuple[Pod, ...]:
+    """The pods of an attempt before they exist, named after their nodes."""
+    found: list[Pod] = []
+    labels = manifests.labels_of(record, attempt)
+    templates = _templates(workloads(record, attempt, labels, suspended=True))
+    for role, template in zip(record.job.roles, templates):
+        metadata = {**template["metadata"], "name": role.name, "namespace": record.namespace}
+        one = pod_of({"metadata": metadata, "spec": template["spec"]}, claims)
+        found += [msgspec.structs.replace(one, name=f"{role.name}-{index}") for index in range(role.nodes)]
+    return tuple(found)
+
+
+def _templates(bodies: Iterable[Object]) -> list[Object]:
+    """Pod templates in the order of the roles."""
+    found = []
+    for body in bodies:
+        jobs = [one["template"] for one in body["spec"]["replicatedJobs"]] if body["kind"] == "JobSet" else [body]
+        found += [job["spec"]["template"] for job in jobs]
+    return found
+
+
+def _serve(client: Client, run: Waiting, verdict: Verdict, now: float) -> State:
+    """Do what the verdict says; the state afterwards."""
+    state = run.state
+    gate = state.gate
+    if not run.workloads:
+        return state  # the next attempt is not there yet; its place is kept
+    if verdict.action == "let_in" or (verdict.action == "keep" and any(one.is_suspended for one in run.workloads)):
+        _suspend(client, run, False)
+        gate = Gate(tries=verdict.tries, let_in=now, not_before=now + run.record.gate_s)
+        return msgspec.structs.replace(state, gate=gate, reason="")
+    if verdict.action == "put_back":
+        _suspend(client, run, True)
+        gate = Gate(tries=verdict.tries, not_before=verdict.not_before, reason=verdict.reason)
+        return msgspec.structs.replace(state, gate=gate, reason=verdict.reason, phase="pending")
+    if verdict.action == "keep":
+        again = max(gate.not_before, now + run.record.gate_s / 4)
+        # Whoever let it in may have died before that was noted; from now on it is counted.
+        let_in = now if gate.let_in is None else gate.let_in
+        return msgspec.structs.replace(state, gate=msgspec.structs.replace(gate, not_before=again, let_in=let_in))
+    gate = Gate(tries=verdict.tries, not_before=verdict.not_before, reason=verdict.reason)
+    return msgspec.structs.replace(state, gate=gate, reason=verdict.reason)
+
+
+def _suspend(client: Client, run: Waiting, suspend: bool) -> None:
+    kind = JOBSET if run.record.workload == "jobset" else JOB
+    for workload in run.workloads:
+        if workload.is_suspended is not suspend:
+            client.patch(kind, workload.name, {"spec": {"suspend": suspend}})

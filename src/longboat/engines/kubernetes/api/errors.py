@@ -1,0 +1,58 @@
+"""What an API server answers when it does not do what it was asked. Transport errors become `Unreachable`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from longboat.core.errors import EngineError
+
+
+class ApiError(EngineError):
+    """The server refused. `status` is the HTTP code, `reason` Kubernetes' own word (`NotFound`, `Forbidden`, ...)."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        details: Mapping[str, Any] | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.reason = reason
+        self.details = dict(details or {})
+
+
+class NotThere(ApiError):
+    """404."""
+
+
+class AlreadyThere(ApiError):
+    """409 AlreadyExists."""
+
+
+class Conflict(ApiError):
+    """409 Conflict: the object was changed since it was read."""
+
+
+class Forbidden(ApiError):
+    """403: RBAC, a quota or an admission plugin; the message says which."""
+
+
+class Invalid(ApiError):
+    """422 or 400: a field is wrong."""
+
+
+class Expired(ApiError):
+    """410: the resource version is too old; list again."""
+
+
+class Unreachable(ApiError):
+    """No answer: connection refused, cut, timed out, TLS or credentials that cannot be had."""
+
+
+class KubeconfigError(EngineError):
+    """The kubeconfig cannot be used: not there, not YAML, an unknown context, a way to log in that we do not speak."""

@@ -1,0 +1,150 @@
+"""Does what `decide` decided. Everything here can be done twice, by two processes at once, without harm.
+
+Objects are created under names that follow from run and attempt: one that is there already is the same one. The state
+is replaced only at the version that was read: `Conflict` means that somebody else took a turn, and is passed on.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from longboat.core.errors import EngineError
+from longboat.engines.kubernetes import gangfile, names
+from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.api.errors import AlreadyThere
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, SECRET
+from longboat.engines.kubernetes.decide import Action, Create, Drop, Fence, LetIn, Remove, Tell, Turn
+from longboat.engines.kubernetes.gangfile import CodeManifest
+from longboat.engines.kubernetes.manifests import Owner, Start, attempt_objects
+from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.views import Snapshot
+
+Object = dict[str, Any]
+
+LEAST_TIMEOUT_S = 1.0
+MOST_TAILS = 16
+"""Nodes whose last lines are kept in the record, those that failed first."""
+
+
+class Interrupted(EngineError):
+    """The submitter vanished before it had handed over the code."""
+
+
+def apply(client: Client, snapshot: Snapshot, turn: Turn) -> str:
+    """The state, the actions, the state afterwards. Returns the version of the record; raises Conflict."""
+    version = snapshot.version
+    state = _with_tails(client, snapshot, turn.state) if turn.state is not None else None
+    seen = msgspec.structs.replace(snapshot, state=state or snapshot.state)
+    if state is not None:
+        version = write_state(client, snapshot.record.name, version, state)
+    after = turn.after
+    for action in turn.actions:
+        noted = act(client, seen, action)
+        after = noted or after
+    if after is not None and after != seen.state:
+        version = write_state(client, snapshot.record.name, version, after)
+    return version
+
+
+def act(client: Client, snapshot: Snapshot, action: Action) -> State | None:
+    """One action; the state afterwards where the action itself decides it."""
+    if isinstance(action, Create):
+        create_attempt(client, snapshot, action.attempt)
+    elif isinstance(action, LetIn):
+        from longboat.engines.kubernetes.admitting import ask_gate
+
+        return ask_gate(client, snapshot, client.now())
+    elif isinstance(action, Tell):
+        tell_stop(client, snapshot, action)
+    elif isinstance(action, Remove):
+        remove_attempt(client, snapshot, action)
+    elif isinstance(action, Drop):
+        client.delete(POD, action.pod, grace_s=1, uid=action.uid)
+    elif isinstance(action, Fence):
+        client.delete(POD, action.pod, grace_s=0, uid=action.uid)
+    return None
+
+
+def write_state(client: Client, run: str, version: str, state: State) -> str:
+    """Replace the state if the record is still as it was at this version; else Conflict."""
+    body = {"metadata": {"resourceVersion": version}, "data": {"state": msgspec.json.encode(state).decode()}}
+    written = client.patch(CONFIG_MAP, run, body)
+    return str(written["metadata"]["resourceVersion"])
+
+
+def _with_tails(client: Client, snapshot: Snapshot, state: State) -> State:
+    """A run without a storage keeps its last lines in its record, for the day when its pods are gone."""
+    if not state.is_final or snapshot.record.storage is not None:
+        return state
+    from concurrent.futures import ThreadPoolExecutor
+
+    from longboat.engines.kubernetes.logs import tail_of
+
+    pods = [pod for pod in snapshot.pods_of(snapshot.state.attempt) if pod.end is not None and pod.is_started]
+    chosen = sorted(pods, key=lambda pod: (not (pod.end and pod.end.exit_code), pod.role, pod.index))[:MOST_TAILS]
+    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="tails") as pool:
+        tails = list(pool.map(lambda pod: tail_of(client, pod.name), chosen))
+    found = {f"{pod.attempt}/{pod.node}": text for pod, text in zip(chosen, tails) if text}
+    return msgspec.structs.replace(state, tails=found)
+
+
+def owner_of(snapshot: Snapshot) -> Owner:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": snapshot.record.name, "uid": snapshot.uid}
+
+
+def create_attempt(client: Client, snapshot: Snapshot, attempt: int) -> None:
+    """The objects of a later attempt; the code is what the one before had."""
+    record = snapshot.record
+    start = start_of(record, snapshot.state, code=_code_before(client, record, attempt), now=client.now())
+    create_objects(client, attempt_objects(record, attempt, start, owner=owner_of(snapshot)))
+
+
+def start_of(record: Record, state: State, *, code: CodeManifest | None, now: float) -> Start:
+    timeout_s = record.job.timeout_s
+    if timeout_s is not None and state.started is not None:
+        timeout_s = max(LEAST_TIMEOUT_S, state.started + timeout_s - now)
+    is_held = record.gated_by != "none"
+    return Start(token=secrets.token_hex(16), suspended=is_held, timeout_s=timeout_s, code=code)
+
+
+def _code_before(client: Client, record: Record, attempt: int) -> CodeManifest | None:
+    for number in range(attempt, -1, -1):
+        found = client.find(SECRET, names.attempt_name(record.name, number))
+        if found is not None and "gang" in (found.get("data") or {}):
+            return gangfile.code_of(gangfile.decode(base64.b64decode(found["data"]["gang"])))
+    raise Interrupted(f"the submission of {record.name} was interrupted before its code was there")
+
+
+def create_objects(client: Client, objects: Sequence[Object]) -> None:
+    for each in objects:
+        with contextlib.suppress(AlreadyThere):
+            client.create(each)
+
+
+def tell_stop(client: Client, snapshot: Snapshot, action: Tell) -> None:
+    """Through the launcher of node 0; where that cannot be reached, the pods are deleted with their grace."""
+    from longboat.engines.kubernetes.telling import tell
+
+    if tell(client, action.pod, "stop", f"{action.grace_s:g}"):
+        return
+    for pod in snapshot.pods_of(snapshot.state.attempt):
+        if pod.end is None:
+            client.delete(POD, pod.name, grace_s=max(1, round(action.grace_s)), uid=pod.uid)
+
+
+def remove_attempt(client: Client, snapshot: Snapshot, action: Remove) -> None:
+    """Its Jobs are there until their pods are gone: a Job that is being deleted makes no new ones."""
+    kind = JOBSET if snapshot.record.workload == "jobset" else JOB
+    for workload in snapshot.workloads_of(action.attempt):
+        client.delete(kind, workload.name, propagation="Foreground", uid=workload.uid)
+    if action.grace_s is None:
+        return
+    for pod in snapshot.pods_of(action.attempt):
+        if pod.end is None:
+            client.delete(POD, pod.name, grace_s=max(1, round(action.grace_s)), uid=pod.uid)

@@ -1,0 +1,276 @@
+"""`longboat controller`: takes the turns of a cluster's (or a namespace's) runs, so that nobody need be attached.
+
+It keeps nothing that it could not read again: it watches records and what belongs to them to know whose turn it is, and
+every turn reads its run anew. Runs that wait at the gate are served together, by one turn for their namespace. Only the
+leader works (`lease.Leader`); a second one stands by. Not the decisions, which are in `decide` and `gate`.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from longboat.core.errors import LongboatError, NotFound
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.agenda import Agenda, Key
+from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.api.errors import NotThere
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
+from longboat.engines.kubernetes.api.watch import Change, Reflector
+from longboat.engines.kubernetes.drive import Outlook, turn
+from longboat.engines.kubernetes.gangfile import CodeManifest
+from longboat.engines.kubernetes.observe import STATES, STOP
+from longboat.engines.kubernetes.records import State
+from longboat.engines.kubernetes.termination import Ended
+
+WORKERS = 8
+SETTLE_S = 0.05
+"""Changes come in bursts; one turn serves all of a burst."""
+AGAIN_S = 2.0
+"""After a turn that failed: another try, then after twice as long, and so on up to LOOK_S."""
+LOOK_S = 60.0
+"""Every run that has not ended is looked at so often, whatever the watches tell."""
+GATE_S = 0.5
+"""When something was freed, those who wait at the gate are looked at so soon."""
+GATE_LOOK_S = 5.0
+"""And so often anyway: nodes and pods of others are not watched."""
+OVER = ("Complete", "Failed", "Completed")
+
+
+class Noted(msgspec.Struct):
+    """What the controller keeps of an object."""
+
+    class Meta(msgspec.Struct, rename="camel"):
+        name: str = ""
+        namespace: str = ""
+        uid: str = ""
+        resource_version: str = ""
+        labels: dict[str, str] = {}
+        annotations: dict[str, str] = {}
+
+    class Data(msgspec.Struct):
+        state: str = "{}"
+
+    class Status(msgspec.Struct):
+        class Condition(msgspec.Struct):
+            type: str = ""
+            status: str = ""
+
+        phase: str = ""
+        conditions: list[Condition] = []
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+    data: Data = msgspec.field(default_factory=Data)
+    status: Status = msgspec.field(default_factory=Status)
+
+    @property
+    def is_over(self) -> bool:
+        """Of a pod or a workload: it holds nothing any more."""
+        conditions = self.status.conditions
+        return self.status.phase in ("Succeeded", "Failed") or any(
+            one.type in OVER and one.status == "True" for one in conditions
+        )
+
+
+class Controller:
+    """Works until it is closed, or until `may_work` says no. `say` is told one line for everything that goes wrong."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str | None = None,
+        say: Callable[[str], None],
+        may_work: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._say = say
+        self._may_work = may_work
+        self._agenda = Agenda()
+        self._clients: dict[str, Client] = {}
+        self._open: dict[Key, bool] = {}  # runs that have not ended: whether they wait at the gate
+        self._trouble: dict[Key, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
+        self._lock = threading.Lock()
+        self._reflectors: dict[Kind, Reflector[Noted]] = {}
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        for met in (Ended, CodeManifest):
+            msgspec.json.Decoder(met)  # seen before the threads are there: two that meet a type first at once crash
+        ours = names.selector([(names.MANAGED_BY, "longboat")])
+        runs = names.selector([(names.MANAGED_BY, "longboat"), (names.KIND, "run")])
+        self._reflect(CONFIG_MAP, runs, self._record)
+        for kind in (POD, JOB, JOBSET):  # JobSet need not be served, now or ever
+            self._reflect(kind, ours, self._part)
+        for number in range(WORKERS):
+            thread = threading.Thread(target=self._work, name=f"turns-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def close(self) -> None:
+        """No turn begins any more; those under way are waited for, within reason. They may be cut off anywhere."""
+        self._agenda.close()
+        for reflector in self._reflectors.values():
+            reflector.close()
+        for thread in self._threads:
+            thread.join(timeout=10.0)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has seen what there is."""
+        return all(one.is_synced for kind, one in self._reflectors.items() if kind != JOBSET)
+
+    @property
+    def is_alive(self) -> bool:
+        return all(thread.is_alive() for thread in self._threads)
+
+    def blind_spots(self) -> list[str]:
+        """What cannot be watched at the moment, and why."""
+        found = []
+        for kind, reflector in self._reflectors.items():
+            trouble = reflector.trouble
+            if trouble is not None and not (kind == JOBSET and isinstance(trouble, NotThere)):
+                found.append(f"cannot watch {kind.plural}: {trouble.message}")
+        return found
+
+    # what the watches tell
+
+    def _reflect(self, kind: Kind, labels: str, on_change: Callable[[Change[Noted]], None]) -> None:
+        def heard(change: Change[Noted]) -> None:
+            try:
+                on_change(change)
+            except Exception as error:  # an object that nobody foresaw must not end the watch
+                meta = change.object.metadata
+                self._say(f"{kind.kind} {meta.namespace}/{meta.name}: {type(error).__name__}: {error}")
+
+        where: dict[str, Any] = {"namespace": self._namespace, "everywhere": self._namespace is None}
+        self._reflectors[kind] = Reflector(self._client, kind, labels=labels, into=Noted, on_change=heard, **where)
+
+    def _record(self, change: Change[Noted]) -> None:
+        meta = change.object.metadata
+        key = Key(meta.namespace, meta.name)
+        state = _state(change.object)
+        if change.type == "DELETED" or state.is_final:
+            with self._lock:
+                was_open = self._open.pop(key, None) is not None
+            if was_open:
+                self._wake_gates()
+            if change.type == "DELETED":
+                self._agenda.forget(key)
+            return
+        waits = _waits(state) and STOP not in meta.annotations
+        with self._lock:
+            waited = self._open.get(key)
+            self._open[key] = waits
+        now = time.monotonic()
+        if not waits:
+            self._agenda.note(key, now + SETTLE_S)
+        elif not waited:
+            self._agenda.forget(key)  # the gate looks after it now
+            self._agenda.note(Key(key.namespace), now + GATE_S)
+
+    def _part(self, change: Change[Noted]) -> None:
+        """A pod, Job or JobSet of a run has changed."""
+        body = change.object
+        key = Key(body.metadata.namespace, body.metadata.labels.get(names.RUN, ""))
+        is_gone = change.type == "DELETED" or body.is_over
+        if is_gone:
+            self._wake_gates()
+        with self._lock:
+            waits = self._open.get(key)
+        # Of a run that has ended, what still goes on was made by a process that did not know of the end.
+        if key.run and waits is not True and (waits is False or not is_gone):
+            self._agenda.note(key, time.monotonic() + SETTLE_S)
+
+    def _wake_gates(self) -> None:
+        """Something was freed: those who wait may fit now, wherever they are."""
+        with self._lock:
+            waiting = {key.namespace for key, waits in self._open.items() if waits}
+        for namespace in waiting:
+            self._agenda.note(Key(namespace), time.monotonic() + GATE_S)
+
+    # turns
+
+    def _work(self) -> None:
+        while (key := self._agenda.take()) is not None:
+            if not self._may_work():
+                self._agenda.close()
+                return
+            try:
+                pause = self._serve_gate(key.namespace) if not key.run else self._turn(key)
+                self._trouble.pop(key, None)
+                if pause is not None:
+                    self._agenda.note(key, time.monotonic() + pause)
+            except Exception as error:  # one bad run must not end the turns of all others
+                self._note_trouble(key, error)
+            finally:
+                self._agenda.done(key)
+
+    def _turn(self, key: Key) -> float | None:
+        """Seconds until the run is looked at again although nothing changes; None: it needs no turn of its own."""
+        outlook = self._outlook(key)
+        if outlook is None or outlook.snapshot.state.is_final or outlook.snapshot.is_deleting:
+            return None
+        if _is_at_gate(outlook):
+            self._agenda.note(Key(key.namespace), time.monotonic() + GATE_S)
+            return None
+        if outlook.again_at is None:
+            return LOOK_S
+        return min(LOOK_S, max(SETTLE_S, outlook.again_at - self._client.now()))
+
+    def _serve_gate(self, namespace: str) -> float | None:
+        """A turn of one that waits serves all that wait beside it."""
+        with self._lock:
+            waiting = [key for key, waits in self._open.items() if waits and key.namespace == namespace]
+        if not waiting:
+            return None
+        outlook = self._outlook(min(waiting))
+        return GATE_LOOK_S if outlook is not None and _is_at_gate(outlook) else GATE_S
+
+    def _outlook(self, key: Key) -> Outlook | None:
+        """Take a turn; None where there is no such run any more."""
+        try:
+            return turn(self._of(key.namespace), key.run)
+        except NotFound:
+            with self._lock:
+                self._open.pop(key, None)
+            return None
+
+    def _note_trouble(self, key: Key, error: Exception) -> None:
+        text = error.message if isinstance(error, LongboatError) else f"{type(error).__name__}: {error}"
+        times, before = self._trouble.get(key, (0, ""))
+        self._trouble[key] = (times + 1, text)
+        if text != before:
+            self._say(f"{key.namespace}/{key.run or 'gate'}: {text}")
+        self._agenda.note(key, time.monotonic() + min(LOOK_S, AGAIN_S * 2 ** min(times, 10)))
+
+    def _of(self, namespace: str) -> Client:
+        """The same connections, seen from a run's namespace."""
+        with self._lock:
+            if namespace not in self._clients:
+                own = copy.copy(self._client)
+                own.namespace = namespace
+                self._clients[namespace] = own
+            return self._clients[namespace]
+
+
+def _state(record: Noted) -> State:
+    try:
+        return STATES.decode(record.data.state)
+    except msgspec.DecodeError:
+        return State()  # what a newer version wrote: the turn will say what is wrong
+
+
+def _waits(state: State) -> bool:
+    """The gate has told it what it waits for: nothing but the gate can help it on."""
+    return state.phase in ("pending", "recovering") and bool(state.gate.reason) and state.gate.let_in is None
+
+
+def _is_at_gate(outlook: Outlook) -> bool:
+    return _waits(outlook.snapshot.state) and outlook.snapshot.stop is None

@@ -1,0 +1,228 @@
+"""Turns: observe, decide, apply. One at once, or a Driver that takes one whenever something about a run has changed.
+
+A Driver watches, and decides over what the watches show only whether a turn is worth taking: watches of several kinds
+tell of changes in any order, so every turn reads the run anew.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from longboat.core.errors import NotFound
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.api.errors import ApiError, Conflict, Forbidden, NotThere, Unreachable
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
+from longboat.engines.kubernetes.api.watch import Change, Reflector
+from longboat.engines.kubernetes.apply import Interrupted, apply, write_state
+from longboat.engines.kubernetes.decide import Action, Turn, decide
+from longboat.engines.kubernetes.observe import observe, snapshot_of
+from longboat.engines.kubernetes.records import Record
+from longboat.engines.kubernetes.views import Snapshot, pod_view, workload_view
+
+MOST_TURNS = 12
+HANDOVER_S = 120.0
+"""So long a submitter may take to hand over the code."""
+POLL_S = 1.0
+"""How often a run is looked at where nothing may be watched."""
+AGAIN_S = 2.0
+"""When to do again what had no effect: ask a closed gate, tell somebody who does not listen."""
+SETTLE_S = 0.02
+"""Changes come in bursts; one turn serves all of a burst."""
+PATIENCE_S = 300.0
+"""An API server that does not answer is waited for as long as this."""
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """A run after a turn, and when to look again although nothing changes."""
+
+    snapshot: Snapshot
+    again_at: float | None = None
+
+
+def turn(client: Client, run: str, *, most: int = MOST_TURNS) -> Outlook:
+    """Take turns until nothing is left to do now. Raises NotFound."""
+    snapshot = observe(client, run, client.now())
+    done: tuple[Action, ...] = ()
+    for _ in range(most):
+        decided = decide(snapshot, client.now())
+        if decided.state is None and not decided.actions:
+            return Outlook(snapshot, decided.again_at)
+        if decided.state is None and decided.actions == done:
+            return Outlook(snapshot, client.now() + AGAIN_S)  # the gate is closed, or somebody takes his time
+        done = decided.actions
+        after = _take(client, snapshot, decided)
+        is_known = after is not None and not decided.actions
+        snapshot = after if after is not None and is_known else observe(client, run, client.now())
+    return Outlook(snapshot, client.now() + AGAIN_S)
+
+
+def _take(client: Client, snapshot: Snapshot, decided: Turn) -> Snapshot | None:
+    """One turn. The run with what was written down, if nobody came between."""
+    try:
+        version = apply(client, snapshot, decided)
+    except Conflict:
+        return None
+    except Interrupted as error:
+        _give_up(client, snapshot, error)
+        return None
+    except NotThere:
+        # The run is being removed under our hands, or its namespace.
+        return None
+    return msgspec.structs.replace(snapshot, state=decided.state or snapshot.state, version=version)
+
+
+def _give_up(client: Client, snapshot: Snapshot, error: Interrupted) -> None:
+    if client.now() - snapshot.record.created < HANDOVER_S:
+        return
+    state = msgspec.structs.replace(
+        snapshot.state, phase="failed", exit_code=208, cause="lost", reason=error.message, ended=client.now()
+    )
+    write_state(client, snapshot.record.name, snapshot.version, state)
+
+
+class Driver:
+    """Follows one run to its end and takes its turns. Not for several threads, but for `poke` and `close`."""
+
+    def __init__(self, client: Client, run: str) -> None:
+        self.client = client
+        self.run = run
+        self._wake = threading.Event()
+        self._is_closed = False
+        self._reflectors: dict[str, Reflector[Any]] = {}
+        self._gate: Reflector[Any] | None = None
+        self._again_at: float | None = None  # as the watches show it, since the last turn
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._wake.set()
+        for reflector in (*self._reflectors.values(), *([self._gate] if self._gate else [])):
+            reflector.close()
+
+    def poke(self) -> None:
+        """Look again now."""
+        self._wake.set()
+
+    def snapshots(self, timeout_s: float | None = None) -> Iterator[Snapshot]:
+        """The run after every turn, until it has ended or the time is over. Raises NotFound."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        outlook = self._turn(deadline)
+        if not outlook.snapshot.state.is_final:
+            self._watch(outlook.snapshot.record)
+        while True:
+            yield outlook.snapshot
+            if outlook.snapshot.state.is_final or self._is_closed:
+                return
+            self._hear_gate(outlook.snapshot)
+            if not self._wait(outlook, deadline):
+                return
+            outlook = self._turn(deadline)
+
+    def _turn(self, deadline: float | None) -> Outlook:
+        """A turn; an API server that is away for a while is waited for."""
+        patience = time.monotonic() + PATIENCE_S
+        self._again_at = None
+        while True:
+            try:
+                return turn(self.client, self.run)
+            except Unreachable:
+                now = time.monotonic()
+                if now >= patience or (deadline is not None and now >= deadline) or self._is_closed:
+                    raise
+                self._wake.wait(POLL_S)
+
+    def _watch(self, record: Record) -> None:
+        selector = names.selector([(names.RUN, self.run)])
+        self._reflect("record", CONFIG_MAP, fields=f"metadata.name={self.run}")
+        self._reflect("workloads", JOBSET if record.workload == "jobset" else JOB, labels=selector)
+        self._reflect("pods", POD, labels=names.pods_of(self.run))
+
+    def _reflect(self, name: str, kind: Kind, *, labels: str = "", fields: str = "") -> None:
+        if name not in self._reflectors:
+            self._reflectors[name] = Reflector(self.client, kind, labels=labels, fields=fields, on_change=self._changed)
+
+    def _changed(self, _: Change[Any]) -> None:
+        self._wake.set()
+
+    def _hear_gate(self, snapshot: Snapshot) -> None:
+        """While the run waits at the gate, the ends of other runs' pods concern it."""
+        is_held = snapshot.record.gated_by == "longboat" and any(one.is_suspended for one in snapshot.workloads)
+        if is_held and self._gate is None:
+            self._gate = Reflector(
+                self.client, POD, labels=f"{names.MANAGED_BY}=longboat", on_change=self._heard_of_other
+            )
+        elif not is_held and self._gate is not None:
+            self._gate.close()
+            self._gate = None
+
+    def _heard_of_other(self, change: Change[Any]) -> None:
+        phase = (change.object.get("status") or {}).get("phase")
+        if change.type == "DELETED" or phase in ("Succeeded", "Failed"):
+            self._wake.set()
+
+    def _wait(self, outlook: Outlook, deadline: float | None) -> bool:
+        """Until a turn is worth taking. False when the time is over."""
+        while not self._is_closed:
+            pause = self._pause(outlook, deadline)
+            if pause is not None and pause <= 0:
+                return deadline is None or time.monotonic() < deadline
+            if self._wake.wait(pause):
+                self._wake.clear()
+                time.sleep(SETTLE_S)
+                self._wake.clear()
+                if self._is_due():
+                    return True
+        return False
+
+    def _pause(self, outlook: Outlook, deadline: float | None) -> float | None:
+        """Seconds until we look although nothing has changed."""
+        pauses = [deadline - time.monotonic()] if deadline is not None else []
+        now = self.client.now()
+        pauses += [moment - now for moment in (outlook.again_at, self._again_at) if moment is not None]
+        if any(isinstance(one.trouble, (Forbidden, NotThere)) for one in self._reflectors.values()):
+            pauses.append(POLL_S)
+        return min(pauses, default=None)
+
+    def _is_due(self) -> bool:
+        """Whether a turn would do something, as far as the watches show."""
+        if self._gate is not None or not all(one.is_synced for one in self._reflectors.values()):
+            return True
+        bodies = list(self._reflectors["record"].items.values())
+        if not bodies:
+            return True
+        try:
+            seen = snapshot_of(
+                bodies[0],
+                workloads=[workload_view(each) for each in self._reflectors["workloads"].items.values()],
+                pods=[pod_view(each) for each in self._reflectors["pods"].items.values()],
+            )
+        except ApiError:
+            return True
+        decided = decide(seen, self.client.now())
+        self._again_at = decided.again_at
+        return bool(seen.state.is_final or seen.is_deleting or decided.state is not None or decided.actions)
+
+
+def wait_for_end(client: Client, run: str, timeout_s: float | None) -> Snapshot:
+    """Take turns until the run has ended, or the time is over: then the last Snapshot is not final. Raises NotFound."""
+    last: Snapshot | None = None
+    with Driver(client, run) as driver:
+        for snapshot in driver.snapshots(timeout_s):
+            last = snapshot
+    if last is None:
+        raise NotFound(f"no run named {run!r}")
+    return last

@@ -1,0 +1,162 @@
+"""What the ended pods of an attempt mean: who is to blame, with which exit code. Pure.
+
+Node 0's launcher saw all others and its verdict counts. Without it (its pod vanished, it never started) the pods' own
+words and Kubernetes' conditions are weighed. What comes next is not decided here (`decide`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from longboat.core.errors import RUN_LOST_EXIT, RUN_SETUP_EXIT
+from longboat.core.jobs import Job, Value
+from longboat.core.runs import Failure
+from longboat.engines.kubernetes.termination import GangEnd, PodEnd
+from longboat.engines.kubernetes.views import PodView, Snapshot
+
+NEVER_STARTED = ("setup", "data", "image", "peers")
+CONSEQUENCES = ("preemption", "peers", "lost")
+"""Causes that may follow from another node's end, the likeliest origin first."""
+
+
+class Verdict(Value, frozen=True):
+    how: Literal["succeeded", "failed", "stopped"]
+    exit_code: int | None = None
+    failure: Failure | None = None
+
+
+def expected_nodes(job: Job) -> list[str]:
+    return [f"{role.name}-{index}" for role in job.roles for index in range(role.nodes)]
+
+
+def deciding_nodes(job: Job) -> list[str]:
+    return [f"{role.name}-{index}" for role in job.roles if role.name in job.ends for index in range(role.nodes)]
+
+
+def is_over(snapshot: Snapshot, attempt: int) -> bool:
+    """Whether nothing of the attempt runs or is going to run: its pods have ended, or are gone with their Jobs' end."""
+    pods = snapshot.pods_of(attempt)
+    if any(pod.end is None for pod in pods):
+        return False
+    if {pod.node for pod in pods} >= set(expected_nodes(snapshot.record.job)):
+        return True
+    return all(one.failed is not None or one.is_complete for one in snapshot.workloads_of(attempt))
+
+
+def judge(snapshot: Snapshot, attempt: int) -> Verdict:
+    """The verdict over an attempt that is over."""
+    job = snapshot.record.job
+    ends = {pod.node: pod.end for pod in snapshot.pods_of(attempt) if pod.end is not None}
+    sentence = next((one.failure for one in snapshot.state.attempts if one.number == attempt), None)
+    first = ends.get(expected_nodes(job)[0])
+    if sentence is not None:
+        verdict = _failed(sentence)
+    elif first is not None and first.said is not None and first.said.gang is not None:
+        verdict = _gang_verdict(first.said.gang, first)
+    else:
+        verdict = _weigh(snapshot, attempt, ends)
+    if snapshot.stop is not None and verdict.how == "failed":
+        return Verdict(how="stopped", exit_code=_stop_code(verdict, ends), failure=None)
+    return verdict
+
+
+def _gang_verdict(gang: GangEnd, first: PodEnd) -> Verdict:
+    ended_by = first.said.ended_by if first.said is not None else None
+    if gang.cause is not None:
+        return _failed(
+            Failure(
+                cause=gang.cause,
+                exit_code=exit_code_of(gang.cause, gang.exit_code),
+                message=gang.message,
+                rank=gang.first,
+            )
+        )
+    if ended_by == "stop":
+        return Verdict(how="stopped", exit_code=gang.exit_code)
+    if gang.exit_code:
+        return _failed(Failure(cause="exit", exit_code=gang.exit_code, message=gang.message, rank=gang.first))
+    return Verdict(how="succeeded", exit_code=0)
+
+
+def _weigh(snapshot: Snapshot, attempt: int, ends: dict[str, PodEnd]) -> Verdict:
+    job = snapshot.record.job
+    if all(node in ends and _is_success(ends[node]) for node in deciding_nodes(job)):
+        return Verdict(how="succeeded", exit_code=0)
+    blamed = [(node, end) for node, end in ends.items() if end.cause is not None]
+    own = [pair for pair in blamed if pair[1].cause not in CONSEQUENCES]
+    for group in (own, *([pair for pair in blamed if pair[1].cause == cause] for cause in CONSEQUENCES)):
+        if group:
+            node, end = min(group, key=lambda pair: _moment(pair[1]))
+            return _failed(_pod_failure(node, end))
+    failing = [(node, end) for node, end in ends.items() if end.exit_code]
+    if any(end.said is not None and end.said.ended_by == "stop" for end in ends.values()):
+        return Verdict(how="stopped", exit_code=failing[0][1].exit_code if failing else 0)
+    missing = [node for node in expected_nodes(job) if node not in ends]
+    return _failed(_vanished(snapshot, attempt, missing or expected_nodes(job)))
+
+
+def _vanished(snapshot: Snapshot, attempt: int, missing: Sequence[str]) -> Failure:
+    workloads = snapshot.workloads_of(attempt)
+    told = next((one.failed for one in workloads if one.failed), None)
+    if not workloads:
+        message = "its Jobs were deleted while it ran"
+    elif told:
+        message = f"no pod of {_names(missing)} is left: {told}"
+    else:
+        message = f"no pod of {_names(missing)} is left, and none says how it ended"
+    return Failure(cause="lost", exit_code=RUN_LOST_EXIT, message=message)
+
+
+def _names(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
+
+
+def _pod_failure(node: str, end: PodEnd) -> Failure:
+    cause = end.cause or "exit"
+    rank = end.said.first if end.said is not None else None
+    message = end.message if rank is not None else f"node {node}: {end.message}"
+    return Failure(cause=cause, exit_code=exit_code_of(cause, end.exit_code), message=message, rank=rank)
+
+
+def exit_code_of(cause: str, exit_code: int | None) -> int:
+    """A run whose ranks never started has Longboat's own code, not that of what failed before them."""
+    if cause in NEVER_STARTED:
+        return RUN_SETUP_EXIT
+    if cause == "preemption":
+        return RUN_LOST_EXIT
+    return exit_code or (RUN_LOST_EXIT if cause == "lost" else 1)
+
+
+def _failed(failure: Failure) -> Verdict:
+    return Verdict(how="failed", exit_code=failure.exit_code, failure=failure)
+
+
+def _is_success(end: PodEnd) -> bool:
+    """Ranks that we ended and that left with 0 have not finished their work."""
+    said = end.said
+    if end.exit_code != 0 or end.cause is not None:
+        return False
+    return said is None or said.ended_by in (None, "success") or all(rank.ended_by is None for rank in said.ranks)
+
+
+def _moment(end: PodEnd) -> float:
+    said = end.said
+    moment = said.ended if said is not None and said.ended is not None else end.ended
+    return moment if moment is not None else float("inf")
+
+
+def _stop_code(verdict: Verdict, ends: dict[str, PodEnd]) -> int | None:
+    """A run that was stopped has the code of its ranks, if any had started."""
+    failure = verdict.failure
+    if failure is not None and failure.cause not in CONSEQUENCES and failure.cause not in NEVER_STARTED:
+        return failure.exit_code
+    codes = [rank.exit_code for end in ends.values() if end.said is not None for rank in end.said.ranks]
+    known = [code for code in codes if code is not None]
+    return next((code for code in known if code), 0) if known else None
+
+
+def rank_codes(pods: Sequence[PodView]) -> dict[int, int | None]:
+    """Exit codes by rank, as far as the launchers told them."""
+    said = [pod.end.said for pod in pods if pod.end is not None and pod.end.said is not None]
+    return {rank.rank: rank.exit_code for one in said for rank in one.ranks}

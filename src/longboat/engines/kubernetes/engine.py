@@ -1,0 +1,240 @@
+"""The Kubernetes engine: the promises of engines/engine.py kept with objects of a cluster.
+
+Every method that looks at a run takes its turn (`drive`): whoever looks drives the run on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longboat.core.errors import LongboatError, NotFound, WaitTimeout
+from longboat.core.plans import Check, Plan
+from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
+from longboat.engines.engine import Submission
+from longboat.engines.kubernetes.statuses import ENGINE
+
+if TYPE_CHECKING:
+    from longboat.engines.kubernetes.api.client import Client
+    from longboat.engines.kubernetes.records import Record, State
+    from longboat.engines.kubernetes.settings import ClusterSettings
+    from longboat.engines.kubernetes.submission import Submitter
+    from longboat.engines.kubernetes.views import Snapshot
+
+
+class KubernetesEngine:
+    """Runs in one namespace of one cluster. `on_notice` is told what the user should know but that stops nothing."""
+
+    name = ENGINE
+
+    def __init__(
+        self,
+        *,
+        context: str | None = None,
+        namespace: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        on_notice: Callable[[str], None] | None = None,
+    ) -> None:
+        self.environment = dict(os.environ if environment is None else environment)
+        self._context = context
+        self._namespace = namespace
+        self._notice = on_notice or (lambda text: None)
+        self._opened: tuple[int, Client, ClusterSettings] | None = None
+
+    @property
+    def client(self) -> Client:
+        return self._open()[0]
+
+    @property
+    def settings(self) -> ClusterSettings:
+        return self._open()[1]
+
+    def _open(self) -> tuple[Client, ClusterSettings]:
+        """Opened when first needed, and again after a fork: connections cannot be shared by processes."""
+        if self._opened is None or self._opened[0] != os.getpid():
+            from longboat.engines.kubernetes.api.client import Client
+            from longboat.engines.kubernetes.settings import read_settings
+
+            everywhere = read_settings(self.environment)
+            context = self._context or everywhere.cluster().context
+            client = Client.open(context=context, namespace=self._namespace, environment=self.environment)
+            settings = everywhere.cluster(client.context)
+            if self._namespace is None and settings.namespace is not None:
+                client.close()
+                client = Client.open(context=context, namespace=settings.namespace, environment=self.environment)
+            self._opened = (os.getpid(), client, settings)
+        return self._opened[1], self._opened[2]
+
+    def close(self) -> None:
+        if self._opened is not None and self._opened[0] == os.getpid():
+            self._opened[1].close()
+        self._opened = None
+
+    # submitting
+
+    def plan(self, submission: Submission) -> Plan:
+        from longboat.engines.kubernetes.plans import make_plan
+
+        submitter = self._submitter()
+        return make_plan(submitter, submitter.prepare(self._complete(submission)))
+
+    def manifests(self, submission: Submission) -> tuple[list[dict[str, Any]], list[str]]:
+        """The run as objects that `kubectl apply` takes and that need no Longboat, and what to know about them."""
+        from longboat.engines.kubernetes.plans import make_manifests
+
+        submitter = self._submitter()
+        return make_manifests(submitter, submitter.prepare(self._complete(submission)))
+
+    def submit(self, submission: Submission) -> RunStatus:
+        from longboat.engines.kubernetes.names import check_run_id
+        from longboat.engines.kubernetes.statuses import is_half
+
+        submission = self._complete(submission)
+        if submission.run_id is not None:
+            check_run_id(submission.run_id)
+            found = self._find(submission.run_id)
+            if found is not None and not is_half(found):
+                return found
+        submitter = self._submitter()
+        record = submitter.submit(submitter.prepare(submission), submission.run_id)
+        if record is None:
+            return self.status(submission.run_id or "")
+        return self._first_status(record)
+
+    def _first_status(self, record: Record) -> RunStatus:
+        """A run that waits at the gate is let in now, if there is room; another one is on its way already."""
+        from longboat.engines.kubernetes.records import State
+        from longboat.engines.kubernetes.statuses import STARTING, brief_status
+
+        if record.gated_by != "longboat":
+            return brief_status(record, State(reason=STARTING))
+        snapshot = self._observe(record.name)
+        return brief_status(snapshot.record, snapshot.state)
+
+    def _find(self, run: str) -> RunStatus | None:
+        try:
+            return self.status(run)
+        except NotFound:
+            return None
+
+    def _complete(self, submission: Submission) -> Submission:
+        import msgspec
+
+        if submission.environment:
+            return submission
+        return msgspec.structs.replace(submission, environment=self.environment)
+
+    def _submitter(self) -> Submitter:
+        from longboat.engines.kubernetes.submission import Submitter
+        from longboat.engines.local.home import Home
+
+        home = Home(environment=self.environment)
+        home.prepare()
+        return Submitter(self.client, self.settings, home, self._notice)
+
+    # observing
+
+    def list(self) -> Sequence[RunStatus]:
+        from longboat.engines.kubernetes.listing import list_runs
+
+        return list_runs(self.client, self._notice)
+
+    def status(self, run: str) -> RunStatus:
+        from longboat.engines.kubernetes.statuses import full_status
+
+        return full_status(self.client, self._observe(run))
+
+    def _observe(self, run: str) -> Snapshot:
+        from longboat.engines.kubernetes.drive import turn
+
+        return turn(self.client, run).snapshot
+
+    def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
+        from longboat.engines.kubernetes.logs import Follower
+
+        snapshot = self._observe(run)
+
+        def look() -> State:
+            return self._observe(run).state
+
+        follower = Follower(self.client, snapshot.record, query, look=look, on_notice=self._notice)
+        yield from follower.lines(snapshot.state)
+
+    def wait(self, run: str, *, timeout_s: float | None = None) -> RunStatus:
+        from longboat.engines.kubernetes.drive import wait_for_end
+        from longboat.engines.kubernetes.statuses import full_status
+
+        snapshot = wait_for_end(self.client, run, timeout_s)
+        if not snapshot.state.is_final:
+            state = snapshot.state
+            why = f": {state.reason}" if state.reason else ""
+            raise WaitTimeout(f"{run} is still {state.phase} after {timeout_s or 0:g} s{why}", hint="the run goes on")
+        return full_status(self.client, snapshot)
+
+    # ending
+
+    def stop(self, run: str, *, grace_s: float | None = None) -> None:
+        from longboat.engines.kubernetes.api.kinds import CONFIG_MAP
+        from longboat.engines.kubernetes.observe import STOP, stop_text
+
+        if self._observe(run).state.is_final:
+            return
+        asked = {"metadata": {"annotations": {STOP: stop_text(self.client.now(), grace_s)}}}
+        self.client.patch(CONFIG_MAP, run, asked)
+        self._observe(run)
+
+    def delete(self, run: str, *, purge: bool = False) -> None:
+        from longboat.engines.kubernetes.drive import wait_for_end
+        from longboat.engines.kubernetes.observe import find_record, read_record
+        from longboat.engines.kubernetes.records import State
+        from longboat.engines.kubernetes.removal import clear_storage, remove_run
+
+        body = find_record(self.client, run)
+        record: Record | None = None
+        state = State()
+        try:
+            record, state = read_record(body)
+            if not state.is_final:
+                self.stop(run)
+                state = wait_for_end(self.client, run, None).state
+        except NotFound:
+            pass  # Somebody else removes it at the same time; what is left is waited for below.
+        except LongboatError as error:
+            self._notice(f"{error.message}; removing what is there")
+        if record is not None and state.started is not None:
+            try:
+                clear_storage(self.client, record, purge=purge)
+            except LongboatError as error:
+                if purge:
+                    raise
+                self._notice(f"logs and artifacts of {run} stay in its storage: {error.message}")
+        remove_run(self.client, run, body, record)
+
+    # beside the ranks
+
+    def exec(self, run: str, command: Sequence[str], *, node: str | None = None, rank: int | None = None) -> int:
+        from longboat.engines.kubernetes.beside import execute
+
+        return execute(self.client, self._observe(run), command, node=node, rank=rank)
+
+    def copy_from(self, run: str, source: str, destination: Path, *, node: str | None = None) -> None:
+        from longboat.engines.kubernetes.beside import copy_out
+
+        copy_out(self.client, self._observe(run), source, destination, node=node)
+
+    def copy_to(self, run: str, source: Path, destination: str, *, node: str | None = None) -> None:
+        from longboat.engines.kubernetes.beside import copy_in
+
+        copy_in(self.client, self._observe(run), source, destination, node=node)
+
+    def explain(self, run: str) -> Explanation:
+        from longboat.engines.kubernetes.explain import explain
+
+        return explain(self.client, self._observe(run))
+
+    def doctor(self) -> Sequence[Check]:
+        from longboat.engines.kubernetes.doctor import examine
+
+        return examine(self.client, self.settings)

@@ -1,0 +1,171 @@
+"""What `longboat install` puts into a cluster: the controller and exactly the rights it needs. Objects only; pure.
+
+For all namespaces its rights are a ClusterRole; with `only`, a Role in that namespace, and outside of it only nodes,
+volumes and pods are read, to know what is free. It lists no Secrets and reads those of runs by name. Leases it may only
+make, and change those that are its own by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from longboat.engines.kubernetes.api.kinds import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    DEPLOYMENT,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE_ACCOUNT,
+    Kind,
+)
+from longboat.engines.kubernetes.lease import CONTROLLER, GATE, MANAGED_BY
+
+Object = dict[str, Any]
+
+HOME = "longboat-system"
+SEEN = f"{CONTROLLER}-seen"
+"""The right of everybody to see whether there is a controller."""
+LABELS = {**MANAGED_BY, "app.kubernetes.io/name": CONTROLLER}
+HEALTH_PORT = 8086
+USER = 65532
+
+
+class Rule(NamedTuple):
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+
+RUNS: tuple[Rule, ...] = (
+    Rule("", "configmaps", ("get", "list", "watch", "patch")),  # records
+    Rule("", "pods", ("list", "watch", "delete")),
+    Rule("", "pods/exec", ("create", "get")),  # a stop that keeps the grace; `get`: servers before 1.35
+    Rule("", "pods/log", ("get",)),  # the last lines, kept in the record
+    Rule("", "secrets", ("get", "create")),  # the gang file of the attempt before, and of the next
+    Rule("", "services", ("create",)),
+    Rule("", "events", ("list",)),  # why a volume keeps a container from starting
+    Rule("", "persistentvolumeclaims", ("list",)),
+    Rule("batch", "jobs", ("list", "watch", "create", "patch", "delete")),
+    Rule("jobset.x-k8s.io", "jobsets", ("list", "watch", "create", "patch", "delete")),
+    Rule("kueue.x-k8s.io", "workloads", ("list",)),
+    Rule("resource.k8s.io", "resourceclaimtemplates", ("create",)),
+    Rule("coordination.k8s.io", "leases", ("create",)),
+    Rule("coordination.k8s.io", "leases", ("get", "update", "delete"), (GATE,)),
+)
+"""What turns do in the namespace of a run."""
+
+CLUSTER: tuple[Rule, ...] = (
+    Rule("", "nodes", ("get", "list")),
+    Rule("", "persistentvolumes", ("list",)),
+    Rule("", "pods", ("list",)),
+)
+"""What the gate must see: how much there is, and how much of it is taken, by anybody."""
+
+ELECTION: tuple[Rule, ...] = (
+    Rule("coordination.k8s.io", "leases", ("create",)),
+    Rule("coordination.k8s.io", "leases", ("get", "update", "delete"), (CONTROLLER,)),
+)
+
+
+def objects(*, image: str, only: str | None, version: str) -> list[Object]:
+    """In the order in which they are to be applied. `only`: the one namespace that the controller serves."""
+    named = {"name": CONTROLLER, "labels": {**LABELS, "app.kubernetes.io/version": version}}
+    placed = {**named, "namespace": HOME}
+    seen = {**placed, "name": SEEN}
+    level = {"pod-security.kubernetes.io/enforce": "restricted"}
+    everybody = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
+    found = [
+        _object(NAMESPACE, {"name": HOME, "labels": {**LABELS, **level}}),
+        _object(SERVICE_ACCOUNT, placed, automountServiceAccountToken=False),
+        _object(ROLE, placed, rules=_rules(ELECTION)),
+        _binding(ROLE_BINDING, placed, ROLE),
+        _object(ROLE, seen, rules=_rules((Rule("apps", "deployments", ("get",), (CONTROLLER,)),))),
+        _binding(ROLE_BINDING, seen, ROLE, everybody),
+        _object(CLUSTER_ROLE, named, rules=_rules((*CLUSTER, *(() if only else RUNS)))),
+        _binding(CLUSTER_ROLE_BINDING, named, CLUSTER_ROLE),
+    ]
+    if only:
+        served = {**named, "namespace": only}
+        found += [_object(ROLE, served, rules=_rules(RUNS)), _binding(ROLE_BINDING, served, ROLE)]
+    return [*found, _object(DEPLOYMENT, placed, spec=_deployment(image, only))]
+
+
+def _object(kind: Kind, metadata: Object, **fields: Any) -> Object:
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
+
+
+def _binding(kind: Kind, metadata: Object, role: Kind, subject: Object | None = None) -> Object:
+    own = {"kind": SERVICE_ACCOUNT.kind, "name": CONTROLLER, "namespace": HOME}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role.kind, "name": metadata["name"]}
+    return _object(kind, metadata, roleRef=reference, subjects=[subject or own])
+
+
+def _rules(table: tuple[Rule, ...]) -> list[Object]:
+    found: list[Object] = []
+    for rule in table:
+        body: Object = {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)}
+        found.append({**body, "resourceNames": list(rule.names)} if rule.names else body)
+    return found
+
+
+def _deployment(image: str, only: str | None) -> Object:
+    return {
+        "replicas": 1,
+        "selector": {"matchLabels": LABELS},
+        "template": {
+            "metadata": {"labels": LABELS},
+            "spec": {
+                "serviceAccountName": CONTROLLER,
+                "automountServiceAccountToken": True,
+                "enableServiceLinks": False,
+                "terminationGracePeriodSeconds": 30,
+                "securityContext": {
+                    "runAsNonRoot": True,
+                    "runAsUser": USER,
+                    "runAsGroup": USER,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+                "containers": [_container(image, only)],
+                "volumes": [{"name": "home", "emptyDir": {"sizeLimit": "64Mi"}}],
+            },
+        },
+    }
+
+
+def _container(image: str, only: str | None) -> Object:
+    command = ["longboat", "controller", "--lease", HOME, "--health-port", str(HEALTH_PORT)]
+    return {
+        "name": "controller",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [*command, *only_words(only)],
+        "env": [
+            {"name": "LONGBOAT_HOME", "value": "/home/longboat"},
+            {"name": "LONGBOAT_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "livenessProbe": _probe("/healthz", periodSeconds=20, initialDelaySeconds=10, timeoutSeconds=10),
+        "readinessProbe": _probe("/readyz", periodSeconds=2, timeoutSeconds=5),
+        "volumeMounts": [{"name": "home", "mountPath": "/home/longboat"}],
+    }
+
+
+def _probe(path: str, **numbers: int) -> Object:
+    return {"httpGet": {"path": path, "port": HEALTH_PORT}, "failureThreshold": 3, **numbers}
+
+
+def only_words(only: str | None) -> list[str]:
+    return ["--only", only] if only else []
+
+
+def served_namespace(deployment: Object) -> str | None:
+    """The one namespace that an installed controller serves; None: all."""
+    words = deployment["spec"]["template"]["spec"]["containers"][0].get("command") or []
+    return str(words[words.index("--only") + 1]) if "--only" in words[:-1] else None

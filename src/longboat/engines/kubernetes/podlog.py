@@ -1,0 +1,166 @@
+"""One pod's log, read over any number of broken streams: every line once, each rank's in its order, nothing missing.
+
+A stream that breaks is opened again 2 s before the last line that came, and what was seen is skipped by its number. If
+what comes then does not join what was seen, the log is read from its beginning. Lines that the log no longer has (the
+kubelet keeps only the newest file) are asked of `fill`, and then streams that it may not have at all of `rest`. Not
+here: whose log it is, and where other copies are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import Protocol
+
+from longboat.engines.kubernetes.api.errors import ApiError, Forbidden, Invalid, NotThere
+from longboat.engines.kubernetes.podlines import FOREIGN, Gap, Parser, PodLine, batches, is_lost, take
+
+OVERLAP_S = 2.0
+"""The API server takes whole seconds."""
+SHORT_S, LONG_S = 0.05, 2.0
+"""Between two tries: from, doubling up to."""
+TRIES = 8
+"""How often a finished log is tried again without any progress."""
+
+
+class PodSource(Protocol):
+    """One pod, as far as its log goes."""
+
+    def open(self, *, follow: bool, since: float | None) -> AbstractContextManager[Iterator[bytes]]:
+        """The log's bytes; an end that is not the log's end raises Unreachable."""
+
+    def has_ended(self) -> bool:
+        """Whether the container has ended. May raise ApiError."""
+
+    def fill(self, gap: Gap) -> Iterator[PodLine]:
+        """Lines that the log no longer has."""
+
+    def rest(self, seen: dict[str, int]) -> Iterator[PodLine]:
+        """Lines of any stream that are not in `seen`, as of now."""
+
+
+class _Doubtful(Exception):
+    """A stream that began in the middle does not join what was seen."""
+
+
+class _Lost(Exception):
+    """The kubelet has no such log."""
+
+
+class PodLog:
+    """`seen` is what was read; `is_gone` when the pod is no more."""
+
+    def __init__(
+        self,
+        source: PodSource,
+        *,
+        seen: dict[str, int] | None = None,
+        time: float = 0.0,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self.seen: dict[str, int] = {} if seen is None else seen
+        self.is_gone = False
+        self.trouble = ""  # why there is no progress at present
+        self.is_refused = False  # ... and whether the API server said so itself: it cannot reach the machine
+        self._source = source
+        self._stop = stop or threading.Event()
+        self._time = time  # of the last line
+        self._parser = Parser()
+
+    def read(self, *, follow: bool, is_over: bool = False) -> Iterator[list[PodLine]]:
+        """What is new: until the container has ended with `follow`, else what there is now.
+
+        A follower never gives up; whoever waits for it may `stop` it.
+        A last line without newline counts only if the container `is_over`: it may have been caught in mid-line.
+        """
+        is_last, from_start, tries = not follow, not self.seen, 0
+        while not self._stop.is_set():
+            try:
+                for lines in self._stream(follow=not is_last, from_start=from_start, is_over=is_over):
+                    tries, self.trouble = 0, ""
+                    yield lines
+                if is_last:
+                    if not self.seen:  # perhaps all of it was rotated away, and nothing written since
+                        yield from _pieces(self._others())
+                    return
+                # Once more after the end: the stream may have ended before the container did.
+                is_last = is_over = self._source.has_ended()
+                from_start = False
+            except _Doubtful:
+                from_start = True
+                continue
+            except NotThere:
+                self.is_gone = True
+                return
+            except (Forbidden, Invalid) as error:
+                if isinstance(error, Forbidden) or not follow:
+                    raise
+                self.trouble = error.message  # its container has not started
+            except (ApiError, _Lost) as error:
+                from_start = False
+                self.trouble = str(error)
+                self.is_refused = isinstance(error, _Lost) or error.status != 0
+                if is_last and tries >= TRIES:
+                    if isinstance(error, _Lost):
+                        self.is_gone = True
+                        return
+                    if not follow:
+                        raise
+            tries += 1
+            self._stop.wait(min(SHORT_S * 2**tries, LONG_S) if tries > 1 else 0)
+
+    def _stream(self, *, follow: bool, from_start: bool, is_over: bool) -> Iterator[list[PodLine]]:
+        """One stream. `from_start`: of the whole log, whatever was seen."""
+        since = None
+        if not from_start and self._time and not self.seen.get(FOREIGN):
+            since = self._time - OVERLAP_S
+        foreign_left = self.seen.get(FOREIGN, 0)
+        is_first = True
+        with self._source.open(follow=follow, since=since) as chunks:
+            for batch in batches(chunks, is_last=is_over):
+                lines: list[PodLine] = []
+                for raw in batch:
+                    line = self._parser.parse(raw)
+                    if line.key == FOREIGN:
+                        if is_first and is_lost(raw):
+                            raise _Lost(raw.decode("utf-8", "replace").strip())
+                        if is_first and since is not None:
+                            raise _Doubtful
+                        if foreign_left:
+                            foreign_left -= 1
+                            continue
+                        line = line._replace(time=self._time)
+                    is_first = False
+                    yield from self._missing(line, lines, is_middle=since is not None)
+                    if take(line, self.seen):
+                        self._time = max(self._time, line.time)
+                        lines.append(line)
+                if lines:
+                    yield lines
+
+    def _missing(self, line: PodLine, lines: list[PodLine], *, is_middle: bool) -> Iterator[list[PodLine]]:
+        """Lines between what was seen and this one. What was read before them goes first."""
+        seen = self.seen.get(line.key, 0)
+        if line.seq <= seen:
+            return
+        if lines:
+            yield lines[:]
+            lines.clear()
+        if is_middle:
+            raise _Doubtful
+        yield from _pieces(self._source.fill(Gap(line.key, seen, line.seq - seen, line.time)))
+        self.seen[line.key] = line.seq
+        yield from _pieces(self._others())
+
+    def _others(self) -> Iterator[PodLine]:
+        """Everything that other copies have and we have not, of every stream, as of now."""
+        for line in self._source.rest(dict(self.seen)):
+            if take(line, self.seen):
+                yield line
+
+
+def _pieces(lines: Iterator[PodLine]) -> Iterator[list[PodLine]]:
+    while batch := list(islice(lines, 1000)):
+        yield batch

@@ -1,0 +1,183 @@
+"""Why an image, or the container made of it, cannot be had, in plain words. Pure: Kubernetes' words in, ours out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from longboat.core.jobs import Value
+
+IMAGE_REASONS = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "ImageInspectError",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+)
+CONTAINER_REASONS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError")
+
+_LONG = 300
+
+
+class Trouble(Value, frozen=True):
+    """One thing that keeps a run from starting, or that ended it: what, and what to do about it."""
+
+    what: str
+    hint: str | None = None
+    cause: str | None = None  # one of jobs.CAUSES, where it is clear
+    is_final: bool = False  # waiting will not mend it: somebody must change something
+
+
+_UNREACHABLE = (
+    "no such host",
+    "connection refused",
+    "i/o timeout",
+    "timeout exceeded",
+    "TLS handshake timeout",
+    "network is unreachable",
+    "no route to host",
+    "server misbehaving",
+    "dial tcp",
+    "connection reset",
+    "deadline exceeded",
+)
+_NOT_FOUND = ("not found", "manifest unknown", "404", "name unknown", "repository does not exist")
+_UNAUTHORISED = ("unauthorized", "authentication required", "401", "403", "forbidden", "access denied", "no basic auth")
+
+
+def pull_trouble(reason: str, message: str, image: str) -> Trouble:
+    """Why an image cannot be pulled. `message` may be that of the container's state or of the pod's event."""
+    what, hint, is_final = _named(reason) or _refused(message) or _unreached(message, image)
+    name = f"image {image}" if image else "the image"
+    return Trouble(what=f"{name}: {what}", hint=hint, cause="image", is_final=is_final)
+
+
+def _named(reason: str) -> tuple[str, str, bool] | None:
+    """What the kubelet itself has a name for."""
+    return {
+        "InvalidImageName": ("this is not a name of an image", "correct `image`", True),
+        "ErrImageNeverPull": ("it is not on the node, and may not be pulled", "put it on every node", True),
+        "SignatureValidationFailed": ("its signature is not accepted on the node", "sign it, or see the policy", True),
+    }.get(reason)
+
+
+def _refused(message: str) -> tuple[str, str, bool] | None:
+    """The registry, or the node, says why."""
+    text = message.lower()
+    if "no match for platform" in text or "exec format error" in text:
+        return "it does not exist for the processor of the node", "build it for the nodes' architecture", True
+    if "no space left" in text:
+        return "the node's disk is full", "free space on the node, or take a smaller image", False
+    if "toomanyrequests" in text or re.search(r"\b429\b", text):
+        return "the registry has had too many requests and refuses for now", "log in there, or use a mirror", False
+    if "x509" in text or "certificate" in text:
+        return (
+            f"the node does not trust the registry's certificate ({_end(message)})",
+            "see the node's containerd",
+            True,
+        )
+    if _is_server_error(text):
+        return f"the registry has an error of its own ({_end(message)})", "try again later", False
+    if any(word in text for word in _UNAUTHORISED):
+        return "the registry does not let the cluster read it (not authorised)", _PULL_SECRET, True
+    if any(word in text for word in _NOT_FOUND):
+        return "the registry has no image of this name and tag", "check the spelling of `image`, and its tag", True
+    return None
+
+
+_PULL_SECRET = (
+    "check its spelling; for a private image: `kubectl create secret docker-registry NAME ...`, "
+    "then `longboat config set kubernetes.pull_secrets [NAME]`"
+)
+
+
+def _unreached(message: str, image: str) -> tuple[str, str, bool]:
+    text = message.lower()
+    if any(word.lower() in text for word in _UNREACHABLE):
+        hint = "check the name, and whether nodes may reach it (proxy, firewall)"
+        return f"the registry {_host(image)} cannot be reached from the node ({_end(message)})", hint, False
+    if "back-off pulling" in text or not message:
+        return "it could not be pulled, the node tries again", "`longboat explain` has more", False
+    return f"it could not be pulled ({_end(message)})", "check `image`", False
+
+
+def _is_server_error(text: str) -> bool:
+    return bool(re.search(r"\b50[0-4]\b", text)) or "internal server error" in text or "bad gateway" in text
+
+
+def _host(image: str) -> str:
+    first = image.partition("/")[0]
+    return first if "/" in image and ("." in first or ":" in first or first == "localhost") else "docker.io"
+
+
+def _end(message: str) -> str:
+    """The last, most telling part of a chain of wrapped errors."""
+    parts = message.replace("\\", "").strip().rsplit(": ", 2)
+    return ": ".join(parts[-2:])[-_LONG:]
+
+
+def container_trouble(reason: str, message: str) -> Trouble:
+    """Why a container that has its image cannot be created or started."""
+    text = message.lower()
+    if is_without_python(message):
+        return Trouble(
+            what="the image has no python3, which the launcher needs",
+            hint="use an image with Python 3.8 or newer (any `python:3...` image, or your framework's own)",
+            cause="image",
+            is_final=True,
+        )
+    missing = re.search(r'(secret|configmap) "([^"]+)" not found', message)
+    if missing:
+        kind, name = missing.groups()
+        hint = f"create {kind} {name} in the run's namespace"
+        return Trouble(what=f"it needs the {kind} {name}, which does not exist", hint=hint, is_final=False)
+    key = re.search(r"couldn't find key (\S+) in (Secret|ConfigMap) (\S+)", message)
+    if key:
+        return Trouble(what=f"{key[2]} {key[3]} has no key {key[1]}", hint="add the key")
+    if "runasnonroot" in text:
+        what = "the image runs as root, and the pod may not (runAsNonRoot)"
+        return Trouble(
+            what=what, hint="use an image with a numeric user, or another namespace", cause="image", is_final=True
+        )
+    if "exec format error" in text:
+        what = "the image is made for another processor than the node's"
+        return Trouble(what=what, hint="build it for the nodes' architecture", cause="image", is_final=True)
+    return Trouble(what=f"the container could not be started ({_end(message) or reason})", cause="image")
+
+
+def is_without_python(message: str) -> bool:
+    text = message.lower()
+    return "python3" in text and any(word in text for word in ("not found", "no such file", "permission denied"))
+
+
+def trouble_of(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) -> Trouble | None:
+    """What keeps the containers of a pod from starting; None where nothing does."""
+    status = pod.get("status") or {}
+    spec = pod.get("spec") or {}
+    images = {one.get("name"): str(one.get("image") or "") for one in spec.get("containers") or ()}
+    images.update({one.get("name"): str(one.get("image") or "") for one in spec.get("initContainers") or ()})
+    states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    for one in states:
+        state = one.get("state") or {}
+        found = state.get("waiting") or state.get("terminated") or {}
+        reason, message = str(found.get("reason") or ""), str(found.get("message") or "")
+        if reason in IMAGE_REASONS:
+            return pull_trouble(reason, _fuller(message, events), images.get(one.get("name"), ""))
+        if reason in CONTAINER_REASONS or reason == "ContainerCannotRun":
+            return container_trouble(reason, message)
+    return None
+
+
+def _fuller(message: str, events: Iterable[Mapping[str, Any]]) -> str:
+    """A pod in back-off has forgotten why; its event remembers."""
+    if message and "back-off" not in message.lower():
+        return message
+    told = [
+        str(event.get("message") or "")
+        for event in events
+        if event.get("reason") == "Failed" and "pull image" in str(event.get("message") or "")
+    ]
+    return told[-1] if told else message

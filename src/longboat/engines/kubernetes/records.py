@@ -1,0 +1,87 @@
+"""What is kept about a run in its ConfigMap: the record (written once) and the state (replaced at a known version)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from longboat.core.jobs import Job, Value
+from longboat.core.runs import FINAL_PHASES, Attempt, Phase
+
+WorkloadKind = Literal["jobset", "job"]
+
+
+class Storage(Value, frozen=True):
+    """Where a run keeps what outlives its pods. Exactly one of the first three is set."""
+
+    claim: str | None = None
+    nfs: str | None = None  # server:/path
+    path: str | None = None  # a folder of the nodes
+    folder: str = ""  # the run's own folder in it, relative
+
+
+class Record(Value, frozen=True):
+    """What was submitted, and what was found out about the cluster then. Never changes."""
+
+    name: str
+    uid: str
+    job: Job
+    namespace: str
+    created: float
+    user: str
+    workload: WorkloadKind = "job"
+    gate: bool = False  # created suspended; a turn lets it in
+    gate_s: float = 300.0  # how long a gang that was let in may take until all its pods have a node
+    gated_by: str = "none"  # "none", "longboat", "kueue": who lets it in
+    images: dict[str, str] = {}  # role -> image
+    gpu_resource: str | None = None  # "nvidia.com/gpu", ...; "dra:CLASS": devices of that DeviceClass
+    gpu_selector: dict[str, dict[str, tuple[str, ...]]] = {}  # role -> label of nodes -> values; one label suffices
+    bundle: str | None = None  # hash of the code
+    packs: tuple[str, ...] = ()  # Secrets that hold it, in order
+    stored_packs: tuple[str, ...] = ()  # files that hold it instead, in the run's folder of its storage
+    launcher: str = ""  # Secret that holds the launcher
+    commit: str | None = None
+    dirty: bool = False
+    storage: Storage | None = None
+    checkpoint_dir: str = ""  # as the ranks see it
+    artifacts_dir: str = ""
+    resume_from: str | None = None
+    secrets: dict[str, tuple[str, str]] = {}  # variable -> (Secret, key)
+    security: Literal["baseline", "restricted"] = "baseline"
+    queue: str | None = None  # Kueue's LocalQueue
+    queue_priority: str | None = None  # Kueue's WorkloadPriorityClass
+    topology: dict[str, str] = {}  # "required" or "preferred" -> label of nodes that all pods share
+    pull_secrets: tuple[str, ...] = ()  # image pull Secrets
+    pod: dict[str, Any] = {}  # laid over the pod template: what the settings of the context add
+    service_account: str | None = None
+    notices: tuple[str, ...] = ()
+
+
+class Gate(Value, frozen=True):
+    """How often the run was let in and put back."""
+
+    tries: int = 0
+    let_in: float | None = None  # when; None while it waits
+    not_before: float = 0.0
+    reason: str = ""
+
+
+class State(Value, frozen=True):
+    phase: Phase = "pending"
+    reason: str = ""
+    exit_code: int | None = None
+    cause: str | None = None
+    started: float | None = None
+    ended: float | None = None
+    attempt: int = 0
+    attempts: tuple[Attempt, ...] = ()
+    not_before: float = 0.0  # the next attempt waits until then
+    gate: Gate = Gate()
+    told: float = 0.0  # the stop request (its `at`) that the gang was told of
+    told_when: float = 0.0
+    tails: dict[str, str] = {}  # node -> last lines, kept where pods are gone
+    checkpoint: str | None = None
+    facts: tuple[str, ...] = ()  # what was seen when it ended, for the post-mortem
+
+    @property
+    def is_final(self) -> bool:
+        return self.phase in FINAL_PHASES

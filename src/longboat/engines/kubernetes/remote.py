@@ -1,0 +1,229 @@
+"""Files of a pod, through exec: read, write, list, remove. The pod needs Python >= 3.8 and nothing else of ours.
+
+The program that runs there is `inpod`; it travels along with each command. Which pod, and which paths a user may name,
+is not decided here.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import json
+import os
+import posixpath
+import shutil
+import tempfile
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from longboat.bundles.disk import errors_explained
+from longboat.bundles.extraction import extract
+from longboat.bundles.manifests import Limits
+from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.engines.kubernetes import inpod
+from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.api.errors import ApiError, NotThere
+from longboat.engines.kubernetes.api.streams import STDOUT, Place, Session, run_in_pod
+from longboat.engines.kubernetes.api.websocket import Closed
+
+LIMITS = Limits(max_bytes=1 << 50, max_files=10_000_000)
+"""Of what is copied out of a run: the user asked for it, so only what cannot be meant is refused."""
+_START = (
+    "import base64,sys,zlib;exec(zlib.decompress(base64.urlsafe_b64decode(sys.argv.pop(1))),{'__name__':'__main__'})"
+)
+_ERROR_BYTES = 4096
+
+
+@functools.lru_cache(maxsize=1)
+def program() -> str:
+    """The text of `inpod`, packed: it travels in an address, which should stay short."""
+    text = Path(inpod.__file__).read_bytes()
+    return base64.urlsafe_b64encode(zlib.compress(text, 9)).decode()
+
+
+def command_of(verb: str, *arguments: str) -> list[str]:
+    """The command that does this in a pod."""
+    return ["python3", "-I", "-S", "-c", _START, program(), verb, *arguments]
+
+
+def check_path(path: str) -> str:
+    """An absolute path without any `..`. Raises UsageError."""
+    if not path.startswith("/") or posixpath.normpath(path) != path or any(ord(char) < 32 for char in path):
+        raise UsageError(f"{path!r} is not a path inside a pod")
+    return path
+
+
+class Remote:
+    """One container. Errors: NotFound for a path that is not there, EngineError for the rest."""
+
+    def __init__(self, client: Client, namespace: str | None, pod: str, container: str = "main") -> None:
+        self.client = client
+        self.namespace = namespace
+        self.pod = pod
+        self.container = container
+
+    def cat(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        """A file from a byte on."""
+        return self._output("cat", check_path(path), str(offset))
+
+    def names(self, path: str) -> list[str]:
+        """What is in a folder."""
+        found: list[str] = json.loads(b"".join(self._output("names", check_path(path))))
+        return found
+
+    def read(self, path: str) -> Iterator[bytes]:
+        """A file or folder as a tar stream."""
+        return self._output("pack", check_path(path))
+
+    def copy_out(self, path: str, destination: Path) -> None:
+        """A file or folder to here: into `destination` if that is a folder, else under that name."""
+        target = destination / (posixpath.basename(path) or "root") if destination.is_dir() else destination
+        with errors_explained(str(target)):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".longboat-cp-", dir=target.parent) as folder:
+                archive = Path(folder) / "archive"
+                with open(archive, "wb") as file:
+                    for block in self.read(path):
+                        file.write(block)
+                extract(archive, Path(folder) / "tree", LIMITS)
+                archive.unlink()
+                (found,) = (Path(folder) / "tree").iterdir()
+                settle(found, target)
+
+    def write(self, path: str, source: BinaryIO, *, name: str) -> None:
+        """A tar stream becomes `path`, or `path/name` where that is a folder. Folders are merged."""
+        if "/" in name or name in ("", ".", ".."):
+            raise UsageError(f"{name!r} is not a name")
+        self._run("unpack", check_path(path), name, stdin=source)
+
+    def put(self, path: str, source: BinaryIO) -> None:
+        """The bytes of a stream become one file, its folders made."""
+        self._run("put", check_path(path), stdin=source)
+
+    def copy_in(self, source: Path, path: str) -> None:
+        """A file or folder of this machine into the pod, links as links."""
+        name = source.absolute().name or "root"
+        with errors_explained(str(source)), piped(lambda out: inpod.pack_to(str(source), name, out)) as stream:
+            self.write(path, stream, name=name)
+
+    def remove(self, path: str) -> None:
+        """A file or folder with all in it. What is gone already is fine."""
+        self._run("remove", check_path(path))
+
+    def run(self, command: Sequence[str], *, stdin: bytes | None = None) -> tuple[int, bytes, bytes]:
+        """Any command: exit code, stdout, stderr (its beginning)."""
+        import io
+
+        out, err = io.BytesIO(), io.BytesIO()
+        code = run_in_pod(
+            self.client,
+            self.pod,
+            command,
+            namespace=self.namespace,
+            container=self.container,
+            stdin=stdin,
+            stdout=out,
+            stderr=err,
+        )
+        return code, out.getvalue(), err.getvalue()
+
+    def ask(self, verb: str, *arguments: str) -> Any:
+        """A verb of `inpod` that answers in JSON."""
+        return json.loads(b"".join(self._output(verb, *arguments)))
+
+    def _output(self, verb: str, *arguments: str) -> Iterator[bytes]:
+        place = Place(self.pod, self.namespace, self.container, tuple(command_of(verb, *arguments)))
+        said = b""
+        with self._explained(), contextlib.closing(Session(self.client, place, stdin=False, tty=False)) as session:
+            try:
+                while True:
+                    message = session.receive()
+                    if message is None:
+                        continue
+                    if message[0] == STDOUT:
+                        yield message[1]
+                    else:
+                        said = (said + message[1])[-_ERROR_BYTES:]
+            except Closed:
+                self._check(session.exit_code(), said, arguments)
+
+    def _run(self, verb: str, *arguments: str, stdin: BinaryIO | None = None) -> None:
+        import io
+
+        said = io.BytesIO()
+        with self._explained():
+            code = run_in_pod(
+                self.client,
+                self.pod,
+                command_of(verb, *arguments),
+                namespace=self.namespace,
+                container=self.container,
+                stdin=stdin,
+                stderr=said,
+            )
+        self._check(code, said.getvalue(), arguments)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except NotThere as error:
+            raise NotFound(f"the pod {self.pod} is gone", hint="`longboat status` tells how it ended") from error
+        except ApiError as error:
+            if "executable file not found" in error.message or "no such file or directory" in error.message:
+                raise EngineError(
+                    f"the image of {self.pod} has no python3", hint="use an image with Python 3.8 or newer"
+                ) from error
+            raise
+
+    def _check(self, code: int, said: bytes, arguments: Sequence[str]) -> None:
+        if code == 0:
+            return
+        lines = said.decode("utf-8", "replace").strip().splitlines() or [f"exit code {code}"]
+        if code == inpod.MISSING:
+            raise NotFound(f"{arguments[0]} does not exist there")
+        raise EngineError(f"{self.pod}: {lines[-1]}")
+
+
+def settle(found: Path, target: Path) -> None:
+    """Put what was unpacked in its place. Into a folder that exists it is merged."""
+    if found.is_dir() and not found.is_symlink() and target.is_dir():
+        shutil.copytree(found, target, symlinks=True, dirs_exist_ok=True)
+        return
+    if target.is_dir() and not target.is_symlink():
+        raise EngineError(f"{target} is a folder, and what is copied is not", hint="name another destination")
+    os.replace(found, target)
+
+
+@contextlib.contextmanager
+def piped(write: Callable[[BinaryIO], None]) -> Iterator[BinaryIO]:
+    """A stream to read what a thread writes. What goes wrong there is raised here, at the end."""
+    reader, writer = os.pipe()
+    trouble: list[BaseException] = []
+
+    def fill() -> None:
+        # Nobody may read any more: whoever did knows why.
+        with contextlib.suppress(BrokenPipeError), open(writer, "wb") as out:
+            try:
+                write(out)
+            except BrokenPipeError:
+                raise
+            except BaseException as error:
+                trouble.append(error)
+
+    thread = threading.Thread(target=fill, name="pack", daemon=True)
+    thread.start()
+    try:
+        with open(reader, "rb", buffering=0) as stream:
+            yield cast(BinaryIO, stream)
+    except EngineError:
+        thread.join()
+        if not trouble:
+            raise
+    thread.join()
+    if trouble:
+        raise trouble[0]

@@ -1,0 +1,94 @@
+"""Removing a run without a trace; checkpoints stay unless purged. Code that other runs use stays too."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from longboat.core.errors import EngineError, NotFound
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.api.errors import ApiError, Forbidden, NotThere
+from longboat.engines.kubernetes.api.kinds import (
+    BUDGET,
+    CONFIG_MAP,
+    JOB,
+    JOBSET,
+    POD,
+    SECRET,
+    SERVICE,
+    Kind,
+)
+from longboat.engines.kubernetes.records import Record
+
+GONE_S = 120.0
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
+
+SLICE = Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
+OWNED: tuple[Kind, ...] = (POD, JOB, SERVICE, SLICE, SECRET, BUDGET)
+
+
+def remove_run(client: Client, run: str, body: dict[str, Any], record: Record | None) -> None:
+    """The run has ended. Its objects go with the record that owns them; returns when all are gone."""
+    uid = str(body["metadata"]["uid"])
+    kinds = (*OWNED, JOBSET) if record is None or record.workload == "jobset" else OWNED
+    client.delete(CONFIG_MAP, run, uid=uid)
+    deadline = time.monotonic() + GONE_S
+    pause = FIRST_PAUSE_S
+    while left := leftovers(client, run, uid, kinds):
+        if time.monotonic() > deadline:
+            raise EngineError(
+                f"{run} is being removed, but after {GONE_S:.0f} s these are still there: {', '.join(left[:10])}",
+                hint="a machine that is lost keeps its pods: `kubectl delete pod --force`, then `longboat rm` again",
+            )
+        time.sleep(pause)
+        pause = min(pause * 1.5, LONGEST_PAUSE_S)
+
+
+def clear_storage(client: Client, record: Record, *, purge: bool) -> None:
+    """What the run kept outside of its objects: logs, artifacts, code; with `purge`, its checkpoints too."""
+    from longboat.engines.kubernetes.aide import Aide
+    from longboat.engines.kubernetes.storage import NODE, STORAGE
+
+    doomed = [record.checkpoint_dir] if purge and not record.checkpoint_dir.startswith(f"{NODE}/") else []
+    if record.storage is not None:
+        base = f"{STORAGE}/{record.storage.folder}"
+        doomed += [base] if purge else [f"{base}/{part}" for part in ("logs", "artifacts", "code")]
+    if not doomed:
+        return
+    try:
+        with Aide.of_run(client, record) as aide:
+            for path in doomed:
+                aide.remove(path)
+    except (NotFound, EngineError):
+        # The aide goes with the record, also in the middle of its work: somebody else has removed the run meanwhile,
+        # and cleared this before.
+        if client.find(CONFIG_MAP, record.name) is not None:
+            raise
+
+
+def leftovers(client: Client, run: str, uid: str, kinds: tuple[Kind, ...]) -> list[str]:
+    """Objects of the run that are still there; what may not be listed is not known."""
+    found = []
+    record = client.find(CONFIG_MAP, run)
+    if record is not None and record["metadata"].get("uid") == uid:
+        found.append(f"configmap {run}")
+        return found
+    selector = names.selector([(names.MANAGED_BY, "longboat"), (names.RUN, run)])
+    for kind in kinds:
+        try:
+            items = client.list(kind, labels=selector).items
+        except (Forbidden, NotThere):
+            continue
+        except ApiError:
+            found.append(f"{kind.plural} (unknown)")
+            continue
+        found += [f"{kind.kind.lower()} {each['metadata']['name']}" for each in items if _is_owned(each, uid)]
+    return found
+
+
+def _is_owned(body: dict[str, Any], uid: str) -> bool:
+    """By this record, directly or through what it owned: a new run of the same name may be here already."""
+    owners = body["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == uid or owner.get("kind") in ("Job", "JobSet", "Service") for owner in owners)

@@ -1,0 +1,295 @@
+"""What the user set once: `config.yaml` in LONGBOAT_HOME (default ~/.longboat), read strictly, written key by key.
+
+    engine: kubernetes                # what a command means that names no engine
+    kubernetes:                       # for every cluster
+      context: lab
+      images: {torch: registry.example.org/torch:2.9}
+      storage: {claim: training}
+    contexts:                         # for one context of the kubeconfig, over the above
+      lab: {namespace: vision, queue: research}
+
+It holds no secrets. What is not set is found out from the cluster, or has the default said in `FIELDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from longboat.core.errors import EngineError, UsageError
+from longboat.core.jobs import FRAMEWORKS, Job, Value
+from longboat.engines.kubernetes.records import Storage
+from longboat.engines.local.home import Home
+from longboat.specs import rules
+from longboat.specs.kinds import At, Choice, Flag, Text, duration
+from longboat.specs.shapes import Field, ListOf, MapOf, Shape
+from longboat.specs.trees import Mistakes, Node, Place
+
+FILE = "config.yaml"
+DEFAULT_GATE_S = 300.0
+DEFAULT_IMAGE = "python:3.12-slim"
+FRAMEWORK_IMAGES = {"torch": "pytorch/pytorch", "tensorflow": "tensorflow/tensorflow"}
+
+EngineName = Literal["local", "kubernetes"]
+
+
+class ClusterSettings(Value, frozen=True):
+    """What was set for a cluster."""
+
+    context: str | None = None  # of the kubeconfig; only for every cluster
+    namespace: str | None = None
+    image: str | None = None
+    images: dict[str, str] = {}  # framework -> image
+    storage: Storage | None = None
+    queue: str | None = None
+    priority_class: str | None = None
+    topology: dict[str, str] = {}
+    gpu_resource: str | None = None
+    allow_host_paths: bool = False
+    gate_s: float = DEFAULT_GATE_S
+    pull_secrets: tuple[str, ...] = ()
+    service_account: str | None = None
+    pod: dict[str, Any] = {}  # laid over every pod's template
+
+
+class Settings(Value, frozen=True):
+    engine: EngineName = "local"
+    kubernetes: dict[str, Any] = {}  # fields that were set
+    contexts: dict[str, dict[str, Any]] = {}
+
+    def cluster(self, context: str | None = None) -> ClusterSettings:
+        """What holds for this context: its own settings, over those for every cluster."""
+        own = self.contexts.get(context or "", {})
+        images = {**self.kubernetes.get("images", {}), **own.get("images", {})}
+        return ClusterSettings(**{**self.kubernetes, **own, "images": images})
+
+
+def path_of(environment: Mapping[str, str]) -> Path:
+    return Home(environment=environment).root / FILE
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """What was set; defaults when there is no file. Raises JobError with every mistake and its line."""
+    return _settings(_tree(path_of(environment)))
+
+
+def set_values(environment: Mapping[str, str]) -> dict[str, Any]:
+    """What was set, as it was written; raises as `read_settings` does."""
+    root = _tree(path_of(environment))
+    _settings(root)
+    found: dict[str, Any] = _plain(root)
+    return found
+
+
+def write_setting(environment: Mapping[str, str], key: str, text: str | None) -> Settings:
+    """Set one key, `kubernetes.storage.claim`, to a value as in YAML; None removes it. A mistake changes nothing."""
+    from longboat.engines.local.files import locked, make_folder, write_bytes
+    from longboat.specs.show import to_yaml
+
+    path = path_of(environment)
+    make_folder(path.parent)
+    with locked(path.parent / f".{FILE}.lock"):
+        root = _changed(_tree(path), key, text)
+        settings = _settings(root)
+        shown = _plain(root)
+        assert isinstance(shown, dict)
+        write_bytes(path, to_yaml(shown).encode())
+    return settings
+
+
+def images_of(job: Job, settings: ClusterSettings) -> tuple[dict[str, str], list[str]]:
+    """The image of every role, and what the user should know about those that were chosen for him."""
+    chosen = settings.images.get(job.framework) or settings.image
+    images: dict[str, str] = {}
+    notices: list[str] = []
+    for role in job.roles:
+        if role.image or chosen:
+            images[role.name] = role.image or str(chosen)
+            continue
+        images[role.name] = FRAMEWORK_IMAGES.get(job.framework, DEFAULT_IMAGE)
+        notices.append(
+            f"role {role.name}: no image is given, it runs in {images[role.name]}; name one with `image`,"
+            f" or once with `longboat config set kubernetes.images.{job.framework} IMAGE`"
+        )
+    return images, notices
+
+
+def _storage(values: dict[str, Any], node: Node, at: At) -> Storage | None:
+    if len(values) != 1:
+        found = " and ".join(values) or "none"
+        at.problem(node, f"found {found}, expected exactly one of claim, nfs, path")
+        return None
+    return Storage(**values)
+
+
+def _absolute(path: str) -> str | None:
+    if not path.startswith("/") or ".." in path.split("/"):
+        return "expected an absolute path of the nodes, without .."
+    return None
+
+
+def _one_topology(values: dict[str, Any], node: Node, at: At) -> dict[str, str]:
+    if len(values) > 1:
+        at.problem(node, "found required and preferred, expected one of them")
+    return values
+
+
+class PodOverlay(Value, frozen=True):
+    """A part of a pod template in Kubernetes' own words, which the API server checks."""
+
+    expected: str = "a mapping with metadata and spec, as in a pod template"
+
+    def read(self, node: Node, at: At) -> dict[str, Any] | None:
+        strange = (
+            [key for key in node.value if key not in ("metadata", "spec")] if isinstance(node.value, dict) else [""]
+        )
+        if strange:
+            at.wrong(node, self.expected)
+            return None
+        found: dict[str, Any] = _plain(node)
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        part = {"type": "object"}
+        return {"type": "object", "properties": {"metadata": part, "spec": part}, "additionalProperties": False}
+
+
+def _text(expected: str, pattern: str | None = None, **more: Any) -> Text:
+    return Text(expected=expected, pattern=pattern, **more)
+
+
+_NAME = _text(f"a name: {rules.SUBDOMAIN_EXPECTED}", rules.SUBDOMAIN)
+_IMAGE = _text(rules.IMAGE_EXPECTED, rules.IMAGE)
+_LABEL = _text(rules.LABEL_KEY_EXPECTED, rules.LABEL_KEY)
+
+STORAGE = Shape(
+    fields=(
+        Field(name="claim", kind=_NAME, doc="A PersistentVolumeClaim of the namespace."),
+        Field(name="nfs", kind=_text("server:/path", rules.NFS), doc="An NFS export."),
+        Field(name="path", kind=_text("a folder of the nodes", check=_absolute), doc="A folder that all nodes have."),
+    ),
+    build=_storage,
+)
+
+TOPOLOGY = Shape(
+    fields=(
+        Field(name="required", kind=_LABEL, doc="All pods on nodes with the same value of this label, or none."),
+        Field(name="preferred", kind=_LABEL, doc="The same, if it can be."),
+    ),
+    build=_one_topology,
+)
+
+FIELDS = (
+    Field(name="namespace", kind=_NAME, doc="Namespace of the runs.", default="the context's"),
+    Field(name="image", kind=_IMAGE, doc="Image of jobs that name none."),
+    Field(
+        name="images",
+        kind=MapOf(item=_IMAGE, what="frameworks and images", key="|".join(FRAMEWORKS), key_expected="a framework"),
+        doc="The same for one framework.",
+        default="{}",
+    ),
+    Field(name="storage", kind=STORAGE, doc="Where runs keep checkpoints, artifacts and logs."),
+    Field(name="queue", kind=_NAME, doc="Kueue's LocalQueue of jobs that name none."),
+    Field(name="priority_class", kind=_NAME, doc="Kueue's WorkloadPriorityClass."),
+    Field(name="topology", kind=TOPOLOGY, doc="Kueue: how close the pods of a run must be."),
+    Field(name="gpu_resource", kind=_LABEL, doc="The GPU resource to ask for.", default="what most nodes offer"),
+    Field(name="allow_host_paths", kind=Flag(), doc="Jobs may mount folders of the nodes.", default="false"),
+    Field(
+        name="gate_s",
+        kind=duration(10.0, 86400.0),
+        doc="How long a gang that was let in may take until all its pods are ready.",
+        default="300",
+    ),
+    Field(name="pull_secrets", kind=ListOf(item=_NAME, what="names"), doc="Secrets for pulling images.", default="[]"),
+    Field(name="service_account", kind=_NAME, doc="Service account of the pods.", default="default"),
+    Field(name="pod", kind=PodOverlay(), doc="Laid over every pod: metadata and spec as Kubernetes knows them."),
+)
+
+_CONTEXT = Field(name="context", kind=_text("a context of the kubeconfig"), doc="The cluster to use.")
+
+CONFIG = Shape(
+    fields=(
+        Field(name="engine", kind=Choice(options=("local", "kubernetes")), doc="The default engine.", default="local"),
+        Field(name="kubernetes", kind=Shape(fields=(_CONTEXT, *FIELDS)), doc="For every cluster.", default="{}"),
+        Field(
+            name="contexts",
+            kind=MapOf(
+                item=Shape(fields=FIELDS),
+                what="contexts and their settings",
+                key=r"[^\x00-\x1f\x7f]{1,253}",
+                key_expected="the name of a context",
+            ),
+            doc="For one context of the kubeconfig.",
+            default="{}",
+        ),
+    )
+)
+
+
+def _tree(path: Path) -> Node:
+    from longboat.specs.yaml12 import parse_bytes
+
+    mistakes = Mistakes()
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return Node({}, Place(str(path)))
+    except OSError as error:
+        raise EngineError(f"cannot read {path}: {error.strerror}") from None
+    node = parse_bytes(data, file=str(path), mistakes=mistakes)
+    if node is not None and not isinstance(node.value, dict):
+        if node.value is None:
+            return Node({}, Place(str(path)))
+        mistakes.add(node.place, "", "found a list or a single value, expected a mapping")
+    mistakes.raise_if_any()
+    assert node is not None
+    return node
+
+
+def _settings(root: Node) -> Settings:
+    mistakes = Mistakes()
+    values = CONFIG.read(root, At("", mistakes)) or {}
+    mistakes.raise_if_any()
+    return msgspec.convert(values, Settings)
+
+
+def _changed(root: Node, key: str, text: str | None) -> Node:
+    from longboat.specs.overrides import parse_value, split_path
+
+    mistakes = Mistakes()
+    place = Place(f"config {key[:80]}")
+    segments = split_path(key)
+    if not segments:
+        raise UsageError(f"{key!r} is not the name of a setting", hint="for example kubernetes.namespace")
+    value = None if text is None else parse_value(text, place, mistakes)
+    mistakes.raise_if_any()
+    if text is not None and (value is None or value.value is None):
+        raise UsageError(f"{key}: no value is given", hint=f"`longboat config unset {key}` removes it")
+    return _put(root, segments, value, place)
+
+
+def _put(node: Node, segments: list[str], value: Node | None, place: Place) -> Node:
+    entries = dict(node.value) if isinstance(node.value, dict) else {}
+    first, rest = segments[0], segments[1:]
+    if rest:
+        below = _put(entries.get(first, Node({}, place)), rest, value, place)
+        if below.value == {}:
+            entries.pop(first, None)
+        else:
+            entries[first] = below
+    elif value is None:
+        entries.pop(first, None)
+    else:
+        entries[first] = value
+    return node._replace(value=entries, keys={**node.keys, first: place})
+
+
+def _plain(node: Node) -> Any:
+    if isinstance(node.value, dict):
+        return {key: _plain(item) for key, item in node.value.items()}
+    if isinstance(node.value, list):
+        return [_plain(item) for item in node.value]
+    return node.value

@@ -1,0 +1,145 @@
+"""The status of a run: briefly from its record, in full with its ranks from the launchers or from their last words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longboat.core.jobs import Job
+from longboat.core.runs import RankStatus, RunStatus
+from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.views import PodView, Snapshot
+
+ENGINE = "kubernetes"
+STARTING = "is being started"
+"""Reason of a run whose first attempt is being made."""
+MOST_ASKED = 64
+"""Launchers asked for their ranks in one status; of a larger gang, the first so many."""
+
+
+def brief_status(record: Record, state: State) -> RunStatus:
+    """What a list shows."""
+    job = record.job
+    return RunStatus(
+        name=record.name,
+        uid=record.uid,
+        job=job.name,
+        phase=state.phase,
+        engine=ENGINE,
+        created=min(record.created, state.started or record.created),  # by two clocks
+        nodes=job.nodes,
+        gpus=job.gpus,
+        exit_code=state.exit_code,
+        started=state.started,
+        ended=state.ended,
+        attempt=state.attempt,
+        retries=job.retries.count,
+        reason=state.reason,
+        cause=state.cause,
+        user=record.user,
+        command=command_text(job),
+        labels=job.labels,
+        attempts=state.attempts,
+    )
+
+
+def is_half(status: RunStatus) -> bool:
+    """Whether the submitter has not finished yet, or died before it had."""
+    return status.phase == "pending" and status.reason == STARTING and not status.attempts
+
+
+def full_status(client: Client, snapshot: Snapshot) -> RunStatus:
+    """Everything. Running launchers are asked (by exec); where that cannot be done, their ranks are left out."""
+    pods = snapshot.pods_of(snapshot.state.attempt)
+    told: dict[str, dict[str, Any]] = {}
+    if not snapshot.state.is_final:
+        told = ask_launchers(client, [pod for pod in pods if pod.is_running][:MOST_ASKED])
+    return make_status(snapshot, told, client.now())
+
+
+def ask_launchers(client: Client, pods: Sequence[PodView]) -> dict[str, dict[str, Any]]:
+    """What the launcher of each pod says about itself, by node."""
+    if not pods:
+        return {}
+    from concurrent.futures import ThreadPoolExecutor
+
+    from longboat.engines.kubernetes.telling import ask_status
+
+    with ThreadPoolExecutor(max_workers=min(8, len(pods))) as pool:
+        answers = list(pool.map(lambda pod: ask_status(client, pod.name), pods))
+    return {pod.node: answer for pod, answer in zip(pods, answers) if answer is not None}
+
+
+def make_status(snapshot: Snapshot, told: Mapping[str, Mapping[str, Any]], now: float) -> RunStatus:
+    """Pure: the record, the pods and the launchers' answers as one status."""
+    record, state = snapshot.record, snapshot.state
+    pods = snapshot.pods_of(state.attempt)
+    ranks: list[RankStatus] = []
+    for pod in pods:
+        ranks += _live_ranks(pod, told[pod.node], now) if pod.node in told else _ended_ranks(pod)
+    first = next((told[pod.node] for pod in pods if pod.node in told and told[pod.node].get("checkpoint")), {})
+    brief = _with_launchers(brief_status(record, state), told)
+    return msgspec.structs.replace(
+        brief,
+        step=max((rank.step for rank in ranks if rank.step is not None), default=None),
+        checkpoint=str(first["checkpoint"]) if first.get("checkpoint") else state.checkpoint,
+        checkpoint_dir=record.checkpoint_dir,
+        artifacts_dir=record.artifacts_dir,
+        ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
+        spec=record.job,
+    )
+
+
+def _with_launchers(status: RunStatus, told: Mapping[str, Mapping[str, Any]]) -> RunStatus:
+    """A gang whose launchers still prepare is not running yet, although its pods are."""
+    if status.phase != "running" or status.reason:
+        return status
+    phases = {str(answer.get("phase")) for answer in told.values()}
+    missing = sorted({str(node) for answer in told.values() for node in answer.get("missing") or ()})
+    if "setup" in phases:
+        return msgspec.structs.replace(status, phase="starting", reason="runs setup")
+    if missing and "running" not in phases:
+        return msgspec.structs.replace(status, phase="starting", reason=f"waits for {', '.join(missing)}")
+    return status
+
+
+def _live_ranks(pod: PodView, answer: Mapping[str, Any], now: float) -> list[RankStatus]:
+    found = []
+    ranks = answer.get("ranks")
+    for name, facts in ranks.items() if isinstance(ranks, dict) else ():
+        times = (facts.get("step_time"), facts.get("output_time"))
+        signs = [float(moment) for moment in times if isinstance(moment, (int, float))]
+        code, step, metrics = facts.get("exit_code"), facts.get("step"), facts.get("metrics")
+        is_alive = code is None and bool(facts.get("alive"))
+        found.append(
+            RankStatus(
+                rank=int(name),
+                role=pod.role,
+                node=pod.node,
+                alive=is_alive,
+                step=int(step) if isinstance(step, (int, float)) else None,
+                metrics=metrics if isinstance(metrics, dict) else {},
+                silent_s=max(0.0, now - max(signs)) if signs and is_alive else None,
+                exit_code=code if isinstance(code, int) else None,
+            )
+        )
+    return found
+
+
+def _ended_ranks(pod: PodView) -> list[RankStatus]:
+    said = pod.end.said if pod.end is not None else None
+    if said is None:
+        return []
+    return [
+        RankStatus(rank=end.rank, role=pod.role, node=pod.node, alive=False, step=end.step, exit_code=end.exit_code)
+        for end in said.ranks
+    ]
+
+
+def command_text(job: Job) -> str:
+    run = job.roles[0].run
+    return run if isinstance(run, str) else shlex.join(run)

@@ -1,0 +1,199 @@
+"""How a pod ended: the launcher's termination message, and Kubernetes' own words where there is none. Pure.
+
+Read leniently: a message may come from an older or newer launcher, or from something that is not one of ours. What an
+end means for the run (whose fault came first, is it tried again) is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from longboat.core.errors import RUN_LOST_EXIT, RUN_SETUP_EXIT
+from longboat.core.jobs import Value
+from longboat.core.runs import RankReport
+
+START_REASONS = ("StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError")
+TAKEN_AWAY = ("PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet", "DeletionByTaintManager")
+MAX_FOREIGN = 400
+
+
+class RankEnd(Value, frozen=True):
+    rank: int
+    exit_code: int | None = None
+    ended_by: str | None = None
+    step: int | None = None
+
+
+class GangEnd(Value, frozen=True):
+    """The verdict over all nodes, told by node 0."""
+
+    exit_code: int | None = None
+    cause: str | None = None
+    message: str = ""
+    node: str = ""
+    first: RankReport | None = None
+
+
+class Ended(Value, frozen=True):
+    """How a node ended, as its launcher saw it."""
+
+    v: int = 1
+    node: str = ""
+    attempt: int = 0
+    exit_code: int | None = None
+    cause: str | None = None
+    message: str = ""
+    started: float | None = None  # seconds since the epoch
+    ended: float | None = None
+    ended_by: str | None = None
+    ranks: tuple[RankEnd, ...] = ()
+    first: RankReport | None = None
+    resumed_from: str | None = None
+    checkpoint: str | None = None
+    gang: GangEnd | None = None
+
+
+class PodEnd(Value, frozen=True):
+    """How a container ended. `said` is what its launcher told; the rest is filled from Kubernetes where it is None."""
+
+    exit_code: int
+    cause: str | None = None
+    message: str = ""
+    reason: str = ""  # Kubernetes' own word: Completed, Error, OOMKilled, ...
+    started: float | None = None
+    ended: float | None = None
+    said: Ended | None = None
+
+
+def read_termination(text: str) -> Ended | None:
+    """The launcher's message; None for a text that is not one. Fields that make no sense are left out."""
+    try:
+        raw = msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+    if not isinstance(raw, dict) or not isinstance(raw.get("v"), int) or "exit_code" not in raw:
+        return None
+    rows = raw.get("ranks")
+    raw["ranks"] = [_row(row) for row in rows if _is_row(row)] if isinstance(rows, list) else []
+    return _lenient(raw, Ended)
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, list) and bool(row) and isinstance(row[0], int)
+
+
+def _row(row: list[Any]) -> dict[str, Any]:
+    names = ("rank", "exit_code", "ended_by", "step")
+    kinds: tuple[type, ...] = (int, int, str, int)
+    return {name: item for name, kind, item in zip(names, kinds, row) if isinstance(item, kind)}
+
+
+def _lenient(raw: dict[str, Any], kind: type[Ended]) -> Ended:
+    """All fields that can be read; one that cannot has its default."""
+    read: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        if field.name not in raw:
+            continue
+        try:
+            read[field.name] = msgspec.convert(raw[field.name], field.type)
+        except msgspec.ValidationError:
+            continue
+    return kind(**read)
+
+
+def container_of(pod: Mapping[str, Any], name: str = "main") -> Mapping[str, Any] | None:
+    """The status of the pod's container; None as long as it has none."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return next((status for status in statuses if status.get("name") == name), None)
+
+
+def outcome_of(container_status: Mapping[str, Any]) -> PodEnd | None:
+    """How the container ended; None while it has not."""
+    ended = (container_status.get("state") or {}).get("terminated")
+    if not ended:
+        return None
+    text = str(ended.get("message") or "")
+    said = read_termination(text)
+    code = int(ended.get("exitCode") or 0)
+    reason = str(ended.get("reason") or "")
+    if said is not None and said.exit_code is not None:
+        exit_code, cause, message = said.exit_code, said.cause, said.message
+    else:
+        exit_code, cause, message = _without_launcher(code, reason, text)
+    return PodEnd(
+        exit_code=exit_code,
+        cause=cause,
+        message=message,
+        reason=reason,
+        started=_seconds(ended.get("startedAt")),
+        ended=_seconds(ended.get("finishedAt")),
+        said=said,
+    )
+
+
+def _without_launcher(code: int, reason: str, text: str) -> tuple[int, str | None, str]:
+    last = text.strip()[-MAX_FOREIGN:]
+    if reason == "OOMKilled":
+        return code or 137, "oom", "out of memory: the kernel killed the whole container"
+    if reason in START_REASONS:
+        if "python3" in text and ("not found" in text or "no such file" in text):
+            return RUN_SETUP_EXIT, "image", "the image has no python3, which the launcher needs (Python >= 3.8)"
+        return RUN_SETUP_EXIT, "image", f"the container could not be started: {last or reason}"
+    if code == 0 and reason != "ContainerStatusUnknown":
+        return 0, None, ""
+    if code == 137 or reason == "ContainerStatusUnknown":
+        return RUN_LOST_EXIT, "lost", "the launcher was killed before it could report"
+    words = f": {last}" if last else ""
+    return RUN_LOST_EXIT, "lost", f"the launcher ended with exit code {code} and no report{words}"
+
+
+def outcome_of_pod(pod: Mapping[str, Any]) -> PodEnd | None:
+    """How the pod ended: its container's end, or why it was taken away or never ran. None while it has not ended."""
+    status = pod.get("status") or {}
+    container = container_of(pod)
+    found = outcome_of(container) if container is not None else None
+    taken = _taken_away(status)
+    if found is not None and (found.said is not None or found.cause in ("oom", "image") or not taken):
+        return found
+    if taken:
+        return PodEnd(
+            exit_code=RUN_LOST_EXIT,
+            cause=taken[0],
+            message=taken[1],
+            reason=str(status.get("reason") or ""),
+            started=found.started if found is not None else None,
+            ended=found.ended if found is not None else None,
+        )
+    if status.get("phase") == "Failed":
+        text = str(status.get("message") or status.get("reason") or "the pod failed and nobody says why")
+        return PodEnd(exit_code=RUN_LOST_EXIT, cause="lost", message=text, reason=str(status.get("reason") or ""))
+    return None
+
+
+def _taken_away(status: Mapping[str, Any]) -> tuple[str, str] | None:
+    """(cause, message) of a pod that was evicted, preempted or lost with its node."""
+    if status.get("phase") not in ("Failed", "Succeeded"):
+        return None
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            text = str(condition.get("message") or condition.get("reason") or "")
+            cause = "preemption" if condition.get("reason") in TAKEN_AWAY else "lost"
+            return cause, f"the pod was taken away: {text}"
+    if status.get("reason") in ("Evicted", "Preempting", "Terminated", "NodeShutdown"):
+        return "preemption", f"the pod was taken away: {status.get('message') or status.get('reason')}"
+    return None
+
+
+def _seconds(moment: object) -> float | None:
+    """Kubernetes' time as seconds since the epoch."""
+    from datetime import datetime, timezone
+
+    if not isinstance(moment, str):
+        return None
+    try:
+        return datetime.strptime(moment, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None

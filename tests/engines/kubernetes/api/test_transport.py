@@ -1,0 +1,104 @@
+"""Answers that come in pieces: logs of real pods, to their end, cut short, closed by another thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.api.errors import Invalid, NotThere, Unreachable
+from longboat.engines.kubernetes.api.transport import Ask
+from testbed.proxy import ApiProxy
+from tests.engines.kubernetes.api.pods import SAYS, SLEEPS, running
+
+COUNTS = "for at in range(200_000): print('line', at)"
+EXPECTED = b"".join(b"line %d\n" % at for at in range(200_000))
+
+
+@pytest.mark.pods
+def test_a_log_is_complete(client: Client) -> None:
+    pod = running(client, "counting", COUNTS)
+    assert b"".join(client.log(pod, follow=True)) == EXPECTED
+    assert b"".join(client.log(pod)) == EXPECTED
+    assert b"".join(client.log(pod, tail=2)) == b"line 199998\nline 199999\n"
+    assert b"".join(client.log(pod, tail=0)) == b""
+    assert b"".join(client.log(pod, limit_bytes=6)) == b"line 0"
+    assert b"".join(client.log(pod, since_time="2200-01-01T00:00:00Z")) == b""
+
+
+@pytest.mark.pods
+def test_a_log_that_cannot_be_had_says_why(client: Client) -> None:
+    pod = running(client, "counting", COUNTS)
+    with pytest.raises(NotThere):
+        client.log("no-such-pod")
+    with pytest.raises(Invalid, match="container other is not valid"):
+        client.log(pod, container="other")
+
+
+@pytest.mark.pods
+def test_a_log_that_breaks_is_no_log_that_ended(proxied: Client, api_proxy: ApiProxy, client: Client) -> None:
+    pod = running(client, "talking", SAYS)
+    stream = proxied.log(pod, follow=True)
+    assert b"tick" in next(stream)
+    api_proxy.cut()
+    with pytest.raises(Unreachable, match="connection broke"):
+        list(stream)
+    api_proxy.restore()
+    assert b"tick 0\n" in next(proxied.log(pod, follow=True))
+
+
+@pytest.mark.pods
+def test_silence_is_an_error_only_where_it_is_asked_for(client: Client) -> None:
+    pod = running(client, "quiet", SLEEPS)
+    with pytest.raises(Unreachable, match="timed out"):
+        list(client.log(pod, follow=True, idle_s=0.5))
+    stream = client.log(pod, follow=True)
+    threading.Timer(1.0, stream.close).start()
+    assert list(stream) == []
+
+
+@pytest.mark.pods
+def test_a_stream_closed_by_another_thread_ends(client: Client) -> None:
+    pod = running(client, "talking", SAYS)
+    for _ in range(5):
+        stream = client.log(pod, follow=True)
+        closing = threading.Thread(target=lambda held=stream: (next(held), held.close()))
+        closing.start()
+        list(stream)
+        closing.join(10.0)
+        assert not closing.is_alive()
+
+
+@pytest.mark.cluster
+def test_connections_are_kept_and_shared(proxied: Client, api_proxy: ApiProxy) -> None:
+    for _ in range(5):
+        proxied.request("GET", "/version")
+    assert len(api_proxy._links) == 2  # one to the proxy, one from it
+    threads = [threading.Thread(target=proxied.request, args=("GET", "/version")) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(api_proxy._links) <= 8
+    proxied.close()
+    deadline = time.monotonic() + 10.0
+    while api_proxy._links:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    proxied.request("GET", "/version")
+
+
+@pytest.mark.cluster
+def test_patience_has_an_end(proxied: Client, api_proxy: ApiProxy) -> None:
+    proxied.request("GET", "/version")
+    api_proxy.cut()
+    with pytest.raises(Unreachable, match="does not answer") as caught:
+        proxied.transport.request(Ask("GET", "/version", total_s=1.0))
+    assert "try again" in str(caught.value.hint)
+    api_proxy.restore()
+    api_proxy.answer(500)
+    with pytest.raises(Unreachable, match=r"cannot answer now \(500\)"):
+        proxied.transport.request(Ask("GET", "/version", total_s=1.0))
+    assert len([one for one in api_proxy.seen if one.outcome == "500"]) >= 2

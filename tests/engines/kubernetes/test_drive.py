@@ -1,0 +1,109 @@
+"""Turns taken by processes that die, or that lose the API server: the run ends as it should, and nothing runs twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longboat.core.runs import LogQuery, RunStatus
+from longboat.engines.kubernetes.api.kinds import JOB
+from longboat.engines.kubernetes.engine import KubernetesEngine
+from testbed.clusters import Cluster
+from testbed.proxy import ApiProxy
+from tests.engines.kubernetes.benches import Bench
+
+pytestmark = pytest.mark.pods
+
+TWICE = """
+import os, sys
+print("attempt", os.environ["LONGBOAT_ATTEMPT"], "rank", os.environ["RANK"], flush=True)
+sys.exit(3 if os.environ["LONGBOAT_ATTEMPT"] == "0" and os.environ["RANK"] == "1" else 0)
+"""
+
+
+class Killed(BaseException):
+    """The process is gone in this moment: nothing it would do afterwards is done."""
+
+
+def make_mortal(engine: KubernetesEngine, writes: int) -> None:
+    """Have the engine die when its so many-th write has reached the server, before it knows."""
+    client, left = engine.client, [writes]
+    ask = client.request
+
+    def request(method: str, path: str, **options: Any) -> bytes:
+        if left[0] <= 0:
+            raise Killed
+        answer = ask(method, path, **options)
+        if method != "GET" and (options.get("query") or {}).get("dryRun") is None:
+            left[0] -= 1
+            if left[0] <= 0:
+                raise Killed
+        return answer
+
+    client.request = request  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def bench(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(cluster, namespace, tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_driver_that_dies_after_every_single_write(bench: Bench) -> None:
+    run = bench.engine.submit(bench.submission(TWICE, procs=2, retries={"count": 1, "backoff": "0s"}))
+    ended: RunStatus | None = None
+    deaths = 0
+    while ended is None:
+        engine = bench.open()
+        make_mortal(engine, 1)
+        try:
+            ended = engine.wait(run.name, timeout_s=90)
+        except Killed:
+            deaths += 1
+            assert deaths < 60
+        finally:
+            engine.close()
+    assert deaths > 3
+    assert (ended.phase, ended.exit_code, ended.attempt) == ("succeeded", 0, 1), ended.reason
+    said = sorted(line.data.decode() for line in bench.engine.logs(run.name, LogQuery()))
+    assert said == [f"attempt {attempt} rank {rank}\n" for attempt in range(2) for rank in range(2)]
+    assert len(bench.engine.client.list(JOB).items) == 2
+
+
+def test_a_follower_that_dies_leaves_a_run_that_ends(bench: Bench) -> None:
+    """Nobody takes turns while the gang runs and ends; whoever looks next finds out."""
+    run = bench.engine.submit(bench.submission("import time; time.sleep(1); raise SystemExit(5)"))
+    bench.engine.close()
+    ended = bench.open().wait(run.name, timeout_s=90)
+    assert (ended.phase, ended.exit_code) == ("failed", 5)
+
+
+def test_watches_that_break_and_a_server_that_is_busy(
+    cluster: Cluster, namespace: str, tmp_path: Path, api_proxy: ApiProxy
+) -> None:
+    bench = Bench(cluster, namespace, tmp_path, Path(api_proxy.kubeconfig))
+    api_proxy.drop_watches_every(1)
+    api_proxy.answer(429, share=0.25, retry_after=1)
+    run = bench.engine.submit(bench.submission("import time; time.sleep(3); raise SystemExit(6)", nodes=2))
+    ended = bench.engine.wait(run.name, timeout_s=120)
+    assert (ended.phase, ended.exit_code) == ("failed", 6), ended.reason
+    api_proxy.restore()
+    bench.close()
+
+
+def test_a_server_that_is_away_for_a_while(
+    cluster: Cluster, namespace: str, tmp_path: Path, api_proxy: ApiProxy
+) -> None:
+    bench = Bench(cluster, namespace, tmp_path, Path(api_proxy.kubeconfig))
+    run = bench.engine.submit(bench.submission("import time; time.sleep(2); print('done')"))
+    api_proxy.cut()
+    back = threading.Timer(4.0, api_proxy.restore)
+    back.start()
+    assert bench.engine.wait(run.name, timeout_s=90).phase == "succeeded"
+    back.join()
+    bench.close()

@@ -1,0 +1,47 @@
+"""The door for probes answers what it is asked, and nothing else."""
+
+from __future__ import annotations
+
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from longboat.core.errors import EngineError
+from longboat.engines.kubernetes.health import serve
+
+WELL = {"/healthz": True, "/readyz": True}
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+    server = serve(number, {path: lambda path=path: WELL[path] for path in WELL})  # type: ignore[misc]
+    yield number
+    server.shutdown()
+    server.server_close()
+
+
+def ask(port: int, path: str) -> tuple[int, bytes]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_answers(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ask(port, "/healthz") == (200, b"ok\n")
+    monkeypatch.setitem(WELL, "/readyz", False)
+    assert ask(port, "/readyz")[0] == 503
+    assert ask(port, "/healthz")[0] == 200
+    assert ask(port, "/../etc/passwd")[0] == 404
+
+
+def test_a_port_that_is_taken_is_an_error_of_ours(port: int) -> None:
+    with pytest.raises(EngineError, match=str(port)):
+        serve(port, {})

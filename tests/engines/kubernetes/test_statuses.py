@@ -1,0 +1,42 @@
+"""What a user sees: a Snapshot and the launchers' answers in, a RunStatus out."""
+
+from __future__ import annotations
+
+from longboat.engines.kubernetes.records import State
+from longboat.engines.kubernetes.statuses import make_status
+from tests.engines.kubernetes.run_samples import NOW, ended, opened, running, snapshot, verdict
+
+
+def answer(phase: str = "running", **fields: object) -> dict[str, object]:
+    facts = {"alive": True, "step": 4, "metrics": {"loss": 0.5}, "output_time": NOW - 3, "step_time": NOW - 8}
+    return {"phase": phase, "ranks": {"1": facts}, **fields}
+
+
+def test_running_ranks_are_those_that_the_launchers_tell_of() -> None:
+    told = {"worker-1": answer(checkpoint="/c/step-4")}
+    status = make_status(snapshot(running(0), running(1)), told, NOW)
+    (rank,) = status.ranks
+    assert (rank.rank, rank.node, rank.alive, rank.step, rank.silent_s) == (1, "worker-1", True, 4, 3.0)
+    assert rank.metrics == {"loss": 0.5}
+    assert (status.phase, status.step, status.checkpoint) == ("running", 4, "/c/step-4")
+    assert status.spec is not None and status.engine == "kubernetes"
+
+
+def test_launchers_that_prepare_are_not_running_yet() -> None:
+    seen = snapshot(running(0), running(1))
+    assert make_status(seen, {"worker-0": answer("setup")}, NOW).reason == "runs setup"
+    waiting = make_status(seen, {"worker-0": answer("waiting", missing=["worker-1"])}, NOW)
+    assert (waiting.phase, waiting.reason) == ("starting", "waits for worker-1")
+
+
+def test_ended_ranks_have_the_codes_of_their_last_words() -> None:
+    state = State(phase="failed", exit_code=7, cause="exit", attempts=(opened(),), checkpoint="/c/step-9")
+    status = make_status(snapshot(ended(0, gang=verdict(7, "exit")), ended(1, 7), state=state), {}, NOW)
+    assert [(rank.rank, rank.exit_code, rank.alive) for rank in status.ranks] == [(0, 0, False), (1, 7, False)]
+    assert status.checkpoint == "/c/step-9"
+
+
+def test_nonsense_from_a_launcher_is_left_out() -> None:
+    told = {"worker-0": {"ranks": {"0": {"step": "four", "metrics": 7, "exit_code": "x"}}}, "worker-1": {"ranks": 3}}
+    (rank,) = make_status(snapshot(running(0), running(1)), told, NOW).ranks  # type: ignore[arg-type]
+    assert (rank.step, rank.metrics, rank.exit_code, rank.alive) == (None, {}, None, False)
