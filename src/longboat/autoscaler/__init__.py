@@ -1,0 +1,1 @@
+"""The gang-aware node autoscaler: observe -> Snapshot -> decide (pure) -> Plan -> act."""

@@ -1,0 +1,307 @@
+"""Doing what was decided, so that a crash between any two steps does no harm. Nothing is decided here but to leave out.
+
+Growing: the order is written down, sent under its token, and confirmed; an order that was written and not confirmed is
+sent again. Shrinking: cordon with our mark in one write; look again at the API itself, not at a copy; mark the node as
+being deleted; delete the machine; remove the node. Whoever finds that mark finishes the deletion.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from longboat.autoscaler.charges import Charge
+from longboat.autoscaler.evictions import Evictions
+from longboat.autoscaler.memory import DELETING, Asked, Joined, Memory, Stale, Store, failed, worked
+from longboat.autoscaler.moments import text_of
+from longboat.autoscaler.objects import Body
+from longboat.autoscaler.plans import Action, Plan
+from longboat.autoscaler.providers.provider import Machine, Provider, ProviderError, Purchase, Seen
+from longboat.autoscaler.rechecks import Recheck
+from longboat.autoscaler.snapshot import CORDONED, IDLE, POOL_LABEL, UNDERUSED, Pool, Snapshot
+from longboat.core.errors import LongboatError
+from longboat.core.jobs import Value
+from longboat.engines.kubernetes.api.client import Client, Object
+from longboat.engines.kubernetes.api.errors import Conflict, NotThere, Unreachable
+from longboat.engines.kubernetes.api.kinds import NODE
+
+THROTTLED_S = (0.5, 1.0, 2.0)
+
+
+class Deed(Value, frozen=True):
+    """An action and what became of it. An empty `trouble`: it was done."""
+
+    action: Action
+    trouble: str = ""
+
+
+class Actor:
+    def __init__(
+        self,
+        client: Client,
+        charge: Charge,
+        providers: Mapping[str, Provider],
+        store: Store,
+        *,
+        may_work: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._client, self._store = client, store
+        self._pools = {pool.name: pool for pool in charge.pools}
+        self._settings, self._providers = charge.settings, providers
+        self._may_work, self._settle_s = may_work, charge.pace.settle_s
+        self._evictions = Evictions(client, charge.settings)
+
+    # growing
+
+    def resume(self) -> list[Deed]:
+        """Send again the orders of which it is not known whether they were taken."""
+        deeds = []
+        for order in self._store.memory.orders:
+            if not order.is_confirmed and self._may_work():
+                what = f"an order of {text_of(order.asked)} that was not confirmed"
+                action = Action(kind="grow", pool=order.pool, count=order.count, reason=what)
+                if order.pool not in self._pools:
+                    self._store.save(self._store.memory.without(order.token))
+                else:
+                    deeds.append(Deed(action=action, trouble=self._send(order)))
+        return deeds
+
+    def _grow(self, action: Action) -> str:
+        now = self._client.now()
+        assert action.pool is not None
+        zones: list[tuple[str | None, int]] = [*action.zones.items()] or [(action.zone, action.count or 0)]
+        orders = [
+            Asked(
+                token=secrets.token_hex(8),
+                pool=action.pool,
+                count=count,
+                asked=now,
+                zone=zone,
+                gang=action.runs[0] if action.runs else None,
+            )
+            for zone, count in zones
+            if count > 0
+        ]
+        memory = self._store.memory
+        for order in orders:
+            memory = memory.with_order(order)
+        self._store.save(memory)
+        return "; ".join(trouble for order in orders if (trouble := self._send(order)))
+
+    def _send(self, order: Asked) -> str:
+        pool = self._pools[order.pool]
+        purchase = Purchase(token=order.token, count=order.count, zone=order.zone, spot=pool.spot)
+        try:
+            made = self._patiently(pool, purchase)
+        except ProviderError as error:
+            self._take_back(pool, order, error)
+            return error.message
+        memory = worked(self._store.memory, pool.name, order.zone)
+        machines = tuple(dict.fromkeys((*order.machines, *(one.id for one in made))))
+        self._store.save(memory.with_order(msgspec.structs.replace(order, machines=machines, is_confirmed=True)))
+        return ""
+
+    def _patiently(self, pool: Pool, purchase: Purchase) -> tuple[Machine, ...]:
+        """Being throttled passes within seconds; a pool is not given up for that at once."""
+        for pause in THROTTLED_S:
+            try:
+                return self._providers[pool.provider].grow(pool, purchase)
+            except ProviderError as error:
+                if error.kind != "throttled" or not self._may_work():
+                    raise
+            time.sleep(pause)
+        return self._providers[pool.provider].grow(pool, purchase)
+
+    def _take_back(self, pool: Pool, order: Asked, error: ProviderError) -> None:
+        """What may have been made of it is found in the provider's list."""
+        try:
+            self._providers[pool.provider].shrink(pool, (), (order.token,))
+        except ProviderError:
+            pass  # it told us that it cannot; the list will show what there is
+        memory = failed(self._store.memory, pool.name, order.zone, error.kind, error.message, self._client.now())
+        self._store.save(memory.without(order.token))
+
+    # all actions of a plan
+
+    def perform(self, plan: Plan, snapshot: Snapshot, seen: Seen, blind: Mapping[str, str]) -> list[Deed]:
+        """`blind`: pools whose provider cannot be asked, with the reason; their machines are left alone."""
+        recheck = Recheck(self._client, tuple(self._pools.values()), self._settings, seen, self._settle_s)
+        deeds = []
+        for action in plan.actions:
+            if not self._may_work():
+                break
+            if action.pool is not None and action.pool in blind and action.kind in ("grow", "delete", "forget"):
+                deeds.append(Deed(action=action, trouble=blind[action.pool]))
+                continue
+            try:
+                deeds.append(Deed(action=action, trouble=self._do(action, recheck)))
+            except (Unreachable, Stale):
+                raise
+            except LongboatError as error:
+                deeds.append(Deed(action=action, trouble=error.message))
+        if self._may_work():
+            self.remember(plan, snapshot)
+        return deeds
+
+    def _do(self, action: Action, recheck: Recheck) -> str:
+        if action.kind == "grow":
+            return self._grow(action)
+        if action.kind == "forget":
+            return self._forget(action)
+        assert action.node is not None
+        body = self._client.find(NODE, action.node)
+        if body is None:
+            return ""
+        if action.kind == "cordon":
+            return self._cordon(body)
+        if action.kind == "uncordon":
+            return self._uncordon(body)
+        if action.kind == "drain":
+            return self._evictions.drain(body, self._client.now())
+        return self._delete(body, recheck)
+
+    # nodes
+
+    def _change(self, body: Object, spec: Object, annotations: Mapping[str, str | None]) -> str:
+        """At the version that was looked at: whoever was faster wins."""
+        meta = {"resourceVersion": body["metadata"]["resourceVersion"], "annotations": dict(annotations)}
+        try:
+            self._client.patch(NODE, body["metadata"]["name"], {"metadata": meta, **({"spec": spec} if spec else {})})
+        except Conflict:
+            return "the node has changed in this moment; looked at again in the next loop"
+        except NotThere:
+            pass
+        return ""
+
+    def _cordon(self, body: Object) -> str:
+        if (body.get("spec") or {}).get("unschedulable"):
+            return "" if CORDONED in _annotations(body) else "somebody else has cordoned it"
+        return self._change(body, {"unschedulable": True}, {CORDONED: text_of(self._client.now())})
+
+    def _uncordon(self, body: Object) -> str:
+        if CORDONED not in _annotations(body):
+            return "the cordon is not ours any more"
+        if DELETING in _annotations(body):
+            return "its machine is being deleted"
+        return self._change(body, {"unschedulable": None}, {CORDONED: None})
+
+    def _delete(self, body: Object, recheck: Recheck) -> str:
+        if DELETING not in _annotations(body):
+            trouble = recheck.why_stay(body)
+            if trouble:
+                return trouble
+            now = text_of(self._client.now())
+            marks = {DELETING: now, CORDONED: _annotations(body).get(CORDONED, now)}
+            trouble = self._change(body, {"unschedulable": True}, marks)
+            if trouble:
+                return trouble
+        self._remove(body, recheck)
+        return ""
+
+    def _remove(self, body: Object, recheck: Recheck) -> None:
+        """Of a node with the mark: the machine with all that belongs to it, then the node."""
+        meta = body["metadata"]
+        pool = self._pools[meta["labels"][POOL_LABEL]]
+        self._providers[pool.provider].shrink(pool, (recheck.machine_of(body),))
+        self._client.delete(NODE, meta["name"], uid=meta["uid"])
+
+    def finish(self, nodes: Sequence[Body], seen: Seen, blind: Mapping[str, str]) -> list[Deed]:
+        """Deletions that somebody began."""
+        deeds = []
+        recheck = Recheck(self._client, tuple(self._pools.values()), self._settings, seen, self._settle_s)
+        for copy in nodes:
+            meta = copy["metadata"]
+            pool = (meta.get("labels") or {}).get(POOL_LABEL)
+            if DELETING not in _annotations(copy) or pool not in self._pools or pool in blind or not self._may_work():
+                continue
+            action = Action(kind="delete", node=meta["name"], pool=pool, reason="its deletion had begun")
+            body = self._client.find(NODE, meta["name"])
+            if body is None or DELETING not in _annotations(body):
+                continue
+            there = recheck.why_not_finish(body)
+            if there:
+                # Nothing is lost yet: it is decided anew.
+                self._change(body, {}, {DELETING: None})
+                deeds.append(Deed(action=action, trouble=there))
+                continue
+            try:
+                self._remove(body, recheck)
+                deeds.append(Deed(action=action))
+            except ProviderError as error:
+                deeds.append(Deed(action=action, trouble=error.message))
+        return deeds
+
+    # machines that never joined
+
+    def _forget(self, action: Action) -> str:
+        assert action.machine is not None and action.pool is not None
+        pool, memory = self._pools[action.pool], self._store.memory
+        provider = self._providers[pool.provider]
+        token, _, number = action.machine.rpartition("/")
+        order = memory.order(token) if number.isdigit() else None
+        if order is not None:
+            provider.shrink(pool, (), (order.token,))
+            self._store.save(memory.with_order(msgspec.structs.replace(order, count=len(order.machines))))
+            return ""
+        nodes = self._client.list(NODE, labels=f"{POOL_LABEL}={pool.name}").items
+        named = ((one["metadata"]["name"], (one.get("spec") or {}).get("providerID")) for one in nodes)
+        if Joined(named).has(action.machine):
+            return "it has joined in this moment"
+        provider.shrink(pool, (action.machine,))
+        self._store.save(_without_machine(memory, action.machine))
+        return ""
+
+    # what is to be remembered
+
+    def remember(self, plan: Plan, snapshot: Snapshot) -> None:
+        """Write on the nodes what the notes say, where it is not written yet; remove marks that no longer hold."""
+        known = {one.node: one for one in snapshot.memory}
+        is_out = {node.name: node.shape.is_unschedulable for node in snapshot.nodes}
+        for note in plan.nodes:
+            before = known.get(note.node)
+            if note.pool not in self._pools or before is None:
+                continue
+            pairs = (
+                (IDLE, before.idle_since, note.idle_since),
+                (UNDERUSED, before.underused_since, note.underused_since),
+            )
+            wanted: dict[str, str | None] = {key: _text(new) for key, old, new in pairs if _text(old) != _text(new)}
+            if before.cordoned_at is not None and not is_out.get(note.node):
+                self._unmark(note.node)
+            if wanted:
+                self._annotate(note.node, wanted)
+
+    def _annotate(self, node: str, wanted: Mapping[str, str | None]) -> None:
+        try:
+            self._client.patch(NODE, node, {"metadata": {"annotations": dict(wanted)}})
+        except NotThere:
+            pass
+
+    def _unmark(self, node: str) -> None:
+        """Somebody lifted our cordon: with the mark left, the next cordon of a person would be taken for ours."""
+        body = self._client.find(NODE, node)
+        if body is not None and CORDONED in _annotations(body) and not (body.get("spec") or {}).get("unschedulable"):
+            self._change(body, {}, {CORDONED: None, DELETING: None})
+
+
+def _annotations(body: Body) -> Mapping[str, str]:
+    found: Mapping[str, str] = body["metadata"].get("annotations") or {}
+    return found
+
+
+def _text(moment: float | None) -> str | None:
+    return None if moment is None else text_of(moment)
+
+
+def _without_machine(memory: Memory, machine: str) -> Memory:
+    orders = []
+    for order in memory.orders:
+        left = tuple(one for one in order.machines if one != machine)
+        gone = len(order.machines) - len(left)
+        order = msgspec.structs.replace(order, machines=left, count=order.count - gone)
+        if order.count > 0:
+            orders.append(order)
+    return msgspec.structs.replace(memory, orders=tuple(orders))

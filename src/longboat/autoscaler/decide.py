@@ -1,0 +1,66 @@
+"""`decide(snapshot, settings, now) -> Plan`: the one pure function. No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from longboat.autoscaler.daemons import daemons_by_pool
+from longboat.autoscaler.demand import demand_of
+from longboat.autoscaler.extras import Growth
+from longboat.autoscaler.growing import grow
+from longboat.autoscaler.machines import Machine, machines_of, pods_by_node
+from longboat.autoscaler.offers import Offer, limits_left, machines_within, offers_of
+from longboat.autoscaler.plans import NodeNote, Plan, PoolNote
+from longboat.autoscaler.shrinking import shrink
+from longboat.autoscaler.snapshot import Settings, Snapshot
+from longboat.autoscaler.stage import Stage
+
+
+def decide(snapshot: Snapshot, settings: Settings, now: float) -> Plan:
+    """What to do, and for everything that is left as it is, why."""
+    pods = pods_by_node(snapshot)
+    machines = machines_of(snapshot, settings, now)
+    daemons = daemons_by_pool(snapshot, machines, pods)
+    offers = offers_of(snapshot.pools, machines, snapshot.failures, daemons, settings, now)
+    limits = limits_left(settings.limits, machines)
+    stage = Stage(machines, pods, daemons, settings, snapshot.namespaces)
+    growth = grow(demand_of(snapshot, settings), stage, offers, limits, settings, now)
+    actions, notes = shrink(snapshot, stage, growth, pods, settings, now)
+    return Plan(
+        actions=(*growth.actions, *actions),
+        waiting=tuple(growth.waiting),
+        nodes=tuple(notes),
+        pools=tuple(_pool_note(offer, machines, growth, limits) for offer in offers.values()),
+        next_s=_next(machines, offers, notes, settings, now),
+    )
+
+
+def _pool_note(offer: Offer, machines: list[Machine], growth: Growth, limits: tuple[int | None, ...]) -> PoolNote:
+    mine = [one for one in machines if one.pool is not None and one.pool.name == offer.name]
+    coming = sum(1 for one in mine if one.condition == "booting")
+    bought = growth.bought.get(offer.name, 0)
+    within = machines_within(offer.pool, limits)
+    if bought:
+        reason = f"grows by {bought}"
+    elif offer.blocked and not offer.zones:
+        reason = f"does not grow: {offer.blocked[0][2]}"
+    elif not offer.room:
+        reason = f"at its max of {offer.pool.max}"
+    elif within == 0:
+        reason = "the limits of all pools leave no room for a machine"
+    else:
+        reason = "nobody waits for more machines of it"
+    until = max((moment for _, moment, _ in offer.blocked), default=None)
+    return PoolNote(pool=offer.name, reason=reason, size=len(mine), coming=coming, blocked_until=until)
+
+
+def _next(
+    machines: list[Machine], offers: Mapping[str, Offer], notes: list[NodeNote], settings: Settings, now: float
+) -> float | None:
+    """Seconds until something changes by time alone."""
+    moments = [moment for one in machines for moment in (one.expected, one.deadline) if moment is not None]
+    moments += [until for offer in offers.values() for _, until, _ in offer.blocked]
+    moments += [since + settings.idle_s for note in notes for since in (note.idle_since, note.underused_since) if since]
+    moments += [one.node.kept_until for one in machines if one.node is not None and one.node.kept_until is not None]
+    ahead = [moment - now for moment in moments if moment > now]
+    return min(ahead, default=None)

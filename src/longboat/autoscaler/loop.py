@@ -1,0 +1,159 @@
+"""observe -> decide -> act, again and again: whenever something changes, and when time alone changes something.
+
+A turn keeps nothing that the next could not find in the cluster or at the provider. Who may work (the leader) is told
+from outside. Not here: deciding (`decide`), doing (`act`), showing (`journal`, `metrics`, `notices`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from longboat.autoscaler.act import Actor, Deed
+from longboat.autoscaler.charges import Charge
+from longboat.autoscaler.decide import decide
+from longboat.autoscaler.memory import Memory, Stale, Store, reconcile
+from longboat.autoscaler.observe import Objects, Watcher, joined_in, snapshot_from
+from longboat.autoscaler.plans import Plan
+from longboat.autoscaler.providers.provider import Machine, Provider, ProviderError, Refusal, Seen
+from longboat.autoscaler.snapshot import Failure, Pool, Snapshot
+from longboat.core.errors import LongboatError
+from longboat.core.jobs import Value
+from longboat.engines.kubernetes.api.client import Client
+
+PATIENCE_S = 30.0
+"""The longest pause after turns that failed."""
+
+
+class Turn(Value, frozen=True):
+    """One loop, for whoever shows it."""
+
+    now: float
+    snapshot: Snapshot
+    plan: Plan
+    deeds: tuple[Deed, ...] = ()
+    decide_s: float = 0.0
+    total_s: float = 0.0
+
+
+class Listener(Protocol):
+    """Told of every turn and of every one that failed; must not raise."""
+
+    def turned(self, turn: Turn) -> None: ...
+
+    def failed(self, message: str) -> None: ...
+
+
+class Loop:
+    def __init__(
+        self,
+        client: Client,
+        charge: Charge,
+        providers: Mapping[str, Provider],
+        *,
+        listeners: tuple[Listener, ...] = (),
+        may_work: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._client, self.charge, self._providers = client, charge, providers
+        self._listeners, self._may_work = listeners, may_work
+        self._store = Store(client, charge.home)
+        self._actor = Actor(client, charge, providers, self._store, may_work=may_work)
+        self._watcher: Watcher | None = None
+
+    def run(self, ending: threading.Event) -> None:
+        """Until it is told to end or may not work any more."""
+        with_watcher = self._watcher = Watcher(self._client)
+        pause, is_synced = 0.0, False
+        try:
+            while not ending.is_set() and self._may_work():
+                try:
+                    if not is_synced:
+                        with_watcher.sync(PATIENCE_S)
+                        is_synced = True
+                    wait_s = self._wait_s(self.turn())
+                    pause = 0.0
+                except Stale:
+                    wait_s = 0.0  # another has written: what it wrote is read at once
+                except Exception as error:  # what nobody foresaw in one object must not end the work for all others
+                    known = isinstance(error, LongboatError)
+                    self._tell_failure(str(error) if known else f"{type(error).__name__}: {error}")
+                    pause = wait_s = min(PATIENCE_S, max(self.charge.pace.least_s, pause * 2, 0.5))
+                self._rest(ending, wait_s)
+        finally:
+            with_watcher.close()
+
+    def _wait_s(self, turn: Turn) -> float:
+        pace = self.charge.pace
+        if any(deed.action.kind == "grow" and deed.trouble for deed in turn.deeds):
+            return 0.0  # the next pool is taken at once
+        ahead = turn.plan.next_s
+        return pace.interval_s if ahead is None else min(pace.interval_s, max(ahead, 0.0) + 0.05)
+
+    def _rest(self, ending: threading.Event, wait_s: float) -> None:
+        assert self._watcher is not None
+        ending.wait(min(self.charge.pace.least_s, max(wait_s, 0.05)))
+        until = time.monotonic() + wait_s - self.charge.pace.least_s
+        while not ending.is_set() and self._may_work() and time.monotonic() < until:
+            if self._watcher.wait(min(1.0, max(until - time.monotonic(), 0.01))):
+                return
+
+    def turn(self) -> Turn:
+        """Raises a LongboatError when the cluster cannot be seen or written: nothing more is done then."""
+        assert self._watcher is not None
+        started = time.monotonic()
+        blind_spots = self._watcher.blind_spots()
+        if blind_spots:
+            raise LongboatError("; ".join(blind_spots[:3]))
+        self._store.load()
+        deeds = [] if self.charge.is_dry else self._actor.resume()
+        seen, blind = see(self._providers, self.charge.pools, self._store.memory)
+        objects, now = self._watcher.objects(), self._client.now()
+        memory = reconcile(self._store.memory, seen, joined_in(objects), self.charge.settings, now)
+        if not self.charge.is_dry:
+            self._store.save(memory)
+            deeds += self._actor.finish(objects.get("Node", []), seen, blind)
+        snapshot = look(objects, self.charge.pools, memory, seen, now, blind)
+        before = time.process_time()
+        plan = decide(snapshot, self.charge.settings, now)
+        decide_s = time.process_time() - before
+        if not self.charge.is_dry:
+            deeds += self._actor.perform(plan, snapshot, seen, blind)
+        total_s = time.monotonic() - started
+        turn = Turn(now=now, snapshot=snapshot, plan=plan, deeds=tuple(deeds), decide_s=decide_s, total_s=total_s)
+        for listener in self._listeners:
+            listener.turned(turn)
+        return turn
+
+    def _tell_failure(self, message: str) -> None:
+        for listener in self._listeners:
+            listener.failed(message)
+
+
+def look(
+    objects: Objects, pools: tuple[Pool, ...], memory: Memory, seen: Seen, now: float, blind: Mapping[str, str]
+) -> Snapshot:
+    """Pools whose provider cannot be asked are not asked for machines either."""
+    blocked = [Failure(pool=pool, kind="other", at=now, message=reason[:200]) for pool, reason in blind.items()]
+    return snapshot_from(objects, pools, memory, seen, now, blocked)
+
+
+def see(providers: Mapping[str, Provider], pools: tuple[Pool, ...], memory: Memory) -> tuple[Seen, dict[str, str]]:
+    """What the providers show; for pools whose provider cannot be asked, what was known, and the reason."""
+    machines: list[Machine] = []
+    refusals: list[Refusal] = []
+    blind: dict[str, str] = {}
+    for name in sorted({pool.provider for pool in pools}):
+        mine = [pool for pool in pools if pool.provider == name]
+        try:
+            found = providers[name].list(mine)
+        except ProviderError as error:
+            blind.update({pool.name: error.message for pool in mine})
+            continue
+        machines += found.machines
+        refusals += found.refusals
+    for order in memory.orders:
+        if order.pool in blind:
+            machines += [Machine(id=one, pool=order.pool, zone=order.zone) for one in order.machines]
+    return Seen(machines=tuple(machines), refusals=tuple(refusals)), blind

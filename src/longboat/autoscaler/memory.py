@@ -1,0 +1,224 @@
+"""What the autoscaler remembers between loops, in the cluster: orders and refusals in one ConfigMap, marks on nodes.
+
+The machines themselves are the provider's to tell (`Seen`); an order is written down before it is sent, so that whoever
+comes after a crash sends it again under the same token. `Store` reads and writes, the rest is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from longboat.autoscaler.providers.provider import Machine, Refusal, Seen
+from longboat.autoscaler.snapshot import Failure, FailureKind, Order, Settings
+from longboat.core.errors import EngineError
+from longboat.core.jobs import Value
+from longboat.engines.kubernetes.api.client import Client, Object
+from longboat.engines.kubernetes.api.errors import AlreadyThere, Conflict
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP
+
+NAME = "longboat-autoscaler"
+DELETING = "longboat.dev/deleting-at"
+"""On a node whose machine is being deleted: whoever sees it finishes that, whatever else is decided."""
+LABELS = {"app.kubernetes.io/managed-by": "longboat"}
+LAG_S = 120.0
+"""So long a machine that was promised may be missing from the provider's list."""
+
+
+class Asked(Value, frozen=True):
+    """One order: so many machines of a pool, in one zone."""
+
+    token: str
+    pool: str
+    count: int
+    asked: float
+    zone: str | None = None
+    gang: str | None = None
+    machines: tuple[str, ...] = ()  # ids that came of it, those that joined included
+    is_confirmed: bool = False  # the provider has taken it
+
+    @property
+    def missing(self) -> int:
+        return max(self.count - len(self.machines), 0)
+
+    def stands_in(self) -> tuple[str, ...]:
+        """Names for machines that have no id yet."""
+        return tuple(f"{self.token}/{number}" for number in range(self.missing))
+
+
+class Memory(Value, frozen=True):
+    orders: tuple[Asked, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    version: int = 1
+
+    def order(self, token: str) -> Asked | None:
+        return next((one for one in self.orders if one.token == token), None)
+
+    def with_order(self, order: Asked) -> Memory:
+        others = tuple(one for one in self.orders if one.token != order.token)
+        return msgspec.structs.replace(self, orders=(*others, order))
+
+    def without(self, token: str) -> Memory:
+        return msgspec.structs.replace(self, orders=tuple(one for one in self.orders if one.token != token))
+
+
+class Stale(EngineError):
+    """Somebody else has written the memory since it was read: what was decided on it is void."""
+
+
+class Store:
+    """The ConfigMap, replaced only at the version that was read."""
+
+    def __init__(self, client: Client, home: str) -> None:
+        self._client, self._home = client, home
+        self._body: Object | None = None
+        self.memory = Memory()
+
+    def load(self) -> Memory:
+        self._body = self._client.find(CONFIG_MAP, NAME, namespace=self._home)
+        text = ((self._body or {}).get("data") or {}).get("memory", "{}")
+        try:
+            self.memory = msgspec.json.decode(text, type=Memory)
+        except msgspec.DecodeError as bad:
+            where = f"the ConfigMap {self._home}/{NAME} is not understood: {bad}"
+            raise EngineError(
+                where, hint="correct it, or delete it: machines are found again by their provider"
+            ) from None
+        return self.memory
+
+    def save(self, memory: Memory) -> None:
+        """Raises Stale. After an error nothing is known: load again."""
+        if memory == self.memory and self._body is not None:
+            return
+        data = {"memory": msgspec.json.encode(memory).decode()}
+        try:
+            if self._body is None:
+                meta = {"name": NAME, "namespace": self._home, "labels": LABELS}
+                body: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+                self._body = self._client.create(body)
+            else:
+                self._body = self._client.replace({**self._body, "data": {**(self._body.get("data") or {}), **data}})
+        except (Conflict, AlreadyThere):
+            raise Stale(f"the ConfigMap {self._home}/{NAME} was changed by another process") from None
+        self.memory = memory
+
+
+class Joined:
+    """Which machines are nodes already: by providerID, by name, or by the name that the provider knows."""
+
+    def __init__(self, nodes: Iterable[tuple[str, str | None]]) -> None:
+        self._names: set[str] = set()
+        self._ids: set[str] = set()
+        for name, machine in nodes:
+            self._names.add(name)
+            if machine:
+                self._ids.add(machine)
+
+    def has(self, machine: str, node: str | None = None) -> bool:
+        return machine in self._ids or machine in self._names or (node is not None and node in self._names)
+
+
+def reconcile(memory: Memory, seen: Seen, joined: Joined, settings: Settings, now: float) -> Memory:
+    """Orders as they stand by what the provider shows; every machine that is no node belongs to one afterwards."""
+    memory = _refuse(memory, seen.refusals, now)
+    there = {one.id: one for one in seen.machines}
+    by_token: dict[str, list[str]] = {}
+    for one in seen.machines:
+        if one.token:
+            by_token.setdefault(one.token, []).append(one.id)
+    orders = [_with(order, by_token.get(order.token, ())) for order in memory.orders]
+    claimed = {machine for order in orders for machine in order.machines}
+    for one in sorted(seen.machines, key=lambda one: one.id):
+        if one.id not in claimed and one.state != "stopping" and not joined.has(one.id, one.node):
+            _adopt(one, orders, now)
+    kept = [order for order in orders if order.missing or not order.is_confirmed or _alive(order, there, joined, now)]
+    longest = 2 * max(settings.backoff_s, settings.backoff_max_s)
+    return msgspec.structs.replace(
+        memory,
+        orders=tuple(sorted(kept, key=lambda order: (order.asked, order.token))),
+        failures=tuple(one for one in memory.failures if now < one.at + longest),
+    )
+
+
+def orders_of(memory: Memory, seen: Seen, joined: Joined, now: float) -> tuple[Order, ...]:
+    """For `decide`: every machine that was ordered and is no node yet."""
+    there = {one.id: one for one in seen.machines}
+    found = []
+    for order in memory.orders:
+        alive = _alive(order, there, joined, now)
+        for machine in (*alive, *order.stands_in()):
+            known = there.get(machine)
+            failed = known is not None and known.state == "failed"
+            found.append(
+                Order(
+                    pool=order.pool,
+                    machine=machine,
+                    asked=0.0 if failed else order.asked,
+                    zone=(known.zone if known is not None else None) or order.zone,
+                    gang=order.gang,
+                )
+            )
+    return tuple(found)
+
+
+def failed(memory: Memory, pool: str, zone: str | None, kind: FailureKind, message: str, now: float) -> Memory:
+    """One more refusal in a row."""
+    before = [one for one in memory.failures if one.pool == pool and one.zone == zone]
+    others = [one for one in memory.failures if one not in before]
+    count = 1 + max((one.count for one in before), default=0)
+    new = Failure(pool=pool, zone=zone, kind=kind, at=now, count=count, message=message[:200])
+    return msgspec.structs.replace(memory, failures=(*others, new))
+
+
+def worked(memory: Memory, pool: str, zone: str | None) -> Memory:
+    left = tuple(one for one in memory.failures if not (one.pool == pool and one.zone in (None, zone)))
+    return memory if left == memory.failures else msgspec.structs.replace(memory, failures=left)
+
+
+def _with(order: Asked, machines: Sequence[str]) -> Asked:
+    new = [one for one in machines if one not in order.machines]
+    return msgspec.structs.replace(order, machines=(*order.machines, *new), is_confirmed=True) if new else order
+
+
+def _adopt(machine: Machine, orders: list[Asked], now: float) -> None:
+    """A machine that bears no token: of an order that still lacks one, else found."""
+    for number, order in enumerate(orders):
+        fits = order.pool == machine.pool and order.zone in (None, machine.zone)
+        if fits and order.missing and order.is_confirmed and not machine.token:
+            orders[number] = _with(order, (machine.id,))
+            return
+    orders.append(
+        Asked(
+            token=f"found-{machine.id}",
+            pool=machine.pool,
+            count=1,
+            asked=now,
+            zone=machine.zone,
+            machines=(machine.id,),
+            is_confirmed=True,
+        )
+    )
+
+
+def _alive(order: Asked, there: Mapping[str, Machine], joined: Joined, now: float) -> list[str]:
+    found = []
+    for machine in order.machines:
+        known = there.get(machine)
+        is_coming = now - order.asked < LAG_S if known is None else known.state != "stopping"
+        if is_coming and not joined.has(machine, known.node if known is not None else None):
+            found.append(machine)
+    return found
+
+
+def _refuse(memory: Memory, refusals: Sequence[Refusal], now: float) -> Memory:
+    for refusal in refusals:
+        order = memory.order(refusal.token) if refusal.token else None
+        if refusal.token is None:
+            waiting = (one for one in memory.orders if one.pool == refusal.pool and one.is_confirmed and one.missing)
+            order = next(waiting, None)
+        if order is not None and order.missing:
+            memory = failed(memory, order.pool, refusal.zone or order.zone, refusal.kind, refusal.message, now)
+            ended = msgspec.structs.replace(order, count=len(order.machines), is_confirmed=True)
+            memory = memory.with_order(ended)
+    return memory

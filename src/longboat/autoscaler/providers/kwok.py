@@ -1,0 +1,192 @@
+"""Simulated machines on a real cluster: nodes that KWOK keeps alive, with the pool's shape. For tests and trying out.
+
+The machines are in a ConfigMap, as a cloud keeps them in its books; each has a node object beside it. What goes wrong
+on demand is in the same ConfigMap (`faults`), so that it can be changed while everything runs.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from longboat.autoscaler.providers.configured import KwokSettings
+from longboat.autoscaler.providers.provider import Description, Machine, ProviderError, Purchase, Refusal, Seen
+from longboat.autoscaler.snapshot import FailureKind, Pool
+from longboat.core.jobs import Value
+from longboat.core.resources import format_duration
+from longboat.engines.kubernetes.api.client import Client, Object
+from longboat.engines.kubernetes.api.errors import AlreadyThere, Conflict
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, LEASE, NODE
+from longboat.fitting.nodes import HOSTNAME, ZONE
+from longboat.fitting.quantities import CPU, is_gpu
+
+BOOKS = "longboat-kwok"
+MANAGED = {"kwok.x-k8s.io/node": "fake"}
+STAGES = "testbed.longboat.test/"
+"""Annotations that the stages of the test cluster understand; KWOK's own stages take no notice of them."""
+LEASES = "kube-node-lease"
+ATTEMPTS = 20
+MOST_KEPT = 200
+
+
+class Fault(Value, frozen=True):
+    """What the simulated cloud answers to an order of this pool and zone (None: of every zone)."""
+
+    pool: str
+    kind: FailureKind
+    zone: str | None = None
+    after: int = 0  # machines of an order that are made before it fails
+    joins: bool = True  # false: no error; the machines are made and never become nodes
+
+
+class Books(Value, frozen=True):
+    machines: tuple[Machine, ...] = ()
+    tokens: tuple[str, ...] = ()  # orders that were served, newest last
+    refusals: tuple[Refusal, ...] = ()
+
+
+class KwokProvider:
+    def __init__(self, client: Client, home: str, settings: KwokSettings | None = None) -> None:
+        self._client, self._home = client, home
+        self.settings = settings or KwokSettings()
+
+    def list(self, pools: Sequence[Pool]) -> Seen:
+        names = {pool.name for pool in pools}
+        books = self._read()[1]
+        return Seen(
+            machines=tuple(one for one in books.machines if one.pool in names),
+            refusals=tuple(one for one in books.refusals if one.pool in names),
+        )
+
+    def grow(self, pool: Pool, purchase: Purchase) -> tuple[Machine, ...]:
+        def add(books: Books, faults: tuple[Fault, ...]) -> Books:
+            if purchase.token in books.tokens:
+                return books
+            fault = next((one for one in faults if one.pool == pool.name and one.zone in (None, purchase.zone)), None)
+            count, refusals = purchase.count, books.refusals
+            if fault is not None and fault.joins:
+                count = min(fault.after, count)
+                where = f" in zone {purchase.zone}" if purchase.zone else ""
+                told = f"simulated: {fault.kind}{where}"
+                refused = Refusal(
+                    pool=pool.name, kind=fault.kind, token=purchase.token, zone=purchase.zone, message=told
+                )
+                refusals = (*refusals, refused)[-MOST_KEPT:]
+            made = tuple(self._new(pool, purchase, fault) for _ in range(count))
+            tokens = (*books.tokens, purchase.token)[-MOST_KEPT:]
+            return Books(machines=(*books.machines, *made), tokens=tokens, refusals=refusals)
+
+        books = self._change(add)
+        mine = tuple(one for one in books.machines if one.token == purchase.token)
+        for machine in mine:
+            if machine.state == "running":
+                self._join(pool, machine)
+        for refusal in books.refusals:
+            if refusal.token == purchase.token:
+                raise ProviderError(refusal.message, kind=refusal.kind)
+        return mine
+
+    def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
+        gone = set(machines)
+
+        def remove(books: Books, _: tuple[Fault, ...]) -> Books:
+            # An order that is taken back must not be served by a request that is still on its way.
+            known = tuple(one for one in books.tokens if one not in tokens)
+            left = tuple(one for one in books.machines if one.id not in gone)
+            return Books(machines=left, tokens=(*known, *tokens)[-MOST_KEPT:], refusals=books.refusals)
+
+        self._change(remove)
+        for name in machines:
+            self._client.delete(LEASE, name.rpartition("/")[2], namespace=LEASES)
+
+    def describe(self, pool: Pool) -> Description:
+        return Description(zones=pool.zones, spot=pool.spot, max=pool.max)
+
+    def _new(self, pool: Pool, purchase: Purchase, fault: Fault | None) -> Machine:
+        name = f"{pool.name}-{secrets.token_hex(4)}"
+        return Machine(
+            id=f"kwok://{name}",
+            pool=pool.name,
+            state="running" if fault is None or fault.joins else "pending",
+            zone=purchase.zone,
+            created=self._client.now(),
+            token=purchase.token,
+            node=name,
+        )
+
+    def _join(self, pool: Pool, machine: Machine) -> None:
+        try:
+            self._client.create(node_of(pool, machine, self.settings))
+        except AlreadyThere:
+            pass
+
+    def _read(self) -> tuple[Object | None, Books, tuple[Fault, ...]]:
+        found = self._client.find(CONFIG_MAP, BOOKS, namespace=self._home)
+        data = (found or {}).get("data") or {}
+        books = msgspec.json.decode(data.get("machines", "{}"), type=Books)
+        return found, books, msgspec.json.decode(data.get("faults", "[]"), type=tuple[Fault, ...])
+
+    def _change(self, change: Callable[[Books, tuple[Fault, ...]], Books]) -> Books:
+        """At the version that was read; somebody else's change in between means reading again."""
+        for attempt in range(ATTEMPTS):
+            found, books, faults = self._read()
+            wanted = change(books, faults)
+            if found is not None and wanted == books:
+                return books
+            body: Object = found or {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": BOOKS, "namespace": self._home},
+            }
+            data = {**(body.get("data") or {}), "machines": msgspec.json.encode(wanted).decode()}
+            try:
+                self._client.replace({**body, "data": data}) if found else self._client.create({**body, "data": data})
+                return wanted
+            except (Conflict, AlreadyThere):
+                time.sleep(0.01 * attempt)
+        raise ProviderError(f"the ConfigMap {self._home}/{BOOKS} is changed by others all the time", kind="throttled")
+
+
+def node_of(pool: Pool, machine: Machine, settings: KwokSettings) -> Object:
+    """The node that the machine joins as."""
+    name = machine.node or machine.id
+    annotations = {**MANAGED, **settings.annotations}
+    room = {one: _quantity(one, count) for one, count in pool.machine.allocatable}
+    if settings.ready_after_s:
+        annotations[f"{STAGES}ready-after"] = format_duration(settings.ready_after_s)
+    if settings.gpus_after_s:
+        gpus = [one for one in room if one == pool.gpu_resource or is_gpu(one)]
+        annotations[f"{STAGES}gpus-after"] = format_duration(settings.gpus_after_s)
+        for one in gpus:
+            annotations[f"{STAGES}gpus"] = room.pop(one)
+    labels = {**pool.machine.labels, HOSTNAME: name, "type": "kwok"}
+    if machine.zone:
+        labels[ZONE] = machine.zone
+    taints = [{"key": one.key, "effect": one.effect, "value": one.value} for one in pool.machine.taints]
+    return {
+        "apiVersion": NODE.api_version,
+        "kind": NODE.kind,
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "spec": {"providerID": machine.id, "taints": taints},
+        "status": {
+            "capacity": room,
+            "allocatable": room,
+            "conditions": [_ready(not settings.ready_after_s)],
+            "addresses": [{"type": "Hostname", "address": name}],
+        },
+    }
+
+
+def _quantity(resource: str, count: int) -> str:
+    return f"{count}m" if resource == CPU else str(min(count, 1 << 50))
+
+
+def _ready(is_ready: bool) -> dict[str, str]:
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
+    if is_ready:
+        return {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", **times}
+    return {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "it boots", **times}

@@ -1,0 +1,101 @@
+"""What the autoscaler asks of whoever makes and deletes machines: the interface, its values and its errors.
+
+Promises, tested by one suite over every provider:
+1. `list` shows every machine that exists or is being made, also one that has not joined, and changes nothing.
+2. `grow` may return before the machines exist. The same token never makes a second set of machines, however often it is
+   asked and from whichever process; asked again, it finishes what was begun.
+3. `shrink` deletes exactly these machines with everything that belongs to them (disks, addresses), and lowers the
+   group's wanted size where there is one, so that nobody makes them again. One that is not there is no error.
+4. A machine's `id` is the `spec.providerID` of its node where the machine sets one, else the node's name; a provider
+   that knows another name of the node says so in `node`.
+5. What the other side refuses is a ProviderError with its kind. An order that is accepted and fails later is a Refusal
+   in `list`, under its token.
+
+How clouds fit: a scale set, instance group or node group per pool; the token becomes a tag of the machines or a client
+token of the request; `shrink` is their per-machine deletion (TerminateInstanceInAutoScalingGroup with a lower desired
+capacity, deleteInstances of a scale set or instance group).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from longboat.autoscaler.snapshot import FailureKind, Pool
+from longboat.core.errors import EngineError
+from longboat.core.jobs import Value
+
+MachineState = Literal["pending", "running", "stopping", "failed"]
+KINDS: tuple[FailureKind, ...] = ("stockout", "quota", "auth", "throttled", "not-found", "other")
+
+
+class ProviderError(EngineError):
+    """The other side refused or could not be asked; `kind` says what to do about it."""
+
+    def __init__(self, message: str, *, kind: FailureKind = "other", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.kind: FailureKind = kind
+
+
+class Machine(Value, frozen=True):
+    """One machine of a pool, as the provider sees it."""
+
+    id: str
+    pool: str
+    state: MachineState = "running"
+    zone: str | None = None
+    created: float | None = None
+    token: str | None = None  # of the order it was made for
+    node: str | None = None  # name of its node, where that is not the id
+    message: str = ""  # why it failed
+
+
+class Refusal(Value, frozen=True):
+    """An order that was accepted and came to nothing, in whole or in part."""
+
+    pool: str
+    kind: FailureKind
+    token: str | None = None
+    zone: str | None = None
+    message: str = ""
+
+
+class Seen(Value, frozen=True):
+    machines: tuple[Machine, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+class Purchase(Value, frozen=True):
+    """So many machines in one zone, or wherever the provider likes."""
+
+    token: str
+    count: int
+    zone: str | None = None
+    spot: bool = False
+
+
+class Description(Value, frozen=True):
+    """What a machine of a pool will offer, as far as the provider knows: checked against the pools file."""
+
+    allocatable: dict[str, str] = {}  # in Kubernetes' notation
+    labels: dict[str, str] = {}
+    zones: tuple[str, ...] = ()
+    spot: bool | None = None
+    max: int | None = None
+    price: float | None = None
+
+
+class Provider(Protocol):
+    """Called by one thread. Every call ends, by an answer or by a ProviderError."""
+
+    def list(self, pools: Sequence[Pool]) -> Seen: ...
+
+    def grow(self, pool: Pool, purchase: Purchase) -> tuple[Machine, ...]:
+        """The machines of this order that are known already; all, some or none of them."""
+        ...
+
+    def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
+        """Delete these machines; of these orders, make nothing that does not exist yet."""
+        ...
+
+    def describe(self, pool: Pool) -> Description: ...

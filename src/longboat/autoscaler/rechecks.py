@@ -1,0 +1,100 @@
+"""Whether a node may still be deleted: looked up at the API itself, right before it is done. Reads only.
+
+What was decided on a copy of the cluster may be old by now. Any doubt means that the machine stays for this loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from longboat.autoscaler.gangs import mark_of
+from longboat.autoscaler.keeping import daemon_of, keep_of_pod
+from longboat.autoscaler.machines import machines_of
+from longboat.autoscaler.moments import seconds_of
+from longboat.autoscaler.objects import Body, snapshot_of
+from longboat.autoscaler.providers.provider import Seen
+from longboat.autoscaler.snapshot import CORDONED, Pool, Settings
+from longboat.engines.kubernetes.api.client import Client, Object
+from longboat.engines.kubernetes.api.kinds import POD
+
+
+def pods_on(client: Client, node: str) -> list[Object]:
+    """Pods that are there and belong to somebody: not finished, no DaemonSet's, no part of the node."""
+    found = client.list(POD, everywhere=True, fields=f"spec.nodeName={node}").items
+    return [one for one in found if daemon_of(one["metadata"]) is None and not is_finished(one)]
+
+
+def is_finished(pod: Body) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_leaving(pod: Body) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def name_of(pod: Body) -> str:
+    return f"{pod['metadata'].get('namespace') or 'default'}/{pod['metadata']['name']}"
+
+
+def kept(pod: Body, now: float) -> str:
+    """Why this pod must not be moved now."""
+    found = keep_of_pod(pod, in_gang=mark_of(pod["metadata"], pod.get("spec") or {}) is not None)
+    return found.reason if found.until is None or found.until > now else ""
+
+
+class Recheck:
+    def __init__(
+        self, client: Client, pools: tuple[Pool, ...], settings: Settings, seen: Seen, settle_s: float
+    ) -> None:
+        self._client, self._pools, self._settings = client, pools, settings
+        self._seen, self._settle_s = seen, settle_s
+
+    def why_stay(self, body: Object) -> str:
+        """Empty: it may go."""
+        now = self._client.now()
+        found = snapshot_of({"Node": [body]}, self._pools)
+        (machine,) = machines_of(found, self._settings, now)
+        if machine.cordon == "person":
+            return "somebody else has cordoned it"
+        if machine.condition == "failed":
+            reasons = (self._stays_on_failed(one, now) for one in self._pods(body))
+            return next((text for text in reasons if text), "") or self._unknown(body)
+        if machine.cordon != "ours":
+            return "our cordon was lifted"
+        since = seconds_of((body["metadata"].get("annotations") or {}).get(CORDONED))
+        if since is not None and now - since < self._settle_s:
+            return "cordoned a moment ago: a pod may still be on its way there"
+        there = self._pods(body)
+        return f"pod {name_of(there[0])} is there" if there else self._unknown(body)
+
+    def why_not_finish(self, body: Object) -> str:
+        """A pod that tolerates every taint may have come since; while the machine is there, it is not lost."""
+        there = self._pods(body) if self._known(body) is not None else ()
+        return next((f"pod {name_of(one)} is there" for one in there if not is_leaving(one)), "")
+
+    def _pods(self, body: Object) -> list[Object]:
+        return pods_on(self._client, body["metadata"]["name"])
+
+    def _stays_on_failed(self, pod: Object, now: float) -> str:
+        if is_leaving(pod):
+            return ""
+        reason = kept(pod, now)
+        return f"pod {name_of(pod)} is bound to it: {reason}" if reason else ""
+
+    def _unknown(self, body: Object) -> str:
+        """A node that works, of a machine that the provider does not have, has got its label by mistake."""
+        conditions = (body.get("status") or {}).get("conditions") or ()
+        works = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+        if works and self._known(body) is None:
+            return "its provider has no such machine, and yet it works: is its pool label right?"
+        return ""
+
+    def machine_of(self, body: Object) -> str:
+        """The provider's id of the node's machine."""
+        name = str(body["metadata"]["name"])
+        return self._known(body) or str((body.get("spec") or {}).get("providerID") or name)
+
+    def _known(self, body: Object) -> str | None:
+        names: Iterable[str | None] = (body["metadata"]["name"], (body.get("spec") or {}).get("providerID"))
+        wanted = {one for one in names if one}
+        return next((one.id for one in self._seen.machines if one.id in wanted or one.node in wanted), None)

@@ -1,0 +1,121 @@
+"""How the autoscaler stands, as one ConfigMap that `longboat autoscaler status` reads. Counts and words only."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from longboat.autoscaler.loop import Turn
+from longboat.autoscaler.memory import LABELS
+from longboat.autoscaler.notices import sentence
+from longboat.autoscaler.plans import PoolNote, Waiting
+from longboat.core.errors import LongboatError
+from longboat.core.jobs import Value
+from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP
+
+NAME = "longboat-autoscaler-status"
+MOST = 50
+REFRESH_S = 30.0
+
+
+class PoolReport(Value, frozen=True):
+    note: PoolNote
+    min: int = 0
+    max: int = 0
+    states: dict[str, int] = {}
+
+
+class DeedReport(Value, frozen=True):
+    at: float
+    text: str
+    trouble: str = ""
+
+
+class Report(Value, frozen=True):
+    at: float  # of the last loop
+    identity: str = ""
+    pools: tuple[PoolReport, ...] = ()
+    waiting: tuple[Waiting, ...] = ()  # the first of them
+    waiting_count: int = 0
+    deeds: tuple[DeedReport, ...] = ()  # the last of them, newest first
+    trouble: str = ""  # why the last loop failed
+
+
+def report_of(turn: Turn, before: Report | None, identity: str) -> Report:
+    limits = {pool.name: pool for pool in turn.snapshot.pools}
+    states = Counter((one.pool, one.state) for one in turn.plan.nodes)
+    pools = [
+        PoolReport(
+            note=note,
+            min=limits[note.pool].min,
+            max=limits[note.pool].max,
+            states={state: count for (pool, state), count in sorted(states.items()) if pool == note.pool},
+        )
+        for note in turn.plan.pools
+    ]
+    new = [DeedReport(at=turn.now, text=sentence(one.action)[:500], trouble=one.trouble) for one in turn.deeds]
+    old = before.deeds if before is not None else ()
+    return Report(
+        at=turn.now,
+        identity=identity,
+        pools=tuple(pools),
+        waiting=turn.plan.waiting[:MOST],
+        waiting_count=len(turn.plan.waiting),
+        deeds=(*reversed(new), *old)[:MOST],
+    )
+
+
+def read_report(client: Client, home: str) -> Report | None:
+    found = client.find(CONFIG_MAP, NAME, namespace=home)
+    text = ((found or {}).get("data") or {}).get("report")
+    try:
+        return msgspec.json.decode(text, type=Report) if text else None
+    except msgspec.DecodeError:
+        return None
+
+
+class Reporter:
+    """A listener of the loop: writes when something has changed, else every half minute."""
+
+    def __init__(self, client: Client, home: str, identity: str, say: Callable[[str], None]) -> None:
+        self._client, self._home, self._identity, self._say = client, home, identity, say
+        self._report: Report | None = None
+        self._is_read = False
+        self._written = 0.0
+        self._trouble = ""
+
+    def turned(self, turn: Turn) -> None:
+        if not self._is_read:
+            self._try(lambda: setattr(self, "_report", read_report(self._client, self._home)))
+            self._is_read = True
+        new = report_of(turn, self._report, self._identity)
+        self._write(new)
+
+    def failed(self, message: str) -> None:
+        before = self._report or Report(at=self._client.now(), identity=self._identity)
+        self._write(msgspec.structs.replace(before, trouble=message[:500]))
+
+    def _write(self, new: Report) -> None:
+        before, self._report = self._report, new
+        is_same = before is not None and msgspec.structs.replace(before, at=0.0) == msgspec.structs.replace(new, at=0.0)
+        if is_same and time.monotonic() - self._written < REFRESH_S:
+            return
+        meta = {"name": NAME, "namespace": self._home, "labels": LABELS}
+        data = {"report": msgspec.json.encode(new).decode()}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+        if self._try(lambda: self._client.apply(body)):
+            self._written = time.monotonic()
+
+    def _try(self, work: Callable[[], object]) -> bool:
+        try:
+            work()
+        except LongboatError as error:
+            if error.message != self._trouble:
+                self._say(f"the status cannot be written: {error.message}")
+            self._trouble = error.message
+            return False
+        return True

@@ -1,0 +1,151 @@
+"""A model of Karpenter v1 with one NodePool per pool, at its defaults. Every rule names the file of its source.
+
+Modelled: batching, provisioning, emptiness, multi-node and single-node consolidation by deletion, validation, budgets.
+Not modelled: consolidation that replaces a machine by a cheaper one, drift, expiry (expireAfter), CPU and memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from longboat.simulator.cast import Machine, gpus_of
+from longboat.simulator.policies.estimating import first_fit, pending
+from longboat.simulator.policies.policy import Policy
+from longboat.simulator.world import World
+
+# operator/options/options.go: --batch-idle-duration, --batch-max-duration
+BATCH_IDLE_S, BATCH_MAX_S = 1.0, 10.0
+POLL_S = 10.0  # controllers/disruption/controller.go: pollingPeriod
+VALIDATE_S = 15.0  # controllers/disruption/consolidation.go: consolidationTTL
+BUDGET = 0.1  # apis/v1/nodepool.go: disruption.budgets, nodes: 10%
+MOST_CANDIDATES = 100  # controllers/disruption/multinodeconsolidation.go
+REGISTRATION_S = 900.0  # controllers/nodeclaim/lifecycle/liveness.go
+UNAVAILABLE_S = 180.0  # the AWS provider's cache of offerings without capacity
+
+
+class Karpenter(Policy):
+    name = "karpenter"
+    interval_s = 1.0
+
+    def __init__(self) -> None:
+        self._first = self._last = float("-inf")  # of the batch
+        self._seen = -1
+        self._consolidated = -1  # world.changes at which nothing was found to do
+        self._command: tuple[float, tuple[Machine, ...], bool] | None = None
+        self._poll = float("-inf")
+        self._unavailable: dict[str, float] = {}
+
+    def look(self, world: World, now: float) -> float | None:
+        wakes = [self._provision(world, now), self._disrupt(world, now)]
+        for machine in list(world.booting.values()):
+            if now - machine.asked >= REGISTRATION_S:
+                world.remove(machine, now)
+        wakes += [machine.asked + REGISTRATION_S for machine in world.booting.values()]
+        return min((moment for moment in wakes if moment is not None and moment > now), default=None)
+
+    # Growing
+
+    def _provision(self, world: World, now: float) -> float | None:
+        """controllers/provisioning/batcher.go: over when nothing new came for a while, or after the longest."""
+        if not world.waiting:
+            self._first = float("-inf")
+            return None
+        if world.calls != self._seen:
+            self._seen = world.calls
+            self._last = now
+            if self._first == float("-inf"):
+                self._first = now
+        over = min(self._last + BATCH_IDLE_S, self._first + BATCH_MAX_S)
+        if now < over:
+            return over
+        self._first = float("-inf")
+        return self._solve(world, now)
+
+    def _solve(self, world: World, now: float) -> float | None:
+        """controllers/provisioning/scheduling/scheduler.go: largest first; claims in flight, then new ones."""
+        sizes = sorted((task.gpus for task in pending(world)), reverse=True)
+        left = first_fit(sizes, [machine.gpus for machine in world.booting.values()])
+        pools = sorted(world.pools.values(), key=lambda pool: (-pool.priority, pool.name))
+        for pool in pools:
+            if self._unavailable.get(pool.name, 0.0) > now:
+                continue
+            places = [gpus_of(pool)] * world.room(pool)
+            rest = first_fit(left, places)
+            wanted = sum(1 for free in places if free < gpus_of(pool))
+            if wanted and not world.order(pool, wanted, now):
+                self._unavailable[pool.name] = now + UNAVAILABLE_S
+                continue
+            left = rest
+        blocked = [until for until in self._unavailable.values() if until > now]
+        return min(blocked, default=None) if left else None
+
+    # Shrinking
+
+    def _disrupt(self, world: World, now: float) -> float | None:
+        if self._command is not None:
+            due, machines, is_empty = self._command
+            if now < due:
+                return due
+            self._command = None
+            self._execute(world, machines, is_empty, now)
+        if now < self._poll:
+            return self._poll
+        if world.changes == self._consolidated:
+            return None  # controllers/disruption/consolidation.go: IsConsolidated, until the cluster changes
+        self._poll = now + POLL_S
+        found = self._candidates(world)
+        if not found:
+            self._consolidated = world.changes
+            return None
+        self._command = (now + VALIDATE_S, tuple(found), not any(machine.tasks for machine in found))
+        return now + VALIDATE_S
+
+    def _candidates(self, world: World) -> Sequence[Machine]:
+        """controllers/disruption/controller.go: the methods in their order, of which one may act."""
+        ready = [machine for machine in world.machines.values() if machine.is_ready]
+        budget = math.ceil(BUDGET * len(world.machines))  # apis/v1/nodepool.go: rounded up
+        removable = [one for one in ready if world.sizes[one.pool.name] > one.pool.min]
+        empty = [machine for machine in removable if not machine.tasks]
+        if empty:  # controllers/disruption/emptiness.go; consolidateAfter: 0s
+            return empty[:budget]
+        # controllers/disruption/helpers.go: the cost of a disruption grows with the number of pods
+        if world.conditions.is_protected:  # designs/node-disruption.md: karpenter.sh/do-not-disrupt
+            return []
+        used = sorted((one for one in removable if one.tasks), key=lambda one: (len(one.tasks), one.name))
+        first = used[: min(budget, MOST_CANDIDATES)]
+        low, high = 1, len(first)
+        best: Sequence[Machine] = ()
+        while low <= high and len(first) > 1:  # multinodeconsolidation.go: binary search for the longest prefix
+            middle = (low + high) // 2
+            if middle > 1 and fits_elsewhere(first[:middle], ready):
+                best = first[:middle]
+                low = middle + 1
+            elif middle <= 1:
+                low = middle + 1
+            else:
+                high = middle - 1
+        if best:
+            return best
+        return next(([one] for one in used if fits_elsewhere([one], ready)), [])  # singlenodeconsolidation.go
+
+    def _execute(self, world: World, machines: Sequence[Machine], is_empty: bool, now: float) -> None:
+        """controllers/disruption/validation.go: only if it still holds after the wait."""
+        still = [one for one in machines if world.machines.get(one.name) is one]
+        if is_empty:
+            still = [one for one in still if not one.tasks]
+        elif len(still) < len(machines) or not fits_elsewhere(still, world.machines.values()):
+            return
+        for machine in still:
+            world.cordon(machine, now)
+        for machine in still:
+            world.evict(machine, now)
+            world.remove(machine, now)
+
+
+def fits_elsewhere(machines: Sequence[Machine], others: Iterable[Machine]) -> bool:
+    """Whether all pods of these machines fit on the others that are ready."""
+    names = {machine.name for machine in machines}
+    places = [one.free for one in others if one.is_ready and one.free and one.name not in names]
+    sizes = sorted((task.gpus for machine in machines for task in machine.tasks), reverse=True)
+    return not first_fit(sizes, places)

@@ -1,0 +1,33 @@
+"""What every policy is to the replay: something that looks at the world from time to time and changes it."""
+
+from __future__ import annotations
+
+import time
+
+from longboat.simulator.world import World
+
+
+class Policy:
+    """Called at ticks of its own interval, when something happened that it wants to look at, or when it asked to be."""
+
+    name = ""
+    is_model = True  # of somebody else's rules
+    whole_gangs = False  # gangs are held back until all of their pods find a place
+    interval_s = 10.0
+
+    def start(self, world: World) -> None:
+        """Before the first job."""
+
+    def wants(self, world: World, now: float) -> float | None:
+        """After events: when it wants to look because of them; the replay takes the next tick."""
+        return now
+
+    def look(self, world: World, now: float) -> float | None:
+        """One loop. Returns when it wants to look again even if nothing happens."""
+        raise NotImplementedError
+
+    def timed_look(self, world: World, now: float) -> float | None:
+        before = time.process_time()
+        found = self.look(world, now)
+        world.tally.decide_cpu_s += time.process_time() - before
+        return found

@@ -1,0 +1,51 @@
+"""A model of kube-scheduler for pods that ask for GPUs: which machine a pod gets.
+
+Ready machines that are not cordoned and have room are ranked as the plugin NodeResourcesFit ranks them:
+`least-allocated`, the default of kube-scheduler, takes the emptiest, `most-allocated` the fullest. The share of GPUs
+stands for that of CPU and memory, which pods are taken to ask for in proportion. kube-scheduler draws among equals;
+here the one that has had so much room the longest is taken, so that a replay can be repeated. Pods are tried in the
+order of their creation, and one that finds no place holds up nobody. There is no preemption.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from longboat.simulator.cast import Machine
+
+Ranking = Literal["least-allocated", "most-allocated"]
+RANKINGS: tuple[str, ...] = get_args(Ranking)
+
+
+class Scheduler:
+    def __init__(self, ranking: Ranking = "least-allocated") -> None:
+        self._sign = 1.0 if ranking == "least-allocated" else -1.0
+        self._shelves: dict[tuple[int, int], dict[str, Machine]] = {}  # (free, size) -> machines
+
+    def open(self, machine: Machine) -> None:
+        """The machine takes pods, with the room it has now."""
+        self._shelves.setdefault((machine.free, machine.gpus), {})[machine.name] = machine
+
+    def close(self, machine: Machine) -> None:
+        shelf = self._shelves.get((machine.free, machine.gpus))
+        if shelf is not None:
+            shelf.pop(machine.name, None)
+
+    def find(self, gpus: int) -> Machine | None:
+        """Where a pod with so many GPUs goes."""
+        best: dict[str, Machine] | None = None
+        score = 0.0
+        for (free, size), shelf in self._shelves.items():
+            if free >= gpus and shelf:
+                rank = self._sign * (size - free) / size
+                if best is None or rank < score:
+                    best, score = shelf, rank
+        return None if best is None else next(iter(best.values()))
+
+    def counts(self) -> dict[int, int]:
+        """Free GPUs -> how many machines have so many."""
+        found: dict[int, int] = {}
+        for (free, _), shelf in self._shelves.items():
+            if shelf:
+                found[free] = found.get(free, 0) + len(shelf)
+        return found

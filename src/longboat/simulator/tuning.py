@@ -1,0 +1,53 @@
+"""Tries settings of Longboat's own policy on a trace: what less waiting costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from longboat.autoscaler.snapshot import Pool, Settings
+from longboat.core.jobs import Value
+from longboat.simulator.comparing import simulate
+from longboat.simulator.results import Figures
+from longboat.simulator.traces import Trace
+from longboat.simulator.world import USUAL, Conditions
+
+IDLE_S = (0.0, 60.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
+SPARE = (0, 1, 2)
+
+
+class Trial(Value, frozen=True):
+    idle_s: float
+    spare: int
+    figures: Figures
+    is_best: bool = False  # no other trial is at most as dear and waits at most as long
+
+
+def trials(
+    trace: Trace,
+    pools: Sequence[Pool],
+    settings: Settings,
+    conditions: Conditions = USUAL,
+    interval_s: float = 10.0,
+) -> Iterator[Trial]:
+    """One after the other, as they are done."""
+    for spare in SPARE:
+        for idle_s in IDLE_S:
+            tried = msgspec.structs.replace(settings, idle_s=idle_s, spare=spare)
+            outcome = simulate(trace, pools, tried, "longboat", conditions, interval_s)
+            yield Trial(idle_s=idle_s, spare=spare, figures=outcome.figures)
+
+
+def marked(found: Sequence[Trial]) -> list[Trial]:
+    """Those on the curve are marked: cheaper than them only waits longer."""
+    return [msgspec.structs.replace(one, is_best=not any(_beats(other, one) for other in found)) for one in found]
+
+
+def _beats(one: Trial, other: Trial) -> bool:
+    mine, theirs = _axes(one), _axes(other)
+    return mine != theirs and all(left <= right for left, right in zip(mine, theirs))
+
+
+def _axes(trial: Trial) -> tuple[float, float]:
+    return trial.figures.gpu_hours_provisioned, trial.figures.wait_p99_s or 0.0

@@ -1,0 +1,166 @@
+"""Draining by the eviction API, on a real cluster: budgets hold, what must stay stops it, pods move and nodes go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from longboat.autoscaler.charges import Charge
+from longboat.autoscaler.evictions import Evictions
+from longboat.autoscaler.memory import DELETING
+from longboat.autoscaler.providers.configured import KwokSettings
+from longboat.autoscaler.providers.kwok import KwokProvider, node_of
+from longboat.autoscaler.providers.provider import Machine
+from longboat.autoscaler.snapshot import CORDONED, POOL_LABEL, Settings
+from longboat.engines.kubernetes.api.kinds import BUDGET, NODE, POD
+from tests.autoscaler.live.stages import Stage, job_of, wait_for
+
+pytestmark = [pytest.mark.cluster]
+
+
+def replicas(stage: Stage, name: str, cpu: str, count: int = 1) -> None:
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    spec = {
+        "containers": [container],
+        "nodeSelector": {POOL_LABEL: stage.name("cpu")},
+        "terminationGracePeriodSeconds": 0,
+    }
+    template = {"metadata": {"labels": {"app": name}}, "spec": spec}
+    body = {"replicas": count, "selector": {"matchLabels": {"app": name}}, "template": template}
+    meta = {"name": name, "namespace": stage.namespace}
+    path = f"/apis/apps/v1/namespaces/{stage.namespace}/replicasets"
+    stage.client.request(
+        "POST", path, body={"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": body}
+    )
+
+
+def remove(stage: Stage, name: str) -> None:
+    path = f"/apis/apps/v1/namespaces/{stage.namespace}/replicasets/{name}"
+    stage.client.request("DELETE", path, body={"propagationPolicy": "Background"})
+
+
+def budget(stage: Stage, app: str, allowed: int) -> None:
+    spec = {"maxUnavailable": allowed, "selector": {"matchLabels": {"app": app}}}
+    meta = {"name": app, "namespace": stage.namespace}
+    stage.client.create({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec})
+
+
+def node(stage: Stage, name: str) -> str:
+    pool = stage.pool("cpu", machine={"gpus": 0})
+    full = f"{pool.name}-{name}"
+    stage.client.create(node_of(pool, Machine(id=full, pool=pool.name, node=full), KwokSettings()))
+    return full
+
+
+def running(stage: Stage, app: str) -> list[dict[str, Any]]:
+    return [one for one in stage.pods("Running") if one["metadata"]["labels"].get("app") == app]
+
+
+def cordoned(stage: Stage, name: str) -> dict[str, Any]:
+    marks = {CORDONED: "2026-11-15T12:00:00Z"}
+    return stage.client.patch(NODE, name, {"metadata": {"annotations": marks}, "spec": {"unschedulable": True}})
+
+
+def scatter(stage: Stage) -> None:
+    """Under a running autoscaler: two machines, and a small pod on the second that would fit on the first."""
+    replicas(stage, "large", "20")
+    replicas(stage, "filler", "12")
+    wait_for("the first is full", lambda: len(stage.pods("Running")) == 2)
+    replicas(stage, "other", "20")
+    wait_for("a second is in use", lambda: len(stage.pods("Running")) == 3)
+    replicas(stage, "small", "10")
+    wait_for("the small one is there too", lambda: len(stage.pods("Running")) == 4)
+    assert len(stage.nodes()) == 2
+    remove(stage, "filler")
+    wait_for("the first has room", lambda: len(stage.pods()) == 3)
+    remove(stage, "other")
+
+
+def test_pods_that_survive_it_are_moved_and_the_machine_goes(stage: Stage) -> None:
+    pool = stage.pool("cpu", machine={"gpus": 0}, max=3)
+    budget(stage, "small", 1)
+    with stage.scaling(stage.charge(pool, consolidate=True)) as told:
+        scatter(stage)
+        wait_for("one machine is left", lambda: len(stage.machines()) == len(stage.nodes()) == 1)
+        wait_for("both run there", lambda: len(stage.pods("Running")) == 2)
+    assert [deed for deed in told.deeds("drain") if not deed.trouble]
+    assert {one["spec"]["nodeName"] for one in stage.pods("Running")} == {stage.nodes()[0]["metadata"]["name"]}
+    assert not [deed for deed in told.deeds("drain") if "stays" in deed.trouble]
+
+
+def test_a_budget_without_room_holds(stage: Stage) -> None:
+    name = node(stage, "one")
+    replicas(stage, "web", "1")
+    budget(stage, "web", 0)
+    wait_for("it runs", lambda: running(stage, "web"))
+    wait_for("the budget has counted it", lambda: budget_status(stage)["currentHealthy"] == 1)
+    before = running(stage, "web")[0]["metadata"]["uid"]
+    trouble = Evictions(stage.client, Settings()).drain(cordoned(stage, name), stage.client.now())
+    assert "is not evicted yet" in trouble and "disruption budget" in trouble
+    assert running(stage, "web")[0]["metadata"]["uid"] == before
+
+
+def budget_status(stage: Stage) -> dict[str, Any]:
+    return dict(stage.client.get(BUDGET, "web", namespace=stage.namespace).get("status") or {"currentHealthy": 0})
+
+
+def test_one_training_pod_keeps_all_pods_of_its_node(stage: Stage) -> None:
+    name = node(stage, "one")
+    replicas(stage, "web", "1")
+    stage.client.create(job_of("train", stage.namespace, {POOL_LABEL: stage.name("cpu")}, 0))
+    wait_for("both run", lambda: len(stage.pods("Running")) == 2)
+    before = {one["metadata"]["uid"] for one in stage.pods()}
+    evictions = Evictions(stage.client, Settings())
+    assert "training pod" in evictions.drain(cordoned(stage, name), stage.client.now())
+    assert {one["metadata"]["uid"] for one in stage.pods()} == before
+
+
+def test_nothing_is_drained_without_our_cordon(stage: Stage) -> None:
+    name = node(stage, "one")
+    replicas(stage, "web", "1")
+    wait_for("it runs", lambda: running(stage, "web"))
+    evictions = Evictions(stage.client, Settings())
+    assert evictions.drain(stage.client.get(NODE, name), 0.0) == "our cordon was lifted"
+    by_hand = stage.client.patch(NODE, name, {"spec": {"unschedulable": True}})
+    assert evictions.drain(by_hand, 0.0) == "our cordon was lifted"
+    assert evictions.drain(cordoned(stage, name), 0.0) == ""
+    gone = running(stage, "web")
+    wait_for("it was evicted", lambda: not gone or stage.client.find(POD, gone[0]["metadata"]["name"]) is None)
+
+
+def begun(stage: Stage, charge: Charge) -> str:
+    """A node whose deletion had begun when its autoscaler died."""
+    with stage.scaling(charge):
+        stage.job("first", run_for="0.1s")
+        wait_for("it has ended", lambda: stage.is_done("first"))
+    (node,) = stage.nodes()
+    marks = {CORDONED: "2026-11-15T12:00:00Z", DELETING: "2026-11-15T12:00:00Z"}
+    name = str(node["metadata"]["name"])
+    stage.client.patch(NODE, name, {"metadata": {"annotations": marks}, "spec": {"unschedulable": True}})
+    return name
+
+
+def test_a_deletion_that_had_begun_is_finished_whatever_is_wanted_now(stage: Stage) -> None:
+    """A machine that is gone already must not be given work, even if somebody waits for just such a one."""
+    charge = stage.charge(stage.pool("gpu"), idle_s=3600.0)
+    before = begun(stage, charge)
+    KwokProvider(stage.client, stage.namespace).shrink(charge.pools[0], (f"kwok://{before}",))
+    stage.job("second")
+    with stage.scaling(charge) as told:
+        wait_for("it runs", lambda: len(stage.pods("Running")) == 1)
+        wait_for("the old one is gone", lambda: len(stage.machines()) == len(stage.nodes()) == 1)
+    assert stage.nodes()[0]["metadata"]["name"] != before
+    assert not told.deeds("uncordon")
+
+
+def test_a_deletion_that_had_begun_stops_at_a_pod_that_came_since(stage: Stage) -> None:
+    charge = stage.charge(stage.pool("gpu"), idle_s=3600.0)
+    before = begun(stage, charge)
+    stage.job("second", tolerant=True)
+    wait_for("it runs in spite of the cordon", lambda: len(stage.pods("Running")) == 1)
+    with stage.scaling(charge) as told:
+        wait_for("the cordon is lifted", lambda: not stage.nodes()[0]["spec"].get("unschedulable"))
+    (node,) = stage.nodes()
+    assert node["metadata"]["name"] == before and DELETING not in node["metadata"]["annotations"]
+    assert len(stage.pods("Running")) == 1 and not told.deeds("grow")

@@ -1,0 +1,151 @@
+"""Orders and refusals between loops, as data; the ConfigMap on a real cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from longboat.autoscaler.memory import (
+    LAG_S,
+    NAME,
+    Asked,
+    Joined,
+    Memory,
+    Stale,
+    Store,
+    failed,
+    orders_of,
+    reconcile,
+    worked,
+)
+from longboat.autoscaler.providers.provider import Machine, Refusal, Seen
+from longboat.autoscaler.snapshot import Settings
+from longboat.core.errors import EngineError
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP
+from tests.autoscaler.live.stages import Stage
+
+NOW = 1_000_000.0
+NOBODY = Joined([])
+
+
+def asked(token: str = "t", count: int = 2, **more: Any) -> Asked:
+    return Asked(**{"token": token, "pool": "gpu", "count": count, "asked": NOW - 10, "is_confirmed": True, **more})
+
+
+def machine(name: str, **more: Any) -> Machine:
+    return Machine(**{"id": name, "pool": "gpu", **more})
+
+
+def after(memory: Memory, *machines: Machine, joined: Joined = NOBODY, now: float = NOW, **more: Any) -> Memory:
+    return reconcile(memory, Seen(machines=machines, **more), joined, Settings(), now)
+
+
+def names(memory: Memory, *machines: Machine, joined: Joined = NOBODY, now: float = NOW) -> list[str]:
+    return [one.machine for one in orders_of(memory, Seen(machines=machines), joined, now)]
+
+
+def test_what_is_not_made_yet_has_a_stand_in() -> None:
+    memory = after(Memory(orders=(asked(),)))
+    assert names(memory) == ["t/0", "t/1"]
+
+
+def test_machines_belong_to_their_order_by_token() -> None:
+    there = machine("a", token="t")
+    memory = after(Memory(orders=(asked(is_confirmed=False),)), there)
+    assert memory.orders[0].machines == ("a",) and memory.orders[0].is_confirmed
+    assert names(memory, there) == ["a", "t/0"]
+
+
+def test_machines_without_a_token_are_given_to_an_order_of_their_pool_and_zone() -> None:
+    memory = Memory(orders=(asked("x", 1, zone="a"), asked("y", 1, zone="b")))
+    found = after(memory, machine("m", zone="b"))
+    assert {one.token: one.machines for one in found.orders} == {"x": (), "y": ("m",)}
+
+
+def test_a_machine_that_nobody_ordered_is_waited_for_as_well() -> None:
+    found = after(Memory(), machine("m", zone="a", created=5.0))
+    (order,) = found.orders
+    assert (order.machines, order.asked, order.zone) == (("m",), NOW, "a")
+    assert after(found, machine("m", zone="a"), now=NOW + 60).orders == found.orders
+    assert after(found).orders == found.orders, "it may be missing from the list for a while"
+    assert after(found, now=NOW + LAG_S + 1).orders == ()
+
+
+@pytest.mark.parametrize("joined", [Joined([("node-a", "a")]), Joined([("a", None)]), Joined([("other-name", None)])])
+def test_a_machine_that_has_joined_is_no_order_any_more(joined: Joined) -> None:
+    there = machine("a", token="t", node="other-name")
+    memory = after(Memory(orders=(asked(count=1),)), there, joined=joined)
+    assert memory.orders == () and names(memory, there, joined=joined) == []
+
+
+def test_half_of_an_order_has_joined() -> None:
+    there = (machine("a", token="t"), machine("b", token="t"))
+    joined = Joined([("a", "a")])
+    memory = after(Memory(orders=(asked(),)), *there, joined=joined)
+    assert memory.orders[0].machines == ("a", "b") and names(memory, *there, joined=joined) == ["b"]
+
+
+def test_a_machine_that_is_promised_is_waited_for_though_the_list_lags() -> None:
+    memory = Memory(orders=(asked(count=1, machines=("a",)),))
+    assert names(after(memory)) == ["a"]
+    assert after(memory, now=NOW + LAG_S).orders == ()
+
+
+def test_a_machine_that_stops_is_not_counted_and_one_that_failed_is_overdue() -> None:
+    memory = Memory(orders=(asked(machines=("a", "b")),))
+    there = (machine("a", state="stopping"), machine("b", state="failed"))
+    (order,) = orders_of(after(memory, *there), Seen(machines=there), NOBODY, NOW)
+    assert (order.machine, order.asked) == ("b", 0.0)
+
+
+def test_a_late_refusal_ends_the_rest_of_its_order_and_is_remembered() -> None:
+    refusal = Refusal(pool="gpu", kind="stockout", token="t", zone="a", message="none left")
+    memory = after(Memory(orders=(asked(zone="a"),)), machine("m", token="t"), refusals=(refusal,))
+    again = after(memory, machine("m", token="t"), refusals=(refusal,))
+    for found in (memory, again):
+        (failure,) = found.failures
+        assert (failure.kind, failure.zone, failure.count, failure.at) == ("stockout", "a", 1, NOW)
+    assert names(again, machine("m", token="t")) == ["m"]
+
+
+def test_a_refusal_without_token_ends_the_oldest_order() -> None:
+    refusal = Refusal(pool="gpu", kind="quota")
+    memory = after(Memory(orders=(asked(), asked("u"))), refusals=(refusal,))
+    assert [one.token for one in memory.orders] == ["u"] and len(memory.failures) == 1
+
+
+def test_refusals_in_a_row_are_counted_until_something_works() -> None:
+    memory = failed(failed(Memory(), "gpu", "a", "stockout", "", NOW), "gpu", "a", "quota", "x" * 999, NOW + 1)
+    (failure,) = memory.failures
+    assert (failure.count, failure.kind, failure.at, len(failure.message)) == (2, "quota", NOW + 1, 200)
+    assert worked(memory, "gpu", "b") is memory
+    assert worked(memory, "gpu", "a").failures == ()
+    assert after(memory, now=NOW + 7300).failures == ()
+
+
+@pytest.mark.cluster
+def test_the_memory_is_replaced_only_at_the_version_that_was_read(stage: Stage) -> None:
+    one, other = Store(stage.client, stage.namespace), Store(stage.client, stage.namespace)
+    one.load(), other.load()
+    one.save(Memory(orders=(asked(),)))
+    with pytest.raises(Stale):
+        other.save(Memory())
+    assert other.load() == Memory(orders=(asked(),))
+    other.save(other.memory.with_order(asked("u")))
+    with pytest.raises(Stale):
+        one.save(Memory())
+    assert [order.token for order in one.load().orders] == ["t", "u"]
+
+
+@pytest.mark.cluster
+def test_a_memory_that_is_not_understood_is_named(stage: Stage) -> None:
+    Store(stage.client, stage.namespace).save(Memory(orders=(asked(),)))
+    stage.client.patch(CONFIG_MAP, NAME, {"data": {"memory": "{"}}, namespace=stage.namespace)
+    with pytest.raises(EngineError, match=f"{stage.namespace}/{NAME} is not understood"):
+        Store(stage.client, stage.namespace).load()
+
+
+def test_what_a_newer_version_adds_is_passed_over() -> None:
+    assert msgspec.json.decode(b'{"orders": [], "new": 1}', type=Memory) == Memory()

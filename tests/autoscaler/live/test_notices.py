@@ -1,0 +1,201 @@
+"""What others are told: a webhook (a real server), events (a real cluster), metrics, lines of the log, the report."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from longboat.autoscaler.act import Deed
+from longboat.autoscaler.journal import lines
+from longboat.autoscaler.loop import Loop, Turn
+from longboat.autoscaler.metrics import Metrics, serve
+from longboat.autoscaler.notices import Events, Webhook
+from longboat.autoscaler.plans import Action, NodeNote, Plan, PoolNote, Waiting
+from longboat.autoscaler.providers.kwok import KwokProvider
+from longboat.autoscaler.reports import Reporter, read_report
+from longboat.autoscaler.snapshot import Failure, Snapshot
+from longboat.core.errors import UsageError
+from longboat.engines.kubernetes.api.kinds import EVENT
+from tests.autoscaler.live.stages import Stage, pool, wait_for
+
+GROW = Action(kind="grow", pool="gpu", count=2, reason="2 for default/r", zones={"a": 1, "b": 1})
+REMOVE = Action(kind="delete", node="n1", pool="gpu", reason="idle")
+TURN = Turn(
+    now=1_794_744_000.0,
+    snapshot=Snapshot(
+        pools=(pool("gpu", price=2.5),),
+        failures=(Failure(pool="gpu", zone="a", kind="stockout", at=0.0, count=3),),
+    ),
+    plan=Plan(
+        waiting=(
+            Waiting(run="default/r", reason="machines are ordered", expected=1_794_744_300.0),
+            Waiting(pod="default/never", reason='needs 9 "GPUs"\nno machine has them'),
+        ),
+        nodes=(
+            NodeNote(node="n1", state="busy", reason="pods", pool="gpu"),
+            NodeNote(node="x", state="unmanaged", reason=""),
+        ),
+        pools=(PoolNote(pool="gpu", reason="grows by 2", size=3, coming=2),),
+    ),
+    deeds=(Deed(action=GROW), Deed(action=REMOVE, trouble="a pod is there")),
+    decide_s=0.25,
+    total_s=0.5,
+)
+
+
+class Hook:
+    """A web server that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.kinds: list[str | None] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                outer.kinds.append(self.headers.get("Content-Type"))
+                outer.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/services/secret"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    found = Hook()
+    yield found
+    found.close()
+
+
+def test_a_webhook_is_told_what_was_done_and_who_is_refused_once(hook: Hook) -> None:
+    said: list[str] = []
+    webhook = Webhook(hook.url, said.append, name="lab")
+    webhook.turned(TURN)
+    webhook.turned(Turn(now=0.0, snapshot=TURN.snapshot, plan=TURN.plan))  # nothing new
+    webhook.failed("no answer")
+    webhook.failed("no answer")
+    webhook.turned(Turn(now=0.0, snapshot=Snapshot(), plan=Plan()))
+    webhook.close()
+    assert [set(body) for body in hook.bodies] == [{"text"}] * 3 and set(hook.kinds) == {"application/json"}
+    first, second, third = (body["text"] for body in hook.bodies)
+    assert first.startswith("longboat autoscaler (lab): pool gpu grows by 2: 2 for default/r\n")
+    assert "node n1 is removed: idle - not done: a pod is there" in first and "default/never waits" in first
+    assert "default/r" not in first.partition("\n")[2]
+    assert "cannot work: no answer" in second and "works again" in third
+    assert said == []
+
+
+def test_a_webhook_that_is_down_is_told_once_and_stops_nothing(hook: Hook) -> None:
+    hook.server.server_close()
+    said: list[str] = []
+    webhook = Webhook(hook.url, said.append)
+    webhook.turned(TURN)
+    webhook.failed("x")
+    webhook.close()
+    assert len(said) == 1 and "127.0.0.1 cannot be told" in said[0] and "secret" not in said[0]
+
+
+@pytest.mark.parametrize("address", ["file:///etc/passwd", "slack.com/x", "http:///x"])
+def test_an_address_that_is_none(address: str) -> None:
+    with pytest.raises(UsageError):
+        Webhook(address, print)
+
+
+def test_metrics_are_in_prometheus_text_format() -> None:
+    metrics = Metrics(lambda: True)
+    metrics.turned(TURN)
+    metrics.turned(TURN)
+    metrics.failed("x")
+    server = serve(0, metrics, {"/readyz": lambda: False})
+    try:
+        port = server.server_address[1]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/x", timeout=10)
+    finally:
+        server.shutdown()
+        server.server_close()
+    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    own = {key.removeprefix("longboat_autoscaler_"): value for key, value in found.items()}
+    assert own["leader"] == "1" and own["loops_total"] == "2" and own["loop_failures_total"] == "1"
+    assert own["decide_cpu_seconds_total"] == "0.5"
+    assert own['actions_total{kind="grow",pool="gpu"}'] == "4"
+    assert own['actions_failed_total{kind="delete",pool="gpu"}'] == "2"
+    assert own['nodes{pool="gpu",state="busy"}'] == "1" and own['nodes{pool="",state="unmanaged"}'] == "1"
+    assert own['machines{pool="gpu"}'] == "3" and own['price_per_hour{pool="gpu"}'] == "7.5"
+    assert own['waiting{kind="pod"}'] == "1" and own['waiting_served{kind="run"}'] == "1"
+    assert own['refusals{pool="gpu",zone="a",kind="stockout"}'] == "3"
+    heads = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(heads) == len(set(heads))
+
+
+def test_the_state_of_every_node_is_logged_as_text_and_as_json() -> None:
+    text = list(lines(TURN, "text"))
+    assert "2026-11-15T12:00:00Z node node=n1 state=busy pool=gpu: pods" in text
+    assert any("kind=grow" in line and "zones=a:1,b:1" in line for line in text)
+    assert any("(not done: a pod is there)" in line for line in text)
+    records = [json.loads(line) for line in lines(TURN, "json")]
+    assert {"time": "2026-11-15T12:00:00Z", "what": "node", "node": "x", "state": "unmanaged", "reason": ""} in records
+    assert len(records) == len(text) == 2 + 2 + 2 + 1
+
+
+@pytest.mark.cluster
+def test_events_on_pods_runs_and_nodes_and_the_report(stage: Stage) -> None:
+    said: list[str] = []
+    stage.job("train", run_for="0.1s")
+    stage.job("never", gpus=9)
+    listeners = (
+        Events(stage.client, said.append),
+        Reporter(stage.client, stage.namespace, "me", said.append),
+    )
+    charge = stage.charge(stage.pool("gpu"))
+    loop = Loop(stage.client, charge, {"kwok": KwokProvider(stage.client, stage.namespace)}, listeners=listeners)
+    ending = threading.Event()
+    thread = threading.Thread(target=loop.run, args=(ending,))
+    thread.start()
+    try:
+        wait_for("it has ended", lambda: stage.is_done("train"))
+        wait_for("all machines are gone", lambda: not stage.machines() and not stage.nodes())
+        wait_for("the report tells", lambda: "removed" in report_text(stage))
+    finally:
+        ending.set()
+        thread.join()
+    assert said == []
+    events = stage.client.list(EVENT, namespace=stage.namespace, fields="reportingComponent=").items
+    mine = [one for one in events if (one.get("source") or {}).get("component") == "longboat-autoscaler"]
+    about = {(one["involvedObject"]["name"].rpartition("-")[0], one["reason"], one["type"]) for one in mine}
+    assert ("train-0", "TriggeredScaleUp", "Normal") in about
+    assert ("never-0", "NotTriggerScaleUp", "Warning") in about
+    assert len(mine) <= 4, "what has not changed is not told again"
+    nodes = stage.client.list(EVENT, namespace="default", fields="involvedObject.kind=Node").items
+    reasons = {one["reason"] for one in nodes if one["involvedObject"]["name"].startswith(stage.prefix)}
+    assert {"ScaleDown", "ScaleDownDelete"} <= reasons
+    report = read_report(stage.client, stage.namespace)
+    assert report is not None and report.identity == "me" and report.waiting_count >= 1
+    assert report.pools[0].max == 10
+
+
+def report_text(stage: Stage) -> str:
+    found = read_report(stage.client, stage.namespace)
+    return " ".join(one.text for one in found.deeds) if found is not None else ""

@@ -1,0 +1,330 @@
+"""What `provider.Provider` promises, on every provider; and what is special about each."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import pytest
+
+from longboat.autoscaler.poolfile import read_pools, read_providers
+from longboat.autoscaler.providers.configured import ExecSettings, KwokSettings
+from longboat.autoscaler.providers.exec import ExecProvider
+from longboat.autoscaler.providers.kwok import Fault, KwokProvider
+from longboat.autoscaler.providers.opening import differences, open_providers
+from longboat.autoscaler.providers.provider import KINDS, Machine, Provider, ProviderError, Purchase
+from longboat.autoscaler.snapshot import Pool
+from longboat.core.errors import JobError, UsageError
+from longboat.engines.kubernetes.api.kinds import NODE
+from tests.autoscaler.live.stages import Stage, pool
+
+CLOUD = Path(__file__).with_name("cloud.py")
+VERBS = ("list", "grow", "shrink", "describe")
+
+
+class Side(Protocol):
+    """A provider under test, opened anew as often as wanted, and a way to make it refuse."""
+
+    pool: Pool
+    other: Pool
+
+    def open(self) -> Provider: ...
+
+    def refuse(self, kind: str, zone: str | None) -> None: ...
+
+
+class KwokSide:
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.pool, self.other = stage.pool("gpu", zones=("a", "b")), stage.pool("other")
+
+    def open(self) -> Provider:
+        return KwokProvider(self.stage.client, self.stage.namespace)
+
+    def refuse(self, kind: Any, zone: str | None) -> None:
+        self.stage.fault(Fault(pool=self.pool.name, kind=kind, zone=zone))
+
+
+class ExecSide:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pool, self.other = pool("gpu", zones=("a", "b")), pool("other")
+
+    def open(self) -> Provider:
+        return ExecProvider("metal", settings(self.folder))
+
+    def refuse(self, kind: str, zone: str | None) -> None:
+        (self.folder / "faults").write_text(json.dumps([{"pool": self.pool.name, "kind": kind, "zone": zone}]))
+
+
+def settings(folder: Path, **more: Any) -> ExecSettings:
+    commands = {verb: (sys.executable, str(CLOUD), verb) for verb in VERBS}
+    return ExecSettings(**{**commands, "env": {"CLOUD": str(folder)}, **more})
+
+
+@pytest.fixture(params=[pytest.param("kwok", marks=pytest.mark.cluster), "exec"])
+def side(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Side]:
+    yield KwokSide(request.getfixturevalue("stage")) if request.param == "kwok" else ExecSide(tmp_path)
+
+
+def machines(side: Side) -> tuple[Machine, ...]:
+    return side.open().list([side.pool, side.other]).machines
+
+
+def test_what_is_ordered_is_listed_with_its_pool_zone_and_token(side: Side) -> None:
+    assert machines(side) == ()
+    made = side.open().grow(side.pool, Purchase(token="t1", count=2, zone="b"))
+    found = machines(side)
+    assert len(found) == 2 and {one.id for one in made} <= {one.id for one in found}
+    assert {(one.pool, one.zone, one.token) for one in found} == {(side.pool.name, "b", "t1")}
+    assert side.open().list([side.other]).machines == ()
+
+
+def test_an_order_sent_twice_is_one_order(side: Side) -> None:
+    for _ in range(3):
+        side.open().grow(side.pool, Purchase(token="t1", count=2, zone="a"))
+    first = machines(side)
+    side.open().grow(side.pool, Purchase(token="t2", count=1, zone="a"))
+    assert len(first) == 2 and len(machines(side)) == 3
+
+
+def test_listing_changes_nothing(side: Side) -> None:
+    side.open().grow(side.pool, Purchase(token="t1", count=1, zone="a"))
+    assert machines(side) == machines(side)
+
+
+def test_exactly_the_named_machines_are_deleted_and_twice_is_no_error(side: Side) -> None:
+    side.open().grow(side.pool, Purchase(token="t1", count=3, zone="a"))
+    first, *others = machines(side)
+    for _ in range(2):
+        side.open().shrink(side.pool, (first.id,))
+    assert {one.id for one in machines(side)} == {one.id for one in others}
+    side.open().shrink(side.pool, ("never-was",))
+
+
+@pytest.mark.parametrize("kind", ["stockout", "quota", "auth", "throttled"])
+def test_a_refusal_has_its_kind_and_leaves_nothing(side: Side, kind: str) -> None:
+    side.refuse(kind, "a")
+    for _ in range(2):
+        with pytest.raises(ProviderError) as caught:
+            side.open().grow(side.pool, Purchase(token="t1", count=2, zone="a"))
+        assert caught.value.kind == kind and kind in caught.value.message
+    assert machines(side) == ()
+    assert len(side.open().grow(side.pool, Purchase(token="t2", count=1, zone="b"))) <= 1
+    assert len(machines(side)) == 1
+
+
+def test_an_order_that_was_taken_back_is_not_served_later(side: Side) -> None:
+    side.open().shrink(side.pool, (), ("t1",))
+    side.open().grow(side.pool, Purchase(token="t1", count=2, zone="a"))
+    assert machines(side) == ()
+
+
+def test_a_pool_is_described(side: Side) -> None:
+    described = side.open().describe(side.pool)
+    assert described.zones == ("a", "b") and described.spot is False
+    assert list(differences((side.pool,), {side.pool.provider: side.open()})) == []
+
+
+# exec
+
+
+def script(tmp_path: Path, text: str, **more: Any) -> ExecProvider:
+    path = tmp_path / "command.py"
+    path.write_text(text)
+    command = (sys.executable, str(path))
+    return ExecProvider("metal", ExecSettings(list=command, grow=command, shrink=command, **more))
+
+
+BAD: list[tuple[str, str]] = [
+    ("print('hello')", "printed what is not understood"),
+    ("pass", "printed nothing"),
+    ("print('{\"machines\": 3}')", "printed what is not understood"),
+    ('print(\'{"machines": [{"pool": "gpu"}]}\')', "printed what is not understood"),
+    ('print(\'{"machines": [{"id": "a", "pool": "elsewhere"}]}\')', "unknown pool elsewhere"),
+    ('print(\'{"machines": [{"id": "a", "pool": "gpu"}, {"id": "a", "pool": "gpu"}]}\')', "same id"),
+    ("import sys; print('no IPMI there', file=sys.stderr); sys.exit(3)", "exit code 3: no IPMI there"),
+    ("import os; os.abort()", "signal 6"),
+    ("import sys; sys.stdout.buffer.write(bytes([255, 254]))", "printed what is not understood"),
+    ("import sys; sys.stdout.write('x' * (17 << 20))", "more than 16 MiB"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), BAD)
+def test_bad_output_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        script(tmp_path, text).list([pool("gpu")])
+    assert words in caught.value.message and caught.value.message.startswith("provider metal: the command for list")
+    assert "\n" not in caught.value.message and caught.value.kind == "other"
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "no-such-kind"])
+def test_every_kind_of_error_is_told_also_with_an_exit_code(tmp_path: Path, kind: str) -> None:
+    told = json.dumps({"error": {"kind": kind, "message": "sold out"}})
+    provider = script(tmp_path, f"import sys; print({told!r}); sys.exit(1)")
+    with pytest.raises(ProviderError) as caught:
+        provider.list([pool("gpu")])
+    assert caught.value.kind == (kind if kind in KINDS else "other") and "sold out" in caught.value.message
+
+
+def test_a_machine_that_is_not_found_is_deleted(tmp_path: Path) -> None:
+    told = json.dumps({"error": {"kind": "not-found", "message": "which?"}})
+    script(tmp_path, f"print({told!r})").shrink(pool("gpu"), ("a",))
+
+
+def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    mark = tmp_path / "alive"
+    child = f"import time; time.sleep(3); open({str(mark)!r}, 'w')"
+    text = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
+    with pytest.raises(ProviderError, match=r"did not end within 0\.5 s"):
+        script(tmp_path, text, timeout_s=0.5).list([pool("gpu")])
+    provider = script(tmp_path, "import time; time.sleep(4); print('{}')", timeout_s=60.0)
+    assert provider.list([pool("gpu")]).machines == ()
+    assert not mark.exists()
+
+
+def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
+    missing = ExecSettings(list=("/no/such/program",), grow=("x",), shrink=("x",))
+    with pytest.raises(ProviderError, match="cannot be started: No such file"):
+        ExecProvider("metal", missing).list([pool("gpu")])
+
+
+def test_words_are_no_shell_and_one_text_is(tmp_path: Path) -> None:
+    words = ExecSettings(list=("echo", '{"machines": []}', "$(touch bad)"), grow=("x",), shrink=("x",))
+    with pytest.raises(ProviderError, match="not understood"):
+        ExecProvider("metal", msgspec.structs.replace(words, folder=str(tmp_path))).list([pool("gpu")])
+    assert not (tmp_path / "bad").exists()
+    text = ExecSettings(list="cat >/dev/null; echo '{\"machines\": []}'", grow=("x",), shrink=("x",))
+    assert ExecProvider("metal", text).list([pool("gpu")]).machines == ()
+
+
+def test_what_a_command_is_asked(tmp_path: Path) -> None:
+    text = "import json, sys; asked = json.load(sys.stdin); open('asked', 'w').write(json.dumps(asked)); print('{}')"
+    provider = script(tmp_path, text, folder=str(tmp_path))
+    wanted = pool("gpu", zones=("a",), spot=True, machine={"labels": {"gpu": "a100"}})
+    provider.grow(wanted, Purchase(token="t", count=2, zone="a", spot=True))
+    asked = json.loads((tmp_path / "asked").read_text())
+    assert (asked["verb"], asked["version"], asked["token"], asked["count"]) == ("grow", 1, "t", 2)
+    assert asked["zone"] == "a" and asked["spot"] is True
+    assert asked["pool"]["name"] == "gpu" and asked["pool"]["machine"]["allocatable"]["nvidia.com/gpu"] == "8"
+    assert asked["pool"]["machine"]["allocatable"]["memory"] == "256Gi"
+    assert asked["pool"]["machine"]["labels"]["gpu"] == "a100"
+
+
+def test_what_a_provider_describes_is_compared(tmp_path: Path) -> None:
+    told = {"allocatable": {"nvidia.com/gpu": "4", "cpu": "64"}, "zones": ["b"], "spot": True, "max": 3}
+    command = (sys.executable, "-c", f"print({json.dumps(told)!r})")
+    provider = ExecProvider("metal", ExecSettings(list=command, grow=command, shrink=command, describe=command))
+    found = "\n".join(differences((pool("gpu", zones=("a",), provider="metal"),), {"metal": provider}))
+    assert "says 4 nvidia.com/gpu, the pools file 8" in found and "has no zone a" in found
+    assert "spot: true" in found and "3 machines at most" in found and "cpu" not in found
+
+
+# kwok
+
+
+@pytest.mark.cluster
+def test_an_order_of_which_some_machines_are_made_is_finished_and_refused_alike(stage: Stage) -> None:
+    mine = stage.pool("gpu")
+    stage.fault(Fault(pool=mine.name, kind="stockout", after=1))
+    for _ in range(2):
+        with pytest.raises(ProviderError):
+            KwokProvider(stage.client, stage.namespace).grow(mine, Purchase(token="t", count=3))
+        for node in stage.nodes():  # as if the first call had died before the node was there
+            stage.client.delete(NODE, node["metadata"]["name"])
+    with pytest.raises(ProviderError):
+        KwokProvider(stage.client, stage.namespace).grow(mine, Purchase(token="t", count=3))
+    assert len(stage.nodes()) == len(stage.machines()) == 1
+    (refusal,) = KwokProvider(stage.client, stage.namespace).list([mine]).refusals
+    assert (refusal.token, refusal.kind) == ("t", "stockout")
+
+
+# the pools file
+
+FILE = """
+pools:
+- {name: a, provider: metal, max: 3, machine: {cpus: 4, memory: 8Gi}}
+- {name: b, max: 3, machine: {cpus: 4, memory: 8Gi}}
+- {name: c, provider: slow, max: 3, machine: {cpus: 4, memory: 8Gi}}
+providers:
+  metal: {list: [./list], grow: ./grow | tee log, shrink: [./shrink, now], timeout: 5s, env: {TOKEN_FILE: /x}}
+  slow: {kind: kwok, ready_after: 20s, gpus_after: 10s}
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "pools.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_providers_are_read_from_the_pools_file(tmp_path: Path) -> None:
+    path = write(tmp_path, FILE)
+    found = read_providers(path)
+    metal, slow = found["metal"], found["slow"]
+    assert isinstance(metal, ExecSettings) and isinstance(slow, KwokSettings)
+    assert (metal.list, metal.grow, metal.timeout_s) == (("./list",), "./grow | tee log", 5.0)
+    assert metal.folder == str(tmp_path) and metal.describe is None
+    assert (slow.ready_after_s, slow.gpus_after_s) == (20.0, 10.0)
+    pools, _ = read_pools(path)
+    assert set(open_providers(pools, found, None, "x")) == {"metal", "kwok", "slow"}  # type: ignore[arg-type]
+
+
+MISTAKES: list[tuple[Callable[[str], str], str]] = [
+    (lambda text: text.replace("list: [./list], ", ""), "kind"),
+    (lambda text: text.replace("list: [./list]", "kind: exec"), '"list" is missing'),
+    (lambda text: text.replace("kind: kwok", "kind: kwok, list: [x]"), "list is not a setting"),
+    (lambda text: text.replace("timeout: 5s", "timeout: soon"), "timeout"),
+    (lambda text: text.replace("timeout", "timeouts"), "unknown field"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), MISTAKES)
+def test_mistakes_in_providers_have_their_line(tmp_path: Path, change: Callable[[str], str], words: str) -> None:
+    with pytest.raises(JobError) as caught:
+        read_providers(write(tmp_path, change(FILE)))
+    assert words in caught.value.message and "pools.yaml:" in caught.value.message
+
+
+def test_an_unknown_provider_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, FILE.replace("provider: metal", "provider: aws"))
+    with pytest.raises(UsageError, match="pool a: no provider aws; there are: kwok, metal, slow"):
+        open_providers(read_pools(path)[0], read_providers(path), None, "x")  # type: ignore[arg-type]
+
+
+# the documentation
+
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "autoscaler.md"
+
+
+def test_the_example_of_the_documentation_works(tmp_path: Path) -> None:
+    text = next(block for block in DOCS.read_text().split("```python\n")[1:] if "wakeonlan" in block)
+    command = tmp_path / "machines.py"
+    command.write_text(text.partition("```")[0])
+    command.chmod(0o755)
+    for name in ("wakeonlan", "ssh"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*" >>"{tmp_path}/log"\n')
+        (tmp_path / name).chmod(0o755)
+    inventory = [{"name": f"gpu-{number}", "mac": f"m{number}", "pool": "gpu"} for number in range(3)]
+    (tmp_path / "inventory.json").write_text(json.dumps(inventory))
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "INVENTORY": str(tmp_path / "inventory.json")}
+    commands = {verb: (str(command), verb) for verb in VERBS}
+    provider = ExecProvider("metal", ExecSettings(**commands, env=variables, folder=str(tmp_path)))  # type: ignore[arg-type]
+    mine = pool("gpu")
+    for _ in range(2):
+        assert len(provider.grow(mine, Purchase(token="t", count=2))) == 2
+    first, second = provider.list([mine]).machines
+    with pytest.raises(ProviderError, match="only 1 machines are left") as caught:
+        provider.grow(mine, Purchase(token="u", count=2))
+    assert caught.value.kind == "stockout"
+    for _ in range(2):
+        provider.shrink(mine, (first.id,))
+    assert provider.list([mine]).machines == (second,)
+    provider.describe(mine)
+    log = (tmp_path / "log").read_text().splitlines()
+    assert log == ["wakeonlan m0", "wakeonlan m1"] * 2 + ["ssh gpu-0 sudo poweroff"]
