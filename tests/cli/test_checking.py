@@ -53,7 +53,7 @@ def test_secrets_never_show_their_values(longboat) -> None:
     assert longboat("secret", "set", "TOKEN", stdin="s3cret\n").out == ""
     assert longboat("secret", "ls", "-o", "name").out == "TOKEN\n"
     assert json.loads(longboat("secret", "ls", "-o", "json").out) == [{"name": "TOKEN"}]
-    done = longboat("run", "--secret", "TOKEN", "--", 'echo ${#TOKEN}')
+    done = longboat("run", "--secret", "TOKEN", "--", "echo ${#TOKEN}")
     assert done.out == "6\n"
     assert "s3cret" not in longboat("status", "-o", "json").out + done.err
     assert longboat("secret", "rm", "TOKEN").out == "TOKEN\n"

@@ -4,10 +4,14 @@ Each page is run in a folder of its own that holds a copy of `examples/`. A `pyt
 `# NAME` is that file. In a `console` block every `$ ` line is run by bash. It must end with 0, unless `$ echo $?`
 follows. Lines shown below it must be in its output (stdout and stderr), in that order and next to each other; `...`
 stands for any text within a line and, alone, for any lines. A command with no lines below it may print anything.
+
+docs/kubernetes.md is run on the test cluster, in a namespace of its own: its context is called `lab`, kubectl is there,
+and the node has the image `python:3.12-slim`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -18,7 +22,12 @@ from typing import NamedTuple
 
 import pytest
 
+from testbed import binaries, clusters, images, namespaces, node
+from testbed.clusters import Cluster
+from testbed.fixtures import Kubectl
+
 ROOT = Path(__file__).resolve().parents[2]
+ON_CLUSTER = ROOT / "docs" / "kubernetes.md"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w-]+\.(?:py|yaml|sh))")
@@ -81,22 +90,76 @@ def run_block(block: str, folder: Path, environment: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(kind == "console" for kind, _ in blocks(page))],
+    [page for page in PAGES if page != ON_CLUSTER and any(kind == "console" for kind, _ in blocks(page))],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_examples(page: Path, home: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__", "checkpoints"))
     scripts = sysconfig.get_path("scripts")
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
     try:
-        for kind, text in blocks(page):
-            if kind == "console":
-                run_block(text, folder, environment)
-            elif name := FILE_NAME.match(text):
-                (folder / name[1]).write_text(text)
+        run_page(page, tmp_path / "folder", environment)
     finally:
         subprocess.run([f"{scripts}/longboat", "rm", "--all", "--force", "--yes"], env=environment, check=True)
+
+
+def run_page(page: Path, folder: Path, environment: dict[str, str]) -> None:
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__", "checkpoints"))
+    for kind, text in blocks(page):
+        if kind == "console":
+            run_block(text, folder, environment)
+        elif name := FILE_NAME.match(text):
+            (folder / name[1]).write_text(text)
+
+
+@pytest.mark.pods
+@pytest.mark.slow
+def test_examples_on_a_cluster(cluster: Cluster, namespace: str, kubectl: Kubectl, home: Path, tmp_path: Path) -> None:
+    give_image(cluster)
+    environment = cluster_environment(cluster, namespace, kubectl, tmp_path)
+    try:
+        run_page(ON_CLUSTER, tmp_path / "folder", environment)
+        left = subprocess.run(["longboat", "ps", "-o", "name"], env=environment, capture_output=True, check=True)
+        assert left.stdout == b"", "the page removes its runs"
+    finally:
+        subprocess.run(["longboat", "rm", "--all", "--force", "--yes", "--on", "lab"], env=environment, check=True)
+
+
+def cluster_environment(cluster: Cluster, namespace: str, kubectl: Kubectl, folder: Path) -> dict[str, str]:
+    """A kubeconfig whose context is called `lab`, and kubectl of the same version as the cluster."""
+    config = json.loads(Path(cluster.kubeconfig).read_text())
+    (entry,) = config["contexts"]
+    named = {"name": "lab", "context": {**entry["context"], "namespace": namespace}}
+    (folder / "kubeconfig").write_text(json.dumps({**config, "contexts": [named], "current-context": "lab"}))
+    (folder / "bin").mkdir()
+    (folder / "bin" / "kubectl").symlink_to(kubectl.program)
+    path = os.pathsep.join([str(folder / "bin"), sysconfig.get_path("scripts"), os.environ["PATH"]])
+    kept = {name: value for name, value in os.environ.items() if name != "LONGBOAT_ENGINE"}
+    return {**kept, "PATH": path, "NO_COLOR": "1", "KUBECONFIG": str(folder / "kubeconfig")}
+
+
+def give_image(cluster: Cluster) -> None:
+    """The image that jobs get that name none: the test image under another name."""
+    holder = namespaces.holder_of(clusters.get(cluster.name), node.name_of(0))
+    assert holder is not None
+    programs = binaries.find(("tools", "containerd"))
+    command = [str(programs["ctr"]), "-a", node.SOCKET, "-n", "k8s.io", "images", "tag", "--force"]
+    namespaces.run(holder, [*command, images.reference("python"), "docker.io/library/python:3.12-slim"])
+
+
+def test_the_role_on_the_page_is_the_one_that_runs_need() -> None:
+    import yaml
+
+    from longboat.engines.kubernetes.permissions import PERMISSIONS, role_for
+
+    (text,) = [text for _, text in blocks(ON_CLUSTER) if text.startswith("# role.yaml")]
+    assert yaml.safe_load(text) == role_for(PERMISSIONS, namespace="vision")
+
+
+def test_every_setting_is_on_the_page() -> None:
+    from longboat.engines.kubernetes.settings import FIELDS
+
+    text = ON_CLUSTER.read_text()
+    assert [field.name for field in FIELDS if f"| `{field.name}" not in text] == []
 
 
 def test_every_command_has_its_section() -> None:

@@ -30,9 +30,7 @@ def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     try:
         from longboat.sdk.engines import engine
 
-        return [
-            CompletionItem(run.name, help=run.phase) for run in engine().list() if run.name.startswith(incomplete)
-        ]
+        return [CompletionItem(run.name, help=run.phase) for run in engine().list() if run.name.startswith(incomplete)]
     except Exception:
         return []
 

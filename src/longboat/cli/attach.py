@@ -9,6 +9,7 @@ from queue import Empty, SimpleQueue
 from types import FrameType, TracebackType
 
 from longboat.cli.lines import LinePrinter
+from longboat.cli.places import placed
 from longboat.cli.terminal import clean, paint, say
 from longboat.cli.times import show_duration
 from longboat.core.errors import RUN_LOST_EXIT
@@ -18,6 +19,10 @@ from longboat.engines.engine import Engine
 
 FIRST_LOOK_S = 0.6
 LOOK_S = 1.0
+CALM_LOOK_S = 15.0
+"""Looks at a run that simply runs come less and less often, down to one in so long."""
+LAST_LOOK_S = 0.1
+"""A look that is under way when the run ends may hang: nobody waits for it longer."""
 
 
 def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunStatus:
@@ -57,9 +62,10 @@ class Watcher:
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        self.quiet = True  # what it still looks at needs no words any more, nor does anybody wait for it
         self.asked.put("end")
         if kind is None:
-            self.thread.join()
+            self.thread.join(LAST_LOOK_S)
         signal.signal(signal.SIGINT, self.before)  # type: ignore[arg-type]
 
     def look(self) -> None:
@@ -79,7 +85,7 @@ class Watcher:
                 what = self.asked.get(timeout=delay)
             except Empty:
                 what = "look"
-            delay = LOOK_S
+            delay = min(2 * delay, CALM_LOOK_S) if self.seen[0] == "running" and what == "look" else LOOK_S
             if what == "end":
                 return
             try:
@@ -127,7 +133,7 @@ def summarise(run: RunStatus) -> None:
     reason = f": {clean(run.reason)}" if run.reason else ""
     say(f"longboat: {run.name} {paint(run.phase, colour, sys.stderr)}{time}{code}{tries}{reason}")
     if run.phase == "failed":
-        say(f"{paint('hint:', 'cyan', sys.stderr)} longboat explain {run.name}")
+        say(f"{paint('hint:', 'cyan', sys.stderr)} {placed(f'longboat explain {run.name}')}")
 
 
 def exit_code(run: RunStatus) -> int:

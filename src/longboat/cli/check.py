@@ -31,7 +31,7 @@ def command(words: tuple[str, ...], command: tuple[str, ...], output: str, **opt
     All mistakes are reported at once, each with its place. Nothing is started. A right job that this machine can never
     run is shown with the reason; `run` refuses it.
     """
-    place = open_engine(options["engine"])
+    place = open_engine()
     loaded = load(words, command, options, place)
     try:
         plan = place.plan(submission_of(loaded, None))

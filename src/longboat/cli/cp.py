@@ -8,7 +8,7 @@ from typing import NamedTuple
 import click
 
 from longboat.cli.exec import node_name
-from longboat.cli.places import open_engine
+from longboat.cli.places import engine_options, open_engine
 from longboat.core.errors import NotFound, UsageError
 from longboat.sdk.names import find_run
 
@@ -22,6 +22,7 @@ class Place(NamedTuple):
 @click.command("cp", context_settings={"ignore_unknown_options": True}, short_help="Copy files into or out of a run.")
 @click.argument("source", metavar="SOURCE", type=click.Path())
 @click.argument("destination", metavar="DESTINATION", type=click.Path())
+@engine_options
 def command(source: str, destination: str) -> None:
     """Copy a file or folder out of a run (RUN:PATH, RUN/NODE:PATH) or into it; the other side is a path here.
 

@@ -9,19 +9,20 @@ import click
 
 from longboat.cli.arguments import output_option
 from longboat.cli.outputs import plain, write
+from longboat.cli.places import engine_options, open_engine
 from longboat.cli.terminal import clean, paint
 from longboat.core.errors import EngineError
 from longboat.core.plans import Check
-from longboat.engines.local.engine import LocalEngine
 
 MARKS = {True: ("ok", "green"), False: ("FAILED", "red"), None: ("none", "dim")}
 
 
 @click.command("doctor", short_help="Check this machine.")
 @output_option("table", "wide", "json", "yaml", "name")
+@engine_options
 def command(output: str) -> int:
-    """Check what runs need on this machine, and say how to mend what is missing."""
-    checks = LocalEngine().doctor()
+    """Check what runs need on this machine (or, with --on, in a cluster), and say how to mend what is missing."""
+    checks = open_engine().doctor()
     if output in ("json", "yaml"):
         write([plain(check) for check in checks], output)
     elif output == "name":

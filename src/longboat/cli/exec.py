@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from longboat.cli.arguments import run_names
-from longboat.cli.places import open_engine
+from longboat.cli.places import engine_options, open_engine
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.runs import RunStatus
 from longboat.sdk.names import find_run
@@ -28,6 +28,7 @@ class ExecCommand(click.Command):
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND...")
 @click.option("--node", metavar="NODE", help="On this node: worker-1, or its number.")
 @click.option("--rank", type=click.IntRange(min=0), help="With the environment of this rank.")
+@engine_options
 def command(run: str, words: tuple[str, ...], node: str | None, rank: int | None) -> int:
     """Run a command in the working copy and with the environment of a run. Returns the command's exit code."""
     if not words:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 
 import click
+import msgspec
 
 from longboat.cli.arguments import output_option, run_argument
 from longboat.cli.outputs import plain, write
-from longboat.cli.places import open_engine
+from longboat.cli.places import engine_options, open_engine, placed
 from longboat.cli.terminal import CONTROLS, paint
 from longboat.core.runs import Explanation
 from longboat.sdk.names import find_run
@@ -19,13 +20,15 @@ KEEP_TABS = {code: shown for code, shown in CONTROLS.items() if code != 9}
 @click.command("explain", short_help="Say why a run failed, or what it waits for.")
 @run_argument
 @output_option("text", "json", "yaml")
+@engine_options
 def command(run: str, output: str) -> None:
     """Say what happened to a run: the first rank that failed, the cause, the lines that show it, what to do next.
 
     For a run that waits or is silent, say what it waits for. Without RUN: the latest.
     """
     place = open_engine()
-    explanation = place.explain(find_run(place, run).name)
+    found = place.explain(find_run(place, run).name)
+    explanation = msgspec.structs.replace(found, next_steps=tuple(map(placed, found.next_steps)))
     if output == "text":
         print_explanation(explanation)
     else:

@@ -52,9 +52,7 @@ def pair(text: str, what: str) -> tuple[str, str]:
     return key, value
 
 
-def env_of(
-    files: Sequence[str], texts: Sequence[str], *, environment: Mapping[str, str], cwd: Path
-) -> dict[str, str]:
+def env_of(files: Sequence[str], texts: Sequence[str], *, environment: Mapping[str, str], cwd: Path) -> dict[str, str]:
     """Variables of the files, then of the flags; a bare name copies the shell's."""
     found: dict[str, str] = {}
     for file in files:

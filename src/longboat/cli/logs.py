@@ -10,7 +10,7 @@ import click
 from longboat.cli.arguments import output_option, run_argument
 from longboat.cli.attach import exit_code, rank_count
 from longboat.cli.lines import JsonPrinter, LinePrinter
-from longboat.cli.places import open_engine
+from longboat.cli.places import engine_options, open_engine
 from longboat.cli.terminal import say
 from longboat.cli.times import parse_moment
 from longboat.core.errors import NotFound
@@ -28,6 +28,7 @@ from longboat.sdk.names import find_run
 @click.option("--attempt", type=click.IntRange(min=1), help="Only this attempt, counted from 1.")
 @click.option("-t", "--timestamps", is_flag=True, help="Put the time before each line.")
 @output_option("text", "json")
+@engine_options
 def command(run: str, timestamps: bool, output: str, **options: Any) -> int:
     """Print the log of a run: stdout to stdout, stderr to stderr. Without RUN: the latest.
 

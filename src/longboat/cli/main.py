@@ -42,6 +42,11 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Set up": {
         "doctor": ("doctor", "Check this machine."),
         "secret": ("secret", "Keep secrets for runs."),
+        "autoscaler": ("autoscaler", "Grow and shrink pools of machines; say why."),
+        "config": ("config", "Set the default engine, cluster, image and storage."),
+        "install": ("install", "Put the controller into a cluster, or take it out."),
+        "controller": ("controller", "Let waiting runs in and restart failed ones."),
+        "volume": ("volume", "List, make, remove and measure volumes of a cluster."),
         "schema": ("schema", "Print the JSON schema of a job file."),
         "completion": ("completion", "Print the completion script of a shell."),
     },

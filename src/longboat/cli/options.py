@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from longboat.cli.places import engine_options
 from longboat.cli.targets import is_job_file
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,11 +35,11 @@ JOB_OPTIONS = (
     click.option("--priority", metavar="N", help="Runs with a higher one go first."),
     click.option("--queue", metavar="NAME", help="The queue to wait in."),
     click.option("--set", multiple=True, metavar="A.B=C", help="Change any field of the job. Repeatable."),
-    click.option("--engine", default="local", show_default=True, help="Where to run."),
 )
 
 
 def job_options(function: F) -> F:
+    function = engine_options(function)
     for option in reversed(JOB_OPTIONS):
         function = option(function)
     return function

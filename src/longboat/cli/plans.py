@@ -11,6 +11,7 @@ from longboat.cli.terminal import clean, note
 from longboat.core.jobs import Command, Job
 from longboat.core.layouts import Layout, NodeLayout
 from longboat.core.plans import Plan
+from longboat.engines.engine import Engine, Submission
 from longboat.specs.show import job_to_mapping, to_yaml
 
 
@@ -40,6 +41,22 @@ def show_plan(plan: Plan, notices: Sequence[str], output: str | None, *, env: bo
         print("\n# what would be done")
         print_table(("DO", "WHAT", "WHY"), [(action.kind, action.what, action.reason) for action in plan.actions])
     for notice in (*notices, *plan.notices):
+        note(notice)
+    return 0
+
+
+def show_manifests(place: Engine, submission: Submission, notices: Sequence[str]) -> int:
+    """The objects of a run on Kubernetes, as `kubectl apply -f -` takes them."""
+    import sys
+
+    import yaml
+
+    from longboat.engines.kubernetes.engine import KubernetesEngine
+
+    assert isinstance(place, KubernetesEngine)
+    objects, told = place.manifests(submission)
+    yaml.dump_all(objects, sys.stdout, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
+    for notice in (*notices, *told):
         note(notice)
     return 0
 

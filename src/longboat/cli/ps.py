@@ -9,7 +9,7 @@ import click
 
 from longboat.cli.arguments import output_option
 from longboat.cli.outputs import plain, show
-from longboat.cli.places import open_engine
+from longboat.cli.places import engine_options, open_engine, placed, same_place
 from longboat.cli.tables import print_table
 from longboat.cli.terminal import say
 from longboat.cli.times import show_duration
@@ -25,6 +25,7 @@ WIDE_HEAD = (*HEAD[:-1], "TRY", "STEP", "ENGINE", "USER", "COMMAND", "INFO")
 @click.option("-a", "--all", "everything", is_flag=True, help="Also runs that ended more than a day ago.")
 @click.option("-l", "--label", "labels", multiple=True, metavar="K[=V]", help="Only runs with this label, or K!=V.")
 @output_option()
+@engine_options
 def command(everything: bool, labels: Sequence[str], output: str) -> None:
     """List runs, newest first: those that have not ended, and those that ended within a day."""
     now = time.time()
@@ -33,7 +34,7 @@ def command(everything: bool, labels: Sequence[str], output: str) -> None:
     runs = [run for run in listed if everything or is_recent(run, now)]
     show(runs, output, record=run_record, tables=lambda wide: print_runs(runs, wide=wide, now=now))
     if len(runs) < len(listed) and output in ("table", "wide"):
-        say(f"{len(listed) - len(runs)} more: longboat ps -a")
+        say(f"{len(listed) - len(runs)} more: {placed('longboat ps -a')}")
 
 
 def is_recent(run: RunStatus, now: float) -> bool:
@@ -50,7 +51,7 @@ def run_record(run: RunStatus) -> dict[str, object]:
 
 def print_runs(runs: Sequence[RunStatus], *, wide: bool, now: float) -> None:
     if not runs:
-        say("no runs: start one with longboat run train.py")
+        say(f"no runs: start one with longboat run{same_place()} train.py")
         return
     print_table(WIDE_HEAD if wide else HEAD, [row(run, wide=wide, now=now) for run in runs])
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from longboat.cli.arguments import runs_argument
-from longboat.cli.places import open_engine
+from longboat.cli.places import engine_options, open_engine, placed
 from longboat.cli.terminal import is_terminal, say
 from longboat.core.errors import UsageError
 from longboat.core.runs import RunStatus
@@ -21,6 +21,7 @@ from longboat.sdk.names import find_run
 @click.option("-f", "--force", is_flag=True, help="Also runs that have not ended: they are stopped first.")
 @click.option("--all", "everything", is_flag=True, help="All ended runs; with --force all runs.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@engine_options
 def command(runs: Sequence[str], purge: bool, force: bool, everything: bool, yes: bool) -> None:
     """Remove runs: their logs, artifacts and working copies. Prints the names of the runs it removed."""
     if bool(runs) == everything:
@@ -32,9 +33,10 @@ def command(runs: Sequence[str], purge: bool, force: bool, everything: bool, yes
         found = [find_run(place, run) for run in runs]
     alive = [run.name for run in found if not run.is_final]
     if alive and not force:
+        names = " ".join(alive)
         raise UsageError(
             f"{', '.join(alive)} {'has' if len(alive) == 1 else 'have'} not ended",
-            hint=f"longboat stop {' '.join(alive)}, or longboat rm --force",
+            hint=f"{placed(f'longboat stop {names}')}, or longboat rm --force",
         )
     if not yes and (purge or everything) and is_terminal(sys.stdin):
         confirm(found, purge=purge)

@@ -11,6 +11,7 @@ from longboat.cli.terminal import note, say
 from longboat.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from longboat.core.runs import RunStatus
     from longboat.engines.engine import Engine, Submission
 
 
@@ -35,12 +36,14 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) ->
     from longboat.cli.loading import load, submission_of
     from longboat.cli.places import open_engine
 
-    place = open_engine(options["engine"], quiet=options["quiet"])
+    place = open_engine(quiet=options["quiet"])
     loaded = load(words, command, options, place)
     submission = submission_of(loaded, options["run_id"])
     if options["dry_run"]:
-        from longboat.cli.plans import show_plan
+        from longboat.cli.plans import show_manifests, show_plan
 
+        if options["output"] == "yaml" and place.name == "kubernetes":
+            return show_manifests(place, submission, loaded.notices)
         return show_plan(place.plan(submission), loaded.notices, options["output"])
     if not options["quiet"]:
         for notice in loaded.notices:
@@ -58,6 +61,8 @@ def submit(place: Engine, submission: Submission, options: dict[str, Any]) -> in
             write(plain(run), options["output"])
         else:
             print(run.name)
+        if place.name == "kubernetes" and not options["quiet"]:
+            warn_unattended(place, run)
         return 0
     from longboat.cli.attach import attach, exit_code, rank_count
 
@@ -67,3 +72,17 @@ def submit(place: Engine, submission: Submission, options: dict[str, Any]) -> in
         size = f" ({nodes} node{'s' * (nodes > 1)}, {ranks} ranks)" if ranks > 1 else ""
         say(f"longboat: run {run.name}{size}")
     return exit_code(attach(place, run, ranks=ranks, quiet=options["quiet"]))
+
+
+def warn_unattended(place: Engine, run: RunStatus) -> None:
+    """A run that nobody looks at waits for ever where only lookers let it in."""
+    from longboat.cli.door import show_hint
+    from longboat.cli.places import placed
+    from longboat.engines.kubernetes.engine import KubernetesEngine
+    from longboat.engines.kubernetes.installation import unattended
+
+    assert isinstance(place, KubernetesEngine)
+    told = unattended(place.client, run.name)
+    if told is not None:
+        note(told)
+        show_hint(f"{placed(f'longboat wait {run.name}')} looks after it; `longboat install` puts a controller there")

@@ -9,7 +9,7 @@ import click
 
 from longboat.cli.arguments import LATEST, output_option, runs_argument
 from longboat.cli.outputs import plain, write
-from longboat.cli.places import open_engine
+from longboat.cli.places import engine_options, open_engine
 from longboat.cli.tables import print_fields, print_table
 from longboat.cli.times import show_duration, show_moment
 from longboat.core.runs import Attempt, RunStatus
@@ -19,6 +19,7 @@ from longboat.sdk.names import find_run
 @click.command("status", short_help="Show runs in full.")
 @runs_argument
 @output_option()
+@engine_options
 def command(runs: Sequence[str], output: str) -> None:
     """Show runs in full: phase, reason, attempts, ranks, folders. Without RUN: the latest."""
     place = open_engine()

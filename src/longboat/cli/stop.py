@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from longboat.cli.arguments import duration_option, runs_argument
-from longboat.cli.places import open_engine
+from longboat.cli.places import engine_options, open_engine
 from longboat.cli.terminal import say
 from longboat.core.errors import UsageError
 from longboat.sdk.names import find_run
@@ -18,6 +18,7 @@ from longboat.sdk.names import find_run
 @duration_option("--grace", help="Time the ranks have to end by themselves (default: the job's).")
 @click.option("--all", "everything", is_flag=True, help="Every run that has not ended.")
 @click.option("--wait/--no-wait", default=True, help="Return when the runs have ended (default), or at once.")
+@engine_options
 def command(runs: Sequence[str], grace: float | None, everything: bool, wait: bool) -> None:
     """Stop runs: SIGTERM to every rank, after the grace SIGKILL. Prints the names of the runs it stopped."""
     if bool(runs) == everything:

@@ -10,7 +10,7 @@ import click
 from longboat.cli.arguments import LATEST, duration_option, output_option, runs_argument
 from longboat.cli.attach import exit_code
 from longboat.cli.outputs import show
-from longboat.cli.places import open_engine
+from longboat.cli.places import engine_options, open_engine
 from longboat.cli.ps import print_runs, run_record
 from longboat.cli.times import show_duration
 from longboat.core.errors import WaitTimeout
@@ -23,6 +23,7 @@ from longboat.sdk.names import find_run
 @runs_argument
 @duration_option("--timeout", help="Give up after this long; the runs go on.")
 @output_option()
+@engine_options
 def command(runs: Sequence[str], timeout: float | None, output: str) -> int:
     """Wait until all these runs have ended (without RUN: the latest).
 

@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from longboat.core.errors import UsageError
 from longboat.engines.engine import Engine
 
-ENGINES = ("local",)
+ENGINES = ("local", "kubernetes")
+ENGINE_VARIABLE = "LONGBOAT_ENGINE"
 
 
-def engine(name: str = "local", *, on_notice: Callable[[str], None] | None = None) -> Engine:
-    """The engine with this name. The embedded one keeps its runs in LONGBOAT_HOME, else ~/.longboat.
+def engine(
+    name: str | None = None,
+    *,
+    context: str | None = None,
+    namespace: str | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> Engine:
+    """The engine with this name: `local` keeps its runs in LONGBOAT_HOME, else ~/.longboat; `kubernetes` in a cluster.
 
-    `on_notice` is told what the user should know but that stops nothing.
+    A context or namespace of the kubeconfig means the cluster. Without any of these: LONGBOAT_ENGINE, else what
+    `longboat config set engine` was told, else this machine. `on_notice` is told what the user should know but that
+    stops nothing.
     """
-    if name == "local":
-        from longboat.engines.local.engine import LocalEngine
+    name = name or default_engine(is_cluster=bool(context or namespace))
+    if name == "kubernetes":
+        from longboat.engines.kubernetes.engine import KubernetesEngine
 
-        return LocalEngine(on_notice=on_notice)
-    raise UsageError(f"no engine named {name!r}", hint=f"one of: {', '.join(ENGINES)}")
+        return KubernetesEngine(context=context, namespace=namespace, on_notice=on_notice)
+    if name != "local":
+        raise UsageError(f"no engine named {name!r}", hint=f"one of: {', '.join(ENGINES)}")
+    if context or namespace:
+        raise UsageError("the local engine has no contexts or namespaces", hint="leave --engine local out")
+    from longboat.engines.local.engine import LocalEngine
+
+    return LocalEngine(on_notice=on_notice)
+
+
+def default_engine(*, is_cluster: bool) -> str:
+    """What a command means that names no engine."""
+    if is_cluster:
+        return "kubernetes"
+    named = os.environ.get(ENGINE_VARIABLE)
+    if named:
+        return named
+    from longboat.engines.local.home import Home
+
+    if not (Home().root / "config.yaml").exists():  # most have none: reading YAML takes time
+        return "local"
+    from longboat.engines.kubernetes.settings import read_settings
+
+    return read_settings(os.environ).engine

@@ -1,0 +1,137 @@
+"""`longboat controller`: takes turns for the runs of a cluster until it is told to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import click
+
+from longboat.cli.places import complete_contexts
+from longboat.cli.terminal import clean, say
+
+if TYPE_CHECKING:
+    from longboat.engines.kubernetes.api.client import Client
+    from longboat.engines.kubernetes.controller import Controller
+    from longboat.engines.kubernetes.lease import Leader
+
+LOOK_S = 0.2
+REPORT_S = 10.0
+
+
+@click.command("controller", short_help="Let waiting runs in and restart failed ones, for everybody.")
+@click.option(
+    "--on",
+    "context",
+    metavar="CONTEXT",
+    shell_complete=complete_contexts,
+    help="The cluster of this context; in a cluster's pod, by default that cluster.",
+)
+@click.option("--only", metavar="NAMESPACE", help="Serve one namespace; default: all.")
+@click.option("--lease", "home", metavar="NAMESPACE", help="Where the leader's Lease is kept.")
+@click.option("--health-port", type=click.IntRange(1, 65535), help="Answer GET /healthz and /readyz on this port.")
+def command(context: str | None, only: str | None, home: str | None, health_port: int | None) -> int:
+    """Take the turns that runs need while nobody is attached: the gate, retries, ends written down.
+
+    `longboat install` runs it in the cluster. It may also be run anywhere a kubeconfig reaches; only one works at a
+    time, the others stand by.
+    """
+    from longboat.engines.kubernetes.api.client import Client
+    from longboat.engines.kubernetes.lease import Leader
+
+    ending = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.set())
+    client = Client.open(context=context, namespace=only)
+    identity = os.environ.get("LONGBOAT_POD") or f"{socket.gethostname()}-{os.getpid()}"
+    leader = Leader(client, home or only or lease_home(client), identity)
+    station = Station(client, only, leader, ending)
+    if health_port is not None:
+        from longboat.engines.kubernetes.health import serve
+
+        serve(health_port, {"/healthz": station.is_alive, "/readyz": station.is_ready})
+    leader.start()
+    try:
+        station.work()
+    finally:
+        leader.stop()
+        client.close()
+    return 0
+
+
+def lease_home(client: Client) -> str:
+    """Where `install` keeps the Lease; where nothing is installed, the namespace at hand."""
+    from longboat.engines.kubernetes.api.errors import ApiError
+    from longboat.engines.kubernetes.api.kinds import NAMESPACE
+    from longboat.engines.kubernetes.installing import HOME
+
+    try:
+        return HOME if client.find(NAMESPACE, HOME) is not None else client.namespace
+    except ApiError:
+        return HOME
+
+
+class Station:
+    """Stands by until it leads, works while it leads."""
+
+    def __init__(self, client: Client, only: str | None, leader: Leader, ending: threading.Event) -> None:
+        self.client = client
+        self.only = only
+        self.leader = leader
+        self.ending = ending
+        self.controller: Controller | None = None
+        self.said: set[str] = set()
+
+    def is_alive(self) -> bool:
+        controller = self.controller
+        return controller is None or controller.is_alive or not self.leader.is_leader
+
+    def is_ready(self) -> bool:
+        """It leads and has seen what there is, or stands by: an update waits for this before it ends the old one."""
+        controller = self.controller
+        return not self.leader.trouble and (
+            not self.leader.is_leader or (controller is not None and controller.is_ready)
+        )
+
+    def work(self) -> None:
+        while not self.ending.is_set():
+            if self.leader.wait(1.0):
+                self.lead()
+            else:
+                self.report([self.leader.trouble] if self.leader.trouble else [])
+
+    def lead(self) -> None:
+        """Take turns until told to end, or until another leads."""
+        from longboat.engines.kubernetes.controller import Controller
+
+        def goes_on() -> bool:
+            return self.leader.is_leader and not self.ending.is_set()
+
+        say(f"longboat: {self.leader.identity} leads{f', in namespace {self.only}' if self.only else ''}")
+        controller = Controller(
+            self.client, namespace=self.only, say=lambda text: say(f"longboat: {clean(text)}"), may_work=goes_on
+        )
+        self.controller = controller
+        controller.start()
+        try:
+            since = 0.0
+            while goes_on():
+                self.ending.wait(LOOK_S)
+                since += LOOK_S
+                if since >= REPORT_S:
+                    since = 0.0
+                    self.report(controller.blind_spots())
+        finally:
+            controller.close()
+        if not self.ending.is_set():
+            say("longboat: another leads now")
+
+    def report(self, troubles: list[str]) -> None:
+        """Each once, and again only after it was over."""
+        for text in troubles:
+            if text not in self.said:
+                say(f"longboat: {clean(text)}")
+        self.said = set(troubles)
