@@ -1,8 +1,9 @@
-.PHONY: help demo test lint bench cluster testbed-build clean
+.PHONY: help demo test soak lint bench cluster testbed-build clean
 
 help:
 	@echo "make demo    install Longboat into .venv and train on this machine"
 	@echo "make test    install what the tests need and run them, lint included"
+	@echo "make soak    the same with the long tests: faults, kill storms, every flavour of a cluster"
 	@echo "make lint    ruff, mypy, import layers, the launcher's grammar"
 	@echo "make cluster start a real Kubernetes on this machine (testbed/README.md)"
 	@echo "make bench   measure against peers, write bench/results.json"
@@ -13,6 +14,9 @@ demo:
 
 test:
 	@sh scripts/test.sh
+
+soak:
+	@LONGBOAT_TEST_SOAK=1 sh scripts/test.sh
 
 lint:
 	@sh scripts/lint.sh

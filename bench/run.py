@@ -1,7 +1,7 @@
 """`make bench`: measures everything in one go, prints a table, writes bench/results.json.
 
 python bench/run.py [PART...]   measure all parts, or only these (the other results are kept)
-python bench/run.py --docs      write the table of results.json into docs/performance.md, measure nothing
+python bench/run.py --docs      write the tables of results.json and gpu.json into docs/performance.md, measure nothing
 
 Each part is a module beside this one with `measure() -> dict[str, float]`. Nothing here judges a figure.
 """
@@ -17,8 +17,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import gputables
+from tables import of_part
+
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
+GPU = HERE / "gpu.json"
 DOCS = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- results: begin, written by bench/run.py --docs -->", "<!-- results: end -->"
 
@@ -28,9 +34,11 @@ PARTS = {
     "queued": "Queued and idle runs",
     "bundles": "Bundles",
     "tee": "Log throughput",
+    "kubernetes": "The Kubernetes engine",
+    "shapes": "One training in pods: many processes in one, or many pods of one",
+    "listing": "10,000 pods listed",
+    "fitting": "Fitting gangs to nodes (CPU seconds)",
 }
-LABELS = {"tee_mb_s": "the launcher's tee, MB/s", "cat_mb_s": "cat, MB/s", "tee_vs_cat": "tee / cat"}
-WHO = ("bare python", "longboat", "torchx", "submitit")
 
 
 def machine() -> dict[str, str]:
@@ -49,29 +57,8 @@ def machine() -> dict[str, str]:
     }
 
 
-def matrix(values: dict[str, float]) -> list[list[str]]:
-    """`what/who` as one row per thing and one column per contender, with how many times longer the peers take."""
-    rows = [["", *WHO, "torchx / longboat", "submitit / longboat"]]
-    for what in dict.fromkeys(name.partition("/")[0] for name in values):
-        cells = [values.get(f"{what}/{who}") for who in WHO]
-        own = values.get(f"{what}/longboat")
-        ratios = [f"{cell / own:.1f} x" if cell and own else "-" for cell in cells[2:]]
-        rows.append([what, *(number(cell) if cell is not None else "-" for cell in cells), *ratios])
-    return rows
-
-
-def listing(values: dict[str, float]) -> list[list[str]]:
-    return [["", "value"], *([LABELS.get(name, name), number(value)] for name, value in values.items())]
-
-
-def number(value: float) -> str:
-    """Three significant digits, without an exponent."""
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
-    return f"{value:,.{digits}f}"
-
-
 def tables(results: dict[str, Any]) -> str:
-    """All results as Markdown, which reads well on a terminal too."""
+    """All results as Markdown."""
     about = results["machine"]
     lines = [
         f"Measured {results['measured']} on {about['cores']} cores ({about['processor']}), {about['system']}, "
@@ -79,13 +66,10 @@ def tables(results: dict[str, Any]) -> str:
     ]
     for part, title in PARTS.items():
         values = results["parts"].get(part)
-        if not values:
-            continue
-        rows = matrix(values) if part == "peers" else listing(values)
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        rows.insert(1, ["-" * width for width in widths])
-        lines += ["", f"### {title}", ""]
-        lines += ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in rows]
+        if values:
+            lines += ["", f"### {title}", "", *of_part(part, values)]
+    if GPU.exists():
+        lines += ["", *gputables.section(json.loads(GPU.read_text()))]
     return "\n".join(lines) + "\n"
 
 
@@ -114,7 +98,6 @@ def measure(chosen: list[str]) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    sys.path.insert(0, str(HERE))
     if arguments == ["--docs"]:
         DOCS.write_text(with_tables(DOCS.read_text(), json.loads(RESULTS.read_text())))
         return

@@ -20,8 +20,15 @@ system_packages() {
     sh scripts/packages.sh $(sed 's/#.*//' tests/apt-packages.txt) ||
         echo "going on without them: the tests that need them are skipped"
 }
+# Clusters, nodes and trainers side by side on few cores: a test that fails there is tried once more by itself, and is
+# named either way. One that passes only alone is a fault to look into, not a reason to lose the run.
 tests() {
-    .venv/bin/python -m pytest -n "${LONGBOAT_TEST_WORKERS:-2}" --dist loadgroup --durations=20 "$@"
+    .venv/bin/python -m pytest -n "${LONGBOAT_TEST_WORKERS:-3}" --dist loadgroup --durations=20 "$@" && return 0
+    .venv/bin/python scripts/unstable.py few || return 1
+    echo "once more, by themselves: the tests that failed"
+    .venv/bin/python -m pytest --last-failed --last-failed-no-failures none -rA -p no:randomly "$@" |
+        grep -E '^(PASSED|FAILED|ERROR|=+ .*(passed|failed|error))'
+    .venv/bin/python scripts/unstable.py none
 }
 
 # What tests need is made before they run, so that no test waits for a build; what cannot be made is skipped there.

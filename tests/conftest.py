@@ -61,6 +61,16 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["longboat_session"] = node.config.stash[SESSION]
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes long is left out unless asked for: `make soak`."""
+    if os.environ.get("LONGBOAT_TEST_SOAK"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("soak")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+
+
 def kinds_of(keywords: Any) -> list[str]:
     return [kind for kind in KINDS if kind in keywords]
 

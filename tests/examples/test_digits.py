@@ -197,6 +197,7 @@ def test_a_killed_rank_is_started_again_from_the_newest_checkpoint(tmp_path: Pat
     assert newest(checkpoints) == EPOCHS
     assert reached(log) >= 0.9
 
+
 def newest(checkpoints: Path) -> int:
     return max((int(marker.parent.name[5:]) for marker in checkpoints.glob("step-*/.complete")), default=0)
 

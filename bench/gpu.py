@@ -1,0 +1,232 @@
+"""The same training bare, through the embedded engine and through Kubernetes, on a machine with a GPU; writes gpu.json.
+
+    python3 bench/gpu.py longboat-cluster.tar.xz [--rounds 3] [--steps 200] [-o bench/gpu.json]
+
+Needs root, a Python with torch, Longboat's dependencies, and the archive that `python -m testbed pack` writes (its
+cluster shows the machine's GPUs as nvidia.com/gpu and runs the machine's own Python in pods). Everything in one
+command; a part that fails is noted with its output and the others go on. The exit code is 1 if any part failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+SCRIPTS = HERE / "gpu_scripts"
+LONGBOAT = [sys.executable, "-c", "from longboat.cli.main import main; main()"]
+PLACES = {"embedded": [], "kubernetes": ["--on", "gpu"]}
+WITHOUT = {"embedded": [], "kubernetes": ["--on", "plain"]}
+"""Where runs without GPUs go: in the cluster they are pods without any privilege."""
+LIMIT_S = 300.0
+
+
+class Bench:
+    def __init__(self, folder: Path, steps: int, rounds: int) -> None:
+        self.folder = folder
+        self.steps = steps
+        self.rounds = rounds
+        self.start = [sys.executable, str(folder / "longboat-cluster" / "start")]
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")])),
+            "LONGBOAT_HOME": str(folder / "home"),
+            "LONGBOAT_TESTBED_STATE": str(folder / "state"),
+            "KUBECONFIG": str(folder / "kubeconfig"),
+        }
+
+    def call(self, command: list[str], *, code: int | None = 0, limit_s: float = LIMIT_S) -> str:
+        done = subprocess.run(
+            command, env=self.environment, cwd=SCRIPTS, capture_output=True, text=True, timeout=limit_s, check=False
+        )
+        if code is not None and done.returncode != code:
+            raise RuntimeError(
+                f"{command[-6:]}: exit code {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+            )
+        return done.stdout
+
+    def longboat(self, *words: str, code: int | None = 0) -> str:
+        return self.call([*LONGBOAT, *words], code=code)
+
+    # the cluster
+
+    def up(self, archive: Path) -> dict[str, Any]:
+        began = time.monotonic()
+        with tarfile.open(archive) as tar:
+            tar.extractall(self.folder, filter="fully_trusted")
+        unpacked = time.monotonic()
+        self.call([*self.start, "up"])
+        took = {"unpack_s": unpacked - began, "up_s": time.monotonic() - unpacked}
+        self.settings()
+        return took
+
+    def settings(self) -> None:
+        """Two contexts of one cluster: for GPU runs pods may use the machine's devices, for others they may not."""
+        manifest = json.loads(self.call([*self.start, "manifest", "--", "true"]))
+        spec = manifest["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        base = {
+            "hostNetwork": True,
+            "volumes": spec["volumes"],
+            "containers": [
+                {"name": "main", "env": container.get("env", []), "volumeMounts": container["volumeMounts"]}
+            ],
+        }
+        privileged = json.loads(json.dumps(base))
+        privileged["containers"][0]["securityContext"] = {"privileged": True}
+        config = json.loads(self.call([*self.start, "kubectl", "--", "config", "view", "--raw", "-o", "json"]))
+        (context,) = config["contexts"]
+        config["contexts"] = [{"name": name, "context": context["context"]} for name in ("gpu", "plain")]
+        config["current-context"] = "gpu"
+        Path(self.environment["KUBECONFIG"]).write_text(json.dumps(config))
+        home = Path(self.environment["LONGBOAT_HOME"])
+        home.mkdir()
+        contexts = {"gpu": {"pod": {"spec": privileged}}, "plain": {"pod": {"spec": base}}}
+        settings = {"kubernetes": {"image": container["image"], "allow_host_paths": True}, "contexts": contexts}
+        (home / "config.yaml").write_text(json.dumps(settings))
+
+    def down(self) -> None:
+        self.call([*self.start, "down"], code=None)
+
+    # the parts
+
+    def doctor(self) -> dict[str, Any]:
+        found = {name: json.loads(self.longboat("doctor", "-o", "json", *place)) for name, place in PLACES.items()}
+        return {
+            name: [check["detail"] for check in checks if check["name"] in ("gpu", "gpus")]
+            for name, checks in found.items()
+        }
+
+    def training(self) -> dict[str, Any]:
+        taken: dict[str, list[dict[str, float]]] = {"bare": [], "embedded": [], "kubernetes": []}
+        machine: dict[str, Any] = {}
+        for number in range(self.rounds):
+            for name in taken:
+                began = time.time()
+                if name == "bare":
+                    out = self.call([sys.executable, "train.py", str(self.steps)])
+                else:
+                    run = ["run", "-q", "--gpus", "1", "-n", f"train-{number}", *PLACES[name], "train.py"]
+                    out = self.longboat(*run, str(self.steps))
+                events = {event["event"]: event for event in map(json.loads, out.splitlines())}
+                machine = {"torch": events["imported"]["torch"], "device": events["ready"]["device"]}
+                taken[name].append(phases(events, began))
+        return {"machine": machine, "phases": taken, **ratios(taken)}
+
+    def queueing(self) -> dict[str, Any]:
+        found = {}
+        for name, place in PLACES.items():
+            self.longboat("run", "-d", "-q", "--gpus", "1", "-n", "first", *place, "hold.py", "8")
+            self.longboat("run", "-d", "-q", "--gpus", "1", "-n", "second", *place, "hold.py", "1")
+            time.sleep(1.0)
+            reason = json.loads(self.longboat("status", "second", "-o", "json", *place))["reason"]
+            self.longboat("wait", "first", "second", *place)
+            lines = {run: self.longboat("logs", run, *place).split() for run in ("first", "second")}
+            gap = float(lines["second"][1]) - float(lines["first"][1]) - 8.0
+            if gap < -0.5:
+                raise RuntimeError(f"{name}: both held the GPU: {lines}")
+            found[name] = {"reason": reason, "second_after_first_s": gap}
+        return found
+
+    def seeing(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in PLACES:
+            with_one = json.loads(self.longboat("run", "-q", "-n", "with", "--gpus", "1", *PLACES[name], "sees.py"))
+            without = json.loads(self.longboat("run", "-q", "-n", "without", *WITHOUT[name], "sees.py"))
+            if with_one["given"] != 1 or without["given"] != 0:
+                raise RuntimeError(f"{name}: {with_one} {without}")
+            found[name] = {"one GPU": with_one, "no GPU": without}
+        if found["kubernetes"]["no GPU"]["widened"] != 0:
+            raise RuntimeError(f"a pod without GPUs reached one: {found['kubernetes']}")
+        return found
+
+    def failing(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, place in PLACES.items():
+            self.longboat("run", "-q", "-n", "oom", "--gpus", "1", *place, "oom.py", code=1)
+            self.longboat("run", "-q", "-n", "killed", "--gpus", "1", "--procs", "2", *place, "killed.py", code=137)
+            told = {run: json.loads(self.longboat("explain", run, "-o", "json", *place)) for run in ("oom", "killed")}
+            if told["oom"]["cause"] != "oom" or told["killed"]["cause"] != "signal":
+                raise RuntimeError(f"{name}: {told}")
+            found[name] = {run: {"cause": it["cause"], "headline": it["headline"]} for run, it in told.items()}
+        return found
+
+
+def phases(events: dict[str, Any], began: float) -> dict[str, float]:
+    """Seconds from the command to each moment, and what a step took."""
+    moments = {name: events[name]["time"] - began for name in ("started", "imported", "ready", "first step")}
+    ended = events["ended"]
+    return {**moments, "step_median_s": ended["median_s"], "step_p10_s": ended["p10_s"], "loss": ended["loss"]}
+
+
+def ratios(taken: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    medians = {name: statistics.median(one["step_median_s"] for one in rounds) for name, rounds in taken.items()}
+    starts = {name: statistics.median(one["started"] for one in rounds) for name, rounds in taken.items()}
+    losses = {name: sorted({one["loss"] for one in rounds}) for name, rounds in taken.items()}
+    return {
+        "step_median_s": medians,
+        "step_ratio": {name: median / medians["bare"] for name, median in medians.items()},
+        "started_s": starts,
+        "loss": losses,
+    }
+
+
+def gpu_name() -> str:
+    if shutil.which("nvidia-smi") is None:
+        return "none"
+    done = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or "none"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("archive", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("-o", "--output", type=Path, default=HERE / "gpu.json")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="longboat-gpu-") as folder:
+        bench = Bench(Path(folder), arguments.steps, arguments.rounds)
+        results: dict[str, Any] = {"gpu": gpu_name(), "cores": os.cpu_count(), "failed": []}
+        parts: dict[str, Callable[[], Any]] = {
+            "cluster": lambda: bench.up(arguments.archive.resolve()),
+            "doctor": bench.doctor,
+            "training": bench.training,
+            "queueing": bench.queueing,
+            "seeing": bench.seeing,
+            "failing": bench.failing,
+        }
+        try:
+            for name, part in parts.items():
+                began = time.monotonic()
+                try:
+                    results[name] = part()
+                except Exception:
+                    results["failed"].append({name: traceback.format_exc()[-4000:]})
+                print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+                arguments.output.write_text(json.dumps(results, indent=1) + "\n")
+        finally:
+            bench.down()
+    print(json.dumps(results, indent=1))
+    return 1 if results["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""What bench/gpu.py measured (gpu.json) as a section of docs/performance.md. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from tables import Row, number, table
+
+PLACES = ("bare", "embedded", "kubernetes")
+PHASES = {
+    "started": "until the script's first line runs, s",
+    "imported": "until torch is imported, s",
+    "ready": "until the model is on the GPU, s",
+    "first step": "until the first step is done, s",
+}
+
+
+def section(found: dict[str, Any]) -> list[str]:
+    training = found["training"]
+    about = f"Measured by `bench/gpu.py` on another machine: {found['gpu']}, {found['cores']} cores, torch"
+    rounds = len(training["phases"]["bare"])
+    return [
+        "### The same training bare, embedded and on Kubernetes, on a GPU",
+        "",
+        f"{about} {training['machine']['torch']}. A small transformer in bf16 with a fixed seed; medians of",
+        f"{rounds} rounds in turns. Kubernetes is the cluster of testbed/ on the same machine.",
+        "",
+        *table(training_rows(training)),
+        "",
+        *table(queue_rows(found["queueing"])),
+        "",
+        *table(seeing_rows(found["seeing"])),
+        "",
+        *table(failing_rows(found["failing"])),
+    ]
+
+
+def training_rows(training: dict[str, Any]) -> list[Row]:
+    steps, ratios = training["step_median_s"], training["step_ratio"]
+    rows: list[Row] = [["training", *PLACES]]
+    rows.append(["median step, ms", *(f"{steps[place] * 1000:.2f}" for place in PLACES)])
+    rows.append(["median step, against bare", *(f"{ratios[place]:.4f}" for place in PLACES)])
+    for phase, words in PHASES.items():
+        medians = [statistics.median(one[phase] for one in training["phases"][place]) for place in PLACES]
+        rows.append([words, *map(number, medians)])
+    return rows
+
+
+def queue_rows(queueing: dict[str, Any]) -> list[Row]:
+    rows: list[Row] = [["two runs that want the one GPU", "the second says", "it starts after the first's end, s"]]
+    for place, seen in queueing.items():
+        rows.append([place, seen["reason"], number(seen["second_after_first_s"])])
+    return rows
+
+
+def seeing_rows(seeing: dict[str, Any]) -> list[Row]:
+    rows: list[Row] = [["what a run sees", "GPUs", "after it widened CUDA_VISIBLE_DEVICES", "device files"]]
+    for place, cases in seeing.items():
+        for asked, seen in cases.items():
+            files = ", ".join(seen["devices"]) or "none"
+            rows.append([f"{place}, asked for {asked}", str(seen["given"]), str(seen["widened"]), files])
+    return rows
+
+
+def failing_rows(failing: dict[str, Any]) -> list[Row]:
+    rows: list[Row] = [["post-mortem", "cause", "headline"]]
+    for place, cases in failing.items():
+        for what, seen in cases.items():
+            rows.append([f"{place}, {what}", seen["cause"], shortened(seen["headline"])])
+    return rows
+
+
+def shortened(text: str, limit: int = 100) -> str:
+    return text if len(text) <= limit else text[:limit].rpartition(" ")[0] + " ..."

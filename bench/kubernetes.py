@@ -1,0 +1,214 @@
+"""The Kubernetes engine on the clusters of testbed/: the first log line against kubectl, 1,000 runs, a re-run after a
+change of code, and the requests of one run by verb.
+
+python bench/kubernetes.py [first|thousand|rerun|requests]...
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grounds
+import thousand
+from bundles import FOLDERS, make_tree
+
+TIMES = 9
+FILES = 1_000
+RERUNS = 5
+SCRIPT = "print('hello')\n"
+JOBS: dict[str, dict[str, Any]] = {"plain": {}, "asks for a CPU": {"cpus": 1}}
+VERBS = ("get", "list", "watch", "create, as a trial", "create", "patch", "update", "delete", "log", "exec")
+
+
+def measure(chosen: list[str] | None = None) -> dict[str, float]:
+    found: dict[str, float] = {}
+    here = [part for part in (first, rerun, requests) if not chosen or part.__name__ in chosen]
+    if here:
+        with grounds.cluster("bench-kubernetes", "--profile", "pods") as ground:
+            for part in here:
+                found.update(part(ground))
+    if not chosen or "thousand" in chosen:
+        found.update(thousand.measure())
+    return found
+
+
+def first(ground: grounds.Ground) -> dict[str, float]:
+    """Seconds from typing the command until the job's first line is shown."""
+    project = ground.folder / "first"
+    project.mkdir()
+    (project / "train.py").write_text(SCRIPT)
+    contenders: dict[str, Callable[[int], list[str]]] = {
+        "longboat run": lambda number: [grounds.longboat(), "run", "train.py"],
+        "kubectl, the script in the command": lambda number: apply(project, number, is_mounted=False),
+        "kubectl, the script in a ConfigMap": lambda number: apply(project, number, is_mounted=True),
+    }
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
+    for number in range(TIMES + 1):
+        for name, command in contenders.items():
+            taken[name].append(lines_of(command(number), project, ground.environment))
+    found = {
+        f"first log line: {name}, s": statistics.median(line for line, _ in times[1:]) for name, times in taken.items()
+    }
+    ours, bare, mounted = found.values()
+    found["first log line: longboat later than kubectl, s"] = ours - bare
+    found["first log line: longboat later than kubectl with a ConfigMap, s"] = ours - mounted
+    whole = {name: statistics.median(end for _, end in times[1:]) for name, times in taken.items()}
+    return {**found, **{f"until the command returns: {name}, s": value for name, value in whole.items()}}
+
+
+def apply(project: Path, number: int, *, is_mounted: bool) -> list[str]:
+    """What somebody types who has no Longboat. `kubectl logs` itself waits for the pod."""
+    name = f"plain-{number}-{'m' if is_mounted else 'c'}"
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": grounds.PYTHON_IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "/code/train.py"] if is_mounted else ["python3", "-c", SCRIPT],
+    }
+    spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+    objects: list[dict[str, Any]] = []
+    if is_mounted:
+        container["volumeMounts"] = [{"name": "code", "mountPath": "/code"}]
+        spec["volumes"] = [{"name": "code", "configMap": {"name": name}}]
+        meta = {"name": name}
+        objects.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"train.py": SCRIPT}})
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": {"spec": spec}}}
+    manifest = project / f"{name}.json"
+    manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects, job]}))
+    logs = f"{grounds.kubectl()} logs -f job/{name} --pod-running-timeout=1m 2>/dev/null"
+    return ["sh", "-c", f"{grounds.kubectl()} apply -f {manifest} >/dev/null && until {logs}; do sleep 0.1; done"]
+
+
+def lines_of(command: list[str], cwd: Path, environment: dict[str, str]) -> tuple[float, float]:
+    """Seconds until the first line, and until the command has returned."""
+    began = time.perf_counter()
+    with subprocess.Popen(
+        command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        line = process.stdout.readline()
+        seen = time.perf_counter() - began
+        told = process.stderr.read()
+    if line != SCRIPT.encode().replace(b"print('", b"").replace(b"')", b""):
+        raise SystemExit(f"{command[:3]} printed {line!r}: {told.decode()[-500:]}")
+    return seen, time.perf_counter() - began
+
+
+def rerun(ground: grounds.Ground) -> dict[str, float]:
+    """The whole command `longboat run -d` on a tree of 1,000 files, and how many bytes of objects it sends."""
+    tree = make_tree(ground.folder / "rerun", FILES, under_git=True)
+    command = [grounds.longboat(), "run", "-q", "-d", "-n", "rerun", "--", "true"]
+
+    def submit() -> float:
+        began = time.perf_counter()
+        subprocess.run(command, cwd=tree, env=ground.environment, check=True, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - began
+
+    def change(files: int, mark: object) -> None:
+        for number in range(files):
+            (tree / f"d{number % FOLDERS}/f{number}.py").write_text(f"changed = {mark}, {number}\n" * 60)
+
+    found = {f"{FILES:,} files: the first run handed over, s": submit()}
+    for what, count in (("one of them changed", 1), ("all of them changed", FILES)):
+        times = []
+        for mark in range(RERUNS):
+            change(count, mark)
+            times.append(submit())
+        found[f"{FILES:,} files, {what}: handed over, s"] = statistics.median(times)
+        change(count, "counted")
+        found[f"{FILES:,} files, {what}: sent, KiB"] = sent_by(ground, tree) / 1024
+    return found
+
+
+def sent_by(ground: grounds.Ground, tree: Path) -> int:
+    """Bytes in the bodies of all requests of one submission, those of the trial included."""
+    from longboat import sdk
+    from longboat.engines.engine import Submission
+    from longboat.engines.kubernetes.engine import KubernetesEngine
+
+    engine = KubernetesEngine(environment=ground.environment)
+    transport, sizes = engine.client.transport, []
+    ask = transport.request
+
+    def counted(asked: Any) -> bytes:
+        sizes.append(len(asked.body or b""))
+        return ask(asked)
+
+    transport.request = counted  # type: ignore[method-assign]
+    job = sdk.job(name="rerun", run="true")
+    engine.submit(Submission(job=job, base=str(tree), environment=ground.environment))
+    engine.close()
+    return sum(sizes)
+
+
+def requests(ground: grounds.Ground) -> dict[str, float]:
+    """Requests of one run that ends at once, by verb: of handing it over, following its log, waiting for its end."""
+    from longboat import sdk
+    from longboat.core.runs import LogQuery
+    from longboat.engines.engine import Submission
+    from longboat.engines.kubernetes.engine import KubernetesEngine
+    from testbed import clusters
+    from testbed.proxy import ApiProxy
+
+    found: dict[str, Counter[str]] = {}
+    proxy = ApiProxy(clusters.get(ground.name))
+    environment = {**ground.environment, "KUBECONFIG": str(proxy.kubeconfig)}
+    (ground.folder / "counted").mkdir()
+    (ground.folder / "counted" / "train.py").write_text(SCRIPT)
+
+    def count(what: str) -> None:
+        found[what] = Counter(verb_of(one.request) for one in proxy.seen)
+        proxy.seen.clear()
+
+    try:
+        for name, fields in JOBS.items():
+            job = sdk.job(name="counted", run="python3 train.py", **fields)
+            at = Submission(job=job, base=str(ground.folder / "counted"), environment=environment)
+            engine = KubernetesEngine(environment=environment)
+            run = engine.submit(at).name
+            count(f"{name}: submit")
+            list(engine.logs(run, LogQuery(follow=True)))
+            count(f"{name}: logs -f")
+            engine.wait(run)
+            count(f"{name}: wait after it")
+            run = engine.submit(at).name
+            proxy.seen.clear()
+            engine.wait(run)
+            count(f"{name}: wait alone")
+            engine.close()
+    finally:
+        proxy.close()
+    cells = {f"{verb}/{what}": float(seen[verb]) for verb in VERBS for what, seen in found.items()}
+    cells |= {f"all/{what}": float(seen.total()) for what, seen in found.items()}
+    return {f"requests of one run: {cell}": value for cell, value in cells.items()}
+
+
+def verb_of(request: Any) -> str:
+    """As kubectl and RBAC call it."""
+    path, _, query = request.target.partition("?")
+    if request.method == "GET":
+        if "watch=true" in query:
+            return "watch"
+        last = path.rstrip("/").rpartition("/")[2]
+        if last in ("log", "exec"):
+            return last
+        parts = path.strip("/").split("/")
+        depth = len(parts) - (2 if parts[0] == "api" else 3)
+        is_list = depth in (1, 3) if "namespaces" in parts else depth == 1
+        return "list" if is_list and parts[0] in ("api", "apis") and len(parts) > 2 else "get"
+    if request.method == "POST":
+        return "create, as a trial" if "dryRun=All" in query else "create"
+    return {"PATCH": "patch", "PUT": "update", "DELETE": "delete"}[request.method]
+
+
+if __name__ == "__main__":
+    for name, value in measure(sys.argv[1:]).items():
+        print(f"{name:80} {value:10.3f}")
