@@ -153,6 +153,7 @@ class KubernetesEngine:
 
     def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
         from longboat.engines.kubernetes.logs import Follower
+        from longboat.engines.kubernetes.observe import find_record
 
         snapshot = self._observe(run)
 
@@ -160,7 +161,12 @@ class KubernetesEngine:
             return self._observe(run).state
 
         follower = Follower(self.client, snapshot.record, query, look=look, on_notice=self._notice)
-        yield from follower.lines(snapshot.state)
+        is_silent = True
+        for line in follower.lines(snapshot.state):
+            is_silent = False
+            yield line
+        if is_silent and query.follow:
+            find_record(self.client, run)  # no line because it was removed under our eyes is another thing than no line
 
     def wait(self, run: str, *, timeout_s: float | None = None) -> RunStatus:
         from longboat.engines.kubernetes.drive import wait_for_end

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from longboat.core.jobs import Job
 from longboat.core.runs import RankStatus, RunStatus
+from longboat.engines.briefs import brief
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.views import PodView, Snapshot
@@ -22,29 +21,9 @@ MOST_ASKED = 64
 
 
 def brief_status(record: Record, state: State) -> RunStatus:
-    """What a list shows."""
-    job = record.job
-    return RunStatus(
-        name=record.name,
-        uid=record.uid,
-        job=job.name,
-        phase=state.phase,
-        engine=ENGINE,
-        created=min(record.created, state.started or record.created),  # by two clocks
-        nodes=job.nodes,
-        gpus=job.gpus,
-        exit_code=state.exit_code,
-        started=state.started,
-        ended=state.ended,
-        attempt=state.attempt,
-        retries=job.retries.count,
-        reason=state.reason,
-        cause=state.cause,
-        user=record.user,
-        command=command_text(job),
-        labels=job.labels,
-        attempts=state.attempts,
-    )
+    """`created` and `started` are told by two clocks: a run is never shown to start before it was made."""
+    found = brief(ENGINE, record, state)
+    return msgspec.structs.replace(found, created=min(record.created, state.started or record.created))
 
 
 def is_half(status: RunStatus) -> bool:
@@ -138,8 +117,3 @@ def _ended_ranks(pod: PodView) -> list[RankStatus]:
         RankStatus(rank=end.rank, role=pod.role, node=pod.node, alive=False, step=end.step, exit_code=end.exit_code)
         for end in said.ranks
     ]
-
-
-def command_text(job: Job) -> str:
-    run = job.roles[0].run
-    return run if isinstance(run, str) else shlex.join(run)

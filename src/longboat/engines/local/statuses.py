@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 
-from longboat.core.jobs import Job
 from longboat.core.runs import RankStatus, RunStatus
+from longboat.engines.briefs import brief
 from longboat.engines.local.files import read_value
 from longboat.engines.local.gang import Beat, reports_of
 from longboat.engines.local.records import Record, RunFiles, State
@@ -16,29 +15,7 @@ ENGINE = "local"
 
 
 def brief_status(record: Record, state: State) -> RunStatus:
-    """What a list shows."""
-    job = record.job
-    return RunStatus(
-        name=record.name,
-        uid=record.uid,
-        job=job.name,
-        phase=state.phase,
-        engine=ENGINE,
-        created=record.created,
-        nodes=job.nodes,
-        gpus=job.gpus,
-        exit_code=state.exit_code,
-        started=state.started,
-        ended=state.ended,
-        attempt=state.attempt,
-        retries=job.retries.count,
-        reason=state.reason,
-        cause=state.cause,
-        user=record.user,
-        command=command_text(job),
-        labels=job.labels,
-        attempts=state.attempts,
-    )
+    return brief(ENGINE, record, state)
 
 
 def full_status(files: RunFiles, record: Record, state: State) -> RunStatus:
@@ -91,8 +68,3 @@ def rank_statuses(files: RunFiles, record: Record, state: State) -> list[RankSta
                     )
                 )
     return sorted(found, key=lambda rank: rank.rank)
-
-
-def command_text(job: Job) -> str:
-    run = job.roles[0].run
-    return run if isinstance(run, str) else shlex.join(run)

@@ -1,0 +1,72 @@
+"""What a list shows of a run, from the record and the state that every engine keeps of it. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Protocol
+
+from longboat.core.jobs import Job
+from longboat.core.runs import Attempt, Phase, RunStatus
+
+
+class Record(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def job(self) -> Job: ...
+    @property
+    def created(self) -> float: ...
+    @property
+    def user(self) -> str: ...
+
+
+class State(Protocol):
+    @property
+    def phase(self) -> Phase: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def exit_code(self) -> int | None: ...
+    @property
+    def cause(self) -> str | None: ...
+    @property
+    def started(self) -> float | None: ...
+    @property
+    def ended(self) -> float | None: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def attempts(self) -> tuple[Attempt, ...]: ...
+
+
+def brief(engine: str, record: Record, state: State) -> RunStatus:
+    """What a list shows."""
+    job = record.job
+    return RunStatus(
+        name=record.name,
+        uid=record.uid,
+        job=job.name,
+        phase=state.phase,
+        engine=engine,
+        created=record.created,
+        nodes=job.nodes,
+        gpus=job.gpus,
+        exit_code=state.exit_code,
+        started=state.started,
+        ended=state.ended,
+        attempt=state.attempt,
+        retries=job.retries.count,
+        reason=state.reason,
+        cause=state.cause,
+        user=record.user,
+        command=command_text(job),
+        labels=job.labels,
+        attempts=state.attempts,
+    )
+
+
+def command_text(job: Job) -> str:
+    run = job.roles[0].run
+    return run if isinstance(run, str) else shlex.join(run)
