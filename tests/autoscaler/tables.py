@@ -243,7 +243,7 @@ def check(plan: Plan, want: dict[str, Any]) -> None:
     for pool, zones in want.get("zones", {}).items():
         (action,) = [one for one in plan.actions if one.kind == "grow" and one.pool == pool]
         assert action.zones == zones
-    assert all(one.reason for one in (*plan.actions, *plan.waiting, *plan.nodes, *plan.pools))
+    assert all(one.reason for part in (plan.actions, plan.waiting, plan.nodes, plan.pools) for one in part)
 
 
 class Loader(yaml.SafeLoader):

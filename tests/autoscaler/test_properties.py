@@ -151,7 +151,7 @@ def test_everybody_who_waits_and_every_node_is_told_why(snapshot: Snapshot, chos
     pending = [one.name for one in snapshot.pods if one.pod.node is None] + [gang.name for gang in snapshot.gangs]
     assert sorted(map(str, names)) == sorted(pending)
     assert [one.node for one in plan.nodes] == sorted(node.name for node in snapshot.nodes)
-    assert all(one.reason for one in (*plan.waiting, *plan.nodes, *plan.actions, *plan.pools))
+    assert all(one.reason for part in (plan.actions, plan.waiting, plan.nodes, plan.pools) for one in part)
 
 
 @settings(max_examples=150, deadline=None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -131,7 +131,7 @@ class LocalPlace:
 
 
 @contextmanager
-def open_local(_request: pytest.FixtureRequest, root: Path) -> Iterator[Place]:
+def open_local(root: Path) -> Iterator[LocalPlace]:
     place = LocalPlace(root)
     try:
         yield place
@@ -143,6 +143,10 @@ def open_local(_request: pytest.FixtureRequest, root: Path) -> Iterator[Place]:
             place.engine.wait(status.name, timeout_s=60)
 
 
+def open_here(_request: pytest.FixtureRequest, root: Path) -> AbstractContextManager[Place]:
+    return open_local(root)
+
+
 @contextmanager
 def open_flavour(flavour: Flavour, request: pytest.FixtureRequest, root: Path) -> Iterator[Place]:
     cluster, namespace = request.getfixturevalue("cluster"), request.getfixturevalue("namespace")
@@ -151,7 +155,7 @@ def open_flavour(flavour: Flavour, request: pytest.FixtureRequest, root: Path) -
 
 
 PLACES = {
-    "local": (open_local, ()),
+    "local": (open_here, ()),
     "kubernetes": (partial(open_flavour, "kubernetes"), (pytest.mark.pods,)),
     "jobset": (partial(open_flavour, "jobset"), (pytest.mark.pods("controllers"), pytest.mark.soak)),
     "kueue": (partial(open_flavour, "kueue"), (pytest.mark.pods("controllers"), pytest.mark.soak)),

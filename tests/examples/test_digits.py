@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -58,8 +58,8 @@ def read_scalars(file: Path) -> tuple[str, list[tuple[int, dict[str, float]]]]:
     return version, rows
 
 
-def parse(message: bytes) -> list[tuple[int, object]]:
-    fields: list[tuple[int, object]] = []
+def parse(message: bytes) -> list[tuple[int, Any]]:
+    fields: list[tuple[int, Any]] = []
     at = 0
 
     def varint() -> int:

@@ -15,6 +15,7 @@ from longboat.engines.kubernetes.api.errors import Unreachable
 from longboat.engines.kubernetes.capabilities import Capabilities, observe
 from longboat.engines.kubernetes.permissions import PERMISSIONS, role_for
 from longboat.engines.kubernetes.records import Storage
+from longboat.engines.kubernetes.surroundings import NodeUse
 from testbed.clusters import Cluster
 from testbed.fixtures import Kubectl
 from testbed.proxy import ApiProxy
@@ -136,7 +137,7 @@ def test_what_pods_take_of_a_node(
     }
     apply(kubectl, alone, service)
 
-    def use() -> capabilities.NodeUse | None:
+    def use() -> NodeUse | None:
         seen = look(cluster, namespace)
         mine = next(one for one in seen.nodes or () if one.node.name == node)
         return mine if dict(mine.used).get("pods") == 2 else None

@@ -60,5 +60,4 @@ class LocalJobs(Jobs):
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[LocalJobs]:
     with open_local(tmp_path) as place:
-        assert isinstance(place, LocalPlace)
         yield LocalJobs(place, tmp_path)

@@ -16,7 +16,7 @@ from longboat.engines.local.home import Home
 from longboat.engines.local.machine import Gpu
 from longboat.engines.local.processes import is_alive
 from longboat.engines.local.slots import Queue
-from tests.conformance.places import LocalPlace, open_local
+from tests.conformance.places import open_local
 from tests.engines.local.conftest import LocalJobs
 from tests.engines.local.values import ask, machine
 
@@ -38,7 +38,6 @@ def small(tmp_path: Path) -> Iterator[LocalJobs]:
         pytest.skip("a small disk cannot be mounted here")
     try:
         with open_local(disk) as place:
-            assert isinstance(place, LocalPlace)
             yield LocalJobs(place, disk)
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)

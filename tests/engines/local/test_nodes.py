@@ -12,10 +12,9 @@ import pytest
 
 from longboat.core.errors import EngineError
 from longboat.core.layouts import ports_needed
-from longboat.engines.local.environments import Environment
 from longboat.engines.local.home import Home
 from longboat.engines.local.machine import Gpu
-from longboat.engines.local.nodes import Preparation, example_ports, layout_of, sites_of
+from longboat.engines.local.nodes import Environment, Preparation, example_ports, layout_of, sites_of
 from longboat.engines.local.records import Record, RunFiles
 from tests.engines.local.values import job, role
 

@@ -63,8 +63,8 @@ def test_the_kubeconfigs_own_proxy_counts_first() -> None:
 
 def test_a_server_may_have_a_path_and_another_name() -> None:
     found = dialing.target_of(access("https://gateway/k8s/clusters/c-1", **{"tls-server-name": "inner"}), {})
-    assert found == ("gateway", 443, True, "/k8s/clusters/c-1", "inner", None)
     assert found.authority == "gateway"
+    assert found == ("gateway", 443, True, "/k8s/clusters/c-1", "inner", None)
     assert dialing.target_of(access("https://[fd00::1]:6443"), {}).authority == "[fd00::1]:6443"
 
 
