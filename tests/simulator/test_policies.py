@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longboat.autoscaler.snapshot import Settings
+from longboat.simulator.cast import Machine
 from longboat.simulator.policies import MODELS, NAMES
 from longboat.simulator.policies.oracle import lower_bound
 from longboat.simulator.results import Outcome
+from longboat.simulator.scheduler import RANKINGS, Scheduler
 from longboat.simulator.traces import Trace
 from longboat.simulator.world import Conditions
 from tests.simulator.worlds import hours, pool, run, trace
@@ -67,10 +69,11 @@ def test_a_machine_ordered_again_at_once_is_a_flap() -> None:
 
 # Two machines; after 100 s only one GPU of each is in use.
 SPREAD = trace((0, 100, 8), (0, 10_000, 1), (431, 10_000, 1))
+PLAIN = Conditions(is_protected=False)
 
 
 def test_cluster_autoscaler_moves_a_training() -> None:
-    found = run("cluster-autoscaler", SPREAD).figures
+    found = run("cluster-autoscaler", SPREAD, conditions=PLAIN).figures
     # The first is unneeded since it was empty at 430: one pod that fits elsewhere changes nothing. Drained at 1030.
     assert (found.training_evictions, found.evictions) == (1, 1)
     assert found.gpu_hours_lost == hours(1030 - 431)
@@ -78,14 +81,15 @@ def test_cluster_autoscaler_moves_a_training() -> None:
 
 
 def test_a_checkpoint_saves_work() -> None:
-    found = run("cluster-autoscaler", SPREAD, conditions=Conditions(checkpoint_s=300)).figures
+    found = run("cluster-autoscaler", SPREAD, conditions=Conditions(checkpoint_s=300, is_protected=False)).figures
     assert found.gpu_hours_lost == hours(599 - 300)
-    assert run("cluster-autoscaler", SPREAD, conditions=Conditions(checkpoint_s=0)).figures.gpu_hours_lost == hours(599)
+    never = Conditions(checkpoint_s=0, is_protected=False)
+    assert run("cluster-autoscaler", SPREAD, conditions=never).figures.gpu_hours_lost == hours(599)
 
 
 def test_karpenter_moves_a_training_at_once() -> None:
     """Empty at 401, no longer at the validation at 416; consolidated instead, validated at 431."""
-    found = run("karpenter", trace((0, 100, 8), (0, 10_000, 1), (405, 10_000, 1))).figures
+    found = run("karpenter", trace((0, 100, 8), (0, 10_000, 1), (405, 10_000, 1)), conditions=PLAIN).figures
     assert found.training_evictions == 1
     assert found.gpu_hours_lost == hours(431 - 405)
     assert found.jobs_finished == 3
@@ -93,12 +97,12 @@ def test_karpenter_moves_a_training_at_once() -> None:
 
 @pytest.mark.parametrize("policy", ["longboat", "static"])
 def test_no_training_is_moved(policy: str) -> None:
-    assert run(policy, SPREAD).figures.evictions == 0
+    assert run(policy, SPREAD, conditions=PLAIN).figures.evictions == 0
 
 
 @pytest.mark.parametrize("policy", ["cluster-autoscaler", "karpenter"])
 def test_protected_trainings_are_left_alone_by_models_too(policy: str) -> None:
-    assert run(policy, SPREAD, conditions=Conditions(is_protected=True)).figures.evictions == 0
+    assert run(policy, SPREAD, ).figures.evictions == 0
 
 
 def test_half_a_gang_holds_gpus_for_nothing() -> None:
@@ -115,10 +119,26 @@ def test_half_a_gang_holds_gpus_for_nothing() -> None:
 def test_packing_decides_how_many_machines_stay() -> None:
     """Three GPUs of the one and one of the other are in use when a pod for one GPU comes."""
     jobs = trace((0, 100, 5), (0, 9000, 3), (0, 9000, 1), (0, 100, 7), (500, 9000, 1), (5000, 10, 1))
-    spread = run("static", jobs, pool(max=2), conditions=Conditions(ranking="least-allocated"))
-    packed = run("longboat", jobs, conditions=Conditions(ranking="most-allocated"))
+    spread = run("longboat", jobs, conditions=Conditions(ranking="least-allocated"))
+    packed = run("longboat", jobs)
     assert spread.unfinished == packed.unfinished == 0
-    assert packed.figures.gpu_hours_provisioned <= run("longboat", jobs).figures.gpu_hours_provisioned
+    assert packed == run("longboat", jobs, conditions=Conditions(ranking="packed"))
+    assert packed.figures.gpu_hours_provisioned < spread.figures.gpu_hours_provisioned
+
+
+def test_pods_of_longboat_go_where_most_gpus_are_in_use() -> None:
+    """Two of the small machine's four are in use, three of the large one's eight; `most-allocated` takes the small."""
+    chosen = {}
+    for ranking in ("packed", "most-allocated", "least-allocated"):
+        scheduler = Scheduler(ranking)  # type: ignore[arg-type]
+        for name, gpus, used in (("small", 4, 2), ("large", 8, 3)):
+            machine = Machine(name, pool(name, gpus), 0.0)
+            machine.free -= used
+            scheduler.open(machine)
+        found = scheduler.find(1)
+        assert found is not None
+        chosen[ranking] = found.name
+    assert chosen == {"packed": "large", "most-allocated": "small", "least-allocated": "large"}
 
 
 def test_a_gang_larger_than_everything_never_runs_and_the_replay_ends() -> None:
@@ -179,7 +199,7 @@ TRACES = st.lists(
 
 
 @settings(max_examples=40, deadline=None)
-@given(TRACES, st.sampled_from(NAMES), st.sampled_from(["least-allocated", "most-allocated"]))
+@given(TRACES, st.sampled_from(NAMES), st.sampled_from(RANKINGS))
 def test_what_holds_on_any_trace(jobs: Trace, policy: str, ranking: str) -> None:
     pools = (pool(max=60),)
     conditions = Conditions(ranking=ranking)  # type: ignore[arg-type]

@@ -92,9 +92,9 @@ def plan(output: str, save: str | None, **where: str | None) -> None:
 @click.option("--jobs", type=click.IntRange(1, 10_000_000), default=5000, show_default=True, help="To be generated.")
 @click.option("--write-trace", type=click.Path(), metavar="FILE", help="Write the trace as CSV.")
 @click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Of Longboat's loop.")
-@click.option("--scheduler", default="least-allocated", show_default=True, metavar="RANKING", help="Or most-allocated.")
+@click.option("--scheduler", metavar="RANKING", help="packed, least-allocated or most-allocated.")
 @click.option("--checkpoint", default="30m", show_default=True, metavar="TIME", help="How often jobs save their work.")
-@click.option("--protect", is_flag=True, help="Trainings forbid their eviction, by the annotations of others.")
+@click.option("--protect/--no-protect", default=True, help="Trainings forbid their eviction, by others' annotations.")
 @click.option("--stockouts", type=click.FloatRange(0, 1), default=0.0, help="Share of orders that are refused.")
 @click.option("--never-join", type=click.FloatRange(0, 1), default=0.0, help="Share of machines that never join.")
 def simulate(**given: Any) -> None:

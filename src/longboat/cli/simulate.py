@@ -57,7 +57,7 @@ def command_of(given: dict[str, Any]) -> tuple[Asked, Conditions]:
     from longboat.simulator.world import Conditions
 
     ranking = given.pop("scheduler")
-    if ranking not in RANKINGS:
+    if ranking is not None and ranking not in RANKINGS:
         raise UsageError(f"--scheduler: no such ranking: {ranking}", hint=f"one of {', '.join(RANKINGS)}")
     interval_s = parse_duration(given.pop("interval"))
     if interval_s <= 0:

@@ -25,7 +25,7 @@ class Replay:
     def __init__(self, trace: Trace, pools: Sequence[Pool], policy: Policy, conditions: Conditions) -> None:
         self.trace, self.policy = trace, policy
         self.start = trace.jobs[0].submitted
-        self.world = World(pools, conditions, whole_gangs=policy.whole_gangs, start=self.start)
+        self.world = World(pools, conditions, policy.habits, start=self.start)
         self.next_job = 0
         self.tick = NEVER
         self.last_change = self.start

@@ -1,25 +1,36 @@
 """A model of kube-scheduler for pods that ask for GPUs: which machine a pod gets.
 
-Ready machines that are not cordoned and have room are ranked as the plugin NodeResourcesFit ranks them:
+Ready machines that are not cordoned and have room are ranked. As the plugin NodeResourcesFit ranks them:
 `least-allocated`, the default of kube-scheduler, takes the emptiest, `most-allocated` the fullest. The share of GPUs
-stands for that of CPU and memory, which pods are taken to ask for in proportion. kube-scheduler draws among equals;
-here the one that has had so much room the longest is taken, so that a replay can be repeated. Pods are tried in the
-order of their creation, and one that finds no place holds up nobody. There is no preemption.
+stands for that of CPU and memory, which pods are taken to ask for in proportion. As the default kube-scheduler ranks
+them for pods that Longboat made (`engines.kubernetes.neighbours`): `packed` takes the one with the most GPUs in use,
+among equals the emptiest. kube-scheduler draws among what is still equal; here the one that has had so much room the
+longest is taken, so that a replay can be repeated. Pods are tried in the order of their creation, and one that finds no
+place holds up nobody. There is no preemption.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, get_args
 
 from longboat.simulator.cast import Machine
 
-Ranking = Literal["least-allocated", "most-allocated"]
+Ranking = Literal["least-allocated", "most-allocated", "packed"]
 RANKINGS: tuple[str, ...] = get_args(Ranking)
+
+
+_RANKS: dict[str, Callable[[int, int], tuple[float, float]]] = {
+    "least-allocated": lambda used, size: (used / size, 0.0),
+    "most-allocated": lambda used, size: (-used / size, 0.0),
+    "packed": lambda used, size: (-used, used / size),
+}
+"""The least comes first."""
 
 
 class Scheduler:
     def __init__(self, ranking: Ranking = "least-allocated") -> None:
-        self._sign = 1.0 if ranking == "least-allocated" else -1.0
+        self._rank = _RANKS[ranking]
         self._shelves: dict[tuple[int, int], dict[str, Machine]] = {}  # (free, size) -> machines
 
     def open(self, machine: Machine) -> None:
@@ -34,10 +45,10 @@ class Scheduler:
     def find(self, gpus: int) -> Machine | None:
         """Where a pod with so many GPUs goes."""
         best: dict[str, Machine] | None = None
-        score = 0.0
+        score = (0.0, 0.0)
         for (free, size), shelf in self._shelves.items():
             if free >= gpus and shelf:
-                rank = self._sign * (size - free) / size
+                rank = self._rank(size - free, size)
                 if best is None or rank < score:
                     best, score = shelf, rank
         return None if best is None else next(iter(best.values()))

@@ -25,21 +25,31 @@ Event = tuple[float, int, int, object, int]
 class Conditions(Value, frozen=True):
     """What the world is like, the same for every policy."""
 
-    ranking: Ranking = "least-allocated"
+    ranking: Ranking | None = None  # how the scheduler ranks machines; None: as pods of the policy ask it to
     checkpoint_s: float = 1800.0  # how much work an eviction loses at most; 0: all of it
     stockouts: float = 0.0  # share of orders that a provider refuses
     never_join: float = 0.0  # share of machines that never become nodes
-    is_protected: bool = False  # trainings carry the annotations by which other autoscalers leave them alone
+    is_protected: bool = True  # trainings carry the annotations by which other autoscalers leave them alone
     seed: int = 0
 
 
 USUAL = Conditions()
 
 
+class Habits(Value, frozen=True):
+    """How those submit who work with a policy."""
+
+    whole_gangs: bool = False  # gangs are held back until all of their pods find a place
+    ranking: Ranking = "least-allocated"
+
+
+WITH_LONGBOAT = Habits(whole_gangs=True, ranking="packed")
+
+
 class World:
-    def __init__(self, pools: Iterable[Pool], conditions: Conditions, *, whole_gangs: bool, start: float) -> None:
+    def __init__(self, pools: Iterable[Pool], conditions: Conditions, habits: Habits, *, start: float) -> None:
         self.pools = {pool.name: pool for pool in gpu_pools(pools)}
-        self.conditions, self.whole_gangs, self.start = conditions, whole_gangs, start
+        self.conditions, self.whole_gangs, self.start = conditions, habits.whole_gangs, start
         self.largest = max(gpus_of(pool) for pool in self.pools.values())
         self.tally = Tally()
         self.machines: dict[str, Machine] = {}
@@ -52,7 +62,7 @@ class World:
         self.refusals = 0  # of orders
         self.booting: dict[str, Machine] = {}
         self.events: list[Event] = []
-        self._scheduler = Scheduler(conditions.ranking)
+        self._scheduler = Scheduler(conditions.ranking or habits.ranking)
         self._shapes: Counter[tuple[int, ...]] = Counter()
         self._chance = random.Random(conditions.seed)
         self._count = self._machine_count = self._job_count = 0

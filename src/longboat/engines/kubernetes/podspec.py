@@ -12,7 +12,7 @@ from typing import Any
 
 from longboat.core.jobs import Gpus, Role
 from longboat.core.resources import format_cpus, format_quantity
-from longboat.engines.kubernetes import names, storage
+from longboat.engines.kubernetes import names, neighbours, storage
 from longboat.engines.kubernetes.gangfile import engine_env
 from longboat.engines.kubernetes.overlay import overlaid
 from longboat.engines.kubernetes.records import Record
@@ -43,7 +43,10 @@ GPU_LABELS = (
 def pod_template(record: Record, role: Role, attempt: int, *, labels: Mapping[str, str]) -> Object:
     """The template of a role's pods. `labels` come on top of the user's own."""
     template = {
-        "metadata": {"labels": dict(labels), "annotations": _annotations(record)},
+        "metadata": {
+            "labels": {**labels, **neighbours.size_label(role.resources.gpus.count)},
+            "annotations": _annotations(record),
+        },
         "spec": _without_empty(
             {
                 "subdomain": names.attempt_name(record.name, attempt),
@@ -54,7 +57,7 @@ def pod_template(record: Record, role: Role, attempt: int, *, labels: Mapping[st
                 "serviceAccountName": record.service_account,
                 "imagePullSecrets": [{"name": name} for name in record.pull_secrets],
                 "securityContext": _pod_security(record),
-                "affinity": _affinity(record.gpu_selector.get(role.name)),
+                "affinity": _affinity(record, role),
                 "tolerations": _tolerations(record, role),
                 "resourceClaims": _resource_claims(record, role, attempt),
                 "containers": [_container(record, role)],
@@ -227,15 +230,18 @@ def _tolerations(record: Record, role: Role) -> list[Object]:
     return found
 
 
-def _affinity(labels: Mapping[str, tuple[str, ...]] | None) -> Object | None:
-    """Any of the labels will do: clouds and vendors name the same GPU differently."""
+def _affinity(record: Record, role: Role) -> Object:
+    """The type of the GPUs: any of the labels will do, clouds and vendors name the same GPU differently."""
+    found = neighbours.preference(role.resources.gpus.count)
+    labels = record.gpu_selector.get(role.name)
     if not labels:
-        return None
+        return found
     terms = [
         {"matchExpressions": [{"key": label, "operator": "In", "values": list(values)}]}
         for label, values in sorted(labels.items())
     ]
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {**found, "nodeAffinity": required}
 
 
 def _pod_security(record: Record) -> Object:

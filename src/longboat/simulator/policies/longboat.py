@@ -18,7 +18,7 @@ from longboat.fitting.nodes import Toleration
 from longboat.fitting.pods import Placing, Pod, PodShape
 from longboat.simulator.cast import Job, Machine, Task
 from longboat.simulator.policies.policy import Policy
-from longboat.simulator.world import World
+from longboat.simulator.world import WITH_LONGBOAT, World
 
 TOLERANT = Placing(tolerations=(Toleration(operator="Exists"),))
 KEPT = "it is a training pod, which would lose its work"
@@ -27,7 +27,7 @@ KEPT = "it is a training pod, which would lose its work"
 class Longboat(Policy):
     name = "longboat"
     is_model = False
-    whole_gangs = True
+    habits = WITH_LONGBOAT
 
     def __init__(self, settings: Settings, interval_s: float = 10.0) -> None:
         self.settings, self.interval_s = settings, interval_s

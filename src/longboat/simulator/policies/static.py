@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from longboat.simulator.policies.policy import Policy
-from longboat.simulator.world import World
+from longboat.simulator.world import WITH_LONGBOAT, World
 
 
 class Static(Policy):
     name = "static"
     is_model = False
-    whole_gangs = True
+    habits = WITH_LONGBOAT
 
     def start(self, world: World) -> None:
         for pool in world.pools.values():
