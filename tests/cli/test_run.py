@@ -41,6 +41,13 @@ def test_several_ranks_have_prefixes_and_the_exit_code_is_the_first_failure_s(lo
     assert "\x1b" not in done.out + done.err
 
 
+def test_an_option_behind_the_script_is_the_scripts_and_that_is_said(longboat) -> None:
+    (longboat.folder / "show.py").write_text("import sys; print(sys.argv[1:])")
+    done = longboat("run", "show.py", "--nodes", "2")
+    assert done.out == "['--nodes', '2']\n"
+    assert "note: --nodes is given to show.py: options of longboat come before it\n" in done.err
+
+
 def test_quiet_leaves_only_the_trainer(longboat) -> None:
     assert longboat("run", "-q", "--", "sh", "-c", "echo a; echo b >&2; exit 9", code=9) == (9, "a\n", "b\n")
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from longboat.core.runs import RunStatus
     from longboat.engines.engine import Engine, Submission
 
+OURS = ("--on", "--engine", "--namespace", "--nodes", "--procs", "--gpus", "--cpus", "--image", "--detach", "--dry-run")
+"""What people add at the end of the line, and few scripts have."""
+
 
 @click.command("run", cls=TargetCommand, short_help="Run a script, a job file or a command.")
 @click.argument("words", nargs=-1, type=click.Path(), metavar="SCRIPT [ARG]... | FILE.yaml... | -- COMMAND...")
@@ -46,9 +49,15 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) ->
             return show_manifests(place, submission, loaded.notices)
         return show_plan(place.plan(submission), loaded.notices, options["output"])
     if not options["quiet"]:
-        for notice in loaded.notices:
+        for notice in (*loaded.notices, *misplaced(words)):
             note(notice)
     return submit(place, submission, options)
+
+
+def misplaced(words: tuple[str, ...]) -> list[str]:
+    """Words after a script are the script's; some look as if they were meant for us."""
+    found = [word for word in words[1:] if word.partition("=")[0] in OURS]
+    return [f"{found[0]} is given to {words[0]}: options of longboat come before it"] if found else []
 
 
 def submit(place: Engine, submission: Submission, options: dict[str, Any]) -> int:
