@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,18 +18,21 @@ import msgspec
 from longboat.engines.kubernetes import manifests, names
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import ApiError, Conflict, Forbidden, NotThere
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
 from longboat.engines.kubernetes.apply import write_state
 from longboat.engines.kubernetes.gate import Candidate, Verdict, decide_gate
 from longboat.engines.kubernetes.lease import GATE, Lease
 from longboat.engines.kubernetes.observe import is_record, read_record, read_stop
 from longboat.engines.kubernetes.occupancy import UNFINISHED, bound_claims, observe_room
 from longboat.engines.kubernetes.records import Gate, Record, State
-from longboat.engines.kubernetes.views import PodView, Snapshot, WorkloadView, pod_view, workload_view
+from longboat.engines.kubernetes.views import PodView, SlimWorkload, Snapshot, WorkloadView, pod_view, workload_view
 from longboat.engines.kubernetes.workloads import workloads
 from longboat.fitting.pods import Claims, Pod, pod_of
 
 OURS = f"{names.MANAGED_BY}=longboat"
+ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
+AT_ONCE = 100
+"""Runs named in one selector; where more are asked for, all are listed."""
 NEAR = 16
 """So many of those who wait, the first in the order, have their words renewed whenever somebody serves the gate."""
 
@@ -48,12 +51,17 @@ class Waiting(msgspec.Struct, frozen=True):
     state: State
     version: str
     workloads: tuple[WorkloadView, ...]
-    pods: tuple[PodView, ...]
+    pods: tuple[PodView, ...]  # that have not ended
     unschedulable: int = 0
+    ended: tuple[PodView, ...] = ()  # looked for only where a run that is in lacks pods
 
     @property
     def is_in(self) -> bool:
         return any(not one.is_suspended for one in self.workloads)
+
+    @property
+    def lacks_pods(self) -> bool:
+        return self.is_in and len({pod.node for pod in self.pods}) < self.record.job.nodes
 
 
 def ask_gate(client: Client, snapshot: Snapshot, now: float) -> State | None:
@@ -126,34 +134,69 @@ def _told(mine: State, served: State) -> State:
 
 
 def _look(client: Client) -> list[Waiting]:
-    """All runs that the gate concerns, with their pods that have not ended."""
-    bodies = [body for body in client.list(CONFIG_MAP, labels=f"{OURS},{names.KIND}=run").items if is_record(body)]
+    """All runs that the gate concerns, with their pods."""
     found: list[tuple[Object, Record, State]] = []
-    for body in bodies:
-        record, state = read_record(body)
-        if record.gated_by == "longboat" and not state.is_final and read_stop(body) is None:
-            found.append((body, record, state))
-    kinds = {JOBSET if record.workload == "jobset" else JOB for _, record, _ in found}
+    for body in client.list(CONFIG_MAP, labels=f"{OURS},{names.KIND}=run,!{names.ENDED}").items:
+        if is_record(body):
+            record, state = read_record(body)
+            if record.gated_by == "longboat" and not state.is_final and read_stop(body) is None:
+                found.append((body, record, state))
+    asked = [record.name for _, record, _ in found]
     made: dict[str, list[WorkloadView]] = {}
-    for kind in kinds:
-        for each in client.list(kind, labels=OURS).items:
-            made.setdefault(each["metadata"]["labels"].get(names.RUN, ""), []).append(workload_view(each))
-    pods = client.list(POD, labels=f"{OURS},{names.ROLE}", fields=UNFINISHED).items
-    return [_waiting(body, record, state, made, pods) for body, record, state in found if record.name in made]
+    for kind in {JOBSET if record.workload == "jobset" else JOB for _, record, _ in found}:
+        for run, bodies in _by_run(client, kind, asked, into=SlimWorkload).items():
+            made.setdefault(run, []).extend(map(workload_view, bodies))
+    pods = _by_run(client, POD, asked, fields=UNFINISHED)
+    runs = [
+        _waiting(body, record, state, made[record.name], pods.get(record.name, ()))
+        for body, record, state in found
+        if record.name in made
+    ]
+    return _with_ended(client, runs)
+
+
+def _by_run(
+    client: Client, kind: Kind, runs: Sequence[str], *, fields: str = "", into: Any = dict
+) -> dict[str, list[Any]]:
+    """Objects of these runs. Those of ended runs may be many more: they are not read where few are asked for."""
+    labels = f"{OURS},{names.ROLE}" if kind is POD else OURS
+    if len(runs) <= AT_ONCE:
+        labels += f",{names.RUN} in ({','.join(runs)})"
+    found: dict[str, list[Any]] = {}
+    for body in client.list(kind, labels=labels, fields=fields, into=into).items if runs else ():
+        found.setdefault(body["metadata"]["labels"].get(names.RUN, ""), []).append(body)
+    return found
+
+
+def _with_ended(client: Client, runs: Sequence[Waiting]) -> list[Waiting]:
+    """A pod that is not there is still to come, or it has ended and gave back what it held: both are told apart here.
+
+    Only of runs that lack one: pods that have ended stay for as long as their runs do.
+    """
+    lacking = [run.record.name for run in runs if run.lacks_pods]
+    ended: dict[str, list[PodView]] = {}
+    for first in range(0, len(lacking), AT_ONCE):
+        for run, pods in _by_run(client, POD, lacking[first : first + AT_ONCE], fields=ENDED).items():
+            ended[run] = [pod_view(pod) for pod in pods]
+    return [
+        msgspec.structs.replace(
+            run, ended=tuple(pod for pod in ended.get(run.record.name, ()) if pod.attempt == run.state.attempt)
+        )
+        for run in runs
+    ]
 
 
 def _waiting(
-    body: Object, record: Record, state: State, made: Mapping[str, Sequence[WorkloadView]], pods: Iterable[Object]
+    body: Object, record: Record, state: State, made: Sequence[WorkloadView], pods: Sequence[Object]
 ) -> Waiting:
-    mine = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(names.RUN) == record.name]
-    views = [view for view in map(pod_view, mine) if view.attempt == state.attempt]
+    views = [view for view in map(pod_view, pods) if view.attempt == state.attempt]
     return Waiting(
         record=record,
         state=state,
         version=str(body["metadata"]["resourceVersion"]),
-        workloads=tuple(one for one in made[record.name] if one.attempt == state.attempt and not one.is_deleting),
+        workloads=tuple(one for one in made if one.attempt == state.attempt and not one.is_deleting),
         pods=tuple(views),
-        unschedulable=sum(pod_of(pod).is_unschedulable for pod in mine),
+        unschedulable=sum(pod_of(pod).is_unschedulable for pod in pods),
     )
 
 
@@ -179,9 +222,9 @@ def _candidate(run: Waiting, now: float, claims: Claims) -> Candidate:
         tries=state.gate.tries,
         not_before=max(state.gate.not_before, state.not_before) if let_in is None else 0.0,
         is_recovering=state.attempt > 0,
-        placed=tuple(pod.node for pod in run.pods if pod.is_scheduled),
-        made=len(run.pods),
-        ready=sum(pod.is_started for pod in run.pods),
+        placed=tuple(pod.node for pod in (*run.ended, *(pod for pod in run.pods if pod.is_scheduled))),
+        made=len(run.pods) + len(run.ended),
+        ready=sum(pod.is_started for pod in run.pods) + len(run.ended),
         unschedulable=run.unschedulable,
     )
 

@@ -73,7 +73,10 @@ def act(client: Client, snapshot: Snapshot, action: Action) -> State | None:
 
 def write_state(client: Client, run: str, version: str, state: State) -> str:
     """Replace the state if the record is still as it was at this version; else Conflict."""
-    body = {"metadata": {"resourceVersion": version}, "data": {"state": msgspec.json.encode(state).decode()}}
+    metadata: Object = {"resourceVersion": version}
+    if state.is_final:
+        metadata["labels"] = {names.ENDED: "true"}
+    body = {"metadata": metadata, "data": {"state": msgspec.json.encode(state).decode()}}
     written = client.patch(CONFIG_MAP, run, body)
     return str(written["metadata"]["resourceVersion"])
 

@@ -26,6 +26,8 @@ ROLE = f"{DOMAIN}/role"
 ATTEMPT = f"{DOMAIN}/attempt"
 USER = f"{DOMAIN}/user"
 KIND = f"{DOMAIN}/kind"
+ENDED = f"{DOMAIN}/ended"
+"""A record that is final carries it, so that lists of what still goes on leave it out."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 _HASH_LENGTH = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypedDict
 
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, INDEX, ROLE
@@ -47,6 +47,31 @@ class PodView(Value, frozen=True):
     @property
     def node(self) -> str:
         return f"{self.role}-{self.index}"
+
+
+class _Meta(TypedDict, total=False):
+    name: str
+    uid: str
+    labels: dict[str, str]
+    resourceVersion: str
+    creationTimestamp: str
+    deletionTimestamp: str
+
+
+class _Suspension(TypedDict, total=False):
+    suspend: bool
+
+
+class _Conditions(TypedDict, total=False):
+    conditions: list[dict[str, Any]]
+
+
+class SlimWorkload(TypedDict, total=False):
+    """A Job or a JobSet as the API prints it, with only what `workload_view` reads: templates are most of it."""
+
+    metadata: _Meta
+    spec: _Suspension
+    status: _Conditions
 
 
 class WorkloadView(Value, frozen=True):
