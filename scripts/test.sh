@@ -38,12 +38,16 @@ testbed() {
 frameworks() {
     .venv/bin/python tests/frameworks/environments.py || echo "going on without: the tests that need them are skipped"
 }
+stores() {
+    .venv/bin/python tests/storage/realstores.py || echo "going on without: the tests that need them are skipped"
+}
 
 phase packages system_packages
 phase environment sh scripts/environment.sh dev
 if [ -z "$failed" ]; then
     phase testbed testbed
     phase frameworks frameworks
+    phase stores stores
     phase lint sh scripts/lint.sh
     phase tests tests "$@"
 fi

@@ -20,7 +20,7 @@ import pytest
 
 pytest_plugins = ["testbed.fixtures"]  # cluster, namespace, kubectl, kwok_nodes, api_proxy, registry, hosts
 
-KINDS = ("cluster", "pods", "hosts", "frameworks", "browser", "slow")
+KINDS = ("cluster", "pods", "hosts", "frameworks", "stores", "browser", "slow")
 SESSION_MARK = "TEST_SESSION_OF_LONGBOAT"  # not LONGBOAT_*: those are kept from ranks
 LEAVING_S = 10.0
 

@@ -161,7 +161,7 @@ def test_a_file_url(tmp_path: Path, site: Site) -> None:
 
 def test_what_can_never_work(tmp_path: Path) -> None:
     with pytest.raises(Refused):
-        import_data(DataImport(url="s3://bucket/x", to="data"), tmp_path / "data")
+        import_data(DataImport(url="s3://bucket/x?y", to="data"), tmp_path / "data")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     with pytest.raises(EngineError):

@@ -24,9 +24,22 @@ FILES = (
     "bundles/limits.py",
     "bundles/trees.py",
     "storage/__init__.py",
+    "storage/awskeys.py",
+    "storage/azure.py",
+    "storage/azurekeys.py",
     "storage/checkpoints.py",
     "storage/data.py",
     "storage/download.py",
+    "storage/exchanges.py",
+    "storage/gcs.py",
+    "storage/objectstores.py",
+    "storage/prefixes.py",
+    "storage/s3.py",
+    "storage/sigv4.py",
+    "storage/stores.py",
+    "storage/transfers.py",
+    "storage/urls.py",
+    "storage/web.py",
 )
 
 

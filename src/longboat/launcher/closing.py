@@ -51,6 +51,7 @@ def facts(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) ->
         "ranks": [[each["rank"], each["exit_code"], each["ended_by"], each["step"]] for each in reports],
         "resumed_from": plan.resume_from,
         "checkpoint": checkpoints.newest(plan.checkpoint_dir),
+        "lines": state.echo.lines() if state.echo else None,
         "gang": gang,
     }
 

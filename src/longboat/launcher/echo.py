@@ -41,8 +41,8 @@ class _PodSource(_Source):
 
     def __init__(self, stream: Stream) -> None:
         _Source.__init__(self, stream, "")
-        self._name = os.path.basename(stream.log).encode("ascii")
-        self._seq = 0
+        self.name = os.path.basename(stream.log)
+        self.seq = 0
         self._index = os.open(stream.log + ".idx", os.O_RDONLY)
         self._records = b""
         self._at = 0
@@ -63,9 +63,9 @@ class _PodSource(_Source):
 
     def _frame(self, end: int, mark: bytes, returns: bool) -> tuple[bytes, bytes]:
         """Container runtimes drop a carriage return at the end of a line: `^` says that one is there, before a `|`."""
-        seq, self._seq = self._seq, self._seq + 1
+        seq, self.seq = self.seq, self.seq + 1
         mark += b"^" if returns else b""
-        before = b"%s%s %d %s " % (self._name, mark, seq, stamp(self._time(end)).encode("ascii"))
+        before = b"%s%s %d %s " % (self.name.encode("ascii"), mark, seq, stamp(self._time(end)).encode("ascii"))
         return before, b"|\n" if returns else b"\n"
 
     def _time(self, end: int) -> int:
@@ -108,6 +108,11 @@ class Echo:
 
     def add(self, stream: Stream, label: str) -> None:
         self._sources.append(_PodSource(stream) if self._is_pod else _Source(stream, label))
+
+    def lines(self) -> dict[str, int]:
+        """How many lines of each stream a pod's log was given: whoever reads it later knows what is missing."""
+        pods = [source for source in self._sources if isinstance(source, _PodSource)]
+        return {source.name: source.seq for source in pods if source.seq}
 
     def more(self) -> None:
         """There may be new lines."""

@@ -1,4 +1,4 @@
-"""Data imports of a pod, in a process of their own (`--import FILE`): a download may take hours and block for minutes.
+"""What a pod fetches, in a process of its own (`--import FILE`): a download may take hours and block for minutes.
 
 The work is that of `storage.data`, which travels with the launcher.
 """
@@ -9,7 +9,7 @@ import os
 import sys
 
 from .carried import load
-from .jsonfiles import dumps, read_json, write_json, write_whole
+from .jsonfiles import dumps, read_bytes, read_json, write_json, write_whole
 from .loop import ChildEnd
 from .processes import StartError
 from .state import State
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 EXIT_FAILED = 209
+STORES = ("AWS_", "AZURE_", "GOOGLE_", "GS_", "STORAGE_EMULATOR_HOST")
+"""Beginnings of the variables that tell how to reach object stores."""
 
 
 def main(argv: list[str]) -> int:
@@ -29,6 +31,8 @@ def main(argv: list[str]) -> int:
             _import(item)
     except Exception as error:
         message = getattr(error, "message", None) or "%s: %s" % (type(error).__name__, error)
+        hint = getattr(error, "hint", None)
+        message = "%s; %s" % (message, hint) if hint else message
         sys.stderr.write("longboat: %s\n" % message)
         write_json(path + ".failed", {"message": str(message)})
         return EXIT_FAILED
@@ -48,13 +52,36 @@ class _Item:
 def _import(raw: dict[str, Any]) -> None:
     from pathlib import Path
 
+    if "objects" in raw:
+        where = load("storage.urls").object_url(raw["url"])
+        load("storage.prefixes").fetch_named(where, raw["objects"], raw["folder"], os.environ)
+        return
     download = load("storage.download")
     shown = download.shown(raw["url"])
     if load("storage.data").import_data(_Item(raw), Path(raw["folder"])):
         sys.stderr.write("longboat: imported %s to %s\n" % (shown, raw["to"]))
 
 
-def run_import(state: State, items: list[dict[str, Any]]) -> str | None:
+def fetch_code(state: State, code: dict[str, Any], folder: str, secret: str) -> str | None:
+    """Bring the packs of the code into `folder`, as 0, 1, ...; None when all are there, else what went wrong.
+
+    Where the folder `secret` exists, its files are the variables that tell how: those, and none of the job's own.
+    """
+    env = state.env
+    if os.path.isdir(secret):
+        env = {name: value for name, value in env.items() if not name.startswith(STORES)}
+        for name in sorted(os.listdir(secret)):
+            if name.startswith("."):
+                continue  # links of the kubelet's own
+            value = read_bytes(os.path.join(secret, name)).decode("utf-8", "replace").rstrip("\n")
+            if "\0" not in value:  # else it is a file, and no variable
+                env[name] = value
+    os.makedirs(folder, exist_ok=True)
+    message = run_import(state, [{"url": code["url"], "objects": code["objects"], "folder": folder}], env)
+    return None if message is None else "the code cannot be fetched: " + message
+
+
+def run_import(state: State, items: list[dict[str, Any]], env: dict[str, str] | None = None) -> str | None:
     """Import all, and wait for it in the loop. None when all is there, else what went wrong."""
     path = state.path("data.json")
     write_whole(path, dumps(items).encode("ascii"), 0o600)  # a URL may hold a password
@@ -64,7 +91,7 @@ def run_import(state: State, items: list[dict[str, Any]]) -> str | None:
     ends: list[ChildEnd] = []
     try:
         command = [sys.executable, "-I", "-S", entry, "--import", path]
-        state.start(command, state.env, (os.devnull, stream.pipe, stream.pipe), ends.append)
+        state.start(command, state.env if env is None else env, (os.devnull, stream.pipe, stream.pipe), ends.append)
     except StartError as error:
         return str(error)
     while state.running:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 EXIT_SETUP = 209
+FETCHED = "packs"
 
 
 class PlaceError(Exception):
@@ -26,8 +27,11 @@ def make_ready(state: State, gang: dict[str, Any], root: str) -> None:
         _make_folders(state)
         code = gang.get("code")
         if code:
-            packs = [os.path.join(root, "code", str(number)) for number in range(int(code["packs"]))]
+            packs = _packs(state, code, root)
+            if state.is_over:
+                return
             lay_out(code["entries"], packs, state.plan.workdir)
+            drop_fetched(state)
         links = {target: _source(link) for target, link in (gang.get("links") or {}).items()}
         _check_sources(links, root)
         _settle_in(state)
@@ -43,6 +47,28 @@ def make_ready(state: State, gang: dict[str, Any], root: str) -> None:
     except OSError as error:
         message = "%s: %s" % (error.filename or state.plan.directory, error.strerror or error)
         state.failure = Failure("setup", EXIT_SETUP, message)
+
+
+def _packs(state: State, code: dict[str, Any], root: str) -> list[str]:
+    """Files that hold the code: mounted, or fetched from an object store."""
+    if not code.get("objects"):
+        return [os.path.join(root, "code", str(number)) for number in range(int(code["packs"]))]
+    from .importing import fetch_code
+
+    folder = os.path.join(state.plan.directory, FETCHED)
+    message = fetch_code(state, code, folder, os.path.join(root, "store"))
+    if message is not None and not state.is_over:
+        raise PlaceError(message)
+    return [os.path.join(folder, str(number)) for number in range(len(code["objects"]))]
+
+
+def drop_fetched(state: State) -> None:
+    """The working copy has what was in them."""
+    folder = os.path.join(state.plan.directory, FETCHED)
+    if os.path.isdir(folder):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
 
 
 def resume_from(own: str | None, wanted: str | None) -> str | None:

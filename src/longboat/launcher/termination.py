@@ -1,6 +1,7 @@
 """The termination message: how this node ended, and on node 0 the verdict over the gang, in at most 4096 bytes.
 
-Composing is pure. What does not fit is cut in this order: last lines, traceback, ranks, and then long messages.
+Composing is pure. What does not fit is cut in this order: last lines, traceback, ranks (and how many lines each stream
+has), and then long messages.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ def _cut(facts: dict[str, Any], tail: int, traceback: int, ranks: int, message: 
     found["tail"] = _last(found.get("tail"), tail)
     if not found["tail"]:
         del found["tail"]
+    if found.get("lines") is None or ranks < 1 << 30:  # some of them would be taken for all
+        found.pop("lines", None)
     rows = list(found.get("ranks") or [])
     if len(rows) > ranks:  # those that failed say more than those that did not
         rows = sorted(rows, key=lambda row: row[1] in (0, None))[:ranks]

@@ -22,6 +22,7 @@ NFS = r"[A-Za-z0-9][A-Za-z0-9.-]*:/[^\x00-\x1f\x7f]*"
 LABEL_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 LABEL_KEY_EXPECTED = "a label such as team or example.org/team: letters, digits, -, _ and ., at most 63 characters"
 URL = r"(https?|s3|gs|az|file)://[^\s\x00-\x1f\x7f]+"
+STORE_URL = r"(s3|gs|az)://[^\s\x00-\x1f\x7f]+"
 URL_EXPECTED = "a URL that begins with https, http, s3, gs, az or file, then ://"
 SHA256 = r"[0-9a-fA-F]{64}"
 

@@ -15,16 +15,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from longboat.bundles.disk import errors_explained, remove_tree, replace_file
 from longboat.bundles.trees import Limits
 from longboat.core.errors import EngineError
-from longboat.storage.download import DEFAULT_TRANSFER, Transfer, check_url, fetch, file_name, shown
+from longboat.storage.download import DEFAULT_TRANSFER, Transfer, fetch, file_name, shown
+from longboat.storage.urls import check_import, is_object_url, object_url
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from longboat.core.jobs import DataImport
-    from longboat.storage.download import Progress
+    from longboat.storage.transfers import Progress
 
 ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
 DATA_LIMITS = Limits(max_bytes=64 << 40, max_files=50_000_000, max_ratio=1000, ratio_from=1 << 30)
@@ -33,14 +36,20 @@ _MOST_NAMES = 100
 
 
 def import_data(
-    item: DataImport, target: Path, *, progress: Progress | None = None, transfer: Transfer = DEFAULT_TRANSFER
+    item: DataImport,
+    target: Path,
+    *,
+    progress: Progress | None = None,
+    transfer: Transfer = DEFAULT_TRANSFER,
+    environment: Mapping[str, str] | None = None,
 ) -> bool:
     """See that the data is in the folder `target`; True when it had to be fetched, False when it was there.
 
     Any number of processes may ask at once: one imports, the others wait for it. Raises EngineError, Refused for a URL
-    that can never work, BundleError for a hostile archive; then nothing of the import is to be seen.
+    that can never work, BundleError for a hostile archive; then nothing of the import is to be seen. `environment` has
+    the credentials of object stores; by default it is that of this process.
     """
-    check_url(item.url)
+    check_import(item.url, item.sha256)
     place = os.path.abspath(target)
     key = hashlib.sha256("\0".join((item.url, item.sha256 or "", str(item.unpack))).encode()).hexdigest()[:24]
     marker = f"{place}/{_OWN}/{key}.json"
@@ -51,7 +60,8 @@ def import_data(
         with _locked(f"{place}/{_OWN}/{key}.lock"):
             if _is_done(marker, place):
                 return False
-            _import(item, place, key, progress, transfer)
+            given = os.environ if environment is None else environment
+            _import(item, place, key, _Means(progress, transfer, given))
     return True
 
 
@@ -75,13 +85,35 @@ def _locked(path: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _import(item: DataImport, place: str, key: str, progress: Progress | None, transfer: Transfer) -> None:
+class _Means(NamedTuple):
+    progress: Progress | None
+    transfer: Transfer
+    environment: Mapping[str, str]
+
+
+def _import(item: DataImport, place: str, key: str, means: _Means) -> None:
     own = f"{place}/{_OWN}"
     part, stage = f"{own}/{key}.part", f"{own}/{key}.stage"
-    fetch(item.url, part, transfer=transfer, progress=progress)
-    found = _checked(item, part)
-    size = os.stat(part).st_size
     remove_tree_if_there(stage)
+    if is_object_url(item.url) and object_url(item.url).is_prefix:
+        from longboat.storage.prefixes import fetch_below
+
+        size = fetch_below(object_url(item.url), part, stage, means.environment, means.transfer, means.progress)
+        found = None
+    else:
+        fetch(item.url, part, transfer=means.transfer, progress=means.progress, environment=means.environment)
+        found, size = _checked(item, part), os.stat(part).st_size
+        _fill(item, part, stage)
+    names = sorted(os.listdir(stage))[:_MOST_NAMES]  # what lies in the target because of this import, at its top
+    _merge(stage, place)
+    remove_tree_if_there(stage)
+    marker = {"sha256": found, "size": size, "time": time.time(), "names": names}
+    replace_file(f"{own}/{key}.json", json.dumps(marker).encode(), own)
+    remove_tree_if_there(part)
+
+
+def _fill(item: DataImport, part: str, stage: str) -> None:
+    """Put the file, or what is in it, into the folder `stage`."""
     name = file_name(item.url)
     if item.unpack and name.lower().endswith(ARCHIVE_ENDINGS):
         from longboat.bundles.extraction import extract  # here: only an archive needs it
@@ -94,13 +126,6 @@ def _import(item: DataImport, place: str, key: str, progress: Progress | None, t
     else:
         os.mkdir(stage)
         os.rename(part, f"{stage}/{name}")
-    names = sorted(os.listdir(stage))[:_MOST_NAMES]  # what lies in the target because of this import, at its top
-    _merge(stage, place)
-    remove_tree_if_there(stage)
-    marker = {"sha256": found, "size": size, "time": time.time(), "names": names}
-    replace_file(f"{own}/{key}.json", json.dumps(marker).encode(), own)
-    if os.path.exists(part):
-        os.unlink(part)
 
 
 def _checked(item: DataImport, part: str) -> str:
@@ -159,5 +184,7 @@ def _conflict(stage: str, place: str) -> str | None:
 
 
 def remove_tree_if_there(path: str) -> None:
-    if os.path.lexists(path):
+    if os.path.isdir(path) and not os.path.islink(path):
         remove_tree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)

@@ -1,4 +1,5 @@
-"""Carries the code of a run and the launcher into a namespace: in shared Secrets; large code in the run's storage.
+"""Carries the code of a run and the launcher into a namespace: in shared Secrets; large code in an object store, or in
+the run's storage.
 
     upload = plan_upload(client, store, code, has_storage=...)   what is there, what must travel; changes nothing
     stayed = send(client, store, upload, record, owner)          afterwards pods of the run can be made
@@ -20,13 +21,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import msgspec
 
 from longboat.bundles.manifests import Snapshot
 from longboat.bundles.store import Store
-from longboat.core.errors import BundleError, EngineError
+from longboat.core.errors import BundleError, EngineError, Refused
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes import names, packs, sharing
 from longboat.engines.kubernetes.api.client import MANAGER, Client
@@ -34,7 +35,7 @@ from longboat.engines.kubernetes.api.errors import AlreadyThere, Forbidden, NotT
 from longboat.engines.kubernetes.api.kinds import SECRET
 from longboat.engines.kubernetes.gangfile import CodeManifest, code_manifest
 from longboat.engines.kubernetes.packs import NewPack
-from longboat.engines.kubernetes.records import Record
+from longboat.engines.kubernetes.records import CodeStore, Record
 
 Object = dict[str, Any]
 
@@ -59,6 +60,8 @@ class Upload(Value, frozen=True):
     launcher: str  # Secret
     packs: tuple[str, ...] = ()  # Secrets, in order
     stored: tuple[str, ...] = ()  # files in the run's folder of its storage
+    code_store: CodeStore | None = None  # where the packs are instead, as objects
+    objects: dict[str, tuple[str, ...]] = {}  # name of such an object -> contents that it holds
     manifest: CodeManifest | None = None  # None: no code travels
     new: tuple[NewPack, ...] = ()
     needed: dict[str, tuple[str, ...]] = {}  # pack that is used again -> objects that are needed of it
@@ -71,11 +74,13 @@ def plan_upload(
     code: Snapshot | None,
     *,
     has_storage: bool,
+    code_store: CodeStore | None = None,
     there: Sequence[Object] | None = None,
 ) -> Upload:
     """What must travel; without a client, all of it. Raises TooLarge (a refusal) for code that fits nowhere.
 
-    `there`: what `found_secrets` found a moment ago; what vanishes meanwhile is made again by `send`.
+    Code that is too large for Secrets goes to the object store, else to the run's storage. `there`: what
+    `found_secrets` found a moment ago; what vanishes meanwhile is made again by `send`.
     """
     if there is None:
         there = found_secrets(client, *SHARED) if client is not None else []
@@ -86,6 +91,8 @@ def plan_upload(
     try:
         plan = packs.plan_packs(code.objects, existing, functools.partial(_read, store))
     except packs.TooLarge:
+        if code_store is not None:
+            return _planned_objects(client, code, code_store, launcher)
         if not has_storage:
             raise
         return Upload(launcher=launcher, stored=(STORED,), manifest=code_manifest(code, 1), size=code.size)
@@ -100,11 +107,48 @@ def plan_upload(
     )
 
 
-def send(client: Client, store: Store, upload: Upload, record: Record, owner: Object) -> Callable[[], None]:
+def _planned_objects(client: Client | None, code: Snapshot, where: CodeStore, launcher: str) -> Upload:
+    from longboat.engines.kubernetes import codeobjects
+
+    if client is not None and where.secret is not None:
+        _check_secret(client, where.secret)
+    objects = codeobjects.plan(code.objects)
+    manifest = code_manifest(code, 0, url=codeobjects.folder_of(where.url), objects=tuple(objects))
+    return Upload(launcher=launcher, code_store=where, objects=objects, manifest=manifest, size=code.size)
+
+
+def _check_secret(client: Client, name: str) -> None:
+    """A pod that mounts a Secret which is not there waits for it without a word."""
+    try:
+        client.request("GET", client.path(SECRET, None, name), accept=f"{_METADATA},application/json")
+    except NotThere:
+        raise Refused(
+            f"there is no Secret {name} in namespace {client.namespace}, with which pods read the code",
+            hint=f"kubectl create secret generic {name} --namespace {client.namespace} --from-env-file=FILE, or name"
+            " another with `longboat config set kubernetes.storage.secret NAME`",
+        ) from None
+    except Forbidden:
+        pass
+
+
+def send(
+    client: Client,
+    store: Store,
+    upload: Upload,
+    record: Record,
+    owner: Object,
+    environment: Mapping[str, str] | None = None,
+) -> Callable[[], None]:
     """Make everything that the run uses be there, owned by its record. The answer makes sure that it stayed.
 
-    The cluster's collector may have decided to remove a Secret just before we were an owner of it.
+    The cluster's collector may have decided to remove a Secret just before we were an owner of it. `environment` has
+    the submitter's credentials of the object store.
     """
+    if upload.code_store is not None:
+        from longboat.engines.kubernetes.codeobjects import send_objects
+
+        given = os.environ if environment is None else environment
+        send_objects(upload.code_store.url, upload.objects, given, functools.partial(write_pack, store=store))
     if upload.stored:
         _send_to_storage(client, store, upload, record)
     secrets = [upload.launcher, *upload.packs]
@@ -308,7 +352,7 @@ def _send_to_storage(client: Client, store: Store, upload: Upload, record: Recor
             aide.copy_in(pack, f"{STORAGE}/{record.storage.folder}/{STORED}")
 
 
-def write_pack(file: BinaryIO, hashes: Sequence[str], store: Store) -> None:
+def write_pack(file: IO[bytes], hashes: Sequence[str], store: Store) -> None:
     """One pack of any size, written as it is made."""
     import gzip
 

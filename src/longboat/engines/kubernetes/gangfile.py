@@ -34,15 +34,19 @@ CodeEntry = tuple[str, str, str, bool, str]
 
 
 class CodeManifest(Value, frozen=True):
-    """The tree of the code, and how many packs hold its contents."""
+    """The tree of the code, and how many packs hold its contents; or the objects below a URL that are these packs."""
 
     entries: tuple[CodeEntry, ...] = ()
     packs: int = 0
+    url: str | None = None
+    objects: tuple[str, ...] = ()
 
 
-def code_manifest(snapshot: Snapshot, packs: int) -> CodeManifest:
+def code_manifest(
+    snapshot: Snapshot, packs: int, *, url: str | None = None, objects: tuple[str, ...] = ()
+) -> CodeManifest:
     entries = tuple((e.path, e.kind, e.hash, e.executable, e.target) for e in snapshot.entries)
-    return CodeManifest(entries=entries, packs=packs)
+    return CodeManifest(entries=entries, packs=packs, url=url, objects=objects)
 
 
 def layout_of(record: Record, attempt: int) -> Layout:
@@ -75,7 +79,7 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
         "rank_env": _shared(rank.env for node in layout.nodes for rank in node.ranks),
         "deciding": list(job.ends),
         "timeout_s": timeout_s,
-        "code": None if code is None else {"entries": code.entries, "packs": code.packs},
+        "code": None if code is None else _code(code),
         "data": [_data(item.url, item.to, item.sha256, item.unpack) for item in job.data],
         "links": storage.links(record),
         "checkpoints": {"dir": record.checkpoint_dir, "keep": job.checkpoints.keep, "resume": record.resume_from},
@@ -193,6 +197,11 @@ def _shared(envs: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 def _less(env: Mapping[str, str], shared: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name not in shared}
+
+
+def _code(code: CodeManifest) -> dict[str, Any]:
+    found: dict[str, Any] = {"entries": code.entries, "packs": code.packs}
+    return found if code.url is None else {**found, "url": code.url, "objects": code.objects}
 
 
 def _data(url: str, to: str, sha256: str | None, unpack: bool) -> dict[str, Any]:

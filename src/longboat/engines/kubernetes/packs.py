@@ -90,8 +90,9 @@ def too_large(sizes: Mapping[str, int], least: int) -> TooLarge:
         f"the code ({show_quantity(total)}, its largest file {show_quantity(most)}) takes more than {MOST_PACKS} packs"
         f" of {show_quantity(LIMIT)}, which is what travels in Secrets"
         + (f" ({least} for large files)" if least else ""),
-        hint="name a storage (`longboat config set kubernetes.storage.claim NAME`, or `checkpoints.to` in a volume) and"
-        " it travels there; or leave large files out (.longboatignore), as a volume or `data`",
+        hint="name a storage (`longboat config set kubernetes.storage.claim NAME`, `kubernetes.storage.url"
+        " s3://BUCKET/NAME`, or `checkpoints.to` in a volume) and it travels there; or leave large files out"
+        " (.longboatignore), as a volume or `data`",
     )
 
 

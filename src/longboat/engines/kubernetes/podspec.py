@@ -181,6 +181,8 @@ def _volumes(record: Record, role: Role, attempt: int) -> list[Object]:
             for number, pack in enumerate(record.packs)
         ]
         found.append({"name": "code", "projected": {"sources": sources, "defaultMode": 0o444}})
+    if record.code_store is not None and record.code_store.secret is not None:
+        found.append({"name": "store", "secret": {"secretName": record.code_store.secret, "defaultMode": 0o444}})
     return found + storage.pod_volumes(record)[0]
 
 
@@ -193,6 +195,8 @@ def _mounts(record: Record) -> list[Object]:
     ]
     if record.packs:
         found.append({"name": "code", "mountPath": f"{storage.ROOT}/code", "readOnly": True})
+    if record.code_store is not None and record.code_store.secret is not None:
+        found.append({"name": "store", "mountPath": f"{storage.ROOT}/store", "readOnly": True})
     found += storage.pod_volumes(record)[1]
     return found + _stored_packs(record, found)
 

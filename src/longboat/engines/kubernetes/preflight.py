@@ -18,6 +18,7 @@ from longboat.engines.kubernetes.permissions import Permission, grant, told
 from longboat.engines.kubernetes.quotas import limit_problems, quota_problems
 from longboat.engines.kubernetes.records import Storage
 from longboat.engines.kubernetes.surroundings import Claim
+from longboat.storage.urls import check_import
 
 OLDEST = (1, 29)
 MANY = "ReadWriteMany"
@@ -104,9 +105,11 @@ def _data_problems(job: Job) -> list[Problem]:
         if parts.scheme == "file" and not any(parts.path.startswith(mount) for mount in mounts):
             reason = f"`data`: file://{parts.path} is a file of the machine you submit from, which no pod can see"
             found.append((reason, "use an https:// address, or a file of a volume that the job mounts"))
-        elif parts.scheme not in ("http", "https", "file"):
-            reason = f"`data`: pods cannot fetch {parts.scheme}:// addresses"
-            found.append((reason, "use an https:// address, or a volume"))
+            continue
+        try:
+            check_import(item.url, item.sha256)
+        except Refused as error:
+            found.append((f"`data`: {error.message}", error.hint or "use another address"))
     return found
 
 

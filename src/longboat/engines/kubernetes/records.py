@@ -19,6 +19,13 @@ class Storage(Value, frozen=True):
     folder: str = ""  # the run's own folder in it, relative
 
 
+class CodeStore(Value, frozen=True):
+    """Where code goes that is too large for Secrets: below a URL of an object store."""
+
+    url: str
+    secret: str | None = None  # a Secret of the namespace: variables with which pods read there
+
+
 class Record(Value, frozen=True):
     """What was submitted, and what was found out about the cluster then. Never changes."""
 
@@ -38,6 +45,7 @@ class Record(Value, frozen=True):
     bundle: str | None = None  # hash of the code
     packs: tuple[str, ...] = ()  # Secrets that hold it, in order
     stored_packs: tuple[str, ...] = ()  # files that hold it instead, in the run's folder of its storage
+    code_store: CodeStore | None = None  # holds it instead; the gang file names the objects
     launcher: str = ""  # Secret that holds the launcher
     commit: str | None = None
     dirty: bool = False

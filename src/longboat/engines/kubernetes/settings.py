@@ -21,7 +21,7 @@ import msgspec
 
 from longboat.core.errors import EngineError, UsageError
 from longboat.core.jobs import FRAMEWORKS, Job, Value
-from longboat.engines.kubernetes.records import Storage
+from longboat.engines.kubernetes.records import CodeStore, Storage
 from longboat.engines.local.home import Home
 from longboat.specs import rules
 from longboat.specs.kinds import At, Choice, Flag, Text, duration
@@ -44,6 +44,7 @@ class ClusterSettings(Value, frozen=True):
     image: str | None = None
     images: dict[str, str] = {}  # framework -> image
     storage: Storage | None = None
+    code_store: CodeStore | None = None
     queue: str | None = None
     priority_class: str | None = None
     topology: dict[str, str] = {}
@@ -55,6 +56,13 @@ class ClusterSettings(Value, frozen=True):
     pod: dict[str, Any] = {}  # laid over every pod's template
 
 
+class StorageChoice(Value, frozen=True):
+    """The setting `storage`: what is mounted, and where large code goes."""
+
+    mounted: Storage | None = None
+    code: CodeStore | None = None
+
+
 class Settings(Value, frozen=True):
     engine: EngineName = "local"
     kubernetes: dict[str, Any] = {}  # fields that were set
@@ -64,7 +72,9 @@ class Settings(Value, frozen=True):
         """What holds for this context: its own settings, over those for every cluster."""
         own = self.contexts.get(context or "", {})
         images = {**self.kubernetes.get("images", {}), **own.get("images", {})}
-        return ClusterSettings(**{**self.kubernetes, **own, "images": images})
+        merged = {**self.kubernetes, **own, "images": images}
+        chosen = merged.pop("storage", None) or StorageChoice()
+        return ClusterSettings(**merged, storage=chosen.mounted, code_store=chosen.code)
 
 
 def path_of(environment: Mapping[str, str]) -> Path:
@@ -117,12 +127,28 @@ def images_of(job: Job, settings: ClusterSettings) -> tuple[dict[str, str], list
     return images, notices
 
 
-def _storage(values: dict[str, Any], node: Node, at: At) -> Storage | None:
-    if len(values) != 1:
-        found = " and ".join(values) or "none"
-        at.problem(node, f"found {found}, expected exactly one of claim, nfs, path")
+def _storage(values: dict[str, Any], node: Node, at: At) -> StorageChoice | None:
+    mounted = {name: values[name] for name in ("claim", "nfs", "path") if name in values}
+    if len(mounted) > 1 or not (mounted or "url" in values):
+        found = " and ".join(mounted or values) or "none"
+        at.problem(node, f"found {found}, expected exactly one of claim, nfs, path, or a url, or both")
         return None
-    return Storage(**values)
+    if "secret" in values and "url" not in values:
+        at.problem(node, "found secret, which is for the url, and no url")
+        return None
+    code = CodeStore(url=values["url"], secret=values.get("secret")) if "url" in values else None
+    return StorageChoice(mounted=Storage(**mounted) if mounted else None, code=code)
+
+
+def _object_url(url: str) -> str | None:
+    from longboat.core.errors import Refused
+    from longboat.storage.urls import object_url
+
+    try:
+        object_url(url)
+    except Refused as error:
+        return f"{error.message}; {error.hint}" if error.hint else error.message
+    return None
 
 
 def _absolute(path: str) -> str | None:
@@ -170,6 +196,12 @@ STORAGE = Shape(
         Field(name="claim", kind=_NAME, doc="A PersistentVolumeClaim of the namespace."),
         Field(name="nfs", kind=_text("server:/path", rules.NFS), doc="An NFS export."),
         Field(name="path", kind=_text("a folder of the nodes", check=_absolute), doc="A folder that all nodes have."),
+        Field(
+            name="url",
+            kind=_text("s3://BUCKET/NAME, gs://... or az://...", rules.STORE_URL, check=_object_url),
+            doc="An object store for code that is too large for Secrets.",
+        ),
+        Field(name="secret", kind=_NAME, doc="A Secret whose keys are variables for reading the url in pods."),
     ),
     build=_storage,
 )

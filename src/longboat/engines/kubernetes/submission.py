@@ -163,6 +163,7 @@ class Submitter:
             bundle=code.hash if code else None,
             packs=upload.packs if upload else (),
             stored_packs=upload.stored if upload else (),
+            code_store=upload.code_store if upload else None,
             launcher=upload.launcher if upload else "",
             commit=code.commit if code else None,
             dirty=bool(code and code.dirty),
@@ -204,7 +205,14 @@ class Submitter:
 
     def plan_upload(self, offer: Offer) -> Upload:
         storage = run_storage(offer.job, self.settings.storage, run=offer.job.name, uid="0" * 8)
-        return plan_upload(self.client, self.store, offer.code, has_storage=storage is not None, there=offer.packs)
+        return plan_upload(
+            self.client,
+            self.store,
+            offer.code,
+            has_storage=storage is not None,
+            code_store=self.settings.code_store,
+            there=offer.packs,
+        )
 
     def _not_free(self, base: str) -> frozenset[str]:
         """Names that others have, if any has this one. A hint: whoever creates the record has the name."""
@@ -305,7 +313,8 @@ class Submitter:
             for each in objects
         ]
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-            sent = pool.submit(send, self.client, self.store, upload, record, owner)
+            environment = offer.submission.environment
+            sent = pool.submit(send, self.client, self.store, upload, record, owner, environment)
             first = [each for each, last in zip(objects, is_last) if not last]
             list(pool.map(lambda each: create_objects(self.client, [each]), first))
             stayed = pool.submit(sent.result())
@@ -327,8 +336,8 @@ def is_same_submission(body: Mapping[str, Any], record: Record) -> bool:
     theirs, state = read_record(body)
     if state != State(reason=STARTING) or read_stop(body) is not None:
         return False
-    wanted = (record.bundle, record.packs, record.stored_packs, record.launcher, record.images)
-    has = (theirs.bundle, theirs.packs, theirs.stored_packs, theirs.launcher, theirs.images)
+    wanted = (record.bundle, record.packs, record.stored_packs, record.code_store, record.launcher, record.images)
+    has = (theirs.bundle, theirs.packs, theirs.stored_packs, theirs.code_store, theirs.launcher, theirs.images)
     return theirs.job == record.job and has == wanted
 
 

@@ -50,9 +50,13 @@ class Outputs:
     def _import_data(self, links: dict[str, Path], report: Callable[[str], None]) -> None:
         if not self._record.job.data:
             return
+        from longboat.engines.local.secrets import read_secrets
         from longboat.storage.data import import_data
-        from longboat.storage.download import file_name
+        from longboat.storage.urls import file_name
 
+        job = self._record.job
+        own = {name: value for role in reversed(job.roles) for name, value in role.env.items()}
+        environment = {**os.environ, **own, **read_secrets(self._home, job.secrets, os.environ)}
         for item in self._record.job.data:
             report(f"imports {file_name(item.url)}")
             volume = next((v for v in links if Path(item.to).is_relative_to(v)), None)
@@ -64,9 +68,10 @@ class Outputs:
                 target = self._home.folder("data") / _slug(f"{item.url}\0{item.sha256}\0{item.unpack}")
                 links[item.to] = target
             try:
-                import_data(item, target)
+                import_data(item, target, environment=environment)
             except LongboatError as error:
-                raise DataFailed(error.message, hint=error.hint) from error
+                reason = f"{error.message}; {error.hint}" if error.hint else error.message
+                raise DataFailed(reason, hint=error.hint) from error
         report("")
 
     def environment(self) -> Environment:

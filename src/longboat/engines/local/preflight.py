@@ -78,14 +78,12 @@ def _unsupported(job: Job) -> list[tuple[str, str]]:
             )
         )
     for item in job.data:
-        scheme = item.url.partition("://")[0]
-        if scheme not in ("http", "https", "file"):
-            problems.append(
-                (
-                    f"`data`: the embedded engine cannot fetch {scheme}:// addresses",
-                    "use an https:// or file:// address",
-                )
-            )
+        from longboat.storage.urls import check_import  # here: few jobs have data
+
+        try:
+            check_import(item.url, item.sha256)
+        except Refused as error:
+            problems.append((f"`data`: {error.message}", error.hint or "use another address"))
     for volume in job.volumes:
         kind = "claim" if volume.claim else "nfs" if volume.nfs else None
         path = f"volumes.{volume.target}"

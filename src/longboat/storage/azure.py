@@ -1,0 +1,171 @@
+"""Azure blobs: a container of the storage account that the environment names.
+
+Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import time
+import urllib.parse
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+
+from longboat.core.errors import EngineError
+from longboat.storage import azurekeys
+from longboat.storage.exchanges import Exchange, Rejected, Request, children, parse_xml, query_text, quoted, text_of
+from longboat.storage.objectstores import Found, Store, http_time
+from longboat.storage.s3 import RENEW_S, checked_endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from xml.etree import ElementTree as ET
+
+    from longboat.storage.transfers import Transfer
+    from longboat.storage.urls import ObjectUrl
+
+VERSION = "2021-12-02"
+_SIGNED = (
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-md5",
+    "content-type",
+    "date",
+    "if-modified-since",
+    "if-match",
+    "if-none-match",
+    "if-unmodified-since",
+    "range",
+)
+
+
+class Azure(Store):
+    """A container."""
+
+    keys_hint = (
+        "give AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING as a secret of the job,"
+        " or see docs/data.md"
+    )
+    endpoint_hint = "AZURE_STORAGE_ACCOUNT or AZURE_STORAGE_CONNECTION_STRING names the account"
+
+    def __init__(self, where: ObjectUrl, environment: Mapping[str, str], transfer: Transfer) -> None:
+        super().__init__(where, transfer, Exchange())
+        self._environment = environment
+        self._account = azurekeys.find_account(environment)
+        self._endpoint = checked_endpoint(self._account.endpoint)
+        self._token: azurekeys.Token | None = None
+        self._was_sought = False
+
+    def has_credentials(self) -> bool:
+        return bool(self._account.key or self._account.sas or self._bearer())
+
+    def _bearer(self, stale: azurekeys.Token | None = None) -> azurekeys.Token | None:
+        with self.seeking:
+            found = self._token
+            is_old = found is not None and (found == stale or found.expires - time.time() < RENEW_S)
+            if not self._was_sought or is_old:
+                self._token = azurekeys.find_token(self._environment, self.transfer)
+                self._was_sought = True
+            return self._token
+
+    def heed(self, rejected: Rejected, request: Request) -> bool:
+        token = self._token
+        if rejected.status != 401 or token is None:
+            return False
+        if request.headers.get("Authorization") != f"Bearer {token.text}":
+            return True  # another thread has a new one already
+        return self._bearer(stale=token) != token
+
+    def request(
+        self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
+    ) -> Request:
+        container = f"{self._endpoint}/{quoted(self.where.bucket, safe='$')}"
+        url = f"{container}/{quoted(key, safe='/')}" if key else container
+        query = list(query)
+        told = {**headers, "x-ms-date": formatdate(usegmt=True), "x-ms-version": VERSION}
+        if body is not None:
+            told.setdefault("Content-Type", "application/octet-stream")
+            told["Content-Length"] = str(len(body))
+        text = query_text(query)
+        if self._account.key:
+            path = urllib.parse.urlsplit(url).path
+            told["Authorization"] = shared_key(self._account, method, path, query, told)
+        elif self._account.sas:
+            text = f"{text}&{self._account.sas}" if text else self._account.sas
+        elif (token := self._bearer()) is not None:
+            told["Authorization"] = f"Bearer {token.text}"
+        return Request(method, f"{url}?{text}" if text else url, told, body)
+
+    def listed(self, prefix: str) -> Iterator[Found]:
+        more = ""
+        while True:
+            query = [("restype", "container"), ("comp", "list"), ("prefix", prefix)]
+            query += [("marker", more)] if more else []
+            page = self._parsed(self.ask("GET", query=query, about=prefix).body)
+            for blobs in children(page, "Blobs"):
+                for blob in children(blobs, "Blob"):
+                    yield from _found(blob)
+            more = text_of(page, "NextMarker")
+            if not more:
+                return
+
+    def put(self, key: str, data: bytes) -> None:
+        self.ask("PUT", key, headers={"x-ms-blob-type": "BlockBlob"}, body=data)
+
+    def begin(self, key: str) -> str:
+        return os.urandom(8).hex()
+
+    def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
+        block = base64.b64encode(f"{upload}-{number:06d}".encode()).decode()
+        self.ask("PUT", key, query=[("comp", "block"), ("blockid", block)], body=data)
+        return block
+
+    def finish(self, key: str, upload: str, parts: list[str]) -> None:
+        told = "".join(f"<Latest>{block}</Latest>" for block in parts)
+        body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{told}</BlockList>'.encode()
+        self.ask("PUT", key, query=[("comp", "blocklist")], headers={"Content-Type": "application/xml"}, body=body)
+
+    def abandon(self, key: str, upload: str) -> None:
+        """Blocks that no list names are removed by Azure after a week."""
+
+    def _parsed(self, body: bytes) -> ET.Element:
+        try:
+            return parse_xml(body)
+        except ValueError:
+            raise EngineError(
+                f"{self.name_of('')}: the answer is not that of a store", hint=self.endpoint_hint
+            ) from None
+
+
+def shared_key(
+    account: azurekeys.Account,
+    method: str,
+    path: str,
+    query: Iterable[tuple[str, str]],
+    headers: Mapping[str, str],
+) -> str:
+    """The Authorization header. `path` is as it is sent."""
+    given = {name.lower(): value.strip() for name, value in headers.items()}
+    if given.get("content-length") == "0":
+        given["content-length"] = ""
+    lines = [method, *(given.get(name, "") for name in _SIGNED)]
+    lines += [f"{name}:{given[name]}" for name in sorted(given) if name.startswith("x-ms-")]
+    resource = f"/{account.name}{path}"
+    resource += "".join(f"\n{name.lower()}:{value}" for name, value in sorted(query))
+    text = "\n".join((*lines, resource))
+    signature = hmac.new(account.key or b"", text.encode(), hashlib.sha256).digest()
+    return f"SharedKey {account.name}:{base64.b64encode(signature).decode()}"
+
+
+def _found(blob: ET.Element) -> Iterator[Found]:
+    (named,), (facts,) = children(blob, "Name"), children(blob, "Properties")
+    if text_of(facts, "ResourceType") == "directory":  # of accounts with a hierarchical namespace
+        return
+    name = named.text or ""
+    key = urllib.parse.unquote(name) if named.get("Encoded") == "true" else name
+    changed = http_time(text_of(facts, "Last-Modified"))
+    yield Found(key, int(text_of(facts, "Content-Length") or 0), text_of(facts, "Etag"), changed)

@@ -1,0 +1,118 @@
+"""One request to an object store, or to whoever hands out credentials for it, and its answer. Signs nothing.
+
+Redirects are not followed: a signed request is good for one host only.
+Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
+"""
+
+from __future__ import annotations
+
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree import ElementTree as ET
+
+from longboat.core.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_MOST_WORDS = 1 << 20  # of an answer that tells what went wrong
+MOST_TEXT = 64 << 20  # of any other answer that is read whole
+
+
+class Request(NamedTuple):
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None = None
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Any
+    body: bytes
+
+
+class Rejected(Exception):
+    """The server answers, and says no."""
+
+    def __init__(self, status: int, code: str, headers: Any, body: bytes = b"") -> None:
+        super().__init__(f"the store answers {status} {code}".rstrip())
+        self.status = status
+        self.code = code
+        self.headers = headers
+        self.body = body
+
+
+class Exchange:
+    """A way to servers: through the proxies of the environment, or (`direct`) past them."""
+
+    def __init__(self, *, direct: bool = False, ca_bundle: str | None = None) -> None:
+        self._opener = urllib.request.OpenerDirector()
+        self._opener.add_handler(urllib.request.ProxyHandler({} if direct else None))
+        self._opener.add_handler(urllib.request.HTTPHandler())
+        try:
+            context = ssl.create_default_context(cafile=ca_bundle) if ca_bundle else None
+        except OSError as error:
+            raise EngineError(f"AWS_CA_BUNDLE: {ca_bundle}: {error.strerror or error}") from None
+        self._opener.add_handler(urllib.request.HTTPSHandler(context=context))
+        self._opener.add_handler(urllib.request.HTTPDefaultErrorHandler())
+        self._opener.add_handler(urllib.request.HTTPErrorProcessor())
+
+    def open(self, request: Request, timeout_s: float) -> Any:
+        """The answer, to be read and closed. Raises Rejected; or what urllib raises when there is no answer."""
+        headers = {"User-Agent": "longboat", "Accept-Encoding": "identity", **request.headers}
+        asked = urllib.request.Request(request.url, request.body, headers, method=request.method)
+        try:
+            return self._opener.open(asked, timeout=timeout_s)
+        except urllib.error.HTTPError as error:
+            with error:
+                body = b"" if request.method == "HEAD" else error.read(_MOST_WORDS)
+            raise Rejected(error.code, code_of(error.headers, body), error.headers, body) from None
+
+    def ask(self, request: Request, timeout_s: float) -> Answer:
+        """The same, with the answer read whole."""
+        with self.open(request, timeout_s) as response:
+            return Answer(response.status, response.headers, response.read(MOST_TEXT))
+
+
+def code_of(headers: Any, body: bytes) -> str:
+    """The store's own word for what went wrong: `NoSuchKey`. Never its message, which may hold what was signed."""
+    told = headers.get("x-ms-error-code") if headers is not None else None
+    if not told:
+        try:
+            told = text_of(parse_xml(body), "Code")
+        except ValueError:
+            told = ""
+    return told if told.isalnum() and len(told) <= 64 else ""
+
+
+def parse_xml(data: bytes) -> ET.Element:
+    """Raises ValueError. Entities of its own making are not for us to expand."""
+    if b"<!DOCTYPE" in data[:4096]:
+        raise ValueError("a document type is not expected")
+    try:
+        return ET.fromstring(data)
+    except ET.ParseError as error:
+        raise ValueError(str(error)) from None
+
+
+def children(element: ET.Element, name: str) -> list[ET.Element]:
+    """Direct children of this name, in any namespace."""
+    return [child for child in element if child.tag.rpartition("}")[2] == name]
+
+
+def text_of(element: ET.Element, name: str) -> str:
+    found = children(element, name)
+    return (found[0].text or "") if found else ""
+
+
+def quoted(text: str, safe: str = "") -> str:
+    """As signatures want it: everything but letters, digits and -._~ is escaped."""
+    return urllib.parse.quote(text, safe=safe + "-_.~")
+
+
+def query_text(query: Iterable[tuple[str, str]]) -> str:
+    return "&".join(f"{quoted(name)}={quoted(value)}" for name, value in sorted(query))

@@ -1,0 +1,149 @@
+"""All objects below a prefix, into one folder: a few at once, each resumed where it broke off.
+
+Names come from a store and are not trusted: none leads out of the folder.
+Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from longboat.core.errors import EngineError, Refused
+from longboat.storage.objectstores import Found, ObjectSource, Store
+from longboat.storage.stores import open_store
+from longboat.storage.transfers import DEFAULT_TRANSFER, Download, no_room
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from longboat.storage.transfers import Progress, Transfer
+    from longboat.storage.urls import ObjectUrl
+
+AT_ONCE = 8
+_OWN = ".longboat"
+
+
+def fetch_below(
+    where: ObjectUrl,
+    parts: str,
+    stage: str,
+    environment: Mapping[str, str],
+    transfer: Transfer,
+    progress: Progress | None = None,
+) -> int:
+    """Make the folder `stage` with all objects below `where`; the answer is their size.
+
+    What has arrived waits in the folder `parts`, which a later call carries on with. Raises EngineError, Refused.
+    """
+    store = open_store(where, environment, transfer)
+    files = paths_of(where, store.listed(where.key))
+    total = sum(found.size for found in files.values())
+    os.makedirs(parts, exist_ok=True)
+    left = total - sum(os.stat(f"{parts}/{name}").st_size for name in os.listdir(parts))
+    free = shutil.disk_usage(parts).free
+    if left > free:
+        raise no_room(str(where), total, free)
+    _Fetching(store, parts, transfer, progress, total).run(files.values())
+    for path, found in files.items():
+        os.makedirs(os.path.dirname(f"{stage}/{path}"), exist_ok=True)
+        os.rename(f"{parts}/{_name(found)}.done", f"{stage}/{path}")
+    return total
+
+
+def fetch_named(
+    where: ObjectUrl,
+    names: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    transfer: Transfer = DEFAULT_TRANSFER,
+) -> None:
+    """Bring the objects of these names below `where` into the files 0, 1, ... of the folder. Raises EngineError."""
+    store = open_store(where, environment, transfer)
+
+    def fetch(number: int) -> None:
+        source = ObjectSource(store, where.key + names[number])
+        Download(source, f"{folder}/{number}", transfer).run()
+
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        for _ in pool.map(fetch, range(len(names))):
+            pass
+
+
+def paths_of(where: ObjectUrl, objects: Iterable[Found]) -> dict[str, Found]:
+    """The objects by their paths below the prefix. Raises Refused for names that are not fit to be files here."""
+    found: dict[str, Found] = {}
+    folders: set[str] = set()
+    for each in objects:
+        path = each.key[len(where.key) :]
+        if (not path or path.endswith("/")) and not each.size:
+            continue  # what consoles put there to show an empty folder
+        parts = path.split("/")
+        is_fit = all(part not in ("", ".", "..") and "\0" not in part and len(part.encode()) <= 255 for part in parts)
+        if not is_fit or parts[0] == _OWN or not each.key.startswith(where.key):
+            raise Refused(
+                f"{where._replace(key=each.key)}: this name of an object is no path of a file",
+                hint="rename the object, or import others by their names",
+            )
+        found[path] = each
+        folders.update("/".join(parts[:end]) for end in range(1, len(parts)))
+    both = sorted(folders & found.keys())
+    if both:
+        name = where._replace(key=where.key + both[0])
+        raise Refused(f"{name} is an object and has others below it; a file cannot be a folder too")
+    if not found:
+        raise EngineError(f"{where}: there are no objects below it", hint="a name without / at its end is one object")
+    return found
+
+
+def _name(found: Found) -> str:
+    """Of the file that an object arrives in. Another version of the object has another."""
+    return hashlib.sha256("\0".join((found.key, found.tag, str(found.size))).encode()).hexdigest()[:32]
+
+
+class _Fetching:
+    def __init__(self, store: Store, parts: str, transfer: Transfer, progress: Progress | None, total: int) -> None:
+        self._store = store
+        self._parts = parts
+        self._transfer = transfer
+        self._progress = progress
+        self._total = total
+        self._done = 0
+        self._lock = threading.Lock()
+        self._failed = threading.Event()
+
+    def run(self, objects: Iterable[Found]) -> None:
+        with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+            for _ in pool.map(self._fetch, objects):
+                pass
+
+    def _fetch(self, found: Found) -> None:
+        if self._failed.is_set():
+            return
+        try:
+            self._fetch_one(found)
+        except BaseException:
+            self._failed.set()
+            raise
+        with self._lock:
+            self._done += found.size
+            if self._progress is not None:
+                self._progress(self._done, self._total)
+
+    def _fetch_one(self, found: Found) -> None:
+        place = f"{self._parts}/{_name(found)}"
+        if os.path.exists(f"{place}.done"):
+            return
+        Download(ObjectSource(self._store, found.key), place, self._transfer).run()
+        size = os.stat(place).st_size
+        if size != found.size:
+            os.unlink(place)
+            raise EngineError(
+                f"{self._store.name_of(found.key)}: has {size:,} bytes now and had {found.size:,} a moment ago",
+                hint="it is being written; import it when nothing changes any more",
+            )
+        os.rename(place, f"{place}.done")
