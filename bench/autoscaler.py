@@ -1,4 +1,7 @@
-"""How long `decide` takes on 100, 1,000 and 5,000 nodes with ten pods each, and how that grows. JSON on stdout.
+"""CPU seconds of the autoscaler's `decide` on 100, 1,000 and 5,000 nodes with ten pods each, and how they grow. JSON
+to stdout.
+
+    python bench/autoscaler.py
 
 Two loads: `mixed` (nine of ten pods run, one waits, a gang per hundred nodes) and `cold` (all pods wait, no nodes).
 """
@@ -9,11 +12,9 @@ import argparse
 import json
 import math
 import random
-import sys
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from longboat.autoscaler.decide import decide
 from longboat.autoscaler.snapshot import POOL_LABEL, Gang, Pool, SeenNode, SeenPod, Settings, Snapshot
@@ -27,6 +28,7 @@ TAINT = Taint(key=GPU, effect="NoSchedule")
 TOLERANT = Placing(tolerations=(Toleration(key=GPU, operator="Exists"),))
 SIZES = (100, 1000, 5000)
 PODS_EACH = 10
+REPEATS = 3
 
 
 def machine(name: str, gpus: int) -> NodeShape:
@@ -97,7 +99,31 @@ def cold(nodes: int) -> Snapshot:
     return Snapshot(pods=tuple(pods), pools=pools())
 
 
-def measure(snapshot: Snapshot, repeats: int) -> tuple[float, int]:
+LOADS: dict[str, Callable[[int], Snapshot]] = {"mixed": mixed, "cold": cold}
+
+
+def measure() -> dict[str, float]:
+    """As the other parts of bench/run.py give it."""
+    found = {}
+    for name, words in (("mixed", "a tenth of the pods wait"), ("cold", "all pods wait, no nodes")):
+        load = measure_load(name, SIZES, REPEATS)
+        for row in load["rows"]:
+            found[f"nodes, 10 pods each: {int(row['nodes']):,}/{words}"] = float(row["cpu_s"])
+        found[f"growth over the number of nodes, {words} (1 is linear)"] = float(load["exponent"])
+    return found
+
+
+def measure_load(name: str, sizes: Sequence[int], repeats: int) -> dict[str, Any]:
+    rows: list[dict[str, float]] = []
+    for size in sizes:
+        snapshot = LOADS[name](size)
+        cpu_s, actions = measure_decide(snapshot, repeats)
+        pods = len(snapshot.pods) + sum(len(gang.pods) for gang in snapshot.gangs)
+        rows.append({"nodes": size, "pods": pods, "cpu_s": round(cpu_s, 4), "machines": actions})
+    return {"rows": rows, "exponent": round(exponent(rows), 2) if len(rows) > 1 else None}
+
+
+def measure_decide(snapshot: Snapshot, repeats: int) -> tuple[float, int]:
     best, actions = math.inf, 0
     for _ in range(repeats):
         started = time.process_time()
@@ -117,18 +143,9 @@ def exponent(rows: list[dict[str, float]]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
     options = parser.parse_args()
-    found = {}
-    for name, make in (("mixed", mixed), ("cold", cold)):
-        rows = []
-        for size in options.sizes:
-            snapshot = make(size)
-            cpu_s, actions = measure(snapshot, options.repeats)
-            pods = len(snapshot.pods) + sum(len(gang.pods) for gang in snapshot.gangs)
-            rows.append({"nodes": size, "pods": pods, "cpu_s": round(cpu_s, 4), "machines": actions})
-        found[name] = {"rows": rows, "exponent": round(exponent(rows), 2) if len(rows) > 1 else None}
-    print(json.dumps(found, indent=2))
+    print(json.dumps({name: measure_load(name, options.sizes, options.repeats) for name in LOADS}, indent=2))
 
 
 if __name__ == "__main__":

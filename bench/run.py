@@ -38,6 +38,7 @@ PARTS = {
     "shapes": "One training in pods: many processes in one, or many pods of one",
     "listing": "10,000 pods listed",
     "fitting": "Fitting gangs to nodes (CPU seconds)",
+    "autoscaler": "One decision of the autoscaler (CPU seconds)",
 }
 
 

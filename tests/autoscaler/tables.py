@@ -128,7 +128,7 @@ def pod(name: str, words: dict[str, Any]) -> dict[str, Any]:
     status: dict[str, Any] = {"phase": words.get("phase", phase), **words.get("status", {})}
     if "on" in words:
         status["startTime"] = ago(words.get("age", "1h"))
-        status["conditions"] = [{"type": "Ready", "status": "True"}]
+        status["conditions"] = [{"type": "Ready", "status": "True" if words.get("ready", True) else "False"}]
     if "ended" in words:
         status["phase"] = words.get("phase", "Succeeded")
         status["containerStatuses"] = [{"name": "main", "state": {"terminated": {"finishedAt": ago(words["ended"])}}}]
@@ -176,7 +176,7 @@ def objects(table: dict[str, Any]) -> list[dict[str, Any]]:
     found += [pod(name, words) for name, words in times(table, "pods")]
     found += [job(name, words) for name, words in times(table, "jobs")]
     for name, words in table.get("budgets", {}).items():
-        status = {"disruptionsAllowed": words["allowed"]} if "allowed" in words else {}
+        status = {"disruptionsAllowed": words["allowed"], **words.get("status", {})} if "allowed" in words else {}
         spec = {"selector": words.get("selector", {"matchLabels": words.get("labels", {})}), **words.get("spec", {})}
         meta = {"name": name, "namespace": "default"}
         found.append(
@@ -201,6 +201,9 @@ def with_memory(table: dict[str, Any], items: list[dict[str, Any]], pools: tuple
             pool=each["pool"],
             zone=each.get("zone"),
             count=each.get("count", 1),
+            message=each.get("message", ""),
+            provider=next((pool.provider for pool in pools if pool.name == each["pool"]), ""),
+            is_blind=each.get("is_blind", False),
         )
         for each in table.get("failures", [])
     ]
@@ -240,6 +243,13 @@ def check(plan: Plan, want: dict[str, Any]) -> None:
         assert states[name].state == state, states[name]
     for name, text in want.get("reasons", {}).items():
         assert re.search(text, states[name].reason), (text, states[name].reason)
+    pools = {one.pool: one for one in plan.pools}
+    for name, text in want.get("pools", {}).items():
+        assert re.search(text, pools[name].reason), (text, pools[name].reason)
+    for name, kinds in want.get("backoffs", {}).items():
+        assert [one.kind for one in pools[name].backoffs] == kinds, pools[name]
+    if "next" in want:
+        assert plan.next_s is not None and text_of(NOW + plan.next_s) == want["next"], plan.next_s
     for pool, zones in want.get("zones", {}).items():
         (action,) = [one for one in plan.actions if one.kind == "grow" and one.pool == pool]
         assert action.zones == zones

@@ -77,6 +77,7 @@ def test_defaults(tmp_path: Path) -> None:
         ("pools: [{name: a, max: 1, spot: yes, machine: M}]", "true or false"),
         ("pools: [{name: a, max: 1, machine: {cpus: 1, memory: 1, taints: [{key: x, effect: No}]}}]", "one of NoSche"),
         ("pools: [{name: a, max: 1, machine: M}, {name: a, max: 1, machine: M}]", 'two pools have the name "a"'),
+        ("pools: [{name: a, max: 1, machine: {cpus: 1, memory: 1, labels: {x: a b}}}]", 'found the text "a b"'),
         ("pools: [{name: a, max: 1, machine: M}]\nsettings: {utilization: 2}", "a number from 0 to 1"),
         ("pools: [{", "not valid YAML"),
         ("", "the file is empty"),

@@ -95,6 +95,7 @@ def test_a_name_that_nobody_has_is_told_with_the_nearest(longboat: Longboat, fil
         (["--objects", "broken.json", "--pools", "pools.yaml"], 201, "broken.json: not valid JSON"),
         (["--objects", "objects.json", "--pools", "bad.yaml"], 201, 'bad.yaml:2:21: pools.0.pric: unknown field; '),
         (["--objects", "objects.json", "--pools", "pools.yaml", "--now", "noon"], 201, "--now: not a time: 'noon'"),
+        (["--now", "2026-11-15T12:00:00", "--objects", "objects.json"], 201, "--now: a time without a zone: '2026"),
         (["--snapshot", "broken.json"], 201, "broken.json: no snapshot"),
         (["--snapshot", "none.json"], 202, "none.json: no such file"),
         (["--snapshot", "x", "--objects", "y"], 201, "exclude each other"),

@@ -82,6 +82,7 @@ def test_exact_and_rounded_up(whole: int, fraction: int, suffix: str, is_cpu: bo
 def test_mappings_are_sorted_and_without_zeros() -> None:
     assert amounts({"memory": "1Ki", "cpu": "1", "x.y/z": "0"}) == (("cpu", 1000), ("memory", 1024))
     assert amounts(None) == ()
+    assert amounts({"cpu": "-1", "memory": "1Ki"}) == (("memory", 1024),), "less than nothing is nothing"
     assert total([(("cpu", 1),), (("cpu", 2), ("memory", 3))]) == (("cpu", 3), ("memory", 3))
     assert largest((("cpu", 1), ("memory", 9)), (("cpu", 4),)) == (("cpu", 4), ("memory", 9))
 
@@ -93,6 +94,10 @@ def test_what_is_scarce_and_in_which_order() -> None:
         "nvidia.com/mig-1g.5gb",
         "gpu.intel.com/i915",
         "alpha.kubernetes.io/nvidia-gpu",
+        "google.com/tpu",
+        "aws.amazon.com/neuron",
+        "habana.ai/gaudi",
+        "huawei.com/Ascend910",
     ]
     assert all(is_gpu(name) and is_scarce(name) for name in gpus)
     others = ["vpc.amazonaws.com/efa", "rdma/hca", "example.com/fpga"]

@@ -8,27 +8,25 @@ being deleted; delete the machine; remove the node. Whoever finds that mark fini
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from longboat.autoscaler.backoffs import closed, paused
 from longboat.autoscaler.charges import Charge
 from longboat.autoscaler.evictions import Evictions
-from longboat.autoscaler.memory import DELETING, Asked, Joined, Memory, Stale, Store, failed, worked
+from longboat.autoscaler.memory import DELETING, Asked, Joined, Memory, Stale, Store, failed, shrank, worked
 from longboat.autoscaler.moments import text_of
 from longboat.autoscaler.objects import Body
 from longboat.autoscaler.plans import Action, Plan
-from longboat.autoscaler.providers.provider import Machine, Provider, ProviderError, Purchase, Seen
+from longboat.autoscaler.providers.provider import Provider, ProviderError, Purchase, Seen
 from longboat.autoscaler.rechecks import Recheck
-from longboat.autoscaler.snapshot import CORDONED, IDLE, POOL_LABEL, UNDERUSED, Pool, Snapshot
+from longboat.autoscaler.snapshot import CORDONED, IDLE, POOL_LABEL, UNDERUSED, Failure, Pool, Snapshot
 from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.api.client import Client, Object
 from longboat.engines.kubernetes.api.errors import Conflict, NotThere, Unreachable
 from longboat.engines.kubernetes.api.kinds import NODE
-
-THROTTLED_S = (0.5, 1.0, 2.0)
 
 
 class Deed(Value, frozen=True):
@@ -48,7 +46,7 @@ class Actor:
         *,
         may_work: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._client, self._store = client, store
+        self._client, self._store, self._charge = client, store, charge
         self._pools = {pool.name: pool for pool in charge.pools}
         self._settings, self._providers = charge.settings, providers
         self._may_work, self._settle_s = may_work, charge.pace.settle_s
@@ -60,10 +58,11 @@ class Actor:
         """Send again the orders of which it is not known whether they were taken."""
         deeds = []
         for order in self._store.memory.orders:
-            if not order.is_confirmed and self._may_work():
+            pool = self._pools.get(order.pool)
+            if not order.is_confirmed and self._may_work() and not (pool is not None and self._pause(pool)):
                 what = f"an order of {text_of(order.asked)} that was not confirmed"
                 action = Action(kind="grow", pool=order.pool, count=order.count, reason=what)
-                if order.pool not in self._pools:
+                if pool is None:
                     self._store.save(self._store.memory.without(order.token))
                 else:
                     deeds.append(Deed(action=action, trouble=self._send(order)))
@@ -93,36 +92,51 @@ class Actor:
 
     def _send(self, order: Asked) -> str:
         pool = self._pools[order.pool]
+        pause = self._pause(pool)
+        if pause:  # since it was decided
+            self._store.save(self._store.memory.without(order.token))
+            return pause
         purchase = Purchase(token=order.token, count=order.count, zone=order.zone, spot=pool.spot)
         try:
-            made = self._patiently(pool, purchase)
+            made = self._providers[pool.provider].grow(pool, purchase)
         except ProviderError as error:
             self._take_back(pool, order, error)
             return error.message
-        memory = worked(self._store.memory, pool.name, order.zone)
+        memory = worked(self._store.memory, pool, order.zone)
         machines = tuple(dict.fromkeys((*order.machines, *(one.id for one in made))))
         self._store.save(memory.with_order(msgspec.structs.replace(order, machines=machines, is_confirmed=True)))
         return ""
 
-    def _patiently(self, pool: Pool, purchase: Purchase) -> tuple[Machine, ...]:
-        """Being throttled passes within seconds; a pool is not given up for that at once."""
-        for pause in THROTTLED_S:
-            try:
-                return self._providers[pool.provider].grow(pool, purchase)
-            except ProviderError as error:
-                if error.kind != "throttled" or not self._may_work():
-                    raise
-            time.sleep(pause)
-        return self._providers[pool.provider].grow(pool, purchase)
-
     def _take_back(self, pool: Pool, order: Asked, error: ProviderError) -> None:
         """What may have been made of it is found in the provider's list."""
         try:
-            self._providers[pool.provider].shrink(pool, (), (order.token,))
+            if error.kind != "throttled":  # who wants to be asked less is not asked more
+                self._providers[pool.provider].shrink(pool, (), (order.token,))
         except ProviderError:
             pass  # it told us that it cannot; the list will show what there is
-        memory = failed(self._store.memory, pool.name, order.zone, error.kind, error.message, self._client.now())
-        self._store.save(memory.without(order.token))
+        self._store.save(failed(self._store.memory, self._refusal(pool, error, order.zone)).without(order.token))
+
+    def _refusal(self, pool: Pool, error: ProviderError, zone: str | None = None) -> Failure:
+        new = self._charge.refusal(pool.name, error.kind, self._client.now(), zone=zone)
+        return msgspec.structs.replace(new, message=error.message)
+
+    def _pause(self, pool: Pool) -> str:
+        """Why nothing may be asked of its provider now."""
+        now = self._client.now()
+        pause = paused(self._store.memory.failures, pool.provider, self._settings, now)
+        return closed(pool, (pause,), self._settings, now)[0].reason if pause is not None else ""
+
+    def _shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
+        """One that is not there is gone, which was wanted. Who may not delete must not buy, either."""
+        try:
+            self._providers[pool.provider].shrink(pool, machines, tokens)
+        except ProviderError as error:
+            if error.kind in ("throttled", "auth"):
+                self._store.save(failed(self._store.memory, self._refusal(pool, error)))
+            if error.kind != "not-found":
+                raise
+        else:
+            self._store.save(shrank(self._store.memory, pool))
 
     # all actions of a plan
 
@@ -133,11 +147,9 @@ class Actor:
         for action in plan.actions:
             if not self._may_work():
                 break
-            if action.pool is not None and action.pool in blind and action.kind in ("grow", "delete", "forget"):
-                deeds.append(Deed(action=action, trouble=blind[action.pool]))
-                continue
             try:
-                deeds.append(Deed(action=action, trouble=self._do(action, recheck)))
+                trouble = self._why_not(action, blind) or self._do(action, recheck)
+                deeds.append(Deed(action=action, trouble=trouble))
             except (Unreachable, Stale):
                 raise
             except LongboatError as error:
@@ -145,6 +157,12 @@ class Actor:
         if self._may_work():
             self.remember(plan, snapshot)
         return deeds
+
+    def _why_not(self, action: Action, blind: Mapping[str, str]) -> str:
+        """Of what is asked of a provider: why it cannot be asked."""
+        if action.pool not in self._pools or action.kind not in ("grow", "delete", "forget"):
+            return ""
+        return blind.get(action.pool) or self._pause(self._pools[action.pool])
 
     def _do(self, action: Action, recheck: Recheck) -> str:
         if action.kind == "grow":
@@ -205,7 +223,7 @@ class Actor:
         """Of a node with the mark: the machine with all that belongs to it, then the node."""
         meta = body["metadata"]
         pool = self._pools[meta["labels"][POOL_LABEL]]
-        self._providers[pool.provider].shrink(pool, (recheck.machine_of(body),))
+        self._shrink(pool, (recheck.machine_of(body),))
         self._client.delete(NODE, meta["name"], uid=meta["uid"])
 
     def finish(self, nodes: Sequence[Body], seen: Seen, blind: Mapping[str, str]) -> list[Deed]:
@@ -239,19 +257,19 @@ class Actor:
     def _forget(self, action: Action) -> str:
         assert action.machine is not None and action.pool is not None
         pool, memory = self._pools[action.pool], self._store.memory
-        provider = self._providers[pool.provider]
         token, _, number = action.machine.rpartition("/")
         order = memory.order(token) if number.isdigit() else None
         if order is not None:
-            provider.shrink(pool, (), (order.token,))
-            self._store.save(memory.with_order(msgspec.structs.replace(order, count=len(order.machines))))
+            self._shrink(pool, (), (order.token,))
+            ended = msgspec.structs.replace(order, count=len(order.machines))
+            self._store.save(self._store.memory.with_order(ended))
             return ""
         nodes = self._client.list(NODE, labels=f"{POOL_LABEL}={pool.name}").items
         named = ((one["metadata"]["name"], (one.get("spec") or {}).get("providerID")) for one in nodes)
         if Joined(named).has(action.machine):
             return "it has joined in this moment"
-        provider.shrink(pool, (action.machine,))
-        self._store.save(_without_machine(memory, action.machine))
+        self._shrink(pool, (action.machine,))
+        self._store.save(_without_machine(self._store.memory, action.machine))
         return ""
 
     # what is to be remembered

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from longboat.autoscaler.snapshot import Pool, Settings
+import hashlib
+from functools import cached_property
+
+import msgspec
+
+from longboat.autoscaler.backoffs import IN_ALL_ZONES
+from longboat.autoscaler.providers.configured import ProviderSettings
+from longboat.autoscaler.snapshot import Failure, FailureKind, Pool, Settings
 from longboat.core.jobs import Value
 
 INTERVAL_S = 10.0
@@ -17,9 +24,26 @@ class Pace(Value, frozen=True):
     settle_s: float = SETTLE_S  # between cordon and deletion
 
 
-class Charge(Value, frozen=True):
+class Charge(Value, frozen=True, dict=True):
     pools: tuple[Pool, ...]
     settings: Settings = Settings()
     home: str = "default"  # where the memory is kept
     pace: Pace = Pace()
     is_dry: bool = False
+    providers: dict[str, ProviderSettings] = {}
+
+    @cached_property
+    def setups(self) -> dict[str, str]:
+        """Pool -> a mark of what the pools file says about it and its provider: another one when either changes."""
+        found = {}
+        for pool in self.pools:
+            text = msgspec.json.encode([pool, self.providers.get(pool.provider)], order="sorted")
+            found[pool.name] = hashlib.sha256(text).hexdigest()[:16]
+        return found
+
+    def refusal(self, pool: str, kind: FailureKind, now: float, *, zone: str | None = None) -> Failure:
+        """One that is to be remembered."""
+        provider = next((one.provider for one in self.pools if one.name == pool), "")
+        setup = self.setups.get(pool, "") if kind == "auth" else ""
+        zone = None if kind in IN_ALL_ZONES else zone
+        return Failure(pool=pool, kind=kind, at=now, zone=zone, provider=provider, setup=setup)

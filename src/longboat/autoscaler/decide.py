@@ -41,17 +41,29 @@ def _pool_note(offer: Offer, machines: list[Machine], growth: Growth, limits: tu
     bought = growth.bought.get(offer.name, 0)
     within = machines_within(offer.pool, limits)
     if bought:
-        reason = f"grows by {bought}"
+        reason = f"grows by {bought}" + (f", a little later: {offer.delay.reason}" if offer.delay else "")
     elif offer.blocked and not offer.zones:
-        reason = f"does not grow: {offer.blocked[0][2]}"
+        reason = f"does not grow: {offer.blocked[0].reason}"
     elif not offer.room:
         reason = f"at its max of {offer.pool.max}"
     elif within == 0:
         reason = "the limits of all pools leave no room for a machine"
     else:
         reason = "nobody waits for more machines of it"
-    until = max((moment for _, moment, _ in offer.blocked), default=None)
-    return PoolNote(pool=offer.name, reason=reason, size=len(mine), coming=coming, blocked_until=until)
+    if offer.zones:
+        reason += "".join(f"; zone {one.zone}: {one.reason}" for one in offer.blocked if one.zone is not None)
+    shut = (*offer.blocked, *((offer.delay,) if offer.delay else ()))
+    is_off = any(one.until is None for one in shut)
+    until = None if is_off else max((one.until for one in shut if one.until is not None), default=None)
+    return PoolNote(
+        pool=offer.name,
+        reason=reason,
+        size=len(mine),
+        coming=coming,
+        ordered=sum(1 for one in mine if one.order is not None and one.condition == "booting"),
+        blocked_until=until,
+        backoffs=shut,
+    )
 
 
 def _next(
@@ -59,7 +71,8 @@ def _next(
 ) -> float | None:
     """Seconds until something changes by time alone."""
     moments = [moment for one in machines for moment in (one.expected, one.deadline) if moment is not None]
-    moments += [until for offer in offers.values() for _, until, _ in offer.blocked]
+    moments += [one.until for offer in offers.values() for one in offer.blocked if one.until is not None]
+    moments += [one.delay.until for one in offers.values() if one.delay is not None and one.delay.until is not None]
     moments += [since + settings.idle_s for note in notes for since in (note.idle_since, note.underused_since) if since]
     moments += [one.node.kept_until for one in machines if one.node is not None and one.node.kept_until is not None]
     ahead = [moment - now for moment in moments if moment > now]

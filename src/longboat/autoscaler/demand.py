@@ -19,11 +19,15 @@ class Unit(Value, frozen=True):
     is_run: bool = False  # a gang; else one pod
     held: int = 0  # pods of the gang that have a node
     is_suspended: bool = False
+    after: str | None = None  # the gang that has to be served for this one to be
 
     def waits(self, reason: str, *, pool: str | None = None, expected: float | None = None) -> Waiting:
         if self.is_run:
             return Waiting(run=self.name, reason=reason, pool=pool, expected=expected)
         return Waiting(pod=self.name, reason=reason, pool=pool, expected=expected)
+
+    def after_whom(self) -> str:
+        return f"its gang {self.after} comes first: as a whole or not at all"
 
 
 class Demand(Value, frozen=True):
@@ -38,10 +42,13 @@ def demand_of(snapshot: Snapshot, settings: Settings) -> Demand:
     for gang in snapshot.gangs:
         _sort_in(_unit_of_gang(gang), gang.hold, settings, units, held)
     whole = {gang.name for gang in snapshot.gangs}
+    stopped = {one.run for one in held}
     for pod in snapshot.pods:
         if is_pending(pod) and not (pod.gang is not None and pod.gang in whole):
-            unit = Unit(name=pod.name, pods=(pod.pod,), priority=pod.pod.priority, created=pod.created)
-            reason = pod.hold
+            unit = Unit(
+                name=pod.name, pods=(pod.pod,), priority=pod.pod.priority, created=pod.created, after=pod.beyond
+            )
+            reason = pod.hold or (unit.after_whom() if pod.beyond in stopped else "")
             if pod.nominated and not reason:
                 reason = f"the scheduler makes room for it on {pod.nominated}"
             _sort_in(unit, reason, settings, units, held)

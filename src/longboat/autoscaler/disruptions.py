@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from longboat.autoscaler.snapshot import Budget
+from longboat.autoscaler.snapshot import Budget, SeenPod
 from longboat.fitting.pods import Pod
 from longboat.fitting.selectors import matches_labels, requirement_of
 
@@ -36,7 +36,16 @@ def budgets_of(bodies: Iterable[Body], pods: Sequence[Pod]) -> Iterator[Budget]:
             expressions=budget.expressions,
             selects_nothing=budget.selects_nothing,
             allowed=max(int(allowed), 0),
+            spares_unready=not _frees_unready(spec, status),
         )
+
+
+def _frees_unready(spec: Body, status: Body) -> bool:
+    """Whether a pod that is not ready may be evicted even if no disruption is allowed."""
+    if spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    healthy, desired = int(status.get("currentHealthy") or 0), int(status.get("desiredHealthy") or 0)
+    return healthy >= desired > 0
 
 
 def covers(budget: Budget, pod: Pod) -> bool:
@@ -74,8 +83,12 @@ class Allowances:
         for number, budget in enumerate(budgets):
             self._by_namespace.setdefault(budget.namespace, []).append((number, budget))
 
-    def why_not(self, pods: Iterable[Pod]) -> str | None:
+    def why_not(self, pods: Sequence[SeenPod]) -> str | None:
         """Which budget has no room for the eviction of all these pods."""
+        for one in pods:
+            several = [budget.name for _, budget in self._over(one.pod)]
+            if len(several) > 1:
+                return f"pod {one.name} has several PodDisruptionBudgets ({', '.join(several)}): eviction is refused"
         for number, (count, budget) in self._counts(pods).items():
             if count > self._left[number]:
                 room = self._left[number]
@@ -83,14 +96,17 @@ class Allowances:
                 return f"the PodDisruptionBudget {budget.namespace}/{budget.name} {what}"
         return None
 
-    def take(self, pods: Iterable[Pod]) -> None:
+    def take(self, pods: Sequence[SeenPod]) -> None:
         for number, (count, _) in self._counts(pods).items():
             self._left[number] -= count
 
-    def _counts(self, pods: Iterable[Pod]) -> dict[int, tuple[int, Budget]]:
+    def _counts(self, pods: Sequence[SeenPod]) -> dict[int, tuple[int, Budget]]:
         found: dict[int, tuple[int, Budget]] = {}
-        for pod in pods:
-            for number, budget in self._by_namespace.get(pod.namespace, ()):
-                if covers(budget, pod):
+        for one in pods:
+            for number, budget in self._over(one.pod):
+                if budget.spares_unready or not one.is_unready:
                     found[number] = (found.get(number, (0, budget))[0] + 1, budget)
         return found
+
+    def _over(self, pod: Pod) -> list[tuple[int, Budget]]:
+        return [pair for pair in self._by_namespace.get(pod.namespace, ()) if covers(pair[1], pod)]

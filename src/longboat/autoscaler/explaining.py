@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from longboat.autoscaler.backoffs import Closed
 from longboat.autoscaler.moments import show, text_of
 from longboat.autoscaler.plans import Action, NodeNote, Plan, PoolNote, Waiting
 from longboat.autoscaler.snapshot import Pool, Settings, Snapshot
@@ -79,10 +80,18 @@ def _pool(note: PoolNote, plan: Plan, snapshot: Snapshot, settings: Settings, no
         if one.pool == note.pool:
             states[one.state] = states.get(one.state, 0) + 1
     facts += [f"{count} {state}" for state, count in sorted(states.items())]
-    if note.blocked_until is not None:
-        facts.append(f"asked again at {text_of(note.blocked_until)} (in {show(note.blocked_until - now)})")
+    facts += [f"{note.ordered} ordered and not joined yet"] if note.ordered else []
+    facts += [_back_off(one, now) for one in note.backoffs]
     facts.append(f"a machine is removed after it was idle for {show(settings.idle_s)}")
     return Explained(kind="pool", name=note.pool, headline=f"pool {note.pool}: {note.reason}", facts=tuple(facts))
+
+
+def _back_off(one: Closed, now: float) -> str:
+    where = f"in zone {one.zone}, " if one.zone is not None else ""
+    often = f"{one.kind}, {one.count} in a row" if one.count > 1 else one.kind
+    if one.until is None:
+        return f"{where}not asked ({often}): {one.reason}"
+    return f"{where}asked again at {text_of(one.until)} (in {show(one.until - now)}; {often})"
 
 
 def _machine(pool: Pool) -> str:

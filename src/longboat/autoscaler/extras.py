@@ -22,7 +22,7 @@ class Growth:
         self.uncordons: dict[str, str] = {}
         self.needed: dict[str, str] = {}  # node -> for whom
         self.waiting: list[Waiting] = []
-        self.bought: dict[str, int] = {}
+        self.bought: dict[str, int] = {}  # pool -> machines, those whose order is put off too
         self.soon: dict[str, str] = {}  # pool -> why its idle machines would soon be bought again
 
 

@@ -16,15 +16,19 @@ Body = Mapping[str, Any]
 
 RUN, ATTEMPT = "longboat.dev/run", "longboat.dev/attempt"
 JOBSET, REPLICATED_JOB = "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/replicatedjob-name"
-QUEUE = "kueue.x-k8s.io/queue-name"
+QUEUE, WORKLOAD = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/workload"
 POD_GROUP, POD_GROUP_TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
-GROUP_LABELS = (
+GROUPS = (
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io",
     "pod-group.scheduling.sigs.k8s.io/name",
+    "scheduling.k8s.io/group-name",
+    "scheduling.volcano.sh/group-name",
+    "pod-group-name",
 )
-GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name", "pod-group-name")
+"""Of PodGroups and Volcano; some schedulers read a label, some an annotation."""
 VOLCANO_JOB = "volcano.sh/job-name"
+LEADER_SET, LEADER_GROUP = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index"
 JOB_NAMES = ("batch.kubernetes.io/job-name", "job-name")
 OUR_GATES = ("kueue.x-k8s.io/", "longboat.dev/", "scheduling.k8s.io/")
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -39,26 +43,27 @@ def namespace_of(meta: Body) -> str:
 
 def mark_of(meta: Body, spec: Body) -> Key | None:
     """The gang that marks on the object itself tell of."""
-    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    labels = meta.get("labels") or {}
+    annotations = meta.get("annotations")
+    marks = {**annotations, **labels} if annotations else labels
     namespace = namespace_of(meta)
     if labels.get(RUN):
         return (namespace, "run", labels[RUN])
-    if labels.get(JOBSET):
-        return (namespace, "jobset", labels[JOBSET])
+    if marks.get(JOBSET):
+        return (namespace, "jobset", marks[JOBSET])
     if labels.get(POD_GROUP):
         return (namespace, "kueue", labels[POD_GROUP])
-    for name in GROUP_LABELS:
-        if labels.get(name):
-            return (namespace, "podgroup", labels[name])
-    for name in GROUP_ANNOTATIONS:
-        if annotations.get(name):
-            return (namespace, "podgroup", annotations[name])
+    for name in GROUPS:
+        if marks.get(name):
+            return (namespace, "podgroup", marks[name])
     native = (spec.get("schedulingGroup") or {}).get("podGroupName")
     if native:
         return (namespace, "podgroup", native)
     if reference := spec.get("workloadRef"):
         return (namespace, "workload", f"{reference.get('name', '')}/{reference.get('podGroup', '')}")
-    volcano = labels.get(VOLCANO_JOB) or annotations.get(VOLCANO_JOB)
+    if labels.get(LEADER_SET) and labels.get(LEADER_GROUP):
+        return (namespace, "group", f"{labels[LEADER_SET]}-{labels[LEADER_GROUP]}")
+    volcano = marks.get(VOLCANO_JOB)
     return (namespace, "volcano", volcano) if volcano else None
 
 
@@ -92,7 +97,9 @@ class Groups:
         for body in objects.get("PriorityClass", ()):
             self.priorities[body["metadata"]["name"]] = int(body.get("value") or 0)
         self.least = dict(_least_members(objects))
-        self.held_back = dict(_held_back(objects.get("Workload", ())))
+        # Of a kind that is followed there is a list, if an empty one; a file may have been printed without it.
+        self.sees_workloads = "Workload" in objects
+        self.queued = dict(_queued(objects.get("Workload", ())))
         self._job_keys = {name: self._key_of_job(body) for name, body in self.jobs.items()}
 
     def _key_of_job(self, body: Body) -> Key | None:
@@ -111,11 +118,14 @@ class Groups:
         if key is not None:
             return key
         labels = meta.get("labels") or {}
-        for name in JOB_NAMES:
-            if name in labels:
-                return self._job_keys.get((namespace_of(meta), labels[name]))
-        owner = next((one for one in meta.get("ownerReferences") or () if one.get("kind") == "Job"), None)
-        return self._job_keys.get((namespace_of(meta), owner.get("name", ""))) if owner else None
+        job = next((labels[name] for name in JOB_NAMES if name in labels), None)
+        if job is None:
+            owners = meta.get("ownerReferences") or ()
+            job = next((one.get("name", "") for one in owners if one.get("kind") == "Job"), None)
+        if job is not None and (namespace_of(meta), job) in self.jobs:
+            return self._job_keys[(namespace_of(meta), job)]
+        workload = (meta.get("annotations") or {}).get(WORKLOAD)
+        return (namespace_of(meta), "admitted", workload) if workload else None
 
     def priority_of(self, spec: Body) -> int:
         if spec.get("priority") is not None:
@@ -144,6 +154,16 @@ class Groups:
         if parent is not None:
             return _is_queued(parent)
         return _is_queued(body) or key[1] in ("jobset", "run")
+
+    def hold_of(self, body: Body) -> str:
+        """Why Kueue does not let it in, as far as that can be seen."""
+        namespace, labels = namespace_of(body["metadata"]), body["metadata"].get("labels") or {}
+        owner = self.jobsets.get((namespace, labels.get(JOBSET, ""))) or body
+        found = self.queued.get((namespace, str(owner["metadata"].get("name", ""))))
+        if found is not None:
+            return found
+        is_new = _is_suspended(owner) and (owner["metadata"].get("labels") or {}).get(QUEUE)
+        return "Kueue has not looked at it yet" if is_new and self.sees_workloads else ""
 
     def _children(self, jobset: Body) -> Iterable[tuple[str, Body]]:
         """Jobs that a JobSet will make and that are not there yet."""
@@ -203,22 +223,21 @@ def _least_members(objects: Mapping[str, list[Body]]) -> Iterable[tuple[Key, int
             yield (namespace_of(body["metadata"]), "volcano", body["metadata"]["name"]), int(least)
 
 
-def _held_back(workloads: Iterable[Body]) -> Iterable[tuple[tuple[str, str], str]]:
-    """(namespace, owner) -> why Kueue does not let it in although machines may be there."""
+def _queued(workloads: Iterable[Body]) -> Iterable[tuple[tuple[str, str], str]]:
+    """(namespace, owner) -> why Kueue does not let it in; empty: it has quota, or lacks nothing but machines."""
     for body in workloads:
         spec, meta = body.get("spec") or {}, body["metadata"]
+        if not str(body.get("apiVersion", "kueue")).startswith("kueue"):
+            continue  # the Workload of Kubernetes itself
+        conditions = {one.get("type"): one for one in (body.get("status") or {}).get("conditions") or ()}
+        quota = conditions.get("QuotaReserved") or {}
+        message = str(quota.get("message", ""))
         reason = ""
         if spec.get("active") is False:
             reason = "Kueue: the workload was deactivated"
-        for one in (body.get("status") or {}).get("conditions") or ():
-            message = str(one.get("message", ""))
-            if (
-                one.get("type") == "QuotaReserved"
-                and one.get("status") == "False"
-                and "insufficient" in message.lower()
-            ):
-                reason = f"Kueue: {message[:200]}"
-        for owner in meta.get("ownerReferences") or () if reason else ():
+        elif quota.get("status") != "True" and "topology" not in message.lower():
+            reason = f"Kueue: {message[:200] or 'no quota is reserved for it yet'}"
+        for owner in meta.get("ownerReferences") or ():
             yield (namespace_of(meta), str(owner.get("name", ""))), reason
 
 
@@ -276,7 +295,7 @@ def _gang(
 
 def _value(groups: Groups, key: Key, pods: list[Pod], held: int, hold: str, bodies: list[Body]) -> Gang:
     created = [seconds_of(body["metadata"].get("creationTimestamp")) for body in bodies]
-    owners = [groups.held_back.get((key[0], str(body["metadata"].get("name", "")))) for body in bodies]
+    owners = [groups.hold_of(body) for body in bodies]
     return Gang(
         name=f"{key[0]}/{key[2].rstrip('/')}",
         pods=tuple(pods),

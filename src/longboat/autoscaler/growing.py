@@ -10,17 +10,18 @@ from collections.abc import Mapping, Sequence
 
 from longboat.autoscaler.baskets import Purse
 from longboat.autoscaler.buying import zones_of
-from longboat.autoscaler.demand import Demand
+from longboat.autoscaler.demand import Demand, Unit
 from longboat.autoscaler.extras import Extra, Growth, OnTop
 from longboat.autoscaler.machines import Machine
 from longboat.autoscaler.offers import Fits, Offer
-from longboat.autoscaler.placing import where
+from longboat.autoscaler.placing import where, withdraw
 from longboat.autoscaler.plans import Action, Waiting
 from longboat.autoscaler.serving import Outcome, Server
-from longboat.autoscaler.snapshot import Settings
+from longboat.autoscaler.snapshot import POOL_LABEL, Settings
 from longboat.autoscaler.sooner import soon
 from longboat.autoscaler.stage import Stage
 from longboat.autoscaler.wording import Words
+from longboat.fitting.fleet import Fleet
 
 MOST_NAMED = 5
 
@@ -34,7 +35,7 @@ def grow(
     now: float,
 ) -> Growth:
     fits = Fits(dict(offers))
-    outcome = Server(stage, fits, Purse(offers, limits)).serve(demand.units)
+    outcome = _serve(demand.units, stage, fits, Purse(offers, limits))
     growth = Growth()
     purse = outcome.purse.copy()
     for lot in outcome.basket.lots:
@@ -43,6 +44,7 @@ def grow(
     for lot in outcome.lots:
         pools[lot.pool].count += lot.count
     going = _buyers(outcome)
+    _add_sharers(going, demand, stage)
     for name, extra in pools.items():
         if extra.count:
             extra.runs = [unit.name for unit in demand.units if name in going.get(id(unit), ())]
@@ -51,12 +53,53 @@ def grow(
     _note_served(demand, placed, growth)
     lots = [*outcome.lots, *OnTop(pools, stage, purse, settings, growth).lots()]
     zones = zones_of(lots, {name: offer.by_zone for name, offer in offers.items()})
-    growth.actions = [_action(name, extra, zones.get(name, {})) for name, extra in sorted(pools.items()) if extra.count]
+    growth.actions = [
+        _action(name, extra, zones.get(name, {}))
+        for name, extra in sorted(pools.items())
+        if extra.count and offers[name].delay is None
+    ]
     growth.bought = {name: extra.count for name, extra in pools.items() if extra.count}
     growth.soon = soon(outcome, stage, fits, limits, now + settings.idle_s)
     words = Words(fits, offers, limits, settings, now)
     growth.waiting = [*demand.held, *_waiting(demand, outcome, placed, going, words)]
     return growth
+
+
+def _serve(units: Sequence[Unit], stage: Stage, fits: Fits, purse: Purse) -> Outcome:
+    """Serve all, in order; who comes after a gang that is refused is refused with it."""
+    left, refused = list(units), list[Unit]()
+    while True:
+        stage.bought = Fleet((), namespaces=stage.namespaces)
+        outcome = _share(Server(stage, fits, purse).serve(left), left, stage, fits)
+        lost = {unit.name for unit in outcome.refused if unit.is_run}
+        followers = [unit for unit in left if unit.after in lost]
+        if not followers:
+            outcome.refused += refused
+            return outcome
+        refused += followers
+        for unit in left:
+            withdraw(unit.pods, stage.fleets)
+        left = [unit for unit in left if unit.after not in lost]
+
+
+def _share(outcome: Outcome, units: Sequence[Unit], stage: Stage, fits: Fits) -> Outcome:
+    """What is left on machines that are bought for those who look at their neighbours is there for the others."""
+    again = {id(unit) for unit, _ in outcome.buyers} | {id(unit) for unit in outcome.refused}
+    rest = [unit for unit in units if id(unit) in again]
+    nodes = [pair for purchase in outcome.purchases for pair in purchase.nodes]
+    if not rest or not nodes:
+        return outcome
+    kept = {pool for unit in rest for pod in unit.pods for pool in fits.ever(pod) if pool not in fits.allowed(pod)}
+    for shape, pods in nodes:
+        if shape.labels[POOL_LABEL] not in kept:  # its GPUs are for those who need them
+            stage.bought.add_node(shape)
+            for pod in pods:
+                stage.bought.add(pod, stage.bought.states[shape.name])
+    for unit in rest:
+        withdraw(unit.pods, stage.fleets)
+    found = Server(stage, fits, outcome.purse).serve(rest)
+    found.purchases = [*outcome.purchases, *found.purchases]
+    return found
 
 
 def _action(pool: str, extra: Extra, zones: dict[str, int]) -> Action:
@@ -94,6 +137,17 @@ def _buyers(outcome: Outcome) -> dict[int, dict[str, int]]:
     return found
 
 
+def _add_sharers(going: dict[int, dict[str, int]], demand: Demand, stage: Stage) -> None:
+    """Those with a place on a machine that is bought for somebody else."""
+    for unit in demand.units if stage.bought.states else ():
+        for pod in unit.pods if id(unit) not in going else ():
+            state = stage.bought.where(pod)
+            if state is not None:
+                mine = going.setdefault(id(unit), {})
+                pool = state.shape.labels[POOL_LABEL]
+                mine[pool] = mine.get(pool, 0) + 1
+
+
 def _placed(demand: Demand, stage: Stage) -> dict[int, list[Machine]]:
     """For every unit (by its place in the demand) the machines it was put on."""
     fleets = [fleet for fleet in stage.fleets if fleet.states]
@@ -102,7 +156,7 @@ def _placed(demand: Demand, stage: Stage) -> dict[int, list[Machine]]:
         names: dict[str, None] = {}
         for pod in unit.pods:
             state = where(pod, fleets)
-            if state is not None:
+            if state is not None and state.name in stage.machines:
                 names[state.name] = None
         if names:
             found[number] = [stage.machines[name] for name in names]
@@ -127,10 +181,11 @@ def _waiting(
     words: Words,
 ) -> list[Waiting]:
     refused = {id(unit) for unit in outcome.refused}
+    lost = {unit.name for unit in outcome.refused if unit.is_run}
     found = []
     for number, unit in enumerate(demand.units):
         if id(unit) in refused:
-            found.append(unit.waits(words.refusal(unit)))
+            found.append(unit.waits(unit.after_whom() if unit.after in lost else words.refusal(unit)))
             continue
         machines, bought = placed.get(number, []), going.get(id(unit), {})
         expected, reason = words.promise(unit, machines, bought)

@@ -11,6 +11,8 @@ from longboat.autoscaler.moments import text_of
 from longboat.autoscaler.showing import plain_action, plain_node, plain_pool, plain_waiting
 
 Form = Literal["text", "json"]
+NOT_NAMED = ("time", "what", "reason", "trouble", "backoffs")
+"""Keys that a line of text does not name: it ends with the reason, which tells of back-offs too."""
 
 
 def lines(turn: Turn, form: Form) -> Iterator[str]:
@@ -37,7 +39,7 @@ def records(turn: Turn) -> Iterator[dict[str, Any]]:
 
 
 def text(record: dict[str, Any]) -> str:
-    rest = {key: value for key, value in record.items() if key not in ("time", "what", "reason", "trouble")}
+    rest = {key: value for key, value in record.items() if key not in NOT_NAMED}
     named = " ".join(f"{key}={_value(value)}" for key, value in rest.items())
     trouble = f" (not done: {record['trouble']})" if record.get("trouble") else ""
     return f"{record['time']} {record['what']} {named}: {record.get('reason', '')}{trouble}"

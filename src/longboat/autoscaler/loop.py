@@ -14,11 +14,12 @@ from typing import Protocol
 from longboat.autoscaler.act import Actor, Deed
 from longboat.autoscaler.charges import Charge
 from longboat.autoscaler.decide import decide
-from longboat.autoscaler.memory import Memory, Stale, Store, reconcile
-from longboat.autoscaler.observe import Objects, Watcher, joined_in, snapshot_from
+from longboat.autoscaler.memory import Stale, Store, reconcile
+from longboat.autoscaler.observe import Watcher, joined_in, snapshot_from
 from longboat.autoscaler.plans import Plan
-from longboat.autoscaler.providers.provider import Machine, Provider, ProviderError, Refusal, Seen
-from longboat.autoscaler.snapshot import Failure, Pool, Snapshot
+from longboat.autoscaler.providers.provider import Provider
+from longboat.autoscaler.sights import see
+from longboat.autoscaler.snapshot import Snapshot
 from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.api.client import Client
@@ -108,13 +109,14 @@ class Loop:
             raise LongboatError("; ".join(blind_spots[:3]))
         self._store.load()
         deeds = [] if self.charge.is_dry else self._actor.resume()
-        seen, blind = see(self._providers, self.charge.pools, self._store.memory)
+        sight = see(self._providers, self.charge, self._store.memory, self._client.now())
+        seen, blind = sight.seen, sight.blind
         objects, now = self._watcher.objects(), self._client.now()
-        memory = reconcile(self._store.memory, seen, joined_in(objects), self.charge.settings, now)
+        memory = reconcile(sight.memory, seen, joined_in(objects), self.charge, now)
         if not self.charge.is_dry:
             self._store.save(memory)
             deeds += self._actor.finish(objects.get("Node", []), seen, blind)
-        snapshot = look(objects, self.charge.pools, memory, seen, now, blind)
+        snapshot = snapshot_from(objects, self.charge.pools, memory, seen, now, sight.blocked)
         before = time.process_time()
         plan = decide(snapshot, self.charge.settings, now)
         decide_s = time.process_time() - before
@@ -129,31 +131,3 @@ class Loop:
     def _tell_failure(self, message: str) -> None:
         for listener in self._listeners:
             listener.failed(message)
-
-
-def look(
-    objects: Objects, pools: tuple[Pool, ...], memory: Memory, seen: Seen, now: float, blind: Mapping[str, str]
-) -> Snapshot:
-    """Pools whose provider cannot be asked are not asked for machines either."""
-    blocked = [Failure(pool=pool, kind="other", at=now, message=reason[:200]) for pool, reason in blind.items()]
-    return snapshot_from(objects, pools, memory, seen, now, blocked)
-
-
-def see(providers: Mapping[str, Provider], pools: tuple[Pool, ...], memory: Memory) -> tuple[Seen, dict[str, str]]:
-    """What the providers show; for pools whose provider cannot be asked, what was known, and the reason."""
-    machines: list[Machine] = []
-    refusals: list[Refusal] = []
-    blind: dict[str, str] = {}
-    for name in sorted({pool.provider for pool in pools}):
-        mine = [pool for pool in pools if pool.provider == name]
-        try:
-            found = providers[name].list(mine)
-        except ProviderError as error:
-            blind.update({pool.name: error.message for pool in mine})
-            continue
-        machines += found.machines
-        refusals += found.refusals
-    for order in memory.orders:
-        if order.pool in blind:
-            machines += [Machine(id=one, pool=order.pool, zone=order.zone) for one in order.machines]
-    return Seen(machines=tuple(machines), refusals=tuple(refusals)), blind

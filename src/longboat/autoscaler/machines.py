@@ -15,7 +15,7 @@ from longboat.autoscaler.moments import show, text_of
 from longboat.autoscaler.snapshot import NodeMemory, Order, Pool, SeenNode, SeenPod, Settings, Snapshot
 from longboat.core.jobs import Value
 from longboat.fitting.nodes import HOSTNAME, ZONE, NodeShape
-from longboat.fitting.quantities import is_gpu
+from longboat.fitting.quantities import is_gpu, is_scarce
 
 Condition = Literal["ready", "booting", "failed", "going"]
 Cordon = Literal["ours", "person"]
@@ -105,15 +105,14 @@ def _condition(
     if not node.is_ready:
         since = max(node.created, node.ready_since or node.created) or now
         what = f"not ready {_for(now - since)}"
-    elif lacks_gpus(node, pool):
-        since, what = (
-            node.created or now,
-            f"ready, but without {pool.gpu_resource}: driver or device plugin are loading",
-        )
-    elif taint := startup_taint(node, pool):
-        since, what = node.created or now, f"ready, but the taint {taint} is still there"
+    elif gpu := lacking_gpu(node, pool):
+        since, what = node.created or now, f"ready, but without {gpu}: driver or device plugin are loading"
+        if node.lost and now > since + patience(pool, settings):
+            return "ready", "", None  # it had them: a plugin that restarts costs no machine, an idle node goes as any
+    elif unfinished := starting(node, pool):
+        since, what = node.created or now, f"ready, but {unfinished}"
         if now > since + patience(pool, settings):
-            return "ready", "", None  # then it is no taint of the start-up
+            return "ready", "", None  # then this is how it is
     else:
         return "ready", "", None
     late = since + patience(pool, settings)
@@ -126,21 +125,24 @@ def _for(seconds: float) -> str:
     return f"for {show(seconds)}"
 
 
-def lacks_gpus(node: SeenNode, pool: Pool) -> bool:
-    """Whether the pool's machines have GPUs and the node shows none, of any name."""
-    return (
-        pool.machine.has(pool.gpu_resource) > 0
-        and not any(is_gpu(name) for name, _ in node.shape.allocatable)
-        and (node.shape.has(pool.gpu_resource) == 0)
-    )
+def lacking_gpu(node: SeenNode, pool: Pool) -> str | None:
+    """What the pool's machines have of GPUs, where the node shows none, of any name."""
+
+    def shown(shape: NodeShape) -> list[str]:
+        return [name for name, count in shape.allocatable if count and (name == pool.gpu_resource or is_gpu(name))]
+
+    return next(iter(shown(pool.machine)), None) if not shown(node.shape) else None
 
 
-def startup_taint(node: SeenNode, pool: Pool) -> str | None:
-    """A taint that a node carries only while it starts."""
+def starting(node: SeenNode, pool: Pool) -> str | None:
+    """A taint that a node carries only while it starts, or a device that has not appeared."""
     own = {taint.key for taint in pool.machine.taints}
     for taint in node.shape.taints:
         if taint.key not in own and (taint.key.endswith(STARTUP_ENDINGS) or taint.key.startswith(STARTUP_BEGINNINGS)):
-            return str(taint)
+            return f"the taint {taint} is still there"
+    for name, _ in pool.machine.allocatable:
+        if is_scarce(name) and not is_gpu(name) and name != pool.gpu_resource and not node.shape.has(name):
+            return f"without {name}: its device plugin is loading"
     return None
 
 
@@ -151,6 +153,7 @@ def _as_it_will_be(shape: NodeShape, pool: Pool) -> NodeShape:
         labels={**pool.machine.labels, **shape.labels, HOSTNAME: shape.labels.get(HOSTNAME, shape.name)},
         taints=pool.machine.taints,
         allocatable=tuple(sorted({**dict(pool.machine.allocatable), **own}.items())),
+        is_unschedulable=shape.is_unschedulable,
     )
 
 

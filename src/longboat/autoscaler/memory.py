@@ -6,12 +6,14 @@ comes after a crash sends it again under the same token. `Store` reads and write
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from longboat.autoscaler.backoffs import MOST_SAID, is_remembered, is_same
+from longboat.autoscaler.charges import Charge
 from longboat.autoscaler.providers.provider import Machine, Refusal, Seen
-from longboat.autoscaler.snapshot import Failure, FailureKind, Order, Settings
+from longboat.autoscaler.snapshot import Failure, Order, Pool
 from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.api.client import Client, Object
@@ -119,9 +121,10 @@ class Joined:
         return machine in self._ids or machine in self._names or (node is not None and node in self._names)
 
 
-def reconcile(memory: Memory, seen: Seen, joined: Joined, settings: Settings, now: float) -> Memory:
+def reconcile(memory: Memory, seen: Seen, joined: Joined, charge: Charge, now: float) -> Memory:
     """Orders as they stand by what the provider shows; every machine that is no node belongs to one afterwards."""
-    memory = _refuse(memory, seen.refusals, now)
+    settings, setups = charge.settings, charge.setups
+    memory = _refuse(memory, seen.refusals, charge, now)
     there = {one.id: one for one in seen.machines}
     by_token: dict[str, list[str]] = {}
     for one in seen.machines:
@@ -133,11 +136,10 @@ def reconcile(memory: Memory, seen: Seen, joined: Joined, settings: Settings, no
         if one.id not in claimed and one.state != "stopping" and not joined.has(one.id, one.node):
             _adopt(one, orders, now)
     kept = [order for order in orders if order.missing or not order.is_confirmed or _alive(order, there, joined, now)]
-    longest = 2 * max(settings.backoff_s, settings.backoff_max_s)
     return msgspec.structs.replace(
         memory,
         orders=tuple(sorted(kept, key=lambda order: (order.asked, order.token))),
-        failures=tuple(one for one in memory.failures if now < one.at + longest),
+        failures=tuple(one for one in memory.failures if is_remembered(one, settings, now, setups)),
     )
 
 
@@ -162,17 +164,38 @@ def orders_of(memory: Memory, seen: Seen, joined: Joined, now: float) -> tuple[O
     return tuple(found)
 
 
-def failed(memory: Memory, pool: str, zone: str | None, kind: FailureKind, message: str, now: float) -> Memory:
-    """One more refusal in a row."""
-    before = [one for one in memory.failures if one.pool == pool and one.zone == zone]
+def failed(memory: Memory, failure: Failure) -> Memory:
+    """One more refusal in a row, of its kind."""
+    before = [one for one in memory.failures if is_same(one, failure)]
     others = [one for one in memory.failures if one not in before]
-    count = 1 + max((one.count for one in before), default=0)
-    new = Failure(pool=pool, zone=zone, kind=kind, at=now, count=count, message=message[:200])
+    count = failure.count + max((one.count for one in before), default=0)
+    new = msgspec.structs.replace(failure, count=count, message=failure.message[:MOST_SAID])
     return msgspec.structs.replace(memory, failures=(*others, new))
 
 
-def worked(memory: Memory, pool: str, zone: str | None) -> Memory:
-    left = tuple(one for one in memory.failures if not (one.pool == pool and one.zone in (None, zone)))
+def worked(memory: Memory, pool: Pool, zone: str | None) -> Memory:
+    """After an order that was taken."""
+    return _without(memory, lambda one: _is_over(one, pool) or (one.pool == pool.name and one.zone in (None, zone)))
+
+
+def shrank(memory: Memory, pool: Pool) -> Memory:
+    """After a deletion that was taken: that says nothing about stock or quota."""
+    return _without(memory, lambda one: _is_over(one, pool))
+
+
+def retried(memory: Memory, pools: Sequence[str]) -> Memory:
+    """What a person says: these may be asked again at once."""
+    return _without(memory, lambda one: one.pool in pools)
+
+
+def _is_over(one: Failure, pool: Pool) -> bool:
+    if one.kind == "throttled":
+        return one.provider == pool.provider
+    return one.kind == "auth" and one.pool == pool.name
+
+
+def _without(memory: Memory, is_over: Callable[[Failure], bool]) -> Memory:
+    left = tuple(one for one in memory.failures if not is_over(one))
     return memory if left == memory.failures else msgspec.structs.replace(memory, failures=left)
 
 
@@ -211,14 +234,15 @@ def _alive(order: Asked, there: Mapping[str, Machine], joined: Joined, now: floa
     return found
 
 
-def _refuse(memory: Memory, refusals: Sequence[Refusal], now: float) -> Memory:
+def _refuse(memory: Memory, refusals: Sequence[Refusal], charge: Charge, now: float) -> Memory:
     for refusal in refusals:
         order = memory.order(refusal.token) if refusal.token else None
         if refusal.token is None:
             waiting = (one for one in memory.orders if one.pool == refusal.pool and one.is_confirmed and one.missing)
             order = next(waiting, None)
         if order is not None and order.missing:
-            memory = failed(memory, order.pool, refusal.zone or order.zone, refusal.kind, refusal.message, now)
+            new = charge.refusal(order.pool, refusal.kind, now, zone=refusal.zone or order.zone)
+            memory = failed(memory, msgspec.structs.replace(new, message=refusal.message))
             ended = msgspec.structs.replace(order, count=len(order.machines), is_confirmed=True)
             memory = memory.with_order(ended)
     return memory

@@ -92,11 +92,27 @@ def _of_turn(turn: Turn) -> Iterator[Family]:
         "Those for whom machines are on their way.",
         [((("kind", kind),), served[kind]) for kind in kinds],
     )
-    refused: list[Sample] = [
-        ((("pool", one.pool), ("zone", one.zone or ""), ("kind", one.kind)), float(one.count))
-        for one in snapshot.failures
-    ]
+    yield from _of_backoffs(by_pool)
+
+
+def _of_backoffs(pools: list[tuple[Labels, PoolNote]]) -> Iterator[Family]:
+    refused: list[Sample] = []
+    until: list[Sample] = []
+    for labels, note in pools:
+        for one in note.backoffs:
+            where = (*labels, ("zone", one.zone or ""), ("kind", one.kind))
+            refused.append((where, float(one.count)))
+            until += [(where, one.until)] if one.until is not None else []
+    yield (
+        "machines_ordered",
+        "gauge",
+        "Machines that are no node yet.",
+        [(labels, one.ordered) for labels, one in pools],
+    )
     yield "refusals", "gauge", "Refusals in a row that are in back-off.", refused
+    yield "backoff_until_timestamp_seconds", "gauge", "When the pool is asked again.", until
+    off: list[Sample] = [(labels, float(any(one.until is None for one in note.backoffs))) for labels, note in pools]
+    yield "pool_off", "gauge", "1: not asked until something changes.", off
 
 
 def family(name: str, kind: str, help_text: str, samples: list[Sample]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import datetime, timezone
 from typing import Any
@@ -20,6 +21,11 @@ def seconds_of(text: Any) -> float | None:
     except msgspec.ValidationError:
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def has_zone(text: str) -> bool:
+    """Whether a time says where on earth it is."""
+    return re.search(r"([zZ]|[+-][0-9]{2}:?[0-9]{2})$", text) is not None
 
 
 def duration_of(text: str) -> float | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from longboat.autoscaler.baskets import Lot, Purse, worth
 from longboat.autoscaler.daemons import daemon_pods
 from longboat.autoscaler.demand import Unit
@@ -19,6 +21,7 @@ from longboat.fitting.fleet import Fleet
 from longboat.fitting.nodes import NodeShape
 from longboat.fitting.packing import Placement, take, take_each
 from longboat.fitting.pods import Pod
+from longboat.fitting.quantities import PODS
 
 
 class Purchase:
@@ -51,6 +54,10 @@ def _has_work(fleet: Fleet, name: str) -> bool:
     return any(not pod.name.endswith(f"@{name}") for pod in fleet.states[name].pods.values())
 
 
+def _is_work(pod: Pod) -> bool:
+    return pod.owner not in ("DaemonSet", "Node") and "@" not in pod.name
+
+
 def serve_neighbourly(
     units: Sequence[Unit], stage: Stage, fits: Fits, purse: Purse, earlier: Sequence[Purchase]
 ) -> tuple[Purchase, list[Unit]]:
@@ -58,7 +65,14 @@ def serve_neighbourly(
     purchase = Purchase()
     pods = [pod for unit in units for pod in unit.pods]
     is_gang = len(units) == 1
-    left = _put(pods, stage.ready, is_gang)
+    if not any(
+        _is_work(pod) for fleet in stage.fleets[1:] for one in fleet.states.values() for pod in one.pods.values()
+    ):
+        left = _put(pods, stage.ready, is_gang)
+    else:  # who is on other machines counts too
+        whole = _whole(stage, earlier, is_closed=True)
+        left = _put(pods, whole, is_gang)
+        _mirror(pods, whole, stage)
     if not left:
         return purchase, []
     whole = _whole(stage, earlier)
@@ -85,22 +99,22 @@ def _put(pods: Sequence[Pod], fleet: Fleet, is_gang: bool) -> list[Pod]:
     return [] if isinstance(take(pods, fleet, explain=False), Placement) else list(pods)
 
 
-def _whole(stage: Stage, earlier: Sequence[Purchase]) -> Fleet:
-    """Everything that is there, coming, or bought already, in one fleet."""
+def _whole(stage: Stage, earlier: Sequence[Purchase], *, is_closed: bool = False) -> Fleet:
+    """Everything that is there, coming, or bought already, in one fleet; closed: nobody goes where it is not ready."""
     fleet = stage.ready.copy()
-    for other in (stage.coming, stage.ours):
-        for state in other.states.values():
-            _add(fleet, state.shape, list(state.pods.values()))
-    for purchase in earlier:
-        for shape, pods in purchase.nodes:
-            _add(fleet, shape, pods)
+    others = [(state.shape, list(state.pods.values())) for one in stage.fleets[1:] for state in one.states.values()]
+    others += [pair for purchase in earlier for pair in purchase.nodes]
+    if is_closed:
+        others = [(msgspec.structs.replace(shape, allocatable=((PODS, 0),)), pods) for shape, pods in others]
+    _add(fleet, others)
     return fleet
 
 
-def _add(fleet: Fleet, shape: NodeShape, pods: Sequence[Pod]) -> None:
-    fleet.add_node(shape)
-    for pod in pods:
-        fleet.add(pod, fleet.states[shape.name])
+def _add(fleet: Fleet, nodes: Sequence[tuple[NodeShape, list[Pod]]]) -> None:
+    fleet.add_nodes(shape for shape, _ in nodes)
+    for shape, pods in nodes:
+        for pod in pods:
+            fleet.add(pod, fleet.states[shape.name])
 
 
 def _cheapest(left: list[Pod], whole: Fleet, fits: Fits, purse: Purse, is_gang: bool) -> _Trial | None:
@@ -137,7 +151,8 @@ def _trial(
     left: list[Pod], whole: Fleet, able: dict[str, set[Zone]], purse: Purse, each: int, is_gang: bool
 ) -> _Trial | None:
     """With up to `each` candidates of every pool and zone."""
-    fleet, new = whole.copy(), dict[str, tuple[Offer, Zone]]()
+    nodes: list[tuple[NodeShape, list[Pod]]] = []
+    new: dict[str, tuple[Offer, Zone]] = {}
     for pool, zones in able.items():
         offer = purse.offers[pool]
         room = purse.affords(pool, each * len(zones))
@@ -145,10 +160,12 @@ def _trial(
         for number in range(room):
             zone = ranked[number % len(ranked)]
             name = f"new-{pool}-{len(whole.states)}-{number:05d}"
-            _add(fleet, template(offer.pool, zone, name), daemon_pods(offer.daemons, name, set()))
+            nodes.append((template(offer.pool, zone, name), daemon_pods(offer.daemons, name, set())))
             new[name] = (offer, zone)
     if not new:
         return None
+    fleet = whole.copy()
+    _add(fleet, nodes)
     trial = _Trial(fleet, new, _put(left, fleet, is_gang))
     return trial if _is_within(trial, purse) else None
 

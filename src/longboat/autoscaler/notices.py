@@ -19,10 +19,12 @@ import msgspec
 
 from longboat.autoscaler.act import Deed
 from longboat.autoscaler.loop import Turn
+from longboat.autoscaler.memory import NAME as MEMORY
 from longboat.autoscaler.moments import text_of
 from longboat.autoscaler.plans import Action, Waiting
 from longboat.core.errors import LongboatError, UsageError
 from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.api.errors import ApiError
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, EVENT, NODE, POD, Kind
 
 REASONS = {
@@ -36,6 +38,7 @@ MOST_WAITING = 100
 MOST_LINES = 20
 TIMEOUT_S = 10.0
 SOURCE = "longboat-autoscaler"
+Key = tuple[str, str, str, str]
 
 
 class About(NamedTuple):
@@ -47,10 +50,17 @@ class About(NamedTuple):
     reason: str
     message: str
     is_warning: bool = False
+    part: str = ""  # of the object: one is told of separately for each
 
 
-def events_of(turn: Turn) -> Iterator[About]:
-    """Deeds on nodes, and everybody who waits with what is done for them."""
+def events_of(turn: Turn, home: str) -> Iterator[About]:
+    """Deeds on nodes, everybody who waits with what is done for them, pools that are not asked."""
+    for note in turn.plan.pools:
+        for shut in note.backoffs:
+            if shut.kind != "throttled":  # that passes within seconds
+                reason = "PoolOff" if shut.until is None else "PoolBackOff"
+                where = f"pool {note.pool}" + (f", zone {shut.zone}" if shut.zone is not None else "")
+                yield About(CONFIG_MAP, home, MEMORY, reason, f"{where}: {shut.reason}", True, where)
     for deed in turn.deeds:
         if deed.action.node is not None:
             message = deed.action.reason + (f" (not done: {deed.trouble})" if deed.trouble else "")
@@ -73,19 +83,19 @@ def _about_waiting(one: Waiting, runs: dict[str, str | None]) -> Iterator[About]
 class Events:
     """A listener of the loop. What was told of an object is told again only when it has changed."""
 
-    def __init__(self, client: Client, say: Callable[[str], None]) -> None:
-        self._client, self._say = client, say
-        self._told: dict[tuple[str, str, str], tuple[str, bool]] = {}
+    def __init__(self, client: Client, home: str, say: Callable[[str], None]) -> None:
+        self._client, self._home, self._say = client, home, say
+        self._told: dict[Key, tuple[str, bool]] = {}
         self._trouble = ""
 
     def failed(self, message: str) -> None:
         """Of a loop that failed there is nobody to tell: events are in the cluster."""
 
     def turned(self, turn: Turn) -> None:
-        now: dict[tuple[str, str, str], tuple[str, bool]] = {}
+        now: dict[Key, tuple[str, bool]] = {}
         left = MOST_PER_TURN
-        for about in events_of(turn):
-            key = (about.kind.kind, f"{about.namespace}/{about.name}", about.reason)
+        for about in events_of(turn, self._home):
+            key = (about.kind.kind, f"{about.namespace}/{about.name}", about.reason, about.part)
             mark = ("" if about.reason == "TriggeredScaleUp" else about.message, about.is_warning)
             if self._told.get(key) == mark:
                 now[key] = mark
@@ -95,16 +105,26 @@ class Events:
         self._told = now
 
     def _send(self, about: About, now: float) -> bool:
+        event: dict[str, Any] = {}
         try:
             body = self._client.find(about.kind, about.name, namespace=about.namespace)
-            uid = body["metadata"]["uid"] if body is not None else ""
-            self._client.create(event_of(about, uid, text_of(now)))
+            event = event_of(about, body["metadata"]["uid"] if body is not None else "", text_of(now))
+            self._client.create(event)
         except LongboatError as error:
-            if error.message != self._trouble:
-                self._say(f"an event cannot be written: {error.message}")
-            self._trouble = error.message
+            if isinstance(error, ApiError) and _is_ending(error):
+                return True  # with its namespace goes everybody who could be told
+            # Every event has another name: the same trouble is told once.
+            trouble = error.message.replace(event["metadata"]["name"] if event else about.name, about.name)
+            if trouble != self._trouble:
+                self._say(f"an event cannot be written: {trouble}")
+            self._trouble = trouble
             return False
         return True
+
+
+def _is_ending(error: ApiError) -> bool:
+    """Whether the namespace is being deleted."""
+    return any(one.get("reason") == "NamespaceTerminating" for one in error.details.get("causes") or ())
 
 
 def event_of(about: About, uid: str, now: str) -> dict[str, Any]:

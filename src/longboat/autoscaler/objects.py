@@ -31,6 +31,7 @@ from longboat.autoscaler.snapshot import (
 from longboat.core.errors import LongboatError, NotFound, UsageError
 from longboat.fitting.nodes import node_of
 from longboat.fitting.pods import Claims, Pod, PodShape, pod_of, shape_of
+from longboat.fitting.quantities import amounts, is_scarce
 from longboat.fitting.volumes import claims_of
 
 Body = Mapping[str, Any]
@@ -104,7 +105,7 @@ def snapshot_of(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...] = ())
     try:
         return _snapshot(objects, pools)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as bad:
-        what = f"an object is not as Kubernetes writes it: {type(bad).__name__}: {bad}"
+        what = f"an object is not as Kubernetes writes it: {_fault(bad)}"
         raise UsageError(what, hint=HINT) from None
 
 
@@ -115,7 +116,8 @@ def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> Sna
     pods, members = _pods(objects.get("Pod", ()), groups, claims)
     gangs, alone = gangs_of(groups, members)
     if alone:
-        pods = [msgspec.structs.replace(pod, gang=None) if pod.name in alone else pod for pod in pods]
+        waiting = {gang.name for gang in gangs}
+        pods = [_set_free(pod, waiting) if pod.name in alone else pod for pod in pods]
     return Snapshot(
         nodes=tuple(sorted((node for node, _ in nodes), key=lambda node: node.name)),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
@@ -130,6 +132,11 @@ def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> Sna
     )
 
 
+def _set_free(pod: SeenPod, waiting: set[str]) -> SeenPod:
+    """A pod more than its gang needs: served by itself, but not before a gang that still waits."""
+    return msgspec.structs.replace(pod, gang=None, beyond=pod.gang if pod.gang in waiting else None)
+
+
 def _named(body: Body, read: Any) -> Any:
     """A malformed object is named in the error."""
     try:
@@ -137,9 +144,11 @@ def _named(body: Body, read: Any) -> Any:
     except LongboatError as bad:
         raise UsageError(f"{_name(body)}: {bad.message}", hint=bad.hint) from None
     except (TypeError, ValueError, KeyError, AttributeError) as bad:
-        raise UsageError(
-            f"{_name(body)}: not as Kubernetes writes it: {type(bad).__name__}: {bad}", hint=HINT
-        ) from None
+        raise UsageError(f"{_name(body)}: not as Kubernetes writes it: {_fault(bad)}", hint=HINT) from None
+
+
+def _fault(bad: Exception) -> str:
+    return f"{bad} is missing" if isinstance(bad, KeyError) else str(bad)
 
 
 def _name(body: Body) -> str:
@@ -164,6 +173,7 @@ def _node(body: Body) -> tuple[SeenNode, NodeMemory]:
         kept_until=kept.until,
         is_going=bool(meta.get("deletionTimestamp")),
         machine=(body.get("spec") or {}).get("providerID"),
+        lost=tuple(name for name, _ in amounts(status.get("capacity")) if is_scarce(name) and not shape.has(name)),
     )
     memory = NodeMemory(
         node=shape.name,
@@ -197,6 +207,7 @@ def _seen(body: Body, pod: Pod, gang: str | None) -> SeenPod:
     kept = keep_of_pod(body, in_gang=gang is not None) if bound else FREE
     gates = [str(one.get("name", "")) for one in spec.get("schedulingGates") or () if isinstance(one, dict)]
     foreign = [name for name in gates if not name.startswith(OUR_GATES)]
+    conditions = status.get("conditions") or ()
     return SeenPod(
         pod=pod,
         created=seconds_of(meta.get("creationTimestamp")) or 0.0,
@@ -207,6 +218,7 @@ def _seen(body: Body, pod: Pod, gang: str | None) -> SeenPod:
         nominated=status.get("nominatedNodeName") or None,
         gang=gang,
         hold=f"the scheduling gate {foreign[0]} holds it back" if foreign else "",
+        is_unready=any(one.get("type") == "Ready" and one.get("status") != "True" for one in conditions),
     )
 
 

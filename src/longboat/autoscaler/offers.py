@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from longboat.autoscaler.backoffs import Closed, closed
 from longboat.autoscaler.daemons import daemon_pods
 from longboat.autoscaler.machines import Machine, counts_by_zone, template
-from longboat.autoscaler.moments import text_of
 from longboat.autoscaler.snapshot import Daemon, Failure, Limits, Pool, Settings
 from longboat.core.jobs import Value
 from longboat.fitting.eligibility import admits, keys_looked_at
@@ -16,9 +16,6 @@ from longboat.fitting.packing import take_each
 from longboat.fitting.pods import Pod, PodShape
 from longboat.fitting.predicates import amount_refusals, placing_refusals
 from longboat.fitting.quantities import CPU, MEMORY, is_gpu
-
-REGION_WIDE = ("quota", "auth")
-"""Refusals that hold in every zone."""
 
 LIMITED = ("cpus", "memory", "gpus")
 Zone = str | None
@@ -31,7 +28,8 @@ class Offer(Value, frozen=True):
     room: int  # machines up to its maximum
     size: int  # machines it has, booting and ordered ones too
     zones: tuple[Zone, ...]  # where it may be asked now; (None,) for a pool without zones
-    blocked: tuple[tuple[Zone, float, str], ...] = ()  # zone, until when, why
+    blocked: tuple[Closed, ...] = ()  # where it may not be asked now
+    delay: Closed | None = None  # it is asked a little later
     by_zone: dict[str, int] = {}
     daemons: tuple[Daemon, ...] = ()
 
@@ -75,36 +73,21 @@ def offers_of(
             sizes[machine.pool.name] = sizes.get(machine.pool.name, 0) + 1
     found = {}
     for pool in sorted(pools, key=lambda pool: pool.name):
-        blocked = _blocked([one for one in failures if one.pool == pool.name], pool, settings, now)
-        shut = {zone for zone, _, _ in blocked}
+        shut_now = closed(pool, failures, settings, now)
+        blocked = tuple(one for one in shut_now if not one.is_delay)
+        shut = {one.zone for one in blocked}
         zones = tuple(zone for zone in pool.zones or (None,) if zone not in shut and None not in shut)
         found[pool.name] = Offer(
             pool=pool,
             room=max(pool.max - sizes.get(pool.name, 0), 0),
             size=sizes.get(pool.name, 0),
             zones=zones,
-            blocked=tuple(blocked),
+            blocked=blocked,
+            delay=next((one for one in shut_now if one.is_delay), None),
             by_zone=counts_by_zone(machines, pool),
             daemons=daemons.get(pool.name, ()),
         )
     return found
-
-
-def backoff(failure: Failure, settings: Settings) -> float:
-    """When the pool (and zone) may be asked again."""
-    grown = settings.backoff_s * 2.0 ** min(max(failure.count - 1, 0), 30)
-    return failure.at + min(grown, max(settings.backoff_max_s, settings.backoff_s))
-
-
-def _blocked(failures: list[Failure], pool: Pool, settings: Settings, now: float) -> list[tuple[Zone, float, str]]:
-    found: dict[Zone, tuple[float, str]] = {}
-    for one in sorted(failures, key=lambda one: (one.kind, one.at, one.message)):
-        until = backoff(one, settings)
-        zone = None if one.kind in REGION_WIDE or one.zone not in pool.zones else one.zone
-        if until > now and until > found.get(zone, (0.0, ""))[0]:
-            said = f" ({one.message[:200]})" if one.message else ""
-            found[zone] = (until, f"{one.kind}{said}, not asked again before {text_of(until)}")
-    return [(zone, *found[zone]) for zone in sorted(found, key=lambda zone: zone or "")]
 
 
 def limits_left(limits: Limits, machines: list[Machine]) -> tuple[int | None, ...]:
@@ -191,7 +174,9 @@ class Fits:
         for zone in offer.all_zones:
             fleet = offer.machine(zone, "new")
             state = fleet.states["new"]
-            found = placing_refusals(pod.shape.placing, state.shape) or amount_refusals(pod, state)
+            besides = " besides its DaemonSets" if offer.daemons else ""
+            found = placing_refusals(pod.shape.placing, state.shape)
+            found = found or [f"{text}{besides}" for text in amount_refusals(pod, state)]
             reasons += [text for text in found if text not in reasons]
         return "; ".join(reasons[:3]) or "it does not fit"
 
@@ -204,7 +189,7 @@ def most_on_one(fleet: Fleet, pods: Sequence[Pod]) -> int:
     """How many of these alike pods one machine takes; the fleet keeps them."""
     (state,) = fleet.states.values()
     shape = pods[0].shape
-    if shape.apart:
+    if shape.apart or not fleet.topology.is_quiet:
         tried = list(pods[: state.fits(shape)])
         return len(tried) - len(take_each(tried, fleet))
     count = min(state.fits(shape), len(pods))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from longboat.autoscaler.backoffs import Closed
 from longboat.core.jobs import Value
 
 ActionKind = Literal["grow", "cordon", "uncordon", "drain", "delete", "forget"]
@@ -63,8 +64,10 @@ class PoolNote(Value, frozen=True):
     pool: str
     reason: str
     size: int = 0
-    coming: int = 0
-    blocked_until: float | None = None
+    coming: int = 0  # on their way: ordered, or there and not ready
+    ordered: int = 0  # of them, those that are no node yet
+    blocked_until: float | None = None  # None: it may be asked, or is off until something changes (`backoffs`)
+    backoffs: tuple[Closed, ...] = ()  # where it is not asked now
 
 
 class Plan(Value, frozen=True):

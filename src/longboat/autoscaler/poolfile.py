@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -92,17 +93,14 @@ def cpus(high: float) -> Measure:
     )
 
 
-class LabelValue(AsWritten, frozen=True):
-    """`true` and `1` are texts here, as nodes hold them."""
+def label_fault(text: str) -> str | None:
+    if re.fullmatch(LABEL_VALUE, text):
+        return None
+    return f'found the text "{text[:80]}", expected a label\'s value: letters, digits, "-", "_" and ".", 63 at most'
 
-    def read(self, node: Node, at: At) -> str | None:
-        text = super().read(node, at)
-        if (
-            text is None
-            or Text(expected="a label's value", pattern=LABEL_VALUE).read(Node(text, node.place), at) is None
-        ):
-            return None if text else text
-        return text
+
+LABEL = AsWritten(expected="a label's value", check=label_fault)
+"""`true` and `1` are texts here, as nodes hold them."""
 
 
 def make_taint(values: dict[str, Any], _node: Node, _at: At) -> Taint:
@@ -115,7 +113,7 @@ TAINT = Shape(
     fields=(
         Field(name="key", kind=_KEY, doc="Key.", required=True),
         Field(name="effect", kind=Choice(options=EFFECTS), doc="Effect.", required=True),
-        Field(name="value", kind=LabelValue(), doc="Value."),
+        Field(name="value", kind=LABEL, doc="Value."),
     ),
     build=make_taint,
 )
@@ -135,7 +133,7 @@ MACHINE = Shape(
         ),
         Field(
             name="labels",
-            kind=MapOf(item=LabelValue(), what="labels", key=LABEL_KEY, key_expected="a label's key"),
+            kind=MapOf(item=LABEL, what="labels", key=LABEL_KEY, key_expected="a label's key"),
             doc="Labels its nodes carry.",
         ),
         Field(name="taints", kind=ListOf(item=TAINT, what="taints", single=False), doc="Taints its nodes carry."),

@@ -29,6 +29,17 @@ class PoolReport(Value, frozen=True):
     states: dict[str, int] = {}
 
 
+class OrderReport(Value, frozen=True):
+    """Machines of one order that are no node yet."""
+
+    pool: str
+    count: int
+    asked: float
+    expected: float
+    zone: str | None = None
+    gang: str | None = None  # whom they were ordered for
+
+
 class DeedReport(Value, frozen=True):
     at: float
     text: str
@@ -39,6 +50,7 @@ class Report(Value, frozen=True):
     at: float  # of the last loop
     identity: str = ""
     pools: tuple[PoolReport, ...] = ()
+    orders: tuple[OrderReport, ...] = ()  # the oldest of them
     waiting: tuple[Waiting, ...] = ()  # the first of them
     waiting_count: int = 0
     deeds: tuple[DeedReport, ...] = ()  # the last of them, newest first
@@ -47,7 +59,7 @@ class Report(Value, frozen=True):
 
 def report_of(turn: Turn, before: Report | None, identity: str) -> Report:
     limits = {pool.name: pool for pool in turn.snapshot.pools}
-    states = Counter((one.pool, one.state) for one in turn.plan.nodes)
+    states = Counter((one.pool or "", one.state) for one in turn.plan.nodes)
     pools = [
         PoolReport(
             note=note,
@@ -63,9 +75,20 @@ def report_of(turn: Turn, before: Report | None, identity: str) -> Report:
         at=turn.now,
         identity=identity,
         pools=tuple(pools),
+        orders=orders_in(turn)[:MOST],
         waiting=turn.plan.waiting[:MOST],
         waiting_count=len(turn.plan.waiting),
         deeds=(*reversed(new), *old)[:MOST],
+    )
+
+
+def orders_in(turn: Turn) -> tuple[OrderReport, ...]:
+    """Orders in flight, those that failed left out: their machines are given back."""
+    boots = {pool.name: pool.boot_s for pool in turn.snapshot.pools}
+    counts = Counter((one.asked, one.pool, one.zone, one.gang) for one in turn.snapshot.orders if one.asked)
+    return tuple(
+        OrderReport(pool=pool, count=count, asked=asked, expected=asked + boots.get(pool, 0.0), zone=zone, gang=gang)
+        for (asked, pool, zone, gang), count in sorted(counts.items(), key=lambda pair: tuple(map(str, pair[0])))
     )
 
 

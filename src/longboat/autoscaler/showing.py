@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from longboat.autoscaler.backoffs import Closed
 from longboat.autoscaler.moments import text_of
 from longboat.autoscaler.plans import Action, NodeNote, Plan, PoolNote, Waiting
 
@@ -58,4 +59,18 @@ def plain_pool(note: PoolNote) -> dict[str, Any]:
     found: dict[str, Any] = {"pool": note.pool, "reason": note.reason, "size": note.size, "coming": note.coming}
     if note.blocked_until is not None:
         found["blocked_until"] = text_of(note.blocked_until)
+    if note.ordered:
+        found["ordered"] = note.ordered
+    if note.backoffs:
+        found["backoffs"] = [plain_closed(one) for one in note.backoffs]
     return found
+
+
+def plain_closed(closed: Closed) -> dict[str, Any]:
+    """`until` is missing where something has to change first."""
+    found: dict[str, Any] = {"kind": closed.kind, "count": closed.count}
+    if closed.zone is not None:
+        found["zone"] = closed.zone
+    if closed.until is not None:
+        found["until"] = text_of(closed.until)
+    return {**found, "reason": closed.reason}

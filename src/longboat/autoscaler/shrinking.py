@@ -116,10 +116,12 @@ class Shrinker(Ledger):
             return f"the pool's min is {pool.min}"
         if one.is_idle or one.is_leaving:
             return ""
+        if pool is not None and pool.zero_or_max:
+            return "pods run here, and the pool has all of its machines or none"
         if one.unmovable():
             return one.unmovable()
         pods = [each for each in one.work if not each.pod.is_terminating]
-        blocked = self.allowances.why_not(each.pod for each in pods)
+        blocked = self.allowances.why_not(pods)
         if blocked and not any(each.pod.is_terminating for each in one.work):
             return blocked
         found = moves_off(one.name, pods, self.stage.ready, ())
@@ -132,11 +134,11 @@ class Shrinker(Ledger):
         if one.is_leaving:
             self.note(one.machine, "draining", f"{count_of(len(one.work) + len(one.expendable), 'pod')} on the way out")
             return
-        pods = [each.pod for each in one.work if not each.pod.is_terminating]
+        pods = [each for each in one.work if not each.pod.is_terminating]
         what = f"{count_of(len(one.work) + len(one.expendable), 'pod')} to be moved"
         if self.drains <= 0:
             self.note(one.machine, "draining", f"cordoned by us; {what} when fewer nodes are drained (max_drains)")
-        elif self.act("drain", one.machine, f"cordoned by us {_ago(one, self.now)}; {what}: they fit elsewhere"):
+        elif self.act("drain", one.machine, f"cordoned by us {_ago(one, self.now)}; {what}"):
             self.drains -= 1
             self.allowances.take(pods)
             self.note(one.machine, "draining", f"cordoned by us {_ago(one, self.now)}; {what}")
@@ -148,7 +150,7 @@ class Shrinker(Ledger):
         idle = one.idle_since()
         pool = one.machine.pool
         what = f"idle and cordoned by us {_ago(one, self.now)}"
-        if memory is not None and memory.cordoned_at is not None and memory.cordoned_at >= self.now:
+        if memory is not None and memory.cordoned_at is not None and memory.cordoned_at > self.now:
             self.note(one.machine, "idle-unschedulable", f"{what}; looked at again in the next loop", idle=idle)
         elif pool is not None and pool.zero_or_max and not self._all_out(pool):
             self.note(one.machine, "idle-unschedulable", f"{what}; goes when all machines of {pool.name} go", idle=idle)

@@ -53,7 +53,7 @@ class Settings(Value, frozen=True):
     utilization: float = 0.5  # below this share of its scarcest resource a node is under-utilized
     consolidate: bool = True
     join_factor: float = 3.0  # a machine that has not joined after boot x this has failed
-    backoff_s: float = 900.0  # of a pool and zone after a stockout, doubling up to backoff_max_s
+    backoff_s: float = 900.0  # after a stockout and the like, doubling up to backoff_max_s
     backoff_max_s: float = 3600.0
 
 
@@ -89,6 +89,9 @@ class Failure(Value, frozen=True):
     zone: str | None = None
     count: int = 1  # in a row
     message: str = ""
+    provider: str = ""  # of the pool; who throttles does so for all of its pools
+    is_blind: bool = False  # the list of machines cannot be had: tried again in every loop
+    setup: str = ""  # of an `auth`: what the pools file said about pool and provider then
 
 
 class NodeMemory(Value, frozen=True):
@@ -110,6 +113,7 @@ class Budget(Value, frozen=True):
     name: str = ""
     expressions: Term = ()  # that must hold besides
     selects_nothing: bool = False
+    spares_unready: bool = True  # pods that are not ready count like those that are
 
 
 class SeenNode(Value, frozen=True):
@@ -123,6 +127,9 @@ class SeenNode(Value, frozen=True):
     kept_until: float | None = None  # None: for good
     is_going: bool = False  # being deleted
     machine: str | None = None  # the provider's id
+    lost: tuple[
+        str, ...
+    ] = ()  # devices that it has shown and that pods cannot have now: their plugin restarts, or worse
 
     @property
     def name(self) -> str:
@@ -145,6 +152,8 @@ class SeenPod(Value, frozen=True):
     nominated: str | None = None  # the scheduler makes room for it on this node
     gang: str | None = None  # name of its gang
     hold: str = ""  # why machines would not help it
+    beyond: str | None = None  # the gang that must be served before it, of which it is not one of the least members
+    is_unready: bool = False  # and says so
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from longboat.autoscaler.baskets import Kind, Purse
 from longboat.autoscaler.buying import Shop
 from longboat.autoscaler.demand import Unit
-from longboat.autoscaler.offers import Fits, uses_of
+from longboat.autoscaler.offers import Fits, Offer, uses_of
 from longboat.autoscaler.placing import by_shape, settle, withdraw
 from longboat.autoscaler.serving import Outcome
 from longboat.autoscaler.stage import Stage
@@ -22,7 +22,7 @@ MOST_TRIED = 5
 
 def soon(outcome: Outcome, stage: Stage, fits: Fits, limits: Sequence[int | None], until: float) -> dict[str, str]:
     """Pool -> why its idle machines stay."""
-    ending = {name for name, offer in fits.offers.items() if any(moment <= until for _, moment, _ in offer.blocked)}
+    ending = {name for name, offer in fits.offers.items() if _ends(offer, until)}
     found: dict[str, str] = {}
     tried = 0
     for unit in outcome.refused:
@@ -37,6 +37,10 @@ def soon(outcome: Outcome, stage: Stage, fits: Fits, limits: Sequence[int | None
         for pool in able if reason else ():
             found.setdefault(pool, reason)
     return found
+
+
+def _ends(offer: Offer, until: float) -> bool:
+    return any(one.until is not None and one.until <= until for one in offer.blocked)
 
 
 def _is_served_later(

@@ -1,4 +1,4 @@
-"""The machines that pods can be put on, as three fleets: ready, coming, and cordoned by us. Pure."""
+"""The machines that pods can be put on, as fleets: ready, coming, cordoned by us, and about to be bought. Pure."""
 
 from __future__ import annotations
 
@@ -42,10 +42,13 @@ class Stage:
             Fleet(shapes, held, namespaces=namespaces) for shapes, held in groups.values()
         )
 
+        self.namespaces = namespaces
+        self.bought = Fleet((), namespaces=namespaces)
+
     @property
-    def fleets(self) -> tuple[Fleet, Fleet, Fleet]:
+    def fleets(self) -> tuple[Fleet, ...]:
         """In the order in which they are used."""
-        return self.ready, self.coming, self.ours
+        return self.ready, self.coming, self.ours, self.bought
 
 
 def held_by(pods: Sequence[SeenPod], settings: Settings) -> list[Pod]:

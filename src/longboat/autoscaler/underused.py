@@ -23,10 +23,10 @@ def consolidate(used: list[Tenancy], ledger: Ledger) -> None:
         share = one.utilization()
         percent = f"{share:.0%} used"
         if one.is_leaving:
-            ledger.note(one.machine, "busy", f"its last {count_of(len(one.work), 'pod')} are ending")
+            ledger.note(one.machine, "busy", f"{count_of(len(one.work), 'pod')} on the way out, no other")
         elif share >= ledger.settings.utilization:
             ledger.note(one.machine, "busy", f"{count_of(len(one.work), 'pod')}, {percent}")
-        elif stays := one.kept() or one.unmovable() or ledger.allowances.why_not(each.pod for each in one.work):
+        elif stays := one.kept() or one.unmovable() or ledger.allowances.why_not(one.work):
             ledger.note(one.machine, UNDRAINABLE, f"{percent}; {stays}")
         else:
             price = one.machine.pool.price if one.machine.pool is not None else 0.0
@@ -43,19 +43,19 @@ def _consolidate_one(one: Tenancy, percent: str, ledger: Ledger) -> None:
     pool = one.machine.pool
     assert pool is not None
     going = {action.node for action in ledger.actions if action.kind == "cordon" and action.node}
-    blocked = ledger.allowances.why_not(each.pod for each in one.work)
+    blocked = ledger.allowances.why_not(one.work)
     moves = blocked or moves_off(one.name, one.work, ledger.stage.ready, going)
     if isinstance(moves, str):
         why = blocked or f"pod {moves} would find no place on other nodes"
         ledger.note(one.machine, UNDRAINABLE, f"{percent}; {why}")
         return
     since = one.underused_since()
-    what = f"{percent}; its {count_of(len(one.work), 'pod')} fit on other nodes"
+    what = f"{percent}; other nodes have room for its {count_of(len(one.work), 'pod')}"
     why_not = _why_wait(one, pool, ledger.now - since if since is not None else 0.0, ledger)
     if not why_not and ledger.act("cordon", one.machine, what):
         ledger.drains -= 1
         ledger.staying[pool.name] -= 1
-        ledger.allowances.take(each.pod for each in one.work)
+        ledger.allowances.take(one.work)
         move(moves, ledger.stage.ready)
         what += ": cordoned"
     else:

@@ -39,13 +39,14 @@ class Words:
         coming = [one for one in machines if one.condition == "booting"]
         lifted = [one for one in machines if one.cordon == "ours"]
         moments = [one.expected for one in coming if one.expected is not None]
-        moments += [self.now + self.offers[pool].pool.boot_s for pool in bought]
+        moments += [self._asked(pool) + self.offers[pool].pool.boot_s for pool in bought]
         parts = []
-        if bought:
-            which = ", ".join(
-                f"{pool} ({count} pod{'s' if count > 1 else ''})" for pool, count in sorted(bought.items())
-            )
-            parts.append(f"new machines are ordered: {which}")
+        late = {pool: self.offers[pool].delay for pool in bought}
+        if ordered := _counts(bought, [pool for pool in bought if late[pool] is None]):
+            parts.append(f"new machines are ordered: {ordered}")
+        for pool in sorted(bought):
+            if delay := late[pool]:
+                parts.append(f"new machines are ordered a little later: {_counts(bought, [pool])}: {delay.reason}")
         if coming:
             parts.append(f"machines on their way: {names_of([one.name for one in coming])}")
         if lifted:
@@ -55,6 +56,10 @@ class Words:
             return None, f"there is room on {names_of([one.name for one in machines])}: {what}"
         expected = max(moments, default=self.now)
         return expected, f"{'; '.join(parts)}; expected by {text_of(expected)}"
+
+    def _asked(self, pool: str) -> float:
+        delay = self.offers[pool].delay
+        return self.now if delay is None or delay.until is None else delay.until
 
     def refusal(self, unit: Unit) -> str:
         """Why nothing is bought for it."""
@@ -81,9 +86,12 @@ class Words:
         rules = [
             pod.shape for alike in kinds for pod in alike[:1] if pod.shape.near or pod.shape.spread or pod.shape.apart
         ]
+        alone = "nothing is bought: "
         if rules:
-            shut.append("and its rules about other pods (affinity, spreading) have to hold on them")
-        return (whole if unit.is_run and len(unit.pods) > 1 else "nothing is bought: ") + "; ".join(shut)
+            kept = "keeps its rules about other pods (affinity, spreading)"
+            alone = f"no machine that is there or that may be bought has room for it and {kept}: "
+            whole = whole.replace("machines for it", f"machines with room for it where one {kept}")
+        return (whole if unit.is_run and len(unit.pods) > 1 else alone) + "; ".join(shut)
 
     def _which(self, unit: Unit, pod: Pod) -> str:
         return f"its pod {pod.name}" if len(unit.pods) > 1 else "it"
@@ -109,7 +117,7 @@ class Words:
     def _shut(self, name: str) -> str:
         offer = self.offers[name]
         if offer.blocked and not offer.zones:
-            return f"{name}: {offer.blocked[0][2]}"
+            return f"{name}: {offer.blocked[0].reason}"
         if not offer.room:
             return f"{name} is at its max of {offer.pool.max}"
         parts = []
@@ -118,7 +126,7 @@ class Words:
             parts.append(f"{self._tightest(offer)} {'allow' if within else 'allow no'} {_more(within)}")
         else:
             parts.append(f"{name} may have {_more(offer.room)} (max {offer.pool.max}), for those who come first")
-        parts += [f"zone {zone}: {why}" for zone, _, why in offer.blocked if zone is not None]
+        parts += [f"zone {one.zone}: {one.reason}" for one in offer.blocked if one.zone is not None]
         return ", ".join(parts) if name in parts[0] else f"{name}: {', '.join(parts)}"
 
     def _tightest(self, offer: Offer) -> str:
@@ -134,6 +142,10 @@ class Words:
         return f"the limits ({_show(number, (limits.cpus, limits.memory, limits.gpus)[number] or 0)})"
 
 
+def _counts(bought: Mapping[str, int], pools: Sequence[str]) -> str:
+    return ", ".join(f"{pool} ({bought[pool]} pod{'s' if bought[pool] > 1 else ''})" for pool in sorted(pools))
+
+
 def _show(number: int, amount: int) -> str:
     if LIMITED[number] == "memory":
         return f"{show_quantity(amount)} of memory"
@@ -147,7 +159,7 @@ def _more(count: int) -> str:
 def _emptied(offer: Offer) -> Offer:
     import msgspec
 
-    return msgspec.structs.replace(offer, room=offer.pool.max, size=0, zones=offer.all_zones, blocked=())
+    return msgspec.structs.replace(offer, room=offer.pool.max, size=0, zones=offer.all_zones, blocked=(), delay=None)
 
 
 def _unlimited(offers: Mapping[str, Offer]) -> Purse:

@@ -184,6 +184,25 @@ def status(context: str | None, home: str | None, output: str) -> None:
     write({"leader": holder, **plain(found)}, output)
 
 
+@command.command("retry")
+@click.argument("pools", nargs=-1, metavar="[POOL]...")
+@ON
+@HOME
+def retry(pools: tuple[str, ...], context: str | None, home: str | None) -> None:
+    """Have pools that are off or in back-off asked again at once: these, or all.
+
+    After rights were given, a quota was raised, or a group was made that was missing.
+    """
+    from longboat.cli.autoscaling import retry as forget
+    from longboat.cli.terminal import say
+
+    found = forget(context, home, pools)
+    for name in found:
+        print(name)
+    if not found:
+        say("longboat: no pool is in back-off")
+
+
 def look(
     *,
     objects: str | None = None,
@@ -242,11 +261,12 @@ def replayed(snapshot: str, pools: str | None, moment: float | None) -> Saved:
 def moment_of(text: str | None) -> float | None:
     if text is None:
         return None
-    from longboat.autoscaler.moments import seconds_of
+    from longboat.autoscaler.moments import has_zone, seconds_of
 
     found = seconds_of(text.strip())
-    if found is None:
-        raise UsageError(f"--now: not a time: {text!r}", hint="write it like 2026-11-15T12:00:00Z")
+    if found is None or not has_zone(text.strip()):
+        what = "not a time" if found is None else "a time without a zone"
+        raise UsageError(f"--now: {what}: {text!r}", hint="write it like 2026-11-15T12:00:00Z")
     return found
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LEASE = "longboat-autoscaler"
 WEBHOOK = "LONGBOAT_AUTOSCALER_WEBHOOK"
+RETRIES = 10
 
 
 class Duty(NamedTuple):
@@ -36,23 +37,25 @@ class Duty(NamedTuple):
 
 def look_live(context: str | None, home: str | None, pools: str) -> Saved:
     """What there is to decide on now, read once from a cluster and from the providers. Nothing is changed."""
-    from longboat.autoscaler.loop import look, see
+    from longboat.autoscaler.charges import Charge
     from longboat.autoscaler.memory import Store, reconcile
-    from longboat.autoscaler.observe import joined_in, listed
+    from longboat.autoscaler.observe import joined_in, listed, snapshot_from
     from longboat.autoscaler.poolfile import read_pools, read_providers
     from longboat.autoscaler.providers.opening import open_providers
     from longboat.autoscaler.saved import Saved
+    from longboat.autoscaler.sights import see
     from longboat.engines.kubernetes.api.client import Client
 
     found, settings = read_pools(pools)
     with Client.open(context=context) as client:
-        where = home_of(client, home)
-        providers = open_providers(found, read_providers(pools), client, where)
-        memory = Store(client, where).load()
-        seen, blind = see(providers, found, memory)
+        known = read_providers(pools)
+        charge = Charge(pools=found, settings=settings, home=home_of(client, home), is_dry=True, providers=known)
+        providers = open_providers(found, known, client, charge.home)
+        sight = see(providers, charge, Store(client, charge.home).load(), client.now())
         objects, now = listed(client), client.now()
-        memory = reconcile(memory, seen, joined_in(objects), settings, now)
-        return Saved(now=now, snapshot=look(objects, found, memory, seen, now, blind), settings=settings)
+        memory = reconcile(sight.memory, sight.seen, joined_in(objects), charge, now)
+        snapshot = snapshot_from(objects, found, memory, sight.seen, now, sight.blocked)
+        return Saved(now=now, snapshot=snapshot, settings=settings)
 
 
 def home_of(client: Client, home: str | None) -> str:
@@ -73,11 +76,12 @@ def run(context: str | None, home: str | None, pools: str, duty: Duty) -> int:
         signal.signal(number, lambda *_: ending.set())
     with Client.open(context=context) as client:
         where = home_of(client, home)
-        providers = open_providers(found, read_providers(pools), client, where)
+        known = read_providers(pools)
+        providers = open_providers(found, known, client, where)
         for text in differences(found, providers):
             tell(text)
         pace = Pace(interval_s=duty.interval_s)
-        charge = Charge(pools=found, settings=settings, home=where, pace=pace, is_dry=duty.is_dry)
+        charge = Charge(pools=found, settings=settings, home=where, pace=pace, is_dry=duty.is_dry, providers=known)
         Station(client, charge, providers, duty, ending).work()
     return 0
 
@@ -121,7 +125,7 @@ class Station:
         webhook = None
         if not self.charge.is_dry:
             listeners += [
-                Events(self.client, tell),
+                Events(self.client, self.charge.home, tell),
                 Reporter(self.client, self.charge.home, self.identity, tell),
             ]
             if address := os.environ.get(WEBHOOK):
@@ -142,9 +146,13 @@ class Station:
         if self.duty.metrics_port is not None:
             from longboat.autoscaler.metrics import serve
 
-            questions = {"/healthz": lambda: True, "/readyz": lambda: not self.leader.trouble}
+            questions = {"/healthz": lambda: True, "/readyz": self.is_ready}
             server = serve(self.duty.metrics_port, self.metrics, questions)
             tell(f"metrics at port {server.server_address[1]}")
+
+    def is_ready(self) -> bool:
+        """It works, or stands by: an update waits for this before it ends the old one."""
+        return not self.leader.trouble and (not self.leads() or self.journal.is_well)
 
     def lead(self, listeners: tuple[Listener, ...]) -> None:
         from longboat.autoscaler.loop import Loop
@@ -168,11 +176,12 @@ class Journal:
     def __init__(self, form: Literal["text", "json"], ends: threading.Event | None) -> None:
         self.form, self.ends = form, ends
         self.trouble = ""
+        self.is_well = False  # whether the last loop succeeded
 
     def turned(self, turn: Turn) -> None:
         from longboat.autoscaler.journal import lines
 
-        self.trouble = ""
+        self.trouble, self.is_well = "", True
         for line in lines(turn, self.form):
             print(line if self.form == "json" else clean(line))
         sys.stdout.flush()
@@ -182,7 +191,7 @@ class Journal:
     def failed(self, message: str) -> None:
         if message != self.trouble:
             tell(f"this loop failed: {message}")
-        self.trouble = message
+        self.trouble, self.is_well = message, False
 
 
 def report(context: str | None, home: str | None) -> tuple[Report | None, str | None, float]:
@@ -218,6 +227,7 @@ def print_report(found: Report, holder: str | None, now: float) -> None:
         rows.append((note.pool, note.size, f"{pool.min}-{pool.max}", note.coming, states, note.reason))
     print()
     print_table(("POOL", "MACHINES", "LIMITS", "COMING", "STATES", "REASON"), rows)
+    print_orders(found, now)
     if found.waiting:
         print()
         print_table(("WAITING", "REASON"), [(one.run or one.pod, one.reason) for one in found.waiting])
@@ -225,6 +235,52 @@ def print_report(found: Report, holder: str | None, now: float) -> None:
         print()
         deeds = [(text_of(one.at), one.text, one.trouble) for one in found.deeds[:20]]
         print_table(("TIME", "DONE", "NOT DONE BECAUSE"), deeds)
+
+
+def print_orders(found: Report, now: float) -> None:
+    """Orders in flight, and where nothing is ordered at the moment."""
+    from longboat.autoscaler.moments import show, text_of
+    from longboat.cli.tables import print_table
+
+    if found.orders:
+        print()
+        orders = [
+            (one.pool, one.zone, one.count, f"{show(now - one.asked)} ago", text_of(one.expected), one.gang)
+            for one in found.orders
+        ]
+        print_table(("ORDERED", "ZONE", "MACHINES", "ASKED", "EXPECTED", "FOR"), orders)
+    shut = [(pool.note.pool, one) for pool in found.pools for one in pool.note.backoffs]
+    if shut:
+        print()
+        rows = [
+            (pool, one.zone, one.kind, one.count, "off" if one.until is None else text_of(one.until), one.reason)
+            for pool, one in shut
+        ]
+        print_table(("BACK-OFF", "ZONE", "KIND", "IN A ROW", "UNTIL", "REASON"), rows)
+
+
+def retry(context: str | None, home: str | None, pools: tuple[str, ...]) -> list[str]:
+    """Forget the refusals of these pools, or of all; returns those that were in back-off."""
+    from longboat.autoscaler.memory import Stale, Store, retried
+    from longboat.core.errors import NotFound
+    from longboat.engines.kubernetes.api.client import Client
+
+    with Client.open(context=context) as client:
+        store = Store(client, home_of(client, home))
+        for attempt in range(RETRIES):
+            memory = store.load()
+            known = sorted({one.pool for one in memory.failures})
+            unknown = [name for name in pools if name not in known]
+            if unknown:
+                those = f"these are: {', '.join(known)}" if known else "none is"
+                raise NotFound(f"pool {unknown[0]} is not in back-off; {those}", hint="longboat autoscaler status")
+            try:
+                store.save(retried(memory, pools or known))
+                return [name for name in known if not pools or name in pools]
+            except Stale:
+                if attempt == RETRIES - 1:
+                    raise
+    return []
 
 
 def need_pools(pools: str | None) -> str:

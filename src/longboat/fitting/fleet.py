@@ -142,9 +142,13 @@ class Fleet:
         return self._where.get((pod.namespace, pod.name))
 
     def add_node(self, node: NodeShape) -> None:
-        if node.name in self.states:
-            raise InternalError(f"node {node.name} is in the fleet already")
-        self.states[node.name] = NodeState(node, self)
+        self.add_nodes((node,))
+
+    def add_nodes(self, nodes: Iterable[NodeShape]) -> None:
+        for node in nodes:
+            if node.name in self.states:
+                raise InternalError(f"node {node.name} is in the fleet already")
+            self.states[node.name] = NodeState(node, self)
         self._forget()
 
     def remove_node(self, name: str) -> tuple[Pod, ...]:

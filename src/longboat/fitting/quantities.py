@@ -23,6 +23,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15,
 _MAX_TEXT = 64
 _MAX_KNOWN = 100_000
 _NATIVE = ("hugepages-", "attachable-volumes-")
+_OTHER_GPUS = ("tpu", "neuron", "gaudi", "npu", "dcu", "mlu", "xpu", "ascend")
 
 _known: dict[tuple[str | int | float, bool], int] = {}
 
@@ -56,11 +57,11 @@ def _scaled(text: str, power: int) -> int:
 
 
 def amounts(quantities: Mapping[str, str | int | float] | None) -> Amounts:
-    """All resources of a mapping such as `resources.requests` or `allocatable`."""
+    """All resources of a mapping such as `resources.requests` or `allocatable`. Less than nothing is nothing."""
     if not quantities:
         return ()
     found = [(name, amount(name, quantity)) for name, quantity in quantities.items()]
-    return tuple(sorted(pair for pair in found if pair[1]))
+    return tuple(sorted(pair for pair in found if pair[1] > 0))
 
 
 def total(parts: Iterable[Amounts]) -> Amounts:
@@ -87,9 +88,10 @@ def is_scarce(resource: str) -> bool:
 
 
 def is_gpu(resource: str) -> bool:
-    """Whether the resource is a GPU or a part of one, by the names that device plugins give."""
-    name = resource.rpartition("/")[2]
-    return is_scarce(resource) and ("gpu" in name or name.startswith("mig-") or resource.startswith("gpu."))
+    """Whether the resource is a GPU, a part of one, or the like of one, by the names that device plugins give."""
+    name = resource.rpartition("/")[2].lower()
+    is_other = name.rstrip("0123456789") in _OTHER_GPUS
+    return is_scarce(resource) and ("gpu" in name or name.startswith("mig-") or resource.startswith("gpu.") or is_other)
 
 
 def scarcity(resource: str) -> tuple[int, str]:

@@ -7,13 +7,13 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from longboat.autoscaler.charges import Charge, Pace
-from longboat.autoscaler.loop import Loop, Turn
+from longboat.autoscaler.loop import Listener, Loop, Turn
 from longboat.autoscaler.poolfile import template_of
 from longboat.autoscaler.providers.configured import KwokSettings
 from longboat.autoscaler.providers.kwok import BOOKS, Books, Fault, KwokProvider
@@ -86,12 +86,14 @@ class Stage:
         charge: Charge,
         kwok: KwokSettings | None = None,
         client: Client | None = None,
-        provider: Provider | None = None,
+        provider: Provider | Mapping[str, Provider] | None = None,
+        listeners: tuple[Listener, ...] = (),
     ) -> Iterator[Told]:
         client = client or self.client
-        providers = {"kwok": provider or KwokProvider(client, self.namespace, kwok)}
+        if not isinstance(provider, Mapping):
+            provider = {"kwok": provider or KwokProvider(client, self.namespace, kwok)}
         ending, told = threading.Event(), Told()
-        loop = Loop(client, charge, providers, listeners=(told, self.told))
+        loop = Loop(client, charge, provider, listeners=(told, self.told, *listeners))
         thread = threading.Thread(target=loop.run, args=(ending,))
         thread.start()
         try:

@@ -10,17 +10,18 @@ import msgspec
 import pytest
 
 from longboat.autoscaler.charges import Pace
+from longboat.autoscaler.machines import LEAST_BOOT_S
 from longboat.autoscaler.memory import Store
 from longboat.autoscaler.providers.configured import KwokSettings
 from longboat.autoscaler.providers.kwok import BOOKS, Books, Fault, KwokProvider, node_of
-from longboat.autoscaler.providers.provider import Machine, ProviderError, Purchase, Seen
+from longboat.autoscaler.providers.provider import Machine, ProviderError, Seen
 from longboat.autoscaler.snapshot import CORDONED, Pool
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, NODE
 from testbed import faults
 from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
-from tests.autoscaler.live.stages import QUICK, Stage, job_of, wait_for
+from tests.autoscaler.live.stages import LONG_S, QUICK, Stage, job_of, wait_for
 
 pytestmark = [pytest.mark.cluster]
 FOR_EVER_S = 3600.0
@@ -95,27 +96,6 @@ def test_after_a_stockout_the_next_pool_is_taken_at_once(stage: Stage) -> None:
     assert {deed.action.pool for deed in again.deeds("grow")} == {sure.name}
 
 
-class Throttled(KwokProvider):
-    """A cloud that wants to be asked more slowly: every order is taken at the third attempt."""
-
-    asked = 0
-
-    def grow(self, pool: Pool, purchase: Purchase) -> tuple[Machine, ...]:
-        self.asked += 1
-        if self.asked < 3:
-            raise ProviderError("slower, please", kind="throttled")
-        return super().grow(pool, purchase)
-
-
-def test_a_provider_that_throttles_is_asked_again_and_its_pool_is_not_given_up(stage: Stage) -> None:
-    stage.job("train")
-    provider = Throttled(stage.client, stage.namespace)
-    with stage.scaling(stage.charge(stage.pool("gpu")), provider=provider) as told:
-        wait_for("it runs", lambda: len(stage.pods("Running")) == 1)
-    assert provider.asked == 3 and [deed.trouble for deed in told.deeds("grow")] == [""]
-    assert Store(stage.client, stage.namespace).load().failures == ()
-
-
 class Blind(KwokProvider):
     """Its list cannot be had for a while."""
 
@@ -167,6 +147,22 @@ def test_a_machine_that_failed_is_given_back_and_replaced(stage: Stage) -> None:
         wait_for("the first is given back", lambda: len(stage.machines()) == 1)
     assert stuck.id not in {one.id for one in stage.machines()}
     assert [deed.action.machine for deed in told.deeds("forget")] == [stuck.id]
+
+
+@pytest.mark.soak
+def test_a_machine_that_never_joins_is_replaced_and_deleted(stage: Stage) -> None:
+    pool = stage.pool("gpu", boot_s=1.0)
+    stage.fault(Fault(pool=pool.name, kind="other", joins=False))
+    stage.job("train")
+    with stage.scaling(stage.charge(pool)) as told:
+        wait_for("a machine that does not join", lambda: len(stage.machines()) == 1)
+        (stuck,) = stage.machines()
+        stage.fault()
+        wait_for("it runs on another", lambda: len(stage.pods("Running")) == 1, LEAST_BOOT_S + LONG_S)
+        wait_for("the first is deleted", lambda: stuck.id not in {one.id for one in stage.machines()})
+        assert len(stage.machines()) == len(stage.nodes()) == 1
+    assert [deed.action.machine for deed in told.deeds("forget")] == [stuck.id]
+    assert [deed.action.count for deed in told.deeds("grow")] == [1, 1]
 
 
 def test_new_demand_lifts_our_cordon_instead_of_buying(stage: Stage) -> None:

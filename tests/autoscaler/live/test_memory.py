@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from longboat.autoscaler.charges import Charge
 from longboat.autoscaler.memory import (
     LAG_S,
     NAME,
@@ -18,16 +19,21 @@ from longboat.autoscaler.memory import (
     failed,
     orders_of,
     reconcile,
+    retried,
+    shrank,
     worked,
 )
+from longboat.autoscaler.providers.configured import KwokSettings
 from longboat.autoscaler.providers.provider import Machine, Refusal, Seen
-from longboat.autoscaler.snapshot import Settings
+from longboat.autoscaler.snapshot import FailureKind
 from longboat.core.errors import EngineError
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP
-from tests.autoscaler.live.stages import Stage
+from tests.autoscaler.live.stages import Stage, pool
 
 NOW = 1_000_000.0
 NOBODY = Joined([])
+GPU, CPU = pool("gpu"), pool("cpu")
+CHARGE = Charge(pools=(GPU, CPU))
 
 
 def asked(token: str = "t", count: int = 2, **more: Any) -> Asked:
@@ -39,7 +45,7 @@ def machine(name: str, **more: Any) -> Machine:
 
 
 def after(memory: Memory, *machines: Machine, joined: Joined = NOBODY, now: float = NOW, **more: Any) -> Memory:
-    return reconcile(memory, Seen(machines=machines, **more), joined, Settings(), now)
+    return reconcile(memory, Seen(machines=machines, **more), joined, CHARGE, now)
 
 
 def names(memory: Memory, *machines: Machine, joined: Joined = NOBODY, now: float = NOW) -> list[str]:
@@ -117,12 +123,50 @@ def test_a_refusal_without_token_ends_the_oldest_order() -> None:
 
 
 def test_refusals_in_a_row_are_counted_until_something_works() -> None:
-    memory = failed(failed(Memory(), "gpu", "a", "stockout", "", NOW), "gpu", "a", "quota", "x" * 999, NOW + 1)
+    first = failed(Memory(), CHARGE.refusal("gpu", "stockout", NOW, zone="a"))
+    memory = failed(
+        first,
+        msgspec.structs.replace(CHARGE.refusal("gpu", "stockout", NOW + 1, zone="a"), message="x" * 999),
+    )
     (failure,) = memory.failures
-    assert (failure.count, failure.kind, failure.at, len(failure.message)) == (2, "quota", NOW + 1, 200)
-    assert worked(memory, "gpu", "b") is memory
-    assert worked(memory, "gpu", "a").failures == ()
+    assert (failure.count, failure.kind, failure.at, len(failure.message)) == (2, "stockout", NOW + 1, 200)
+    assert worked(memory, GPU, "b") is memory
+    assert worked(memory, GPU, "a").failures == ()
+    assert shrank(memory, GPU) is memory, "a deletion says nothing about stock"
     assert after(memory, now=NOW + 7300).failures == ()
+
+
+def test_refusals_of_different_kinds_are_counted_apart() -> None:
+    memory = Memory()
+    kinds: tuple[FailureKind, ...] = ("stockout", "throttled", "stockout", "auth", "throttled", "quota")
+    for kind in kinds:
+        memory = failed(memory, CHARGE.refusal("gpu", kind, NOW, zone="a"))
+    found = {one.kind: (one.count, one.zone) for one in memory.failures}
+    assert found == {"stockout": (2, "a"), "throttled": (2, "a"), "auth": (1, None), "quota": (1, None)}
+    assert worked(memory, GPU, "b").failures == tuple(one for one in memory.failures if one.kind == "stockout")
+    assert {one.kind for one in shrank(memory, GPU).failures} == {"stockout", "quota"}
+    assert retried(memory, ["gpu"]).failures == () and retried(memory, ["cpu"]) is memory
+
+
+def test_throttling_is_counted_for_the_provider_and_forgotten_after_minutes() -> None:
+    memory = failed(Memory(), CHARGE.refusal("gpu", "throttled", NOW))
+    memory = failed(memory, CHARGE.refusal("cpu", "throttled", NOW + 1))
+    (failure,) = memory.failures
+    assert (failure.provider, failure.count) == ("kwok", 2)
+    assert worked(memory, CPU, None).failures == ()
+    assert after(memory, now=NOW + 100).failures and not after(memory, now=NOW + 130).failures
+
+
+def test_an_auth_is_remembered_until_the_pools_file_says_something_else() -> None:
+    memory = failed(Memory(), CHARGE.refusal("gpu", "auth", NOW))
+    assert after(memory, now=NOW + 1e8) == memory, "time alone changes nothing"
+    for other in (
+        Charge(pools=(msgspec.structs.replace(GPU, max=11), CPU)),
+        Charge(pools=(GPU, CPU), providers={"kwok": KwokSettings(ready_after_s=1.0)}),
+    ):
+        assert reconcile(memory, Seen(), NOBODY, other, NOW).failures == ()
+    same = Charge(pools=(GPU, msgspec.structs.replace(CPU, max=3)))
+    assert reconcile(memory, Seen(), NOBODY, same, NOW).failures == memory.failures
 
 
 @pytest.mark.cluster

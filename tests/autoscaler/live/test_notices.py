@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 
 from longboat.autoscaler.act import Deed
+from longboat.autoscaler.backoffs import Closed
 from longboat.autoscaler.journal import lines
 from longboat.autoscaler.loop import Loop, Turn
 from longboat.autoscaler.metrics import Metrics, serve
-from longboat.autoscaler.notices import Events, Webhook
+from longboat.autoscaler.notices import Events, Webhook, events_of
 from longboat.autoscaler.plans import Action, NodeNote, Plan, PoolNote, Waiting
 from longboat.autoscaler.providers.kwok import KwokProvider
-from longboat.autoscaler.reports import Reporter, read_report
-from longboat.autoscaler.snapshot import Failure, Snapshot
+from longboat.autoscaler.reports import Reporter, read_report, report_of
+from longboat.autoscaler.snapshot import Order, Snapshot
 from longboat.core.errors import UsageError
-from longboat.engines.kubernetes.api.kinds import EVENT
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, EVENT, NAMESPACE
 from tests.autoscaler.live.stages import Stage, pool, wait_for
 
 GROW = Action(kind="grow", pool="gpu", count=2, reason="2 for default/r", zones={"a": 1, "b": 1})
@@ -29,8 +30,12 @@ REMOVE = Action(kind="delete", node="n1", pool="gpu", reason="idle")
 TURN = Turn(
     now=1_794_744_000.0,
     snapshot=Snapshot(
-        pools=(pool("gpu", price=2.5),),
-        failures=(Failure(pool="gpu", zone="a", kind="stockout", at=0.0, count=3),),
+        pools=(pool("gpu", price=2.5), pool("shut")),
+        orders=(
+            Order(pool="gpu", machine="t/0", asked=1_794_743_990.0, zone="a", gang="default/r"),
+            Order(pool="gpu", machine="t/1", asked=1_794_743_990.0, zone="a", gang="default/r"),
+            Order(pool="gpu", machine="late", asked=0.0),
+        ),
     ),
     plan=Plan(
         waiting=(
@@ -41,7 +46,22 @@ TURN = Turn(
             NodeNote(node="n1", state="busy", reason="pods", pool="gpu"),
             NodeNote(node="x", state="unmanaged", reason=""),
         ),
-        pools=(PoolNote(pool="gpu", reason="grows by 2", size=3, coming=2),),
+        pools=(
+            PoolNote(
+                pool="gpu",
+                reason="grows by 2",
+                size=3,
+                coming=2,
+                ordered=2,
+                backoffs=(
+                    Closed(kind="stockout", zone="a", until=1_794_745_000.5, count=3, reason="stockout, not asked"),
+                    Closed(kind="throttled", until=1_794_744_001.0, reason="throttled", is_delay=True),
+                ),
+            ),
+            PoolNote(
+                pool="shut", reason="does not grow", backoffs=(Closed(kind="auth", reason="off because of auth"),)
+            ),
+        ),
     ),
     deeds=(Deed(action=GROW), Deed(action=REMOVE, trouble="a pod is there")),
     decide_s=0.25,
@@ -146,6 +166,11 @@ def test_metrics_are_in_prometheus_text_format() -> None:
     assert own['machines{pool="gpu"}'] == "3" and own['price_per_hour{pool="gpu"}'] == "7.5"
     assert own['waiting{kind="pod"}'] == "1" and own['waiting_served{kind="run"}'] == "1"
     assert own['refusals{pool="gpu",zone="a",kind="stockout"}'] == "3"
+    assert own['refusals{pool="shut",zone="",kind="auth"}'] == "1"
+    assert own['backoff_until_timestamp_seconds{pool="gpu",zone="a",kind="stockout"}'] == "1794745000.5"
+    assert 'backoff_until_timestamp_seconds{pool="shut",zone="",kind="auth"}' not in own
+    assert own['pool_off{pool="gpu"}'] == "0" and own['pool_off{pool="shut"}'] == "1"
+    assert own['machines_ordered{pool="gpu"}'] == "2"
     heads = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(heads) == len(set(heads))
 
@@ -157,7 +182,24 @@ def test_the_state_of_every_node_is_logged_as_text_and_as_json() -> None:
     assert any("(not done: a pod is there)" in line for line in text)
     records = [json.loads(line) for line in lines(TURN, "json")]
     assert {"time": "2026-11-15T12:00:00Z", "what": "node", "node": "x", "state": "unmanaged", "reason": ""} in records
-    assert len(records) == len(text) == 2 + 2 + 2 + 1
+    assert len(records) == len(text) == 2 + 2 + 2 + 2
+    shut = next(one for one in records if one.get("pool") == "shut")
+    assert shut["backoffs"] == [{"kind": "auth", "count": 1, "reason": "off because of auth"}]
+    assert not any("backoffs" in line for line in text)
+
+
+def test_pools_that_are_not_asked_are_told_of_by_events_but_not_those_that_wait_for_seconds() -> None:
+    told = [(one.name, one.reason, one.message) for one in events_of(TURN, "home") if one.part]
+    assert told == [
+        ("longboat-autoscaler", "PoolBackOff", "pool gpu, zone a: stockout, not asked"),
+        ("longboat-autoscaler", "PoolOff", "pool shut: off because of auth"),
+    ]
+
+
+def test_orders_in_flight_are_in_the_report() -> None:
+    (order,) = report_of(TURN, None, "me").orders
+    assert (order.pool, order.zone, order.count, order.gang) == ("gpu", "a", 2, "default/r")
+    assert (order.asked, order.expected) == (1_794_743_990.0, 1_794_744_010.0)
 
 
 @pytest.mark.cluster
@@ -166,7 +208,7 @@ def test_events_on_pods_runs_and_nodes_and_the_report(stage: Stage) -> None:
     stage.job("train", run_for="0.1s")
     stage.job("never", gpus=9)
     listeners = (
-        Events(stage.client, said.append),
+        Events(stage.client, stage.namespace, said.append),
         Reporter(stage.client, stage.namespace, "me", said.append),
     )
     charge = stage.charge(stage.pool("gpu"))
@@ -194,6 +236,26 @@ def test_events_on_pods_runs_and_nodes_and_the_report(stage: Stage) -> None:
     report = read_report(stage.client, stage.namespace)
     assert report is not None and report.identity == "me" and report.waiting_count >= 1
     assert report.pools[0].max == 10
+
+
+@pytest.mark.cluster
+def test_a_namespace_that_is_being_deleted_is_no_trouble(stage: Stage) -> None:
+    """Its pods may wait for a while yet; nothing can be made there any more, and nobody is left to be told."""
+    name, said = f"{stage.namespace}-gone", list[str]()
+    stage.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    held = {"name": "held", "namespace": name, "finalizers": ["longboat.test/held"]}
+    stage.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})
+    stage.client.delete(NAMESPACE, name)
+    try:
+        events = Events(stage.client, stage.namespace, said.append)
+        waiting = (Waiting(pod=f"{name}/p", reason="needs 9 GPUs"),)
+        events.turned(Turn(now=0.0, snapshot=Snapshot(), plan=Plan(waiting=waiting)))
+        lost = (Waiting(pod=f"{name}-never/p", reason="needs 9 GPUs"),)
+        for _ in range(2):
+            events.turned(Turn(now=0.0, snapshot=Snapshot(), plan=Plan(waiting=lost)))
+    finally:
+        stage.client.patch(CONFIG_MAP, "held", {"metadata": {"finalizers": []}}, namespace=name)
+    assert said == [f'an event cannot be written: namespaces "{name}-never" not found']
 
 
 def report_text(stage: Stage) -> str:

@@ -73,7 +73,7 @@ def test_every_documented_right_is_used_and_no_other(stage: Stage, monkeypatch: 
     with client, stage.scaling(stage.charge(pool), client=client) as told:
         scatter(stage)
         wait_for("one machine is left", lambda: len(stage.machines()) == len(stage.nodes()) == 1)
-        events, reporter = Events(client, print), Reporter(client, stage.namespace, "me", print)
+        events, reporter = Events(client, stage.namespace, print), Reporter(client, stage.namespace, "me", print)
         for turn in list(told.turns):
             events.turned(turn)
             reporter.turned(turn)

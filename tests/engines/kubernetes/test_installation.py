@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, POD
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, NODE, POD
 from longboat.engines.kubernetes.installation import is_installed, unattended
 from longboat.engines.kubernetes.installing import HOME
+from longboat.engines.kubernetes.installing_autoscaler import AUTOSCALER
 from longboat.engines.kubernetes.lease import CONTROLLER
 from longboat.engines.kubernetes.observe import STOP, stop_text
-from testbed import api, binaries, cleanup, clusters, images, namespaces, node, profiles, requirements
+from testbed import api, binaries, cleanup, clusters, images, namespaces, node, profiles, requirements, stages
 from testbed.clusters import Cluster
 from testbed.errors import Missing
 from testbed.fixtures import Kubectl
@@ -37,6 +38,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(21))
 print("ready", flush=True)
 time.sleep(600)
 """
+POOL = "longboat.dev/pool"
 ACCOUNT = f"system:serviceaccount:{HOME}:{CONTROLLER}"
 
 
@@ -59,7 +61,7 @@ def own_cluster() -> Iterator[Cluster]:
         pytest.skip(lacks)
     name = f"test-install-{secrets.token_hex(4)}"
     try:
-        made = up(name, profiles.combine(["pods"]), lease=True)
+        made = up(name, profiles.with_empty_fleet(profiles.combine(["pods"])), lease=True)
     except Missing as error:
         pytest.skip(str(error))
     lease = clusters.hold_lease(made.folder)
@@ -211,3 +213,87 @@ def test_an_image_that_does_not_start_is_told_of(bench: Bench) -> None:
     done = longboat(bench, "install", "--image", IMAGE, "--timeout", "5s", code=205)
     assert "the controller is not ready after 5 s" in done.stderr and "longboat" in done.stderr
     assert is_installed(bench.engine.client, bench.namespace) is False
+
+
+POOLS = """
+pools:
+- {name: small, max: 3, boot: 20s, machine: {cpus: 8, memory: 32Gi, gpus: 8}}
+settings: {idle: 0s}
+"""
+SCALER = f"system:serviceaccount:{HOME}:{AUTOSCALER}"
+
+
+def test_the_autoscaler_is_installed_beside_it_works_and_goes(
+    bench: Bench, cluster_api: api.Api, kubectl: Kubectl
+) -> None:
+    client, pools = bench.engine.client, bench.root / "pools.yaml"
+    before = inventory(cluster_api)
+    pools.write_text(POOLS.replace("max: 3", "max: many"))
+    words = ("install", "--image", images.reference("longboat"), "--autoscaler", str(pools))
+    assert "pools.yaml:3:22: pools.0.max" in longboat(bench, *words, code=201).stderr
+    assert inventory(cluster_api) <= before, "a file with mistakes installs nothing"
+    pools.write_text(POOLS)
+    shown = json.loads(longboat(bench, *words, "--dry-run", "-o", "json").stdout)["items"]
+    done = longboat(bench, *words)
+    assert len(done.stdout.splitlines()) == len(shown) and f"Deployment {HOME}/{AUTOSCALER}" in done.stdout
+    kubectl("create", "-f", "-", text=json.dumps(gpu_job(bench.namespace)))
+    kubectl("wait", "--for=condition=complete", "job/train", "--timeout=90s")
+    api.wait_for("the machine is gone", lambda: not kubectl("get", "nodes", "-l", POOL, "-o", "name"), 60.0)
+    status = json.loads(longboat(bench, "autoscaler", "status", "-o", "json").stdout)
+    assert status["leader"].startswith(AUTOSCALER) and status["pools"][0]["note"]["pool"] == "small"
+    log = kubectl("-n", HOME, "logs", f"deploy/{AUTOSCALER}")
+    assert "kind=grow pool=small count=1" in log
+    assert "forbidden" not in log and "cannot" not in log, log
+    assert_scaler_is_modest(kubectl)
+    pools.write_text(POOLS.replace("max: 3", "max: 4"))
+    longboat(bench, *words)
+    api.wait_for("it has read the new file", lambda: reported_max(bench) == 4, 60.0)
+    kubectl("apply", "-f", "-", text=json.dumps(cordoned_node()))
+    removed = longboat(bench, "install", "--remove").stdout
+    assert f"ClusterRole {AUTOSCALER}" in removed and "ClusterRole longboat-controller" in removed
+    node = client.get(NODE, "left-behind")
+    assert not node["spec"].get("unschedulable"), "nobody would go on with it"
+    kubectl("delete", "node", "left-behind")
+    kubectl("delete", "job", "train")
+    api.wait_for("nothing is left", lambda: inventory(cluster_api) <= before, 60.0)
+
+
+def gpu_job(namespace: str) -> dict[str, object]:
+    """One pod of 8 GPUs, which the simulated node ends after a second."""
+    container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    spec = {"restartPolicy": "Never", "nodeSelector": {POOL: "small"}, "containers": [container]}
+    template = {"metadata": {"annotations": {stages.PREFIX + "run-for": "1s"}}, "spec": spec}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": namespace},
+        "spec": {"template": template},
+    }
+
+
+def cordoned_node() -> dict[str, object]:
+    """As the autoscaler leaves one that it is about to remove; of a pool that it does not know."""
+    marks = {"longboat.dev/cordoned-at": "2026-11-15T12:00:00Z", "kwok.x-k8s.io/node": "fake"}
+    meta = {"name": "left-behind", "annotations": marks, "labels": {"type": "kwok"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"unschedulable": True}}
+
+
+def reported_max(bench: Bench) -> int:
+    shown = json.loads(longboat(bench, "autoscaler", "status", "-o", "json").stdout)
+    return int(shown["pools"][0]["max"])
+
+
+def assert_scaler_is_modest(kubectl: Kubectl) -> None:
+    for words in (
+        ("get", "secrets"),
+        ("create", "pods"),
+        ("delete", "pods"),
+        ("update", "configmaps"),
+        ("update", "leases"),
+        ("create", "clusterroles"),
+        ("get", "nodes", "--subresource=proxy"),
+        ("patch", "jobs"),
+    ):
+        command = kubectl.command("auth", "can-i", *words, f"--as={SCALER}", "-n", "kube-system")
+        answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        assert answer == "no", words

@@ -38,7 +38,7 @@ def test_for_one_namespace_nothing_is_written_elsewhere() -> None:
         "pods",
     }
     (own,) = [body for body in found if body["kind"] == "Role" and body["metadata"]["namespace"] == "team"]
-    assert own["rules"] == installing._rules(RUNS)
+    assert own["rules"] == installing.rules_of(RUNS)
 
 
 def test_the_deployment_says_what_it_serves() -> None:

@@ -18,16 +18,18 @@ def open_providers(
     pools: tuple[Pool, ...], known: Mapping[str, ProviderSettings], client: Client, home: str
 ) -> dict[str, Provider]:
     """One for each name that a pool has; all pools of a name share it."""
-    found: dict[str, Provider] = {}
+    check_named(pools, known)
+    names = dict.fromkeys(pool.provider for pool in pools)
+    return {name: _open(name, known[name], client, home) for name in names}
+
+
+def check_named(pools: tuple[Pool, ...], known: Mapping[str, ProviderSettings]) -> None:
+    """Every pool names a provider that there is. Raises UsageError."""
     for pool in pools:
-        settings = known.get(pool.provider)
-        if settings is None:
+        if pool.provider not in known:
             names = ", ".join(sorted(known))
             hint = "describe it under `providers` of the pools file: docs/autoscaler.md"
             raise UsageError(f"pool {pool.name}: no provider {pool.provider}; there are: {names}", hint=hint)
-        if pool.provider not in found:
-            found[pool.provider] = _open(pool.provider, settings, client, home)
-    return found
 
 
 def _open(name: str, settings: ProviderSettings, client: Client, home: str) -> Provider:

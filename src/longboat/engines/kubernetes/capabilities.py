@@ -18,6 +18,7 @@ from longboat.engines.kubernetes import surroundings
 from longboat.engines.kubernetes.api import kinds
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import ApiError, Forbidden, Unreachable
+from longboat.engines.kubernetes.installing import HOME
 from longboat.engines.kubernetes.offers import DEFAULT_GPU, Offer, offer_for, offers_of, selector_for
 from longboat.engines.kubernetes.permissions import PERMISSIONS, Permission
 from longboat.engines.kubernetes.podspec import DRA
@@ -37,10 +38,11 @@ from longboat.engines.kubernetes.surroundings import (
 
 JOBSET_GROUP = "jobset.x-k8s.io"
 KUEUE_GROUP = "kueue.x-k8s.io"
-DRA_GROUP = "resource.k8s.io"
+DRA_GROUP, DRA_VERSION = kinds.CLAIM_TEMPLATE.api_version.split("/")
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 THREADS = 16
+OWN_STATUS = "longboat-autoscaler-status"
 
 T = TypeVar("T")
 
@@ -146,6 +148,7 @@ class _Look:
         nodes = start(lambda: list_(kinds.NODE, into=SlimNode).items)
         pods = start(self.pods)
         growing = start(self.autoscaler_status)
+        own = start(self.own_autoscaler)
         collect = self.rules(job)
 
         served = self.result(groups) or {}
@@ -160,7 +163,7 @@ class _Look:
             nodes=uses,
             sees_all_pods=sees_all,
             device_classes=self.device_classes(served, uses) if _wants_gpus(job) else (),
-            autoscaler=surroundings.autoscaler_of(status, served, uses, is_known=is_known),
+            autoscaler=self.result(own) or surroundings.autoscaler_of(status, served, uses, is_known=is_known),
             queues=_each(self.result(queues), surroundings.queue_of) if queues else None,
             **collect(),
         )
@@ -265,12 +268,11 @@ class _Look:
     def device_classes(
         self, served: Mapping[str, tuple[str, ...]], uses: tuple[NodeUse, ...] | None
     ) -> tuple[str, ...]:
-        """Classes of GPUs, only where no node has a plain resource."""
-        if DRA_GROUP not in served or uses is None or offers_of([use.node for use in uses]):
+        """Classes of GPUs, only where no node has a plain resource and claims are served as we write them."""
+        if DRA_VERSION not in served.get(DRA_GROUP, ()) or uses is None or offers_of([use.node for use in uses]):
             return ()
-        kind = kinds.DEVICE_CLASS._replace(api_version=f"{DRA_GROUP}/{served[DRA_GROUP][0]}")
         try:
-            names = [str(one["metadata"]["name"]) for one in self.client.list(kind).items]
+            names = [str(one["metadata"]["name"]) for one in self.client.list(kinds.DEVICE_CLASS).items]
         except Unreachable:
             raise
         except ApiError:
@@ -285,6 +287,17 @@ class _Look:
             return True, self.client.find(kinds.CONFIG_MAP, "cluster-autoscaler-status", namespace="kube-system")
         except Forbidden:
             return False, None
+
+    def own_autoscaler(self) -> Autoscaler | None:
+        """Longboat's own, in its usual home or in the namespace at hand."""
+        for home in (HOME, self.client.namespace):
+            try:
+                status = self.client.find(kinds.CONFIG_MAP, OWN_STATUS, namespace=home)
+            except Forbidden:
+                continue
+            if status is not None:
+                return surroundings.own_autoscaler(status, self.client.now())
+        return None
 
     def is_limited(self) -> bool:
         """Whether one question is not enough: who may do everything here is asked no more."""

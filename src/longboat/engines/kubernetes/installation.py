@@ -11,38 +11,45 @@ from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
+    CONFIG_MAP,
     DEPLOYMENT,
     LEASE,
     NAMESPACE,
+    NODE,
     POD,
     ROLE,
     ROLE_BINDING,
     SERVICE_ACCOUNT,
     kind_of,
 )
-from longboat.engines.kubernetes.installing import HOME, LABELS, served_namespace
-from longboat.engines.kubernetes.lease import CONTROLLER, GATE
+from longboat.engines.kubernetes.installing import HOME, served_namespace
+from longboat.engines.kubernetes.installing_autoscaler import AUTOSCALER
+from longboat.engines.kubernetes.lease import CONTROLLER, GATE, MANAGED_BY
 from longboat.engines.kubernetes.names import selector
 from longboat.engines.kubernetes.observe import find_record, read_record
 
 Object = dict[str, Any]
 
-OURS = selector(sorted(LABELS.items()))
+OURS = f"{selector(list(MANAGED_BY.items()))},app.kubernetes.io/name in ({CONTROLLER},{AUTOSCALER})"
+CORDONED, DELETING = "longboat.dev/cordoned-at", "longboat.dev/deleting-at"
+"""The autoscaler's marks on nodes: out of use by it, and on the way out for good."""
 GONE_S = 120.0
 
 
 def install(client: Client, objects: Sequence[Object], *, timeout_s: float) -> Iterator[str]:
-    """Apply all of them, then wait until the controller works. Yields what was applied."""
+    """Apply all of them, then wait until what they deploy works. Yields what was applied."""
     _check_scope(client, objects)
     for each in objects:
         client.apply(each)
         yield _shown(each)
     deadline = time.monotonic() + timeout_s
-    while not _is_ready(client.get(DEPLOYMENT, CONTROLLER, namespace=HOME)):
-        if time.monotonic() > deadline:
-            hint = f"kubectl -n {HOME} describe pods; `longboat install --remove` takes it out again"
-            raise EngineError(f"the controller is not ready after {timeout_s:g} s: {_why(client)}", hint=hint)
-        time.sleep(0.2)
+    for name in [each["metadata"]["name"] for each in objects if each["kind"] == DEPLOYMENT.kind]:
+        while not _is_rolled_out(client.get(DEPLOYMENT, name, namespace=HOME)):
+            if time.monotonic() > deadline:
+                who = name.removeprefix("longboat-")
+                hint = f"kubectl -n {HOME} describe pods; `longboat install --remove` takes it out again"
+                raise EngineError(f"the {who} is not ready after {timeout_s:g} s: {_why(client, name)}", hint=hint)
+            time.sleep(0.2)
 
 
 def _check_scope(client: Client, objects: Sequence[Object]) -> None:
@@ -60,15 +67,18 @@ def _check_scope(client: Client, objects: Sequence[Object]) -> None:
 
 def uninstall(client: Client) -> Iterator[str]:
     """Remove whatever `install` made, for whichever scope, and wait until it is gone. Yields what was there."""
-    kinds = (DEPLOYMENT, ROLE_BINDING, ROLE, CLUSTER_ROLE_BINDING, CLUSTER_ROLE, SERVICE_ACCOUNT, NAMESPACE)
-    for kind in kinds:
-        for each in client.list(kind, everywhere=True, labels=OURS).items:
+    roles = (ROLE_BINDING, ROLE, CLUSTER_ROLE_BINDING, CLUSTER_ROLE)
+    for kind in (DEPLOYMENT, *roles, CONFIG_MAP, SERVICE_ACCOUNT, NAMESPACE):
+        found = client.list(kind, everywhere=True, labels=OURS).items
+        for each in found:
             named = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": each["metadata"]}
             place = each["metadata"].get("namespace")
             client.delete(kind, each["metadata"]["name"], namespace=place, propagation="Foreground")
             yield _shown(named)
-            if kind == DEPLOYMENT:
-                _wait_for_pods(client)
+        if kind == DEPLOYMENT and found:
+            _wait_for_pods(client)
+            if AUTOSCALER in [each["metadata"]["name"] for each in found]:
+                _lift_cordons(client)
     deadline = time.monotonic() + GONE_S
     while client.find(NAMESPACE, HOME) is not None:
         if time.monotonic() > deadline:
@@ -85,6 +95,15 @@ def _wait_for_pods(client: Client) -> None:
     deadline = time.monotonic() + GONE_S
     while client.list(POD, namespace=HOME, labels=OURS).items and time.monotonic() < deadline:
         time.sleep(0.1)
+
+
+def _lift_cordons(client: Client) -> None:
+    """Nobody would go on with machines that the autoscaler had begun to take out of use."""
+    for node in client.list(NODE).items:
+        marks = node["metadata"].get("annotations") or {}
+        if CORDONED in marks and DELETING not in marks and (node.get("spec") or {}).get("unschedulable"):
+            lifted = {"metadata": {"annotations": {CORDONED: None}}, "spec": {"unschedulable": None}}
+            client.patch(NODE, node["metadata"]["name"], lifted)
 
 
 def is_installed(client: Client, namespace: str) -> bool | None:
@@ -117,8 +136,14 @@ def _is_ready(deployment: Object) -> bool:
     return bool(is_seen and wanted and min(numbers) >= wanted)
 
 
-def _why(client: Client) -> str:
-    for pod in client.list(POD, namespace=HOME, labels=OURS).items:
+def _is_rolled_out(deployment: Object) -> bool:
+    """It is ready, and nothing is left of an earlier one."""
+    status = deployment.get("status") or {}
+    return _is_ready(deployment) and status.get("replicas") == status.get("updatedReplicas")
+
+
+def _why(client: Client, name: str) -> str:
+    for pod in client.list(POD, namespace=HOME, labels=f"app.kubernetes.io/name={name}").items:
         status = pod.get("status") or {}
         for one in status.get("containerStatuses") or []:
             waiting = (one.get("state") or {}).get("waiting") or (one.get("lastState") or {}).get("terminated")

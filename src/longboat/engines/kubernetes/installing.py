@@ -27,6 +27,7 @@ HOME = "longboat-system"
 SEEN = f"{CONTROLLER}-seen"
 """The right of everybody to see whether there is a controller."""
 LABELS = {**MANAGED_BY, "app.kubernetes.io/name": CONTROLLER}
+EVERYBODY = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
 HEALTH_PORT = 8086
 USER = 65532
 
@@ -75,34 +76,39 @@ def objects(*, image: str, only: str | None, version: str) -> list[Object]:
     placed = {**named, "namespace": HOME}
     seen = {**placed, "name": SEEN}
     level = {"pod-security.kubernetes.io/enforce": "restricted"}
-    everybody = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
     found = [
-        _object(NAMESPACE, {"name": HOME, "labels": {**LABELS, **level}}),
-        _object(SERVICE_ACCOUNT, placed, automountServiceAccountToken=False),
-        _object(ROLE, placed, rules=_rules(ELECTION)),
-        _binding(ROLE_BINDING, placed, ROLE),
-        _object(ROLE, seen, rules=_rules((Rule("apps", "deployments", ("get",), (CONTROLLER,)),))),
-        _binding(ROLE_BINDING, seen, ROLE, everybody),
-        _object(CLUSTER_ROLE, named, rules=_rules((*CLUSTER, *(() if only else RUNS)))),
-        _binding(CLUSTER_ROLE_BINDING, named, CLUSTER_ROLE),
+        object_of(NAMESPACE, {"name": HOME, "labels": {**LABELS, **level}}),
+        object_of(SERVICE_ACCOUNT, placed, automountServiceAccountToken=False),
+        object_of(ROLE, placed, rules=rules_of(ELECTION)),
+        binding_of(ROLE_BINDING, placed, ROLE),
+        object_of(ROLE, seen, rules=rules_of((Rule("apps", "deployments", ("get",), (CONTROLLER,)),))),
+        binding_of(ROLE_BINDING, seen, ROLE, EVERYBODY),
+        object_of(CLUSTER_ROLE, named, rules=rules_of((*CLUSTER, *(() if only else RUNS)))),
+        binding_of(CLUSTER_ROLE_BINDING, named, CLUSTER_ROLE),
     ]
     if only:
         served = {**named, "namespace": only}
-        found += [_object(ROLE, served, rules=_rules(RUNS)), _binding(ROLE_BINDING, served, ROLE)]
-    return [*found, _object(DEPLOYMENT, placed, spec=_deployment(image, only))]
+        found += [object_of(ROLE, served, rules=rules_of(RUNS)), binding_of(ROLE_BINDING, served, ROLE)]
+    volumes = [{"name": "home", "emptyDir": {"sizeLimit": "64Mi"}}]
+    return [*found, object_of(DEPLOYMENT, placed, spec=deployment_of(LABELS, _container(image, only), volumes))]
 
 
-def _object(kind: Kind, metadata: Object, **fields: Any) -> Object:
+def object_of(kind: Kind, metadata: Object, **fields: Any) -> Object:
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
 
 
-def _binding(kind: Kind, metadata: Object, role: Kind, subject: Object | None = None) -> Object:
-    own = {"kind": SERVICE_ACCOUNT.kind, "name": CONTROLLER, "namespace": HOME}
+def binding_of(kind: Kind, metadata: Object, role: Kind, subject: Object | None = None) -> Object:
+    """To the service account that the labels name, unless another subject is given."""
+    own = {
+        "kind": SERVICE_ACCOUNT.kind,
+        "name": metadata["labels"]["app.kubernetes.io/name"],
+        "namespace": HOME,
+    }
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role.kind, "name": metadata["name"]}
-    return _object(kind, metadata, roleRef=reference, subjects=[subject or own])
+    return object_of(kind, metadata, roleRef=reference, subjects=[subject or own])
 
 
-def _rules(table: tuple[Rule, ...]) -> list[Object]:
+def rules_of(table: tuple[Rule, ...]) -> list[Object]:
     found: list[Object] = []
     for rule in table:
         body: Object = {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)}
@@ -110,14 +116,16 @@ def _rules(table: tuple[Rule, ...]) -> list[Object]:
     return found
 
 
-def _deployment(image: str, only: str | None) -> Object:
+def deployment_of(labels: Object, container: Object, volumes: list[Object], **annotations: str) -> Object:
+    """One pod that the restricted level accepts, under the service account that the labels name."""
+    marks = {"annotations": {f"longboat.dev/{name}": value for name, value in annotations.items()}}
     return {
         "replicas": 1,
-        "selector": {"matchLabels": LABELS},
+        "selector": {"matchLabels": labels},
         "template": {
-            "metadata": {"labels": LABELS},
+            "metadata": {"labels": labels, **(marks if annotations else {})},
             "spec": {
-                "serviceAccountName": CONTROLLER,
+                "serviceAccountName": labels["app.kubernetes.io/name"],
                 "automountServiceAccountToken": True,
                 "enableServiceLinks": False,
                 "terminationGracePeriodSeconds": 30,
@@ -127,8 +135,8 @@ def _deployment(image: str, only: str | None) -> Object:
                     "runAsGroup": USER,
                     "seccompProfile": {"type": "RuntimeDefault"},
                 },
-                "containers": [_container(image, only)],
-                "volumes": [{"name": "home", "emptyDir": {"sizeLimit": "64Mi"}}],
+                "containers": [container],
+                "volumes": volumes,
             },
         },
     }
@@ -136,29 +144,33 @@ def _deployment(image: str, only: str | None) -> Object:
 
 def _container(image: str, only: str | None) -> Object:
     command = ["longboat", "controller", "--lease", HOME, "--health-port", str(HEALTH_PORT)]
+    return {**container_of("controller", image, HEALTH_PORT, "512Mi"), "command": [*command, *only_words(only)]}
+
+
+def container_of(name: str, image: str, port: int, memory: str) -> Object:
+    """All but its command; `port` answers /healthz and /readyz."""
     return {
-        "name": "controller",
+        "name": name,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "command": [*command, *only_words(only)],
         "env": [
             {"name": "LONGBOAT_HOME", "value": "/home/longboat"},
             {"name": "LONGBOAT_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         ],
-        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": memory}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "livenessProbe": _probe("/healthz", periodSeconds=20, initialDelaySeconds=10, timeoutSeconds=10),
-        "readinessProbe": _probe("/readyz", periodSeconds=2, timeoutSeconds=5),
+        "livenessProbe": _probe(port, "/healthz", periodSeconds=20, initialDelaySeconds=10, timeoutSeconds=10),
+        "readinessProbe": _probe(port, "/readyz", periodSeconds=2, timeoutSeconds=5),
         "volumeMounts": [{"name": "home", "mountPath": "/home/longboat"}],
     }
 
 
-def _probe(path: str, **numbers: int) -> Object:
-    return {"httpGet": {"path": path, "port": HEALTH_PORT}, "failureThreshold": 3, **numbers}
+def _probe(port: int, path: str, **numbers: int) -> Object:
+    return {"httpGet": {"path": path, "port": port}, "failureThreshold": 3, **numbers}
 
 
 def only_words(only: str | None) -> list[str]:

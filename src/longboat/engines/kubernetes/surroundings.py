@@ -24,6 +24,8 @@ POOL_LABELS = (
     "longboat.dev/pool",
 )
 """Labels of nodes that a cloud or an autoscaler made."""
+SILENT_S = 300.0
+"""An autoscaler of ours that has written nothing for so long does not work."""
 
 
 class NodeUse(Value, frozen=True):
@@ -264,6 +266,24 @@ def autoscaler_of(
     if labels and not is_known:
         return Autoscaler(name="the cloud's autoscaler, if there is one", can_grow=None)
     return None
+
+
+def own_autoscaler(status: Mapping[str, Any] | None, now: float) -> Autoscaler | None:
+    """Longboat's own, by what it writes about itself while it works; pools without a machine have no node to tell."""
+    import json
+
+    try:
+        told = json.loads(((status or {}).get("data") or {}).get("report") or "{}")
+        pools = [
+            (str(one["note"]["pool"]), int(one["note"].get("size", 0)), int(one.get("max", 0)))
+            for one in told.get("pools", ())
+        ]
+        if not pools or now - float(told.get("at", 0.0)) > SILENT_S:
+            return None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    detail = ", ".join(f"{name} {size} of at most {most}" for name, size, most in pools)
+    return Autoscaler(name="longboat", can_grow=any(size < most for _, size, most in pools), detail=detail)
 
 
 def _cluster_autoscaler(text: str) -> Autoscaler:

@@ -1,4 +1,5 @@
-"""A model of Kubernetes' cluster-autoscaler at its default flags. Every rule names the file of its source it is from.
+"""A model of Kubernetes' cluster-autoscaler at its default flags. Every rule names the file of its source it is from,
+in the folder cluster-autoscaler of github.com/kubernetes/autoscaler.
 
 Modelled: when pods count, estimation, one pool per loop, back-off, unneeded nodes, drains of plain Job pods. Not
 modelled: CPU and memory, PodDisruptionBudgets, limits of all pools together, zones, the time a drain takes.
@@ -14,17 +15,16 @@ from longboat.simulator.policies.estimating import first_fit, machines_for, pend
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.world import World
 
-# config/flags/flags.go (and the FAQ, "What are the parameters to CA?")
+# config/flags/flags.go, some by name from config/autoscaling_options.go (and the FAQ, "What are the parameters to CA?")
 SCAN_S = 10.0  # --scan-interval
 UNNEEDED_S = 600.0  # --scale-down-unneeded-time
 AFTER_ADD_S = 600.0  # --scale-down-delay-after-add
 GPU_THRESHOLD = 0.5  # --scale-down-gpu-utilization-threshold
 PROVISION_S = 900.0  # --max-node-provision-time
 BACKOFF_S, BACKOFF_MAX_S, BACKOFF_RESET_S = 300.0, 1800.0, 10800.0  # --initial/max-node-group-backoff-duration, -reset-
-MOST_EMPTY = 10  # --max-empty-bulk-delete
+MOST_DELETED = 10  # --max-scale-down-parallelism
 MOST_DRAINS = 1  # --max-drain-parallelism
 RECHECK_S = 300.0  # --unremovable-node-recheck-timeout
-MOST_CANDIDATES = 30  # --scale-down-non-empty-candidates-count
 # core/static_autoscaler.go: unschedulablePodWithGpuTimeBuffer
 GPU_BUFFER_S = 30.0
 
@@ -39,7 +39,8 @@ class ClusterAutoscaler(Policy):
         self._unremovable: dict[str, float] = {}  # not looked at before
         self._last_add = float("-inf")
         self._backoff: dict[str, tuple[float, float, float]] = {}  # pool -> until, how long, since
-        self._looked = (-1, -1)
+        self._looked = -1  # world.changes of the last look for unneeded machines
+        self._look_at: float | None = None  # when there is something to look at although nothing has changed
 
     _is_protected = False
 
@@ -53,6 +54,8 @@ class ClusterAutoscaler(Policy):
             # core/static_autoscaler.go: no scale-down in a loop that scaled up
             return now + SCAN_S
         self._find_unneeded(world, now)
+        if self._look_at is not None:
+            wakes.append(self._look_at)
         self._scale_down(world, now, wakes)
         return min((moment for moment in wakes if moment > now), default=None)
 
@@ -81,11 +84,13 @@ class ClusterAutoscaler(Policy):
                 # estimator/binpacking_estimator.go: first fit, decreasing by share of CPU and memory
                 count, never = machines_for(sizes, gpus_of(pool))
                 if len(never) < len(sizes):
-                    options.append((pool, min(count, world.room(pool))))
+                    options.append((pool, min(count, world.room(pool)), _waste(pool, count, sizes, never)))
         if not options:
             return False
-        # core/scaleup/orchestrator/orchestrator.go: one option per loop; expander/random is the default
-        pool, count = self._chance.choice(options)
+        # core/scaleup/orchestrator/orchestrator.go: one option per loop; config/flags/flags.go: --expander=least-waste;
+        # expander/waste/waste.go: ties at random. It looks at CPU and memory; here they are asked in step with GPUs.
+        least = min(waste for _, _, waste in options)
+        pool, count, _ = self._chance.choice([one for one in options if one[2] == least])
         if not world.order(pool, count, now):
             self._back_off(pool, now)
             return True
@@ -111,36 +116,42 @@ class ClusterAutoscaler(Policy):
 
     def _find_unneeded(self, world: World, now: float) -> None:
         """core/scaledown/planner/planner.go: categorizeNodes, with core/scaledown/eligibility/eligibility.go."""
-        if self._looked == (world.changes, int(now // RECHECK_S)):
+        if self._looked == world.changes and (self._look_at is None or now < self._look_at):
             return
-        self._looked = (world.changes, int(now // RECHECK_S))
+        self._looked = world.changes
+        self._unremovable = {
+            name: until for name, until in self._unremovable.items() if until > now and name in world.machines
+        }
         candidates = [
             machine
             for machine in world.machines.values()
             if machine.is_ready and machine.used / machine.gpus < GPU_THRESHOLD
         ]
-        # processors/scaledowncandidates: empty ones first, then those that were unneeded before
+        # processors/scaledowncandidates/{emptycandidates,previouscandidates}: empty ones first, then the earlier ones
         candidates.sort(key=lambda one: (bool(one.tasks), one.name not in self._unneeded))
         free = {machine.name: machine.free for machine in world.machines.values() if machine.is_ready}
         found: dict[str, float] = {}
-        looked_at = 0
+        # core/scaledown/planner/planner.go: unneededNodesLimit
+        most = min(len(self._unneeded) + 2 * MOST_DELETED, MOST_DELETED * int(UNNEEDED_S / SCAN_S) + MOST_DELETED)
         for machine in candidates:
-            if machine.tasks:
-                if looked_at >= MOST_CANDIDATES:
-                    break
-                if self._unremovable.get(machine.name, 0.0) > now:
-                    continue
-                looked_at += 1
+            if len(found) >= most:
+                break
+            # core/scaledown/eligibility/eligibility.go: those that were not removable are not looked at for a while
+            if machine.name in self._unremovable:
+                continue
             if self._removes(machine, free):
                 found[machine.name] = self._unneeded.get(machine.name, now)
             else:
                 self._unremovable[machine.name] = now + RECHECK_S
         self._unneeded = found
+        is_cut = len(found) >= most
+        self._look_at = now + SCAN_S if is_cut else min(self._unremovable.values(), default=None)
 
     def _removes(self, machine: Machine, free: dict[str, int]) -> bool:
         """simulator/cluster.go: whether its pods fit elsewhere; where they would go is then taken.
 
-        utils/drain/drain.go: pods of a Job have a controller, and are moved; not those with the annotation
+        simulator/drainability/rules/replicated/rule.go: pods of a Job have a controller, and are moved;
+        simulator/drainability/rules/notsafetoevict/rule.go: not those with the annotation
         cluster-autoscaler.kubernetes.io/safe-to-evict: "false".
         """
         if machine.tasks and self._is_protected:
@@ -168,14 +179,20 @@ class ClusterAutoscaler(Policy):
                 due.append(world.machines[name])
             else:
                 wakes.append(since + UNNEEDED_S)
-        empty = [machine for machine in due if not machine.tasks][:MOST_EMPTY]
-        # core/scaledown/actuation/actuator.go: empty nodes first; drains beside them within --max-drain-parallelism
-        drained = [machine for machine in due if machine.tasks][:MOST_DRAINS]
+        # core/scaledown/budgets/budgets.go: empty nodes first; drains with what is left, and one at most
+        empty = [machine for machine in due if not machine.tasks][:MOST_DELETED]
+        drained = [machine for machine in due if machine.tasks][: min(MOST_DRAINS, MOST_DELETED - len(empty))]
         for machine in [*empty, *drained]:
             if world.sizes[machine.pool.name] > machine.pool.min:
                 world.cordon(machine, now)
                 world.evict(machine, now)
                 world.remove(machine, now)
                 del self._unneeded[machine.name]
-        if empty or drained or any(one > now for one in self._unremovable.values()):
-            wakes.append(now + SCAN_S if empty or drained else now + RECHECK_S)
+        if empty or drained:
+            wakes.append(now + SCAN_S)
+
+
+def _waste(pool: Pool, count: int, sizes: list[int], never: list[int]) -> float:
+    """The share of the new machines that nobody would use."""
+    asked = sum(sizes) - sum(never)
+    return 1.0 - asked / (count * gpus_of(pool))

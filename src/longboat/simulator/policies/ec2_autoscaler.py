@@ -1,9 +1,14 @@
-"""A model of kubernetes-ec2-autoscaler, Longboat's ancestor, at its defaults: autoscaler/cluster.py and main.py.
+"""A model of kubernetes-ec2-autoscaler, Longboat's ancestor, at its defaults: autoscaler/cluster.py,
+autoscaler/autoscaling_groups.py and main.py of github.com/openai/kubernetes-ec2-autoscaler.
 
-Not modelled: CPU and memory, spot, timeouts of groups after a failure other than by asking again.
+It is modelled as it was before main.py had --drain-utilization, which is 0 by default and ends all drains. Not
+modelled: CPU and memory, timeouts of groups after a failure other than by asking again, a group that replaces what
+was taken from it.
 """
 
 from __future__ import annotations
+
+import math
 
 from longboat.simulator.cast import Machine, gpus_of
 from longboat.simulator.policies.estimating import first_fit, pending
@@ -12,12 +17,13 @@ from longboat.simulator.world import World
 
 SLEEP_S = 60.0  # main.py --sleep
 OVER_PROVISION = 5  # main.py --over-provision
-IDLE_S = 3600.0  # main.py --idle-threshold
+IDLE_S = 3300.0  # main.py --idle-threshold
 TYPE_IDLE_S = 7 * 86400.0  # main.py --type-idle-threshold
 INIT_S = 25 * 60.0  # main.py --instance-init-time
+MOST_SHARE = 0.1  # main.py --max-scale-in-fraction
 TYPE_IDLE_COUNT = 5  # cluster.py
 UTIL_THRESHOLD = 0.3  # cluster.py
-LAUNCH_HOUR_S = 50 * 60.0  # cluster.py: LAUNCH_HOUR_THRESHOLD
+LAUNCH_HOUR_S = 30 * 60.0  # cluster.py: LAUNCH_HOUR_THRESHOLD, of AWS
 DAY = 86400.0
 
 
@@ -47,6 +53,10 @@ class Ec2Autoscaler(Policy):
                 continue
             coming = sum(1 for machine in world.booting.values() if machine.pool is pool)
             wanted = len(places) + OVER_PROVISION
+            # autoscaling_groups.py scale: nodes that were cordoned are taken back, as the new size counts them too
+            for machine in world.machines.values():
+                if machine.pool is pool and machine.cordoned_at is not None:
+                    world.uncordon(machine, now)
             world.order(pool, wanted - coming, now)
             left = rest
             if not left:
@@ -54,36 +64,41 @@ class Ec2Autoscaler(Policy):
 
     def _maintain(self, world: World, now: float) -> None:
         spare: dict[str, int] = {}
+        going = []
         for machine in list(world.machines.values()):
             if not machine.is_ready:
                 if now - machine.asked >= INIT_S:  # maintain: instances that never joined
                     world.remove(machine, now)
-                continue
-            self._tend(machine, spare, world, now)
+            elif self._tend(machine, spare, world, now):
+                going.append(machine)
+        # maintain: with more than the share that may go at once, none goes
+        if len(going) <= math.ceil(MOST_SHARE * len(world.machines)):
+            for machine in going:
+                world.remove(machine, now)
 
-    def _tend(self, machine: Machine, spare: dict[str, int], world: World, now: float) -> None:
-        """cluster.py get_node_state and maintain, in the order of their conditions."""
+    def _tend(self, machine: Machine, spare: dict[str, int], world: World, now: float) -> bool:
+        """cluster.py get_node_state and maintain, in the order of their conditions; whether the machine is to go."""
         age = (now - machine.asked) % DAY  # timedelta.seconds leaves the days out
         is_under = machine.used <= UTIL_THRESHOLD * machine.gpus
         is_cordoned = machine.cordoned_at is not None
         pool = machine.pool.name
         if world.sizes[pool] <= machine.pool.min:
-            return
+            return False
         if machine.tasks and not is_under:
             if is_cordoned:
                 world.uncordon(machine, now)
-            return
+            return False
         if not is_cordoned:
             if world.waiting or age % 3600.0 < LAUNCH_HOUR_S:
-                return
+                return False
             if spare.get(pool, 0) < TYPE_IDLE_COUNT:
                 if age <= TYPE_IDLE_S:
                     spare[pool] = spare.get(pool, 0) + 1
-                    return
+                    return False
             elif age <= IDLE_S:
-                return
+                return False
         if machine.tasks or not is_cordoned:  # under-utilized-drainable: plain deletion of its pods
             world.cordon(machine, now)
             world.evict(machine, now)
-        else:
-            world.remove(machine, now)
+            return False
+        return True

@@ -1,4 +1,5 @@
-"""A model of Karpenter v1 with one NodePool per pool, at its defaults. Every rule names the file of its source.
+"""A model of Karpenter v1 with one NodePool per pool, at its defaults. Every rule names the file of its source, in the
+folder pkg of github.com/kubernetes-sigs/karpenter unless it says otherwise.
 
 Modelled: batching, provisioning, emptiness, multi-node and single-node consolidation by deletion, validation, budgets.
 Not modelled: consolidation that replaces a machine by a cheaper one, drift, expiry (expireAfter), CPU and memory.
@@ -7,6 +8,7 @@ Not modelled: consolidation that replaces a machine by a cheaper one, drift, exp
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from longboat.simulator.cast import Machine, gpus_of
@@ -20,8 +22,8 @@ POLL_S = 10.0  # controllers/disruption/controller.go: pollingPeriod
 VALIDATE_S = 15.0  # controllers/disruption/consolidation.go: consolidationTTL
 BUDGET = 0.1  # apis/v1/nodepool.go: disruption.budgets, nodes: 10%
 MOST_CANDIDATES = 100  # controllers/disruption/multinodeconsolidation.go
-REGISTRATION_S = 900.0  # controllers/nodeclaim/lifecycle/liveness.go
-UNAVAILABLE_S = 180.0  # the AWS provider's cache of offerings without capacity
+REGISTRATION_S = 900.0  # controllers/nodeclaim/lifecycle/liveness.go: registrationTimeout
+UNAVAILABLE_S = 180.0  # github.com/aws/karpenter-provider-aws: pkg/cache/cache.go: UnavailableOfferingsTTL
 
 
 class Karpenter(Policy):
@@ -63,7 +65,9 @@ class Karpenter(Policy):
         return self._solve(world, now)
 
     def _solve(self, world: World, now: float) -> float | None:
-        """controllers/provisioning/scheduling/scheduler.go: largest first; claims in flight, then new ones."""
+        """controllers/provisioning/scheduling/queue.go: largest first; scheduler.go: claims in flight, then new ones,
+        of the NodePool with the greatest weight first.
+        """
         sizes = sorted((task.gpus for task in pending(world)), reverse=True)
         left = first_fit(sizes, [machine.gpus for machine in world.booting.values()])
         pools = sorted(world.pools.values(), key=lambda pool: (-pool.priority, pool.name))
@@ -104,16 +108,15 @@ class Karpenter(Policy):
     def _candidates(self, world: World) -> Sequence[Machine]:
         """controllers/disruption/controller.go: the methods in their order, of which one may act."""
         ready = [machine for machine in world.machines.values() if machine.is_ready]
-        budget = math.ceil(BUDGET * len(world.machines))  # apis/v1/nodepool.go: rounded up
         removable = [one for one in ready if world.sizes[one.pool.name] > one.pool.min]
         empty = [machine for machine in removable if not machine.tasks]
-        if empty:  # controllers/disruption/emptiness.go; consolidateAfter: 0s
-            return empty[:budget]
-        # controllers/disruption/helpers.go: the cost of a disruption grows with the number of pods
-        if world.conditions.is_protected:  # designs/node-disruption.md: karpenter.sh/do-not-disrupt
+        if empty:  # controllers/disruption/emptiness.go; apis/v1/nodepool.go: consolidateAfter: 0s
+            return within_budgets(empty, ready)
+        if world.conditions.is_protected:  # controllers/state/statenode.go: karpenter.sh/do-not-disrupt of a pod
             return []
+        # utils/disruption/disruption.go: the cost of a disruption grows with the number of pods
         used = sorted((one for one in removable if one.tasks), key=lambda one: (len(one.tasks), one.name))
-        first = used[: min(budget, MOST_CANDIDATES)]
+        first = within_budgets(used, ready)[:MOST_CANDIDATES]
         low, high = 1, len(first)
         best: Sequence[Machine] = ()
         while low <= high and len(first) > 1:  # multinodeconsolidation.go: binary search for the longest prefix
@@ -141,6 +144,20 @@ class Karpenter(Policy):
         for machine in still:
             world.evict(machine, now)
             world.remove(machine, now)
+
+
+def within_budgets(machines: Sequence[Machine], ready: Sequence[Machine]) -> list[Machine]:
+    """controllers/disruption/helpers.go: of each NodePool, a share of its initialized nodes; apis/v1/nodepool.go:
+    rounded up.
+    """
+    counts = Counter(one.pool.name for one in ready)
+    left = {name: math.ceil(BUDGET * count) for name, count in counts.items()}
+    found = []
+    for one in machines:
+        if left.get(one.pool.name, 0) > 0:
+            left[one.pool.name] -= 1
+            found.append(one)
+    return found
 
 
 def fits_elsewhere(machines: Sequence[Machine], others: Iterable[Machine]) -> bool:
