@@ -18,6 +18,8 @@ from testbed.errors import TestbedError
 
 GO_FOLDER = Path(__file__).parent / "go"
 KUBERNETES_VERSION = "1.36.4"
+OLDER_VERSION = "1.29.15"
+"""The oldest that Longboat works with; built only when a test asks for it."""
 KUBERNETES_COMMANDS = (
     "kube-apiserver",
     "kube-controller-manager",
@@ -27,11 +29,9 @@ KUBERNETES_COMMANDS = (
     "kubeadm",
     "kubectl",
 )
+OLDER_COMMANDS = KUBERNETES_COMMANDS[:5]
+"""Those that run a cluster. kubectl and kubeadm are always the newer ones."""
 _STAMP = "k8s.io/component-base/version."
-_KUBERNETES_STAMPS = (
-    f"-X {_STAMP}gitVersion=v{KUBERNETES_VERSION} -X {_STAMP}gitMajor=1 -X {_STAMP}gitMinor=36 "
-    f"-X {_STAMP}gitTreeState=clean -X {_STAMP}gitCommit=unknown -X {_STAMP}buildDate=1970-01-01T00:00:00Z"
-)
 _CONTAINERD = "github.com/containerd/containerd/v2/cmd/"
 _CNI = "github.com/containernetworking/plugins/plugins/"
 
@@ -55,10 +55,20 @@ class Target:
         return self.links or tuple(self.packages)
 
 
+def _stamps(version: str) -> str:
+    _, minor, _ = version.split(".")
+    return (
+        f"-X {_STAMP}gitVersion=v{version} -X {_STAMP}gitMajor=1 -X {_STAMP}gitMinor={minor} "
+        f"-X {_STAMP}gitTreeState=clean -X {_STAMP}gitCommit=unknown -X {_STAMP}buildDate=1970-01-01T00:00:00Z"
+    )
+
+
 TARGETS = (
     Target("tools", "tools", {"certificates": "./certificates", "pause": "./pause"}),
     Target("etcd", "etcd", {"etcd": "."}),
-    Target("kubernetes", "kubernetes", {"kubernetes": "."}, links=KUBERNETES_COMMANDS, stamps=_KUBERNETES_STAMPS),
+    Target(
+        "kubernetes", "kubernetes", {"kubernetes": "."}, links=KUBERNETES_COMMANDS, stamps=_stamps(KUBERNETES_VERSION)
+    ),
     Target("kwok", "kubernetes", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
     Target(
         "containerd",
@@ -81,7 +91,10 @@ TARGETS = (
     Target("jobset", "kubernetes", {"jobset": "sigs.k8s.io/jobset"}),
     Target("kueue", "kubernetes", {"kueue": "sigs.k8s.io/kueue/cmd/kueue"}),
 )
-BY_NAME = {target.name: target for target in TARGETS}
+OLDER = Target(
+    "kubernetes-older", "kubernetes-older", {"kubernetes": "."}, links=OLDER_COMMANDS, stamps=_stamps(OLDER_VERSION)
+)
+BY_NAME = {target.name: target for target in (*TARGETS, OLDER)}
 
 
 @dataclass(frozen=True)
@@ -131,7 +144,7 @@ def in_folder(target: Target, folder: Path) -> dict[str, Path] | None:
 def lookup(target: Target) -> dict[str, Path] | None:
     """Where the programs already are, nothing made for it."""
     named = os.environ.get("LONGBOAT_TESTBED_BIN")
-    if named:
+    if named and target in TARGETS:  # under one name there can be one version only
         found = in_folder(target, Path(named).expanduser().absolute())
         if found:
             return found
@@ -139,19 +152,14 @@ def lookup(target: Target) -> dict[str, Path] | None:
 
 
 def find(names: Iterable[str], *, quiet: bool = False) -> Binaries:
-    """The programs of these targets; what is nowhere is downloaded or built first."""
-    paths: dict[str, Path] = {}
-    missing = []
+    """The programs of these targets; what is nowhere is downloaded or built first. Of two of a name, the later one."""
     targets = [BY_NAME[name] for name in names]
-    for target in targets:
-        found = lookup(target)
-        if found is None:
-            missing.append(target)
-        paths.update(found or {})
+    missing = [target for target in targets if lookup(target) is None]
     if missing:
         from testbed import build  # only a first start needs it
 
         build.make(missing, quiet=quiet)
-        for target in missing:
-            paths.update(in_folder(target, cached_folder(target)) or {})
+    paths: dict[str, Path] = {}
+    for target in targets:
+        paths.update(lookup(target) or {})
     return Binaries(paths)

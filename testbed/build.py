@@ -95,9 +95,13 @@ def remove_abandoned(folder: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
+def go_program() -> str | None:
+    return shutil.which("go") or ("/usr/local/go/bin/go" if os.access("/usr/local/go/bin/go", os.X_OK) else None)
+
+
 def check_tools(target: Target) -> str:
     """The Go command; refuses with the names of what is missing."""
-    go = shutil.which("go") or ("/usr/local/go/bin/go" if os.access("/usr/local/go/bin/go", os.X_OK) else None)
+    go = go_program()
     if go is None:
         raise Missing(f"{target.name} must be built and there is no Go: install Go 1.21 or newer")
     if target.cgo:

@@ -110,7 +110,10 @@ def kubelet_configuration(cluster: Cluster, number: int) -> dict[str, object]:
 
 
 def proxy_configuration(cluster: Cluster, number: int) -> dict[str, object]:
+    # What is usual later had to be asked for at first.
+    gates = {"featureGates": {"NFTablesProxyMode": True}} if "older" in cluster.profiles else {}
     return {
+        **gates,
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "nftables",

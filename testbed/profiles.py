@@ -6,6 +6,7 @@ two-nodes  and a second one
 gpu        and simulated GPU nodes
 jobset     a real node and the JobSet controller in it
 kueue      a real node and the Kueue controller in it
+older      the oldest Kubernetes that Longboat works with, in place of the newer one
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from testbed import controlplane, images, jobset, kueue, kwok, node
+from testbed.binaries import OLDER
 from testbed.errors import TestbedError
 from testbed.kwok import Group
 from testbed.manifests import Controller
 
-NAMES = ("api", "pods", "two-nodes", "gpu", "jobset", "kueue")
+NAMES = ("api", "pods", "two-nodes", "gpu", "jobset", "kueue", "older")
 CONTROLLERS = {one.name: one for one in (jobset.CONTROLLER, kueue.CONTROLLER)}
 """In the order in which they start: Kueue looks after objects of JobSet, and its webhooks stop other deployments."""
 DEFAULT_FLEET = "4"
@@ -38,7 +40,8 @@ class Parts:
         """Programs to have, as targets of the build."""
         real = node.TARGETS if self.real_nodes else ()
         simulated = kwok.TARGETS if self.simulates else ()
-        return (*controlplane.TARGETS, *real, *simulated, *(one.name for one in self.controllers))
+        older = (OLDER.name,) if "older" in self.profiles else ()
+        return (*controlplane.TARGETS, *older, *real, *simulated, *(one.name for one in self.controllers))
 
     @property
     def controllers(self) -> tuple[Controller, ...]:

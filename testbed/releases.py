@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.binaries import KUBERNETES_COMMANDS, KUBERNETES_VERSION, Target
+from testbed.binaries import KUBERNETES_VERSION, OLDER, OLDER_VERSION, Target
 from testbed.errors import TestbedError
 
 REACH_S = 3.0
@@ -42,9 +42,10 @@ def releases_of(target: Target) -> list[Release]:
     arch = ARCHITECTURES.get(platform.machine())
     if arch is None or platform.system() != "Linux":
         return []
-    if target.name == "kubernetes":
-        root = f"dl.k8s.io/release/v{KUBERNETES_VERSION}/bin/linux/{arch}"
-        return [Release(f"{root}/{name}", f"{root}/{name}.sha256", {name: ""}) for name in KUBERNETES_COMMANDS]
+    if target.name in ("kubernetes", OLDER.name):
+        version = OLDER_VERSION if target.name == OLDER.name else KUBERNETES_VERSION
+        root = f"dl.k8s.io/release/v{version}/bin/linux/{arch}"
+        return [Release(f"{root}/{name}", f"{root}/{name}.sha256", {name: ""}) for name in target.programs]
     if target.name == "etcd":
         root = "github.com/etcd-io/etcd/releases/download/v3.6.8"
         folder = f"etcd-v3.6.8-linux-{arch}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from testbed import binaries, build, images, manifests, namespaces, profiles
 from testbed.errors import Missing
 
-KINDS = {"cluster": ("api", "gpu"), "pods": ("pods",), "controllers": ("jobset", "kueue")}
+KINDS = {"cluster": ("api", "gpu"), "pods": ("pods",), "controllers": ("jobset", "kueue"), "older": ("pods", "older")}
 """Kind of test to the profiles its cluster has."""
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from longboat.engines.engine import Engine
 from tests.conformance.clusters import Flavour, open_cluster
+from tests.launcher.nodes import survivors
 
 
 class Place(Protocol):
@@ -73,7 +74,7 @@ class LocalPlace:
         ({"volumes": {"/data": {"nfs": "server:/export"}}}, ["volumes./data", "nfs"], ["path"]),
         ({"volumes": {"/data": {"path": "/elsewhere"}}}, ["volumes./data"], ["data"]),
         ({"volumes": {"data": {"path": ".", "read_only": True}}}, ["read_only"], ["read_only"]),
-        ({"data": [{"url": "s3://bucket/data.tar", "to": "data"}]}, ["s3://"], ["https://"]),
+        ({"data": [{"url": "s3://bucket/set/", "to": "data", "sha256": "0" * 64}]}, ["s3://bucket/set/"], ["object"]),
     )
 
     def __init__(self, root: Path) -> None:
@@ -99,15 +100,7 @@ class LocalPlace:
         return {**self.environment, "LONGBOAT_GPUS": ",".join(ids)}
 
     def processes(self, uid: str) -> list[int]:
-        mark = f"LONGBOAT_RUN_UID={uid}".encode()
-        found = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-        return found
+        return survivors(uid)
 
     def is_process(self, pid: int, *, uid: str) -> bool:
         try:
@@ -157,6 +150,7 @@ def open_flavour(flavour: Flavour, request: pytest.FixtureRequest, root: Path) -
 PLACES = {
     "local": (open_here, ()),
     "kubernetes": (partial(open_flavour, "kubernetes"), (pytest.mark.pods,)),
+    "older": (partial(open_flavour, "kubernetes"), (pytest.mark.pods("older"), pytest.mark.soak)),
     "jobset": (partial(open_flavour, "jobset"), (pytest.mark.pods("controllers"), pytest.mark.soak)),
     "kueue": (partial(open_flavour, "kueue"), (pytest.mark.pods("controllers"), pytest.mark.soak)),
 }

@@ -9,12 +9,52 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 LAUNCHER = Path(__file__).parents[2] / "src" / "longboat" / "launcher" / "__main__.py"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
+
+
+def until(
+    condition: Callable[[], Any], *, told: Callable[[], str] = lambda: "did not happen", every_s: float = 0.02
+) -> Any:
+    """Wait until the condition holds; returns what it gave. `told` says what is known when it never does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(every_s)
+    raise AssertionError(told())
+
+
+def survivors(uid: str) -> list[int]:
+    """Processes that still carry this uid in their environment."""
+    mark = f"LONGBOAT_RUN_UID={uid}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def end_all(launchers: Iterable[subprocess.Popen[bytes]], uid: str) -> None:
+    """Whatever the test did, nothing of it may go on."""
+    for launcher in launchers:
+        if launcher.poll() is None:
+            launcher.kill()
+            launcher.wait()
+    for pid in survivors(uid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
 
 
 class Node:
@@ -97,14 +137,7 @@ class Node:
         self.process.send_signal(number)
 
     def until(self, condition: Callable[[], Any]) -> Any:
-        """Wait until the condition holds; returns what it gave."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            value = condition()
-            if value:
-                return value
-            time.sleep(0.02)
-        raise AssertionError("did not happen")
+        return until(condition)
 
     def until_log(self, text: str, name: str = "0.out") -> None:
         self.until(lambda: text.encode() in self.log(name))
@@ -127,25 +160,7 @@ class Node:
         return self.json(f"rank-{rank}.json")
 
     def survivors(self) -> list[int]:
-        """Processes that still carry the uid of this node in their environment."""
-        mark = f"LONGBOAT_RUN_UID={self.uid}".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    if mark in (entry / "environ").read_bytes().split(b"\0"):
-                        found.append(int(entry.name))
-                except OSError:
-                    continue
-        return found
+        return survivors(self.uid)
 
     def close(self) -> None:
-        """Whatever the test did, nothing of it may go on."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        for pid in self.survivors():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
+        end_all([self.process] if self.process is not None else [], self.uid)

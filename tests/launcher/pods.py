@@ -8,20 +8,16 @@ import io
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tarfile
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.launcher.nodes import LAUNCHER
-
-PATIENCE_S = 90.0
+from tests.launcher.nodes import LAUNCHER, PATIENCE_S, end_all, survivors, until
 
 
 def free_port(address: str) -> int:
@@ -165,6 +161,10 @@ class Pods:
     def json(self, place: int, name: str) -> Any:
         return json.loads((self.node(place) / name).read_text())
 
+    def beat(self, place: int) -> Any:
+        """What the node said last; nothing before it has said anything."""
+        return self.json(place, "beat.json") if (self.node(place) / "beat.json").exists() else {}
+
     def report(self, place: int, rank: int) -> Any:
         return self.json(place, f"rank-{rank}.json")
 
@@ -179,14 +179,9 @@ class Pods:
         return (self.root(place) / "stderr").read_text()
 
     def until(self, condition: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            value = condition()
-            if value:
-                return value
-            time.sleep(0.02)
-        said = {place: self.stderr(place) for place in self.processes}
-        raise AssertionError(f"did not happen; the launchers said: {said}")
+        return until(
+            condition, told=lambda: f"did not happen; launchers said: {[self.stderr(one) for one in self.processes]}"
+        )
 
     def until_said(self, text: str, places: Sequence[int] | None = None) -> None:
         """Every rank of these nodes has written the text."""
@@ -199,27 +194,10 @@ class Pods:
         return subprocess.run(command, check=False, capture_output=True).returncode
 
     def survivors(self) -> list[int]:
-        mark = f"LONGBOAT_RUN_UID={self.uid}".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    if mark in (entry / "environ").read_bytes().split(b"\0"):
-                        found.append(int(entry.name))
-                except OSError:
-                    continue
-        return found
+        return survivors(self.uid)
 
     def close(self) -> None:
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        for pid in self.survivors():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
+        end_all(self.processes.values(), self.uid)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

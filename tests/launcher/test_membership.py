@@ -33,6 +33,7 @@ def test_a_single_node_needs_no_socket(make_pods: Make) -> None:
         "reason": "success",
     }
     assert pods.message()["ranks"] == [[0, 0, None, None]]
+    assert pods.message()["lines"] == {"0.out": 1}
 
 
 def test_all_start_together_and_all_succeed(make_pods: Make) -> None:
@@ -53,10 +54,14 @@ def test_all_start_together_and_all_succeed(make_pods: Make) -> None:
 def test_the_first_failure_ends_all_and_is_the_verdict(make_pods: Make) -> None:
     script = """
 import os, signal, sys, time
-print('up', flush=True)
+def path(rank):
+    return os.path.join(os.environ['SHARED'], 'up-%s' % rank)
 if os.environ['RANK'] == '2':
+    while not all(os.path.exists(path(rank)) for rank in (0, 1)):
+        time.sleep(0.01)
     raise ValueError('of rank 2')
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
+open(path(os.environ['RANK']), 'w').close()
 time.sleep(600)
 """
     pods = make_pods(script=script, roles={"worker": 3})
@@ -92,10 +97,15 @@ os._exit(8)
 
 
 def test_deciding_roles_end_the_others(make_pods: Make) -> None:
+    script = """
+import os, time
+while not all(os.path.exists(os.path.join(os.environ['SHARED'], 'ps-%d' % n)) for n in range(2)):
+    time.sleep(0.01)
+"""
     pods = make_pods(
-        script="print('done')",
+        script=script,
         roles={"ps": 2, "worker": 2},
-        commands={"ps": ["sleep", "600"]},
+        commands={"ps": 'touch "$SHARED/ps-$NODE_RANK"; exec sleep 600'},
         deciding=["worker"],
     )
     assert pods.run() == [0, 0, 0, 0]
@@ -108,12 +118,18 @@ def test_timeout(make_pods: Make) -> None:
     pods = make_pods(script=SLEEP, roles={"worker": 2}, timeout_s=1.0)
     pods.run()
     assert (pods.verdict["cause"], pods.verdict["exit_code"]) == ("timeout", 207)
-    assert pods.report(1, 1)["ended_by"] == "timeout"
+    assert pods.message(1)["ended_by"] == "timeout"
 
 
 def test_a_setup_that_fails_on_one_node(make_pods: Make) -> None:
-    pods = make_pods(script=SLEEP, roles={"worker": 3}, plan={"setup": "echo trying; test $NODE_RANK != 1 || exit 5"})
-    codes = pods.run()
+    """The others are there: one that comes after node 0 has given its verdict is taken away by the engine."""
+    wait = 'until test -e "$SHARED/others-wait"; do sleep 0.02; done'
+    setup = f"echo trying; test $NODE_RANK != 1 || {{ {wait}; exit 5; }}"
+    pods = make_pods(script=SLEEP, roles={"worker": 3}, plan={"setup": setup})
+    pods.start_all()
+    pods.until(lambda: pods.beat(0).get("missing") == ["worker-1"])
+    (pods.folder / "others-wait").touch()
+    codes = [pods.wait(place) for place in range(3)]
     assert codes[1] == 5 and codes[2] == 0
     assert (pods.verdict["cause"], pods.verdict["exit_code"], pods.verdict["node"]) == ("setup", 209, "worker-1")
     assert pods.verdict["message"].startswith("node worker-1: setup failed: exit code 5")
@@ -291,8 +307,9 @@ def test_a_long_break_of_the_network(make_pods: Make) -> None:
 
 def test_peers_that_do_not_come(make_pods: Make) -> None:
     pods = make_pods(script=SLEEP, roles={"worker": 4}, line={"timeout_s": 2})
-    for place in (0, 2):
-        pods.start(place)
+    pods.start(2, gang={"line": {**pods.gang["line"], "timeout_s": 60}})
+    pods.until(lambda: (pods.node(2) / "ready.json").exists())
+    pods.start(0)
     assert pods.wait(0) == 209
     assert pods.wait(2) == 0
     assert (pods.verdict["cause"], pods.verdict["exit_code"]) == ("peers", 209)

@@ -288,11 +288,11 @@ def test_data_that_cannot_be_had(make_pods: Make, web: tuple[str, Path], how: st
     url, folder = web
     archive(folder / "set.tar.gz", {"../evil" if how == "hostile" else "ok": b"x"})
     item = {"url": f"{url}/set.tar.gz", "to": "data", "sha256": "0" * 64 if how == "digest" else None, "unpack": True}
-    words = {"digest": "the sha256 is", "gone": "404", "hostile": "../evil", "s3": "data comes from http"}[how]
+    words = {"digest": "the sha256 is", "gone": "404", "hostile": "../evil", "s3": "an object has no query"}[how]
     if how == "gone":
         item["url"] = f"{url}/nothing.tar.gz"
     if how == "s3":
-        item["url"] = "s3://bucket/key"
+        item["url"] = "s3://bucket/key?secret"
     pods = make_pods(script="print('never')", data=[item], roles={"worker": 2})
     pods.run()
     # The other node may have been ended before it failed too.

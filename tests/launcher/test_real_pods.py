@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ import pytest
 
 from longboat.launcher.onefile import write_onefile
 from testbed.fixtures import Kubectl
+from tests.launcher.nodes import until
 from tests.launcher.pods import code_of
 
 pytestmark = pytest.mark.pods
-PATIENCE_S = 120.0
 LAUNCHER = ["python3", "-I", "-S", "/longboat/launcher/launcher.pyz"]
 
 
@@ -124,13 +123,10 @@ class Job:
             self.until(lambda index=index: text in self._kubectl("logs", self.name(index)))
 
     def until(self, condition: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            value = condition()
-            if value:
-                return value
-            time.sleep(0.2)
-        raise AssertionError(self._kubectl("get", "events") + self._kubectl("logs", "-l", "run=r", "--prefix"))
+        return until(condition, told=self._events, every_s=0.2)
+
+    def _events(self) -> str:
+        return self._kubectl("get", "events") + self._kubectl("logs", "-l", "run=r", "--prefix")
 
 
 def rank(number: int) -> dict[str, Any]:

@@ -69,6 +69,18 @@ def test_what_fits_is_whole() -> None:
     assert "stacks" not in found["first"] and "stacks" not in found["gang"]["first"]
 
 
+def test_how_many_lines_there_are_is_told_of_all_streams_or_of_none() -> None:
+    assert read(compose(facts(lines={"0.out": 3})))["lines"] == {"0.out": 3}
+    assert read(compose(facts(lines={})))["lines"] == {}, "that there is no line is worth saying"
+    assert "lines" not in read(compose(facts(lines=None)))
+    many = {f"{rank}.out": rank for rank in range(1000)}
+    assert "lines" not in read(compose(facts(lines=many)))
+    told = read_termination(compose(facts(lines={"0.out": 3})).decode())
+    assert told is not None and told.lines == {"0.out": 3}
+    silent = read_termination(compose(facts()).decode())
+    assert silent is not None and silent.lines is None
+
+
 def test_the_engine_reads_it() -> None:
     sentence = {"exit_code": 1, "cause": "exception", "message": "x", "node": "worker-1", "first": report()}
     said = read_termination(compose(facts(gang={**sentence, "reason": "failure"})).decode())

@@ -102,7 +102,13 @@ def test_no_training_is_moved(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["cluster-autoscaler", "karpenter"])
 def test_protected_trainings_are_left_alone_by_models_too(policy: str) -> None:
-    assert run(policy, SPREAD, ).figures.evictions == 0
+    assert (
+        run(
+            policy,
+            SPREAD,
+        ).figures.evictions
+        == 0
+    )
 
 
 def test_half_a_gang_holds_gpus_for_nothing() -> None:

@@ -63,15 +63,41 @@ def test_key_follows_sources_flags_and_sums(tmp_path: Path, monkeypatch: pytest.
     assert binaries.key_of(TOOLS) != first
 
 
-def test_every_kubernetes_command_is_the_same_program() -> None:
-    target = BY_NAME["kubernetes"]
-    assert target.programs == binaries.KUBERNETES_COMMANDS
-    assert f"gitVersion=v{binaries.KUBERNETES_VERSION}" in target.stamps
-    required = (binaries.GO_FOLDER / "kubernetes" / "go.mod").read_text()
-    assert f"k8s.io/kubernetes v{binaries.KUBERNETES_VERSION}" in required
+@pytest.mark.parametrize(
+    ("name", "version", "minor", "commands"),
+    [
+        ("kubernetes", binaries.KUBERNETES_VERSION, 36, binaries.KUBERNETES_COMMANDS),
+        ("kubernetes-older", binaries.OLDER_VERSION, 29, binaries.OLDER_COMMANDS),
+    ],
+)
+def test_every_kubernetes_command_is_the_same_program(
+    name: str, version: str, minor: int, commands: tuple[str, ...]
+) -> None:
+    target = BY_NAME[name]
+    assert target.programs == commands
+    assert f"gitVersion=v{version} " in target.stamps and f"gitMinor={minor} " in target.stamps
+    required = (binaries.GO_FOLDER / name / "go.mod").read_text()
+    assert f"k8s.io/kubernetes v{version}" in required
 
 
-@pytest.mark.parametrize("module", sorted({target.module for target in binaries.TARGETS}))
+def test_the_older_kubernetes_takes_the_place_of_the_newer_and_only_where_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LONGBOAT_TESTBED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("LONGBOAT_TESTBED_BIN", str(tmp_path / "mine"))
+    newer, older = BY_NAME["kubernetes"], BY_NAME["kubernetes-older"]
+    for target, folder in ((newer, tmp_path / "mine"), (older, binaries.cached_folder(older))):
+        folder.mkdir(parents=True)
+        for program in target.programs:
+            (folder / program).touch(mode=0o755)
+    found = binaries.find(["kubernetes", "kubernetes-older"])
+    assert found["kubelet"].parent == binaries.cached_folder(older)
+    assert found["kubectl"].parent == tmp_path / "mine"
+    assert binaries.find(["kubernetes"])["kubelet"].parent == tmp_path / "mine"
+    assert older not in binaries.TARGETS, "it is no part of the usual build"
+
+
+@pytest.mark.parametrize("module", sorted({target.module for target in BY_NAME.values()}))
 def test_modules_are_pinned(module: str) -> None:
     folder = binaries.GO_FOLDER / module
     needs = "require" in (folder / "go.mod").read_text()

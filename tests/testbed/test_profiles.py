@@ -20,6 +20,12 @@ def test_an_api_alone_needs_no_node_programs() -> None:
     assert set(profiles.combine(["api"]).targets) == {"tools", "etcd", "kubernetes"}
 
 
+def test_an_older_kubernetes_comes_beside_the_newer_after_which_it_counts() -> None:
+    targets = profiles.combine(["pods", "older"]).targets
+    assert targets.index("kubernetes") < targets.index("kubernetes-older")
+    assert "kubernetes-older" not in profiles.combine(["pods"]).targets
+
+
 def test_a_fleet_asks_for_the_gpu_profile() -> None:
     parts = profiles.combine([], ["100:h100x8", "4:cpu"])
     assert parts.profiles == ("api", "gpu")

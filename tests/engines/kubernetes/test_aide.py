@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,8 @@ from longboat.engines.kubernetes.aide import LIFE_S, Aide, Mounts, claims_of, po
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, NAMESPACE, POD
 from longboat.engines.kubernetes.records import State, Storage
-from testbed.clusters import Cluster
-from tests.engines.kubernetes.speaking import IMAGE, claim, client_of, record_of, speak, until, until_running
+from tests.engines.kubernetes.speaking import IMAGE, claim, record_of, speak, until, until_running
 from tests.engines.kubernetes.test_remote import contents, make_tree
-
-
-@pytest.fixture
-def client(cluster: Cluster, namespace: str) -> Iterator[Client]:
-    with client_of(cluster, namespace) as opened:
-        yield opened
 
 
 def aides(client: Client) -> list[str]:

@@ -8,7 +8,6 @@ import select
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +47,6 @@ open(NODE + "/work/here", "w").write("of " + NAME)
 say(0, "out", "ready")
 time.sleep(600)
 """
-
-
-@pytest.fixture
-def client(cluster: Cluster, namespace: str) -> Iterator[Client]:
-    with client_of(cluster, namespace) as opened:
-        yield opened
 
 
 def start_two(client: Client, **spec: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from longboat.engines.kubernetes.api.errors import Unreachable
 from longboat.engines.kubernetes.capabilities import Capabilities, observe
 from longboat.engines.kubernetes.permissions import PERMISSIONS, role_for
 from longboat.engines.kubernetes.records import Storage
-from longboat.engines.kubernetes.surroundings import NodeUse
+from longboat.engines.kubernetes.surroundings import Autoscaler, NodeUse, own_autoscaler
 from testbed.clusters import Cluster
 from testbed.fixtures import Kubectl
 from testbed.proxy import ApiProxy
@@ -53,7 +54,7 @@ def test_an_administrator_sees_everything_with_few_requests(cluster: Cluster, na
     assert seen.has_namespace and seen.has_service_account and seen.pull_secrets == ()
     assert seen.priority_classes and "system-node-critical" in seen.priority_classes
     assert seen.security == "privileged" and seen.autoscaler is None
-    assert requests <= 14
+    assert requests <= 16
 
 
 def test_plain_discovery_tells_the_same_groups(
@@ -223,6 +224,28 @@ def test_the_cluster_autoscaler_tells_its_pools(
         kubectl("delete", "configmap", "--namespace=kube-system", meta["name"])
     assert found is not None and found.name == "cluster-autoscaler"
     assert found.can_grow is grows and words in found.detail
+
+
+@pytest.mark.parametrize(
+    ("age_s", "size", "grows"),
+    [(0, 1, True), (0, 4, False), (3600, 1, None)],
+    ids=["it works", "it is full", "it is gone"],
+)
+def test_our_own_autoscaler_tells_its_pools(
+    cluster: Cluster, namespace: str, kubectl: Kubectl, age_s: int, size: int, grows: bool | None
+) -> None:
+    report = {"at": time.time() - age_s, "pools": [{"note": {"pool": "gpu", "reason": "", "size": size}, "max": 4}]}
+    meta = {"name": "longboat-autoscaler-status"}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"report": json.dumps(report)}}
+    kubectl("apply", "-f", "-", text=json.dumps(body))
+    detail = f"gpu {size} of at most 4"
+    expected = None if grows is None else Autoscaler(name="longboat", can_grow=grows, detail=detail)
+    assert look(cluster, namespace).autoscaler == expected
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"pools": 3}', '{"at": "x"}', '{"at": 1, "pools": [{}]}'])
+def test_what_is_no_report_is_no_autoscaler(text: str) -> None:
+    assert own_autoscaler({"data": {"report": text}}, 0.0) is None
 
 
 def test_a_server_that_does_not_answer_is_the_only_error(cluster: Cluster, namespace: str, api_proxy: ApiProxy) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,13 +30,6 @@ pytestmark = pytest.mark.pods
 
 FLAKY = 'import os, sys; sys.exit(0 if os.environ["LONGBOAT_ATTEMPT"] == "1" else 5)'
 SLEEPING = "import time; print('ready', flush=True); time.sleep(600)"
-
-
-@pytest.fixture
-def bench(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(cluster, namespace, tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

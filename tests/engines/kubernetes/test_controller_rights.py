@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,7 +19,6 @@ from longboat.engines.kubernetes.observe import STOP, stop_text
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.statuses import brief_status
 from testbed import api
-from testbed.clusters import Cluster
 from tests.engines.kubernetes.benches import Bench
 from tests.engines.kubernetes.controlling import wait_for_end, wait_for_word
 
@@ -54,13 +51,6 @@ def right_of(ask: Ask) -> Right:
     reading = "watch" if "watch=true" in parts.query else "get" if found["name"] else "list"
     verbs = {"GET": reading, "POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
     return (found["group"] or "", kind, verbs[ask.method])
-
-
-@pytest.fixture
-def bench(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(cluster, namespace, tmp_path)
-    yield made
-    made.close()
 
 
 def test_the_rights_are_those_that_turns_use(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

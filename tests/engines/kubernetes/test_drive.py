@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +44,6 @@ def make_mortal(engine: KubernetesEngine, writes: int) -> None:
         return answer
 
     client.request = request  # type: ignore[method-assign]
-
-
-@pytest.fixture
-def bench(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(cluster, namespace, tmp_path)
-    yield made
-    made.close()
 
 
 def test_a_driver_that_dies_after_every_single_write(bench: Bench) -> None:

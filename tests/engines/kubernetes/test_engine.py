@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import threading
 
 import pytest
 
-from longboat.core.errors import NotFound, Refused
+from longboat.core.errors import LongboatError, NotFound, Refused
 from longboat.core.runs import LogQuery
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, POD
 from longboat.engines.kubernetes.drive import turn
-from testbed.clusters import Cluster
+from testbed import api
 from tests.engines.kubernetes.benches import Bench
 
 pytestmark = pytest.mark.pods
-
-
-@pytest.fixture
-def bench(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(cluster, namespace, tmp_path)
-    yield made
-    made.close()
 
 
 def test_without_a_storage_a_run_still_keeps_its_logs_and_codes(bench: Bench) -> None:
@@ -78,6 +70,33 @@ def test_a_submission_that_was_interrupted_ends_as_lost(bench: Bench, monkeypatc
     ended = engine.status("job")
     assert (ended.phase, ended.cause) == ("failed", "lost") and "interrupted" in ended.reason
     engine.delete("job")
+
+
+@pytest.mark.parametrize(("first", "seen"), [("", []), ("print('ready', flush=True); ", [b"ready\n"])])
+def test_a_follower_of_a_run_that_is_removed_is_told_so(bench: Bench, first: str, seen: list[bytes]) -> None:
+    """Whoever removes the record removes the run: that is no end of the log, however much of it was seen."""
+    run = bench.engine.submit(bench.submission(f"{first}import time; time.sleep(600)")).name
+    api.wait_for("it runs", lambda: bench.engine.status(run).phase == "running", 90.0, every_s=0.2)
+    lines: list[bytes] = []
+    told: list[LongboatError] = []
+    follower = bench.open()
+
+    def follow() -> None:
+        try:
+            for line in follower.logs(run, LogQuery(follow=True)):
+                if line.rank >= 0:
+                    lines.append(line.data)
+        except LongboatError as error:
+            told.append(error)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    api.wait_for("it follows", lambda: lines == seen and follower.client.requests > 4, 90.0, every_s=0.1)
+    bench.engine.client.delete(CONFIG_MAP, run)
+    thread.join(90)
+    assert not thread.is_alive() and [type(error) for error in told] == [NotFound]
+    assert run in told[0].message and lines == seen
+    follower.close()
 
 
 def test_jobs_that_somebody_deletes_fail_the_run(bench: Bench) -> None:

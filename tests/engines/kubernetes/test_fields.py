@@ -26,6 +26,7 @@ from longboat.engines.kubernetes.api.errors import NotThere
 from longboat.engines.kubernetes.api.kinds import CLAIM_TEMPLATE, JOB, KINDS, NODE, POD, Kind
 from longboat.engines.kubernetes.apply import write_state
 from longboat.engines.kubernetes.code import Upload, launcher_name, upload_objects
+from longboat.engines.kubernetes.installing_autoscaler import autoscaler_objects
 from longboat.engines.kubernetes.lease import held
 from longboat.engines.kubernetes.packs import NewPack
 from longboat.engines.kubernetes.permissions import PERMISSIONS, role_for
@@ -77,6 +78,7 @@ def given() -> list[Object]:
     found += upload_objects(upload, "default")
     for only in (None, "team"):
         found += installing.objects(image="longboat:1", only=only, version="1")
+    found += autoscaler_objects(image="longboat:1", pools="pools: []", version="1", simulates=True)
     found.append(role_for(PERMISSIONS, namespace="team"))
     return [*found, event_of(About(POD, "default", "p", "R", "m"), "u", "2026-01-01T00:00:00Z")]
 

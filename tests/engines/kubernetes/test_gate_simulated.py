@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +19,6 @@ from longboat.engines.kubernetes.lease import GATE, held
 from longboat.engines.kubernetes.occupancy import SlimPod, observe_room
 from longboat.fitting.pods import pod_of
 from testbed import api, stages
-from testbed.clusters import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.soak]
 
@@ -27,12 +26,6 @@ GPU = "nvidia.com/gpu"
 RUN, INDEX = "longboat.dev/run", "batch.kubernetes.io/job-completion-index"
 WITHIN_S = 900.0
 Body = dict[str, Any]
-
-
-@pytest.fixture
-def client(cluster: Cluster, namespace: str) -> Iterator[Client]:
-    with Client.open(namespace=namespace, environment={"KUBECONFIG": str(cluster.kubeconfig)}) as found:
-        yield found
 
 
 def template(name: str, gpus: int, run_for: str) -> Body:

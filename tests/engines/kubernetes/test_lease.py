@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,23 +11,10 @@ from longboat.engines.kubernetes import lease as leases
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.kinds import LEASE
 from longboat.engines.kubernetes.lease import Leader, Lease, held
-from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
 
 pytestmark = pytest.mark.cluster
 NAME = "longboat-gate"
-
-
-@pytest.fixture
-def client(cluster: Cluster, namespace: str) -> Iterator[Client]:
-    with Client.open(namespace=namespace, environment={"KUBECONFIG": str(cluster.kubeconfig)}) as found:
-        yield found
-
-
-@pytest.fixture
-def proxied(api_proxy: ApiProxy, namespace: str) -> Iterator[Client]:
-    with Client.open(namespace=namespace, environment={"KUBECONFIG": str(api_proxy.kubeconfig)}) as found:
-        yield found
 
 
 class Clock:

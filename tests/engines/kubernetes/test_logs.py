@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -28,12 +27,6 @@ from tests.engines.kubernetes.speaking import (
 )
 
 ENDED = State(phase="succeeded", started=1.0)
-
-
-@pytest.fixture
-def client(cluster: Cluster, namespace: str) -> Iterator[Client]:
-    with client_of(cluster, namespace) as opened:
-        yield opened
 
 
 def read(

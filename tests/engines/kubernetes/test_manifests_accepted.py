@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,7 +18,6 @@ from longboat.engines.kubernetes.gangfile import CodeManifest
 from longboat.engines.kubernetes.manifests import Start
 from longboat.engines.kubernetes.records import Record, State, Storage
 from testbed import api
-from testbed.clusters import Cluster
 from tests.engines.kubernetes.manifest_samples import gpu_role, job, record, role
 
 START = Start(token="secret", suspended=True, timeout_s=60.0, code=CodeManifest(packs=2))
@@ -64,13 +62,6 @@ def all_objects(what: Record) -> list[dict[str, Any]]:
         *manifests.run_objects(what, {"HF_TOKEN": b"value"}, owner=owner),
         *manifests.attempt_objects(what, 0, START, owner=owner),
     ]
-
-
-@pytest.fixture
-def client(cluster: Cluster, namespace: str) -> Iterator[Client]:
-    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
-    with Client.open(namespace=namespace, environment=environment) as found:
-        yield found
 
 
 def check(client: Client, what: Record) -> None:

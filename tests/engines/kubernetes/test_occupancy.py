@@ -11,23 +11,10 @@ from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.occupancy import bound_claims, observe_room
 from longboat.fitting.pods import pod_of
 from testbed import api
-from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
 
 pytestmark = pytest.mark.cluster
 GPU = "nvidia.com/gpu"
-
-
-@pytest.fixture
-def client(cluster: Cluster, namespace: str) -> Iterator[Client]:
-    with Client.open(namespace=namespace, environment={"KUBECONFIG": str(cluster.kubeconfig)}) as found:
-        yield found
-
-
-@pytest.fixture
-def proxied(api_proxy: ApiProxy, namespace: str) -> Iterator[Client]:
-    with Client.open(namespace=namespace, environment={"KUBECONFIG": str(api_proxy.kubeconfig)}) as found:
-        yield found
 
 
 def pod(name: str, node: str, **annotations: str) -> dict[str, Any]:

@@ -63,6 +63,9 @@ class Source:
     def rest(self, seen: dict[str, int]) -> Iterator[PodLine]:
         return iter(())
 
+    def last(self, seen: dict[str, int]) -> Iterator[PodLine]:
+        return iter(())
+
 
 def log_of(kubelet: Kubelet, *, fill: Any = None, **more: Any) -> PodLog:
     return PodLog(Source(kubelet.open, fill), **more)
@@ -184,12 +187,17 @@ def test_streams_that_were_rotated_away_whole_are_asked_for() -> None:
             for key, count in (("0.out", 8), ("1.out", 2)):
                 yield from (PodLine(key, n, 0.0, b"elsewhere\n") for n in range(seen.get(key, 0), count))
 
+        def last(self, seen: dict[str, int]) -> Iterator[PodLine]:
+            yield from self.rest(seen)
+            yield PodLine("2.err", -1, 0.0, b"3 lines are nowhere\n")
+
     def fill(gap: Gap) -> Iterator[PodLine]:
         yield from (PodLine(gap.key, gap.first + n, gap.time, b"filled\n") for n in range(gap.missing))
 
     log = PodLog(Rotated(Kubelet([said(0, 5, 1), said(0, 6, 2)], []).open, fill))
     assert sorted((line.key, line.seq) for line in read(log)) == [
-        *(("0.out", n) for n in range(8)), ("1.out", 0), ("1.out", 1),
+        *(("0.out", n) for n in range(8)), ("1.out", 0), ("1.out", 1), ("2.err", -1),
     ]  # fmt: skip
+    assert log.seen == {"0.out": 8, "1.out": 2}, "a line that only tells of others is not counted"
     empty = PodLog(Rotated(Kubelet([], []).open))
-    assert len(read(empty, follow=False)) == 10
+    assert len(read(empty, follow=False)) == 11

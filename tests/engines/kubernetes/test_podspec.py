@@ -6,7 +6,7 @@ import pytest
 
 from longboat.core.jobs import Gpus, Resources, Role
 from longboat.engines.kubernetes import podspec
-from longboat.engines.kubernetes.records import Record, Storage
+from longboat.engines.kubernetes.records import CodeStore, Record, Storage
 from tests.engines.kubernetes.manifest_samples import gpu_role, job, record, role
 
 
@@ -62,6 +62,16 @@ def test_code_in_the_storage_is_mounted_as_a_pack() -> None:
         "subPath": "longboat/train-1/code/0",
         "readOnly": True,
     } in mounts
+
+
+def test_the_secret_of_a_code_store_is_mounted_and_is_no_variable() -> None:
+    found = template(record(job(role()), code_store=CodeStore(url="s3://bucket", secret="reader")))["spec"]
+    (container,) = found["containers"]
+    assert {"name": "store", "secret": {"secretName": "reader", "defaultMode": 0o444}} in found["volumes"]
+    assert {"name": "store", "mountPath": "/longboat/store", "readOnly": True} in container["volumeMounts"]
+    assert "reader" not in str(container.get("env")) and "envFrom" not in container
+    bare = template(record(job(role()), code_store=CodeStore(url="s3://bucket")))["spec"]
+    assert "store" not in [volume["name"] for volume in bare["volumes"]]
 
 
 def test_the_pod_is_left_alone_and_ends_in_time() -> None:

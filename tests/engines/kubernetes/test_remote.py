@@ -17,7 +17,7 @@ import pytest
 from longboat.bundles.extraction import extract
 from longboat.core.errors import EngineError, UsageError
 from longboat.engines.kubernetes import inpod
-from longboat.engines.kubernetes.remote import check_path, command_of, piped, settle
+from longboat.engines.kubernetes.remote import Framed, check_path, command_of, piped, settle
 
 
 def run(
@@ -28,6 +28,12 @@ def run(
     done = subprocess.run(command, input=stdin, capture_output=True, check=False, env=environment)
     assert done.returncode == code, done.stderr.decode()
     return done
+
+
+def framed(data: bytes, size: int = 1 << 15) -> bytes:
+    """As it is sent."""
+    stream = Framed(io.BytesIO(data))
+    return b"".join(iter(lambda: stream.read(size), b""))
 
 
 def test_it_is_python_3_8_and_stays_short() -> None:
@@ -78,7 +84,7 @@ def test_a_tree_there_and_back(tmp_path: Path) -> None:
     packed = io.BytesIO()
     inpod.pack_to(str(tree), "tree", packed)
     (tree / "pipe").unlink()
-    run("unpack", tmp_path / "deep" / "there", "tree", stdin=packed.getvalue())
+    run("unpack", tmp_path / "deep" / "there", "tree", stdin=framed(packed.getvalue()))
     assert contents(tmp_path / "deep" / "there") == contents(tree)
 
     archive = tmp_path / "archive"
@@ -94,13 +100,13 @@ def test_into_a_folder_that_exists(tmp_path: Path) -> None:
     (tmp_path / "there" / "tree" / "bin").mkdir(parents=True)
     (tmp_path / "there" / "tree" / "bin" / "go").write_text("old")
     (tmp_path / "there" / "tree" / "bin" / "stays").write_text("stays")
-    run("unpack", tmp_path / "there", "tree", stdin=packed.getvalue())
+    run("unpack", tmp_path / "there", "tree", stdin=framed(packed.getvalue()))
     found = contents(tmp_path / "there" / "tree")
     assert found.pop("bin/stays") == (b"stays", False)
     assert found == contents(tree)
     single = io.BytesIO()
     inpod.pack_to(str(tree / "bin" / "go"), "go", single)
-    run("unpack", tmp_path / "there" / "renamed", "go", stdin=single.getvalue())
+    run("unpack", tmp_path / "there" / "renamed", "go", stdin=framed(single.getvalue()))
     assert (tmp_path / "there" / "renamed").read_text() == "#!/bin/sh\n"
 
 
@@ -131,7 +137,7 @@ def hostile(*members: tuple[str, bytes | str]) -> bytes:
 )
 def test_a_hostile_tree_is_refused(tmp_path: Path, archive: bytes) -> None:
     (tmp_path / "inner").mkdir()
-    run("unpack", tmp_path / "inner" / "there", "tree", stdin=archive, code=inpod.TROUBLE)
+    run("unpack", tmp_path / "inner" / "there", "tree", stdin=framed(archive), code=inpod.TROUBLE)
     assert list(tmp_path.rglob("out")) == []
 
 
@@ -143,11 +149,22 @@ def test_a_file_that_grows_or_shrinks_while_it_is_read() -> None:
 
 
 def test_one_file_all_or_nothing(tmp_path: Path) -> None:
-    run("put", tmp_path / "a" / "b", stdin=b"content")
+    run("put", tmp_path / "a" / "b", stdin=framed(b"content"))
     assert (tmp_path / "a" / "b").read_bytes() == b"content"
     (tmp_path / "folder").mkdir()
-    run("put", tmp_path / "folder", stdin=b"content", code=inpod.TROUBLE)
+    run("put", tmp_path / "folder", stdin=framed(b"content"), code=inpod.TROUBLE)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]
+
+
+@pytest.mark.parametrize("sent", [0, 3, 9, 11, 15])
+def test_of_input_that_broke_off_nothing_is_left(tmp_path: Path, sent: int) -> None:
+    """However it ended: a connection that breaks looks like one that was closed."""
+    whole = framed(b"content", size=4)
+    told = run("put", tmp_path / "file", stdin=whole[:sent], code=inpod.TROUBLE)
+    assert b"connection broke" in told.stderr and list(tmp_path.iterdir()) == []
+    assert len(whole) > sent
+    run("put", tmp_path / "file", stdin=whole + b"whatever comes after the end")
+    assert (tmp_path / "file").read_bytes() == b"content"
 
 
 def test_removal(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import EngineError, JobError, UsageError
-from longboat.engines.kubernetes.records import Storage
+from longboat.engines.kubernetes.records import CodeStore, Storage
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of, read_settings, write_setting
 from tests.engines.kubernetes.manifest_samples import job, role
 
@@ -78,6 +78,10 @@ def test_every_setting_is_read_and_a_context_comes_over_the_rest(home: dict[str,
         ("engine: slurm", "1:9", "expected one of local, kubernetes"),
         ("kubernetes:\n  storge: {claim: x}", "2:3", 'did you mean "storage"'),
         ("kubernetes:\n  storage: {claim: x, nfs: 'a:/b'}", "2:12", "found claim and nfs, expected exactly one"),
+        ("kubernetes: {storage: {secret: x}}", "1:23", "found secret, expected exactly one"),
+        ("kubernetes: {storage: {claim: x, secret: x}}", "1:23", "no url"),
+        ("kubernetes: {storage: {url: 'https://x/y'}}", "1:29", "s3://"),
+        ("kubernetes: {storage: {url: 's3://id:canary@bucket'}}", "1:29", "credentials"),
         ("kubernetes: {storage: {path: relative}}", "1:30", "expected an absolute path"),
         ("kubernetes: {storage: {path: /a/../b}}", "1:30", "expected an absolute path"),
         ("kubernetes: {topology: {required: a, preferred: b}}", "1:24", "expected one of them"),
@@ -125,6 +129,16 @@ def test_keys_are_set_changed_and_removed(home: dict[str, str]) -> None:
     write_setting(home, "kubernetes.storage.nfs", None)
     assert read_settings(home).cluster().storage is None
     assert "storage" not in Path(home["LONGBOAT_HOME"], "config.yaml").read_text()
+
+
+def test_an_object_store_for_code_stands_beside_a_storage_or_alone(home: dict[str, str]) -> None:
+    write_setting(home, "kubernetes.storage.url", "s3://bucket/team")
+    write_setting(home, "kubernetes.storage.secret", "reader")
+    alone = read_settings(home).cluster()
+    assert alone == ClusterSettings(code_store=CodeStore(url="s3://bucket/team", secret="reader"))
+    write_setting(home, "kubernetes.storage.claim", "training")
+    both = read_settings(home).cluster()
+    assert (both.storage, both.code_store) == (Storage(claim="training"), alone.code_store)
 
 
 def test_what_was_written_by_hand_is_kept_when_a_key_is_set(home: dict[str, str]) -> None:

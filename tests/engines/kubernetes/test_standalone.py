@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from longboat.engines.kubernetes.code import plan_upload, send, upload_objects
 from longboat.engines.kubernetes.manifests import Start
 from longboat.engines.kubernetes.records import Record, State, Storage
 from testbed import api
-from testbed.clusters import Cluster
 from testbed.fixtures import Kubectl
 from tests.engines.kubernetes.manifest_samples import job, record, role
 
@@ -32,13 +30,6 @@ print("gpus", repr(os.environ["CUDA_VISIBLE_DEVICES"]), "uid", os.getuid())
 print("large", os.path.getsize("large.bin") if os.path.exists("large.bin") else 0)
 """
 WITHIN_S = 120.0
-
-
-@pytest.fixture
-def client(cluster: Cluster, namespace: str) -> Iterator[Client]:
-    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
-    with Client.open(namespace=namespace, environment=environment) as found:
-        yield found
 
 
 class Sandbox:

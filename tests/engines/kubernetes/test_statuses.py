@@ -8,13 +8,15 @@ from tests.engines.kubernetes.run_samples import NOW, ended, opened, running, sn
 
 
 def answer(phase: str = "running", **fields: object) -> dict[str, object]:
-    facts = {"alive": True, "step": 4, "metrics": {"loss": 0.5}, "output_time": NOW - 3, "step_time": NOW - 8}
+    """Of a launcher whose clock is an hour behind."""
+    times = {"output_time": NOW - 3603, "step_time": NOW - 3608, "silent_s": 3.0}
+    facts = {"alive": True, "step": 4, "metrics": {"loss": 0.5}, **times}
     return {"phase": phase, "ranks": {"1": facts}, **fields}
 
 
 def test_running_ranks_are_those_that_the_launchers_tell_of() -> None:
     told = {"worker-1": answer(checkpoint="/c/step-4")}
-    status = make_status(snapshot(running(0), running(1)), told, NOW)
+    status = make_status(snapshot(running(0), running(1)), told)
     (rank,) = status.ranks
     assert (rank.rank, rank.node, rank.alive, rank.step, rank.silent_s) == (1, "worker-1", True, 4, 3.0)
     assert rank.metrics == {"loss": 0.5}
@@ -22,21 +24,30 @@ def test_running_ranks_are_those_that_the_launchers_tell_of() -> None:
     assert status.spec is not None and status.engine == "kubernetes"
 
 
+def test_an_ended_rank_is_not_silent() -> None:
+    facts = {"alive": False, "exit_code": 0, "silent_s": 9.0}
+    (rank,) = make_status(snapshot(running(0), running(1)), {"worker-1": {"ranks": {"1": facts}}}).ranks
+    assert rank.silent_s is None and rank.exit_code == 0
+
+
 def test_launchers_that_prepare_are_not_running_yet() -> None:
     seen = snapshot(running(0), running(1))
-    assert make_status(seen, {"worker-0": answer("setup")}, NOW).reason == "runs setup"
-    waiting = make_status(seen, {"worker-0": answer("waiting", missing=["worker-1"])}, NOW)
+    assert make_status(seen, {"worker-0": answer("setup")}).reason == "runs setup"
+    waiting = make_status(seen, {"worker-0": answer("waiting", missing=["worker-1"])})
     assert (waiting.phase, waiting.reason) == ("starting", "waits for worker-1")
 
 
 def test_ended_ranks_have_the_codes_of_their_last_words() -> None:
     state = State(phase="failed", exit_code=7, cause="exit", attempts=(opened(),), checkpoint="/c/step-9")
-    status = make_status(snapshot(ended(0, gang=verdict(7, "exit")), ended(1, 7), state=state), {}, NOW)
+    status = make_status(snapshot(ended(0, gang=verdict(7, "exit")), ended(1, 7), state=state), {})
     assert [(rank.rank, rank.exit_code, rank.alive) for rank in status.ranks] == [(0, 0, False), (1, 7, False)]
     assert status.checkpoint == "/c/step-9"
 
 
 def test_nonsense_from_a_launcher_is_left_out() -> None:
-    told = {"worker-0": {"ranks": {"0": {"step": "four", "metrics": 7, "exit_code": "x"}}}, "worker-1": {"ranks": 3}}
-    (rank,) = make_status(snapshot(running(0), running(1)), told, NOW).ranks  # type: ignore[arg-type]
+    told = {
+        "worker-0": {"ranks": {"0": {"step": "four", "metrics": 7, "exit_code": "x", "silent_s": "long"}}},
+        "worker-1": {"ranks": 3},
+    }
+    (rank,) = make_status(snapshot(running(0), running(1)), told).ranks  # type: ignore[arg-type]
     assert (rank.step, rank.metrics, rank.exit_code, rank.alive) == (None, {}, None, False)

@@ -24,14 +24,7 @@ from longboat.engines.kubernetes.volumes import (
     view_of,
     wanted,
 )
-from testbed.clusters import Cluster
-from tests.engines.kubernetes.speaking import IMAGE, client_of, record_of, speak, until, until_running
-
-
-@pytest.fixture
-def client(cluster: Cluster, namespace: str) -> Iterator[Client]:
-    with client_of(cluster, namespace) as opened:
-        yield opened
+from tests.engines.kubernetes.speaking import IMAGE, record_of, speak, until, until_running
 
 
 @pytest.fixture

@@ -125,23 +125,48 @@ class Exactly:
         return data + b"\0" * (size - len(data))
 
 
+class Frames:
+    """Input in frames, each after its length, the last one empty: older API servers cannot pass on that it has ended,
+    and of one that broke it is known that it did."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self.source = source
+        self.left = 0
+        self.is_over = False
+
+    def read(self, size: int = -1) -> bytes:
+        if not self.left and not self.is_over:
+            self.left = int.from_bytes(self._exactly(4), "big")
+            self.is_over = not self.left
+        data = self._exactly(min(size, self.left) if size >= 0 else self.left)
+        self.left -= len(data)
+        return data
+
+    def _exactly(self, count: int) -> bytes:
+        data = self.source.read(count)
+        if len(data) < count:
+            raise EOFError("the connection broke before everything was here")
+        return data
+
+
 def unpack(target: str, name: str) -> None:
-    """The tar stream on stdin becomes `target`, or `target/name` where that is a folder; folders are merged."""
+    """The tar stream on stdin, in frames, becomes `target`, or `target/name` where that is a folder; folders merge."""
     if os.path.isdir(target):
         target = os.path.join(target, name)
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|", bufsize=BLOCK) as tar:
+    stream: Any = Frames(sys.stdin.buffer)
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK) as tar:
         for member in tar:
             put(tar, member, target)
 
 
 def put_file(path: str) -> None:
-    """What comes on stdin becomes the file, all of it or nothing."""
+    """What comes on stdin, in frames, becomes the file, all of it or nothing."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     temporary = f"{path}.{os.getpid()}.part"
     try:
         with open(temporary, "xb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file, BLOCK)
+            shutil.copyfileobj(Frames(sys.stdin.buffer), file, BLOCK)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -12,16 +12,16 @@ from longboat.core.runs import LogQuery
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.kinds import POD
 from longboat.engines.kubernetes.api.transport import Stream
-from longboat.engines.kubernetes.kept import Kept
+from longboat.engines.kubernetes.kept import Kept, told
 from longboat.engines.kubernetes.podlines import Gap, PodLine, place_of
 from longboat.engines.kubernetes.podlog import PodLog
-from longboat.engines.kubernetes.termination import container_of
+from longboat.engines.kubernetes.termination import PodEnd, container_of, outcome_of
 from longboat.engines.kubernetes.views import PodView
 
 SILENCE_S = 120.0
 """A stream that is silent for longer is opened again: it may be dead without anybody knowing."""
 ROTATED_S = 9.0
-"""The kubelet looks at the sizes of logs every 10 s: that of a younger container is whole."""
+"""The kubelet looks at the sizes of all logs every 10 s: that of a younger container may be rotated, but hardly is."""
 
 
 class NodeLog:
@@ -33,10 +33,12 @@ class NodeLog:
         self.attempt = pod.attempt
         self.pod = pod.name
         self.is_over = pod.end is not None
+        self.lines = _lines_of(pod.end)
         self.gaps: list[Gap] = []
         self.fills = True
-        ended = pod.end.ended if pod.end is not None and pod.end.ended is not None else client.now()
-        self.is_old = ended - (pod.started or pod.created) > ROTATED_S
+        self._ended = pod.end.ended if pod.end is not None and pod.end.ended is not None else client.now()
+        self._is_concluded = False  # what the log lacks at its end was looked for
+        self.is_old = self._ended - (pod.started or pod.created) > ROTATED_S
         self._client = client
         self._namespace = namespace
         self._query = query
@@ -67,11 +69,12 @@ class NodeLog:
 
     def lacks(self, rank: int, tail: int) -> bool:
         """Whether the last lines of this rank may reach back into what the pod's log no longer has."""
-        if not self.gaps and (self.log.seen or not self.is_old):
-            return False
         last = {gap.key: gap.first + gap.missing for gap in self.gaps}
         mine = [key for key in self.log.seen if place_of(key)[0] == rank]
-        return sum(self.log.seen[key] - last.get(key, 0) for key in mine) < tail
+        have = sum(self.log.seen[key] - last.get(key, 0) for key in mine)
+        if self.lines is not None:
+            return have < min(tail, sum(count for key, count in self.lines.items() if place_of(key)[0] == rank))
+        return have < tail and (bool(self.gaps) or (not self.log.seen and (self.is_old or not self.is_over)))
 
     def open(self, *, follow: bool, since: float | None) -> closing[Stream]:
         moment = None if since is None else f"{datetime.fromtimestamp(int(since), timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
@@ -85,10 +88,9 @@ class NodeLog:
 
     def has_ended(self) -> bool:
         pod = self._client.get(POD, self.pod, namespace=self._namespace)
-        container = container_of(pod)
-        self.is_over = bool(container and (container.get("state") or {}).get("terminated")) or (
-            (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        )
+        end = outcome_of(container_of(pod) or {})
+        self.is_over = end is not None or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        self.lines = _lines_of(end)
         return self.is_over
 
     def fill(self, gap: Gap) -> Iterator[PodLine]:
@@ -98,6 +100,24 @@ class NodeLog:
         return self._kept.fill(gap, self.attempt, self.node, None if self.is_over else self.pod)
 
     def rest(self, seen: dict[str, int]) -> Iterator[PodLine]:
-        if not self.fills or not self.is_old:
+        if not self.fills:
             return iter(())
         return self._kept.others(seen, self.attempt, self.node, None if self.is_over else self.pod)
+
+    def last(self, seen: dict[str, int]) -> Iterator[PodLine]:
+        told_of = self.lines or {}
+        is_short = any(seen.get(key, 0) < count for key, count in told_of.items())
+        if self.lines is None:
+            is_short = not seen and (self.is_old or not self.is_over)  # a pod that lives is asked at little cost
+        if not is_short or self._is_concluded:
+            return
+        yield from self.rest(seen)
+        self._is_concluded = self.fills and self.is_over
+        for key, count in told_of.items():
+            if self.fills and seen.get(key, 0) < count:
+                yield told(Gap(key, seen.get(key, 0), count - seen.get(key, 0), self._ended))
+
+
+def _lines_of(end: PodEnd | None) -> dict[str, int] | None:
+    """How many lines each stream has, where the launcher said so with its last words."""
+    return end.said.lines if end is not None and end.said is not None else None

@@ -2,7 +2,7 @@
 
 A stream that breaks is opened again 2 s before the last line that came, and what was seen is skipped by its number. If
 what comes then does not join what was seen, the log is read from its beginning. Lines that the log no longer has (the
-kubelet keeps only the newest file) are asked of `fill`, and then streams that it may not have at all of `rest`. Not
+kubelet shows only the newest file) are asked of `fill`, and then streams that it may not have at all of `rest`. Not
 here: whose log it is, and where other copies are.
 """
 
@@ -39,6 +39,9 @@ class PodSource(Protocol):
 
     def rest(self, seen: dict[str, int]) -> Iterator[PodLine]:
         """Lines of any stream that are not in `seen`, as of now."""
+
+    def last(self, seen: dict[str, int]) -> Iterator[PodLine]:
+        """The log has ended, with these lines: those that it lacks, or one that tells how many."""
 
 
 class _Doubtful(Exception):
@@ -82,8 +85,8 @@ class PodLog:
                     tries, self.trouble = 0, ""
                     yield lines
                 if is_last:
-                    if not self.seen:  # perhaps all of it was rotated away, and nothing written since
-                        yield from _pieces(self._others())
+                    # What was rotated away, with nothing of the same stream since, leaves no gap to be seen.
+                    yield from _pieces(self._new(self._source.last(dict(self.seen))))
                     return
                 # Once more after the end: the stream may have ended before the container did.
                 is_last = is_over = self._source.has_ended()
@@ -152,12 +155,12 @@ class PodLog:
             raise _Doubtful
         yield from _pieces(self._source.fill(Gap(line.key, seen, line.seq - seen, line.time)))
         self.seen[line.key] = line.seq
-        yield from _pieces(self._others())
+        yield from _pieces(self._new(self._source.rest(dict(self.seen))))
 
-    def _others(self) -> Iterator[PodLine]:
-        """Everything that other copies have and we have not, of every stream, as of now."""
-        for line in self._source.rest(dict(self.seen)):
-            if take(line, self.seen):
+    def _new(self, lines: Iterator[PodLine]) -> Iterator[PodLine]:
+        """Those that were not seen, of other copies; a line that only tells of others is not counted."""
+        for line in lines:
+            if line.seq < 0 or take(line, self.seen):
                 yield line
 
 

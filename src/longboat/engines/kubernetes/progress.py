@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from longboat.core.jobs import Value
 from longboat.core.runs import Phase
 from longboat.engines.kubernetes.endings import expected_nodes
+from longboat.engines.kubernetes.scheduling import scheduler_reasons
 from longboat.engines.kubernetes.views import PodView, Snapshot
 
 FACTS = 12
@@ -57,8 +58,9 @@ def _starting_reason(pods: Sequence[PodView], wanted: Sequence[str]) -> str:
         return f"node {troubled.node}: {troubled.trouble.what}"
     unplaced = [pod for pod in pods if not pod.is_scheduled and pod.end is None]
     if unplaced:
-        told = next((pod.message for pod in unplaced if pod.message), "")
-        return f"{_nodes(unplaced)} waits for a place" + (f": {told}" if told else "")
+        told = scheduler_reasons(next((pod.message for pod in unplaced if pod.message), ""))
+        verb = "waits" if len(unplaced) == 1 else "wait"
+        return f"{_nodes(unplaced)} {verb} for a place" + (f": {'; '.join(told)}" if told else "")
     if len(pods) < len(wanted):
         return "its pods are being created"
     slow = [pod for pod in pods if not pod.is_started]

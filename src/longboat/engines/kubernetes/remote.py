@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
+import io
 import json
 import os
 import posixpath
@@ -27,7 +28,7 @@ from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.kubernetes import inpod
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import ApiError, NotThere
-from longboat.engines.kubernetes.api.streams import STDOUT, Place, Session, run_in_pod
+from longboat.engines.kubernetes.api.streams import STDOUT, Place, Session, converse, run_in_pod
 from longboat.engines.kubernetes.api.websocket import Closed
 
 LIMITS = Limits(max_bytes=1 << 50, max_files=10_000_000)
@@ -116,8 +117,6 @@ class Remote:
 
     def run(self, command: Sequence[str], *, stdin: bytes | None = None) -> tuple[int, bytes, bytes]:
         """Any command: exit code, stdout, stderr (its beginning)."""
-        import io
-
         out, err = io.BytesIO(), io.BytesIO()
         code = run_in_pod(
             self.client,
@@ -152,19 +151,11 @@ class Remote:
                 self._check(session.exit_code(), said, arguments)
 
     def _run(self, verb: str, *arguments: str, stdin: BinaryIO | None = None) -> None:
-        import io
-
         said = io.BytesIO()
+        place = Place(self.pod, self.namespace, self.container, tuple(command_of(verb, *arguments)))
         with self._explained():
-            code = run_in_pod(
-                self.client,
-                self.pod,
-                command_of(verb, *arguments),
-                namespace=self.namespace,
-                container=self.container,
-                stdin=stdin,
-                stderr=said,
-            )
+            session = Session(self.client, place, stdin=stdin is not None, tty=False, needs_end=False)
+            code = converse(session, cast(BinaryIO, Framed(stdin)) if stdin is not None else None, None, said)
         self._check(code, said.getvalue(), arguments)
 
     @contextlib.contextmanager
@@ -187,6 +178,24 @@ class Remote:
         if code == inpod.MISSING:
             raise NotFound(f"{arguments[0]} does not exist there")
         raise EngineError(f"{self.pod}: {lines[-1]}")
+
+
+class Framed(io.RawIOBase):
+    """What is read of a stream, in frames for `inpod.Frames`."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self._is_over = False
+
+    def fileno(self) -> int:
+        return self._source.fileno()
+
+    def read(self, size: int = -1) -> bytes:
+        if self._is_over:
+            return b""
+        block = self._source.read(size)
+        self._is_over = not block
+        return len(block).to_bytes(4, "big") + block
 
 
 def settle(found: Path, target: Path) -> None:

@@ -37,7 +37,7 @@ def full_status(client: Client, snapshot: Snapshot) -> RunStatus:
     told: dict[str, dict[str, Any]] = {}
     if not snapshot.state.is_final:
         told = ask_launchers(client, [pod for pod in pods if pod.is_running][:MOST_ASKED])
-    return make_status(snapshot, told, client.now())
+    return make_status(snapshot, told)
 
 
 def ask_launchers(client: Client, pods: Sequence[PodView]) -> dict[str, dict[str, Any]]:
@@ -53,13 +53,13 @@ def ask_launchers(client: Client, pods: Sequence[PodView]) -> dict[str, dict[str
     return {pod.node: answer for pod, answer in zip(pods, answers) if answer is not None}
 
 
-def make_status(snapshot: Snapshot, told: Mapping[str, Mapping[str, Any]], now: float) -> RunStatus:
+def make_status(snapshot: Snapshot, told: Mapping[str, Mapping[str, Any]]) -> RunStatus:
     """Pure: the record, the pods and the launchers' answers as one status."""
     record, state = snapshot.record, snapshot.state
     pods = snapshot.pods_of(state.attempt)
     ranks: list[RankStatus] = []
     for pod in pods:
-        ranks += _live_ranks(pod, told[pod.node], now) if pod.node in told else _ended_ranks(pod)
+        ranks += _live_ranks(pod, told[pod.node]) if pod.node in told else _ended_ranks(pod)
     first = next((told[pod.node] for pod in pods if pod.node in told and told[pod.node].get("checkpoint")), {})
     brief = _with_launchers(brief_status(record, state), told)
     return msgspec.structs.replace(
@@ -86,13 +86,13 @@ def _with_launchers(status: RunStatus, told: Mapping[str, Mapping[str, Any]]) ->
     return status
 
 
-def _live_ranks(pod: PodView, answer: Mapping[str, Any], now: float) -> list[RankStatus]:
+def _live_ranks(pod: PodView, answer: Mapping[str, Any]) -> list[RankStatus]:
+    """How long a rank has been silent is its launcher's word: its clock may be another than ours and the server's."""
     found = []
     ranks = answer.get("ranks")
     for name, facts in ranks.items() if isinstance(ranks, dict) else ():
-        times = (facts.get("step_time"), facts.get("output_time"))
-        signs = [float(moment) for moment in times if isinstance(moment, (int, float))]
         code, step, metrics = facts.get("exit_code"), facts.get("step"), facts.get("metrics")
+        silent_s = facts.get("silent_s")
         is_alive = code is None and bool(facts.get("alive"))
         found.append(
             RankStatus(
@@ -102,7 +102,7 @@ def _live_ranks(pod: PodView, answer: Mapping[str, Any], now: float) -> list[Ran
                 alive=is_alive,
                 step=int(step) if isinstance(step, (int, float)) else None,
                 metrics=metrics if isinstance(metrics, dict) else {},
-                silent_s=max(0.0, now - max(signs)) if signs and is_alive else None,
+                silent_s=float(silent_s) if isinstance(silent_s, (int, float)) and is_alive else None,
                 exit_code=code if isinstance(code, int) else None,
             )
         )

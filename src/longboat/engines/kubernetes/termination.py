@@ -53,6 +53,7 @@ class Ended(Value, frozen=True):
     first: RankReport | None = None
     resumed_from: str | None = None
     checkpoint: str | None = None
+    lines: dict[str, int] | None = None  # of each stream (`0.out`) on the pod's log; None: not told
     gang: GangEnd | None = None
 
 

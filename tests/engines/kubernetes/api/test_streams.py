@@ -22,6 +22,7 @@ from longboat.engines.kubernetes.api import streams, websocket
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import ApiError, Invalid, NotThere, Unreachable
 from longboat.engines.kubernetes.api.streams import V4, Place, Session, attach, converse, exit_code_in, run_in_pod
+from longboat.engines.kubernetes.remote import Remote
 from testbed.proxy import ApiProxy
 from tests.engines.kubernetes.api.pods import SAYS, SLEEPS, running
 
@@ -125,6 +126,21 @@ def test_the_older_protocol(client: Client, pod: str) -> None:
     assert session.socket.protocol == V4
     assert converse(session, None, out, None, timeout_s=60.0) == 4
     assert out.getvalue() == b"hi\n"
+
+
+@pytest.mark.pods
+def test_files_go_in_through_a_server_that_cannot_end_input(
+    client: Client, pod: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = Session.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "protocols", (V4,))
+    content = os.urandom(1 << 20)
+    remote = Remote(client, None, pod)
+    remote.put("/tmp/older/file", io.BytesIO(content))
+    assert b"".join(remote.cat("/tmp/older/file")) == content
+    remote.put("/tmp/older/file", io.BytesIO())
+    assert b"".join(remote.cat("/tmp/older/file")) == b""
 
 
 @pytest.mark.pods

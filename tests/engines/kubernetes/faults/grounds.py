@@ -2,7 +2,8 @@
 
 The nodes of the test cluster share this machine's files, so that ranks are led from here: each signs the book when it
 starts and ends, holds a lock for as long as it lives, and ends when it is let go, with the exit code that it is told.
-One that is asked to end takes a while, as one that saves a checkpoint does.
+One that is to fail lets the others say their last word first: they are ended as soon as it has. One that is asked to
+end takes a while, as one that saves a checkpoint does.
 """
 
 from __future__ import annotations
@@ -55,7 +56,13 @@ while not os.path.exists(f"/book/go-{attempt}"):
 print("last", attempt, flush=True)
 sign("end")
 told = open(f"/book/go-{attempt}").read().split()
-sys.exit(int(told[int(rank)]) if told else 0)
+code = int(told[int(rank)]) if told else 0
+def ends():
+    rows = [row.split() for row in open("/book/signed")]
+    return sum(row[0] == attempt and row[2] == "end" for row in rows)
+while code and ends() < len(told):
+    time.sleep(0.02)
+sys.exit(code)
 """
 
 

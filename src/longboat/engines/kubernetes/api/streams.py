@@ -1,8 +1,9 @@
 """Commands in a pod's container: exec and attach over a WebSocket, with input, output, exit code and a terminal.
 
 The server speaks `v5.channel.k8s.io` (Kubernetes 1.30 and newer) or `v4.channel.k8s.io`. Each message begins with the
-number of a channel. Only v5 can say that the input has ended: with v4, input is possible at a terminal only, where the
-user ends it by a key. A command outlives a broken connection: nobody in the pod is told that we are gone.
+number of a channel. Only v5 can say that the input has ended: with v4, input is possible at a terminal, where the user
+ends it by a key, and for a command that knows by itself where its input ends. A command outlives a broken connection:
+nobody in the pod is told that we are gone.
 """
 
 from __future__ import annotations
@@ -41,8 +42,16 @@ class Session:
     """One command, as it runs. Input and output may be handled in two threads."""
 
     def __init__(
-        self, client: Client, place: Place, *, stdin: bool, tty: bool, protocols: Sequence[str] = (V5, V4)
+        self,
+        client: Client,
+        place: Place,
+        *,
+        stdin: bool,
+        tty: bool,
+        protocols: Sequence[str] = (V5, V4),
+        needs_end: bool = True,
     ) -> None:
+        """`needs_end`: the command reads its input until that ends."""
         path = client.path(POD, place.namespace, place.pod, "exec" if place.command else "attach")
         query = {
             "container": place.container,
@@ -52,7 +61,7 @@ class Session:
             "stderr": "" if tty else "true",
             "tty": "true" if tty else "",
         }
-        must_end = stdin and not tty
+        must_end = stdin and not tty and needs_end
         try:
             self.socket: WebSocket = connect(client, path, query, [V5] if must_end else protocols)
         except Forbidden as error:

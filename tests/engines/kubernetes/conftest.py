@@ -1,4 +1,4 @@
-"""Clients on the test cluster: directly, and through the proxy that misbehaves on demand."""
+"""Clients on the test cluster, directly and through the proxy that misbehaves on demand; and an engine there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from longboat.engines.kubernetes.api.client import Client
 from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
+from tests.engines.kubernetes.benches import Bench
 
 
 def opened(kubeconfig: Path, namespace: str) -> Client:
@@ -26,3 +27,10 @@ def client(cluster: Cluster, namespace: str) -> Iterator[Client]:
 def proxied(api_proxy: ApiProxy, namespace: str) -> Iterator[Client]:
     with opened(api_proxy.kubeconfig, namespace) as found:
         yield found
+
+
+@pytest.fixture
+def bench(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Bench]:
+    found = Bench(cluster, namespace, tmp_path)
+    yield found
+    found.close()
