@@ -32,6 +32,7 @@ FILES = (
     "storage/download.py",
     "storage/exchanges.py",
     "storage/gcs.py",
+    "storage/mirrors.py",
     "storage/objectstores.py",
     "storage/prefixes.py",
     "storage/s3.py",

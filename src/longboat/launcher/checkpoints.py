@@ -9,8 +9,11 @@ import os
 import time
 
 from .carried import load
+from .jsonfiles import read_json
 
 LOOK_S = 30.0
+MIRRORED = "mirrored.json"
+"""In the node's folder: the newest checkpoint that an object store has."""
 
 
 def newest(folder: str | None) -> str | None:
@@ -23,6 +26,16 @@ def newest(folder: str | None) -> str | None:
         found = load("storage.checkpoints").newest_complete(Path(folder))
         return None if found is None else str(found)
     except Exception:  # no such folder, or a storage that is gone
+        return None
+
+
+def kept(directory: str, folder: str | None, store: str | None) -> str | None:
+    """The newest complete checkpoint where it outlives the node: as an address, if that is an object store."""
+    if not store:
+        return newest(folder)
+    try:
+        return str(read_json(os.path.join(directory, MIRRORED))["checkpoint"])
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from . import checkpoints, termination
+from .plan import Plan
 from .state import State
 
 TYPE_CHECKING = False
@@ -24,8 +25,11 @@ def close(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) ->
                 work(state)
             except Exception as error:  # whatever it is, the message below must be written
                 state.say("not kept: %s" % error)
-    if plan.wait_kind == "line" and plan.checkpoint_dir and plan.node_rank == 0:
+    if plan.wait_kind == "line" and plan.checkpoint_dir and plan.node_rank == 0 and state.sender is None:
         checkpoints.prune(plan.checkpoint_dir, plan.keep_checkpoints)
+    if state.sender is not None:
+        announce(state, outcome, gang)  # should this process be killed while it sends
+        state.sender.finish()
     announce(state, outcome, gang)
 
 
@@ -49,11 +53,23 @@ def facts(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) ->
         **found,
         "started": min(started) if started else None,
         "ranks": [[each["rank"], each["exit_code"], each["ended_by"], each["step"]] for each in reports],
-        "resumed_from": plan.resume_from,
-        "checkpoint": checkpoints.newest(plan.checkpoint_dir),
+        "resumed_from": _resumed(plan),
+        "checkpoint": checkpoints.kept(plan.directory, plan.checkpoint_dir, plan.checkpoint_store),
         "lines": state.echo.lines() if state.echo else None,
         "gang": gang,
     }
+
+
+def _resumed(plan: Plan) -> str | None:
+    """As the user knows it: a folder of this node is the copy of what is in a store."""
+    path = plan.resume_from
+    for folder, url in ((plan.checkpoint_dir, plan.checkpoint_store), (plan.directory + "/resume", plan.resume_url)):
+        if path and folder and url and path.startswith(folder):
+            if path == folder:
+                return url
+            name = os.path.basename(path)
+            return url if url.rstrip("/").endswith("/" + name) else "%s/%s" % (url.rstrip("/"), name)
+    return path
 
 
 def keep(state: State) -> None:

@@ -75,6 +75,7 @@ def _plan(gang: dict[str, Any], rank: int, root: str, inherited: list[str]) -> d
         checkpoint_dir=checkpoints.get("dir"),
         artifacts_dir=artifacts.get("dir"),
         resume_from=checkpoints.get("resume"),
+        checkpoint_store=checkpoints.get("store"),
         mpi=_mpi(shared, node, root),
         echo="pod",
         termination=gang.get("termination") or "/dev/termination-log",

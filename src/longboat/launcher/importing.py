@@ -52,6 +52,11 @@ class _Item:
 def _import(raw: dict[str, Any]) -> None:
     from pathlib import Path
 
+    if "checkpoints" in raw:
+        from .mirroring import fetch_item
+
+        fetch_item(raw, dict(os.environ))
+        return
     if "objects" in raw:
         where = load("storage.urls").object_url(raw["url"])
         load("storage.prefixes").fetch_named(where, raw["objects"], raw["folder"], os.environ)

@@ -11,6 +11,7 @@ import os
 import time
 
 from .jsonfiles import dumps
+from .plan import shared_path
 from .state import Failure, State
 from .verdicts import EXIT_SETUP, Coordinator
 
@@ -171,7 +172,7 @@ class Head(Membership):
         kind, court, now = message["is"], self.coordinator, time.monotonic()
         orders: list[Order] = []
         if kind == "ready":
-            orders = court.ready(node, self.state.plan.resume_from)
+            orders = court.ready(node, shared_path(self.state.plan, self.state.plan.resume_from))
             if orders:
                 self._begin()
         elif kind == "report":

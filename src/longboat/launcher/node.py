@@ -11,7 +11,7 @@ from .beats import Beats
 from .gang import Gang
 from .jsonfiles import read_json, write_json
 from .loop import Loop
-from .plan import TOLD, Plan, PlanError, read_plan
+from .plan import TOLD, Plan, PlanError, own_path, read_plan
 from .preparing import prepare
 from .ranks import Rank
 from .state import Failure, State
@@ -119,7 +119,7 @@ class Node:
             state.phase = "running"
             gang.start()
             self.beats.watch(self._hung, gang.killed)
-            if plan.checkpoint_dir and plan.wait_kind == "line":
+            if plan.checkpoint_dir:
                 self._watch_checkpoints(plan.checkpoint_dir)
         while state.running or state.is_asking or (state.is_serving and not state.is_over):
             self.loop.turn()
@@ -132,7 +132,17 @@ class Node:
         return self._finish()
 
     def _watch_checkpoints(self, folder: str) -> None:
-        """One node removes old checkpoints: node 0, or each where each has a folder of its own."""
+        """One node removes old checkpoints: node 0, or each where each has a folder of its own. Who sends them to an
+        object store does both."""
+        if self.plan.checkpoint_store:
+            from .mirroring import Sender, sends
+
+            if sends(self.state):
+                self.state.sender = Sender(self.state)
+                self.state.sender.start()
+                return
+        if self.plan.wait_kind != "line":
+            return
         if self.plan.node_rank == 0 or folder.startswith(self.plan.directory + "/"):
             from .checkpoints import watch
 
@@ -218,7 +228,7 @@ class Node:
         assert self._line is not None
         if order["do"] == "go":
             self._line.is_going = True
-            self.plan.resume_from = order.get("resume_from")
+            self.plan.resume_from = own_path(self.plan, order.get("resume_from"))
             self.state.env["LONGBOAT_RESUME_FROM"] = self.plan.resume_from or ""
         elif order["do"] == "dump":
             self._hung(None)
@@ -327,6 +337,8 @@ class Node:
 
             forget_mpirun(state.env, self.plan)
         self.beats.write()
+        if state.sender is not None:
+            state.sender.hurry()
         outcome = self._outcome()
         state.write("outcome.json", outcome)
         until = time.monotonic() + FULL_DISK_S
@@ -341,7 +353,7 @@ class Node:
         return code or (int(verdict["exit_code"] or 0) if verdict and verdict["cause"] else 0)
 
     def _close(self, outcome: dict[str, object], verdict: dict[str, Any] | None) -> None:
-        if self.plan.termination or self.plan.keep or self.plan.artifacts:
+        if self.plan.termination or self.plan.keep or self.plan.artifacts or self.state.sender is not None:
             from .closing import close
 
             close(self.state, outcome, verdict)

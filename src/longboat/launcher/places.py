@@ -40,13 +40,26 @@ def make_ready(state: State, gang: dict[str, Any], root: str) -> None:
             return
         for target, (source, _) in links.items():
             link(state.plan.workdir, target, source)
+        if not _fetch_checkpoints(state):
+            return
         if state.plan.node_rank == 0:
-            state.plan.resume_from = resume_from(state.plan.checkpoint_dir, state.plan.resume_from)
+            state.plan.resume_from = resume_from(
+                state.plan.checkpoint_dir, state.plan.resume_from, state.plan.resume_url
+            )
     except (CodeError, PlaceError) as error:
         state.failure = Failure("setup", EXIT_SETUP, str(error))
     except OSError as error:
         message = "%s: %s" % (error.filename or state.plan.directory, error.strerror or error)
         state.failure = Failure("setup", EXIT_SETUP, message)
+
+
+def _fetch_checkpoints(state: State) -> bool:
+    """Of an object store. False: it failed, or the node is told to end."""
+    if not state.plan.checkpoint_store and "://" not in (state.plan.resume_from or ""):
+        return True
+    from .mirroring import fetch_before
+
+    return fetch_before(state)
 
 
 def _packs(state: State, code: dict[str, Any], root: str) -> list[str]:
@@ -71,7 +84,7 @@ def drop_fetched(state: State) -> None:
         os.rmdir(folder)
 
 
-def resume_from(own: str | None, wanted: str | None) -> str | None:
+def resume_from(own: str | None, wanted: str | None, url: str | None = None) -> str | None:
     """The newest complete checkpoint of this run, else the one it was told to begin with. Node 0 decides for all."""
     newest = checkpoints.newest(own)
     if newest is not None or wanted is None:
@@ -80,7 +93,7 @@ def resume_from(own: str | None, wanted: str | None) -> str | None:
         return wanted
     newest = checkpoints.newest(wanted)
     if newest is None:
-        raise PlaceError("no complete checkpoint to resume from in %s" % wanted)
+        raise PlaceError("no complete checkpoint to resume from in %s" % (url or wanted))
     return newest
 
 

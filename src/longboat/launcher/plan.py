@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from .jsonfiles import read_json
 
 TYPE_CHECKING = False
@@ -59,7 +61,9 @@ class Plan:
         self.memory_limit: int | None = raw.get("memory_limit")
         self.checkpoint_dir: str | None = raw.get("checkpoint_dir")
         self.artifacts_dir: str | None = raw.get("artifacts_dir")
+        self.checkpoint_store: str | None = raw.get("checkpoint_store")
         self.resume_from: str | None = raw.get("resume_from")
+        self.resume_url: str | None = None  # what the folder to resume from is a copy of
         self.mpi: dict[str, Any] | None = raw.get("mpi")
         self.echo: bool | str = raw.get("echo") or False  # "pod": in the form of a pod's log
         self.line_port = int(wait.get("port") or 0)
@@ -71,6 +75,16 @@ class Plan:
         self.keep: str | None = raw.get("keep")
         self.keep_checkpoints = int(raw.get("keep_checkpoints") or 0)
         self.artifacts: list[str] = list(raw.get("artifacts") or [])
+
+
+def shared_path(plan: Plan, path: str | None) -> str | None:
+    """A path as another node may take it: one inside of this node's own folder is relative to it."""
+    return os.path.relpath(path, plan.directory) if path and path.startswith(plan.directory + "/") else path
+
+
+def own_path(plan: Plan, path: str | None) -> str | None:
+    """The path that another node shared."""
+    return path and os.path.join(plan.directory, path)
 
 
 def read_plan(path: str) -> Plan:

@@ -35,6 +35,10 @@ def prepare(state: State, before: Callable[[State], None] | None = None, line: M
     if line is not None:
         state.phase = "waiting"
         _wait_for_go(state, line)
+        if not state.is_over and state.plan.resume_from:
+            from .mirroring import fetch_after
+
+            fetch_after(state)
     elif state.plan.wait_kind != "none":
         state.phase = "waiting"
         _wait_for_peers(state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from _thread import allocate_lock
 
 from . import processes
 from .echo import Echo, stamp
@@ -17,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from typing import Callable
+
+    from .mirroring import Sender
 else:
     import _signal as signal
 
@@ -69,7 +72,9 @@ class State:
         self.is_serving = False  # a follower: stay until told to end
         self.is_asking = False  # stacks are being taken: wait for them even when no process is left
         self.echo = Echo(loop, 1, is_pod=plan.echo == "pod") if plan.echo else None
+        self.sender: Sender | None = None  # of checkpoints, to an object store
         self._said = 0
+        self._saying = allocate_lock()  # a thread that sends checkpoints says what it cannot
         self._kill_at: float | None = None
         self._setup: Stream | None = None
         loop.on_child = self._child_ended
@@ -95,16 +100,18 @@ class State:
 
     def say(self, text: str) -> None:
         """A line of the launcher's own, on stderr."""
-        if self.plan.echo == "pod":
-            now = stamp(time.time_ns())
-            lines = ["node.err %d %s %s\n" % (self._said + n, now, line) for n, line in enumerate(text.splitlines())]
-            self._said += len(lines)
-        else:
-            lines = ["longboat [%s]: %s\n" % (self.plan.node, text)]
-        try:
-            os.write(2, "".join(lines).encode("utf-8", "replace"))
-        except OSError:
-            pass
+        with self._saying:
+            if self.plan.echo == "pod":
+                now = stamp(time.time_ns())
+                said = enumerate(text.splitlines(), self._said)
+                lines = ["node.err %d %s %s\n" % (number, now, line) for number, line in said]
+                self._said += len(lines)
+            else:
+                lines = ["longboat [%s]: %s\n" % (self.plan.node, text)]
+            try:
+                os.write(2, "".join(lines).encode("utf-8", "replace"))
+            except OSError:
+                pass
 
     def setup_stream(self) -> Stream:
         """The log of everything before the ranks."""
@@ -192,6 +199,10 @@ class State:
         if self._kill_at is None or time.monotonic() + grace_s < self._kill_at:
             self._kill_at = time.monotonic() + grace_s
             self.loop.after("kill", grace_s, self.kill)
+
+    def grace_left_s(self) -> float:
+        """Until the tree is killed; 0 where nobody was asked to end."""
+        return 0.0 if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
 
     def kill(self) -> None:
         """Kill the whole tree, and again until nothing is left: trees can fork."""

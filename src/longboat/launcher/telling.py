@@ -60,7 +60,7 @@ def _tell(folder: str, number: int, told: dict[str, Any] | None) -> int:
 
 def status(folder: str) -> dict[str, Any]:
     """One node at this moment: its beat, how its ranks ended, its newest checkpoint."""
-    from .checkpoints import newest
+    from .checkpoints import kept
 
     beat = _read(folder, "beat.json")
     plan = _read(folder, "plan.json")
@@ -82,7 +82,7 @@ def status(folder: str) -> dict[str, Any]:
         "beat_s": max(0.0, time.time() - beat["time"]) if beat.get("time") else None,
         "ranks": ranks,
         "reports": reports,
-        "checkpoint": newest(plan.get("checkpoint_dir")),
+        "checkpoint": kept(folder, plan.get("checkpoint_dir"), plan.get("checkpoint_store")),
         "outcome": _read(folder, "outcome.json") or None,
         "verdict": _read(folder, "verdict.json") or None,
     }

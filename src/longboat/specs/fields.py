@@ -169,8 +169,9 @@ CHECKPOINTS = Shape(
     fields=(
         Field(
             name="to",
-            kind=_text("a folder"),
-            doc="Folder for checkpoints, relative to the job file; each run gets a folder of its own inside.",
+            kind=_text(rules.PLACE_EXPECTED, check=rules.place_fault),
+            doc="Folder for checkpoints, relative to the job file, or a name in an object store (s3://, gs://, az://);"
+            " each run gets a folder of its own inside.",
             example="./checkpoints",
         ),
         Field(
@@ -182,13 +183,13 @@ CHECKPOINTS = Shape(
         ),
         Field(
             name="resume",
-            kind=_text("the name of a run, or a folder"),
-            doc="Start from the newest complete checkpoint of this run or folder.",
+            kind=_text("the name of a run, a folder, or an address in an object store", check=rules.place_fault),
+            doc="Start from the newest complete checkpoint of this run, folder or address in an object store.",
             example="digits-4",
         ),
     ),
     build=_checkpoints,
-    short=_text("a folder"),
+    short=_text(rules.PLACE_EXPECTED, check=rules.place_fault),
     short_name="to",
 )
 

@@ -23,9 +23,11 @@ LABEL_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]
 LABEL_KEY_EXPECTED = "a label such as team or example.org/team: letters, digits, -, _ and ., at most 63 characters"
 URL = r"(https?|s3|gs|az|file)://[^\s\x00-\x1f\x7f]+"
 STORE_URL = r"(s3|gs|az)://[^\s\x00-\x1f\x7f]+"
+PLACE_EXPECTED = "a folder, or s3://BUCKET/NAME, gs://BUCKET/NAME or az://CONTAINER/NAME"
 URL_EXPECTED = "a URL that begins with https, http, s3, gs, az or file, then ://"
 SHA256 = r"[0-9a-fA-F]{64}"
 
+_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{1,221}")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
 _SECRET_VALUE = re.compile(r"(hf_|ghp_|gho_|github_pat_|glpat|sk_|xox[abp]|AKIA|ASIA|ya29|eyJ)[A-Za-z0-9_]{12,}\Z")
 _SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|CREDENTIALS?)(_ID)?\Z", re.IGNORECASE)
@@ -83,6 +85,36 @@ def url_fault(url: str) -> str | None:
         return "found a password in the URL, which every copy of this file would show; use `secrets`"
     if not authority and not url.startswith("file:///"):
         return f"found a URL without a host, expected {URL_EXPECTED}"
+    return None
+
+
+def place_fault(place: str) -> str | None:
+    """For places that are a folder or a name in an object store. The message never repeats a URL."""
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?", place)
+    if scheme is None:
+        return None
+    if not scheme[2]:
+        is_store = scheme[1].lower() in ("s3", "gs", "az")
+        return f"found {scheme[1]}: without //, expected {PLACE_EXPECTED}" if is_store else None
+    if scheme[1] == "file":
+        return "found a file URL, expected the folder itself, such as /checkpoints"
+    if scheme[1] not in ("s3", "gs", "az"):
+        return f"found a URL with {scheme[1]}, expected {PLACE_EXPECTED}"
+    bucket, _, key = place[scheme.end() :].partition("/")
+    if "@" in bucket or ":" in bucket:
+        return "found credentials in the URL, which every copy of this file would show; use `secrets`"
+    if not _BUCKET.fullmatch(bucket):
+        return f"found a URL without the name of a bucket, expected {PLACE_EXPECTED}"
+    return _key_fault(key.rstrip("/"))
+
+
+def _key_fault(key: str) -> str | None:
+    if "?" in key or "#" in key:
+        return "found ? or # in the name, expected %3F and %23 where the name has them"
+    if any(char.isspace() for char in key):
+        return "found a blank in the URL, expected %20"
+    if key and any(part in ("", ".", "..") for part in key.split("/")):
+        return "found //, . or .. in the name, expected the name of a folder"
     return None
 
 

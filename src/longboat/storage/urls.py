@@ -67,6 +67,11 @@ def object_url(url: str) -> ObjectUrl:
         raise Refused(f"{shown(url)}: the name is not UTF-8") from None
 
 
+def run_url(to: str, folder: str) -> str:
+    """Where the checkpoints of one run are: below `checkpoints.to`, in a folder of its own."""
+    return f"{to.rstrip('/')}/{folder}"
+
+
 def check_url(url: str) -> None:
     """Refuse what can never be fetched."""
     try:

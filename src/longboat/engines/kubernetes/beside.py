@@ -178,6 +178,11 @@ def reaching(client: Client, snapshot: Snapshot, spot: Spot, *, node: str | None
     if not is_lasting(record, spot.path):
         if not snapshot.state.is_final:
             raise NotFound(f"{record.name} has not started: it has no {spot.kind} yet") from None
+        if spot.kind == "checkpoints" and record.checkpoint_store is not None:
+            raise NotFound(
+                f"no pod of {record.name} runs, and its checkpoints are in {record.checkpoint_store}",
+                hint="copy them from there with a program of that store",
+            )
         raise NotFound(f"the {spot.kind} of {record.name} went with its pods: it had no storage", hint=NO_STORAGE)
     from longboat.engines.kubernetes.aide import Aide
 

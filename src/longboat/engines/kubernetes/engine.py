@@ -195,7 +195,7 @@ class KubernetesEngine:
         from longboat.engines.kubernetes.drive import wait_for_end
         from longboat.engines.kubernetes.observe import find_record, read_record
         from longboat.engines.kubernetes.records import State
-        from longboat.engines.kubernetes.removal import clear_storage, remove_run
+        from longboat.engines.kubernetes.removal import clear_storage, purge_store, remove_run
 
         body = find_record(self.client, run)
         record: Record | None = None
@@ -210,6 +210,8 @@ class KubernetesEngine:
         except LongboatError as error:
             self._notice(f"{error.message}; removing what is there")
         if record is not None and state.started is not None:
+            if purge:
+                purge_store(record, self.environment)
             try:
                 clear_storage(self.client, record, purge=purge)
             except LongboatError as error:

@@ -82,10 +82,19 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
         "code": None if code is None else _code(code),
         "data": [_data(item.url, item.to, item.sha256, item.unpack) for item in job.data],
         "links": storage.links(record),
-        "checkpoints": {"dir": record.checkpoint_dir, "keep": job.checkpoints.keep, "resume": record.resume_from},
+        "checkpoints": _checkpoints(record),
         "artifacts": {"dir": record.artifacts_dir, "patterns": list(job.artifacts)},
         "keep": kept,
         "line": {"port": LINE_PORT},
+    }
+
+
+def _checkpoints(record: Record) -> dict[str, Any]:
+    return {
+        "dir": record.checkpoint_dir,
+        "keep": record.job.checkpoints.keep,
+        "resume": record.resume_from,
+        "store": record.checkpoint_store,
     }
 
 

@@ -10,6 +10,7 @@ from longboat.core.resources import show_quantity
 from longboat.engines.kubernetes import gangfile, manifests
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.submission import Offer, Submitter
+from longboat.engines.mirrored import kept_reason
 
 
 def make_plan(submitter: Submitter, offer: Offer) -> Plan:
@@ -26,6 +27,8 @@ def make_plan(submitter: Submitter, offer: Offer) -> Plan:
         what = f"{role.nodes} x {role.name}, {_count(role.procs, 'process', 'processes')} each"
         reason = f"{record.images.get(role.name, '')} as {_workload(record)}"
         actions.append(Action(kind="start", what=what, reason=reason))
+    if record.checkpoint_store is not None:
+        actions.append(Action(kind="keep", what=f"checkpoints in {record.checkpoint_store}", reason=kept_reason(job)))
     if job.retries.count:
         on = ", ".join(map(str, job.retries.on)) or "any failure"
         reason = f"on {on}, from the newest checkpoint"

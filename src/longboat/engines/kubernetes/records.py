@@ -51,6 +51,7 @@ class Record(Value, frozen=True):
     dirty: bool = False
     storage: Storage | None = None
     checkpoint_dir: str = ""  # as the ranks see it
+    checkpoint_store: str | None = None  # where they outlive the pods, if that is an object store
     artifacts_dir: str = ""
     resume_from: str | None = None
     secrets: dict[str, tuple[str, str]] = {}  # variable -> (Secret, key)

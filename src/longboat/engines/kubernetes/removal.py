@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from longboat.core.errors import EngineError, NotFound
@@ -44,6 +45,16 @@ def remove_run(client: Client, run: str, body: dict[str, Any], record: Record | 
             )
         time.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE_S)
+
+
+def purge_store(record: Record, environment: Mapping[str, str]) -> None:
+    """Checkpoints in an object store, with the credentials of whoever asks. Raises EngineError."""
+    if record.checkpoint_store is None:
+        return
+    from longboat.engines.local.home import Home
+    from longboat.engines.mirrored import purge, submitters_variables
+
+    purge(record.checkpoint_store, submitters_variables(Home(environment=environment), record.job, environment))
 
 
 def clear_storage(client: Client, record: Record, *, purge: bool) -> None:

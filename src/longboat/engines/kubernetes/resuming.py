@@ -1,4 +1,4 @@
-"""The checkpoint that a run begins with: of another run by its name, or a folder as ranks see it."""
+"""The checkpoint that a run begins with: of another run by its name, a folder as ranks see it, or an address."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from longboat.core.errors import NotFound, Refused
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.observe import find_record, read_record
 from longboat.engines.kubernetes.records import Record, State, Storage
+from longboat.storage.urls import is_object_url, object_url
 
 HINT = "a complete one is a folder step-N with a file .complete in it"
 
@@ -16,6 +17,9 @@ def find_checkpoint(client: Client, wanted: str | None, storage: Storage | None)
         return None
     from longboat.engines.kubernetes.listing import records
 
+    if is_object_url(wanted):
+        object_url(wanted)  # an address that means nothing is refused now
+        return wanted.rstrip("/")
     if wanted.startswith("/"):
         for record, state in records(client):
             if wanted.rstrip("/") in (record.checkpoint_dir, state.checkpoint):
@@ -26,7 +30,8 @@ def find_checkpoint(client: Client, wanted: str | None, storage: Storage | None)
     except NotFound:
         message = f"no complete checkpoint to resume from: there is no run {wanted!r} in namespace {client.namespace}"
         raise NotFound(message, hint=f"name a run, or a folder of the storage; {HINT}") from None
-    _check_storage(record, storage)
+    if record.checkpoint_store is None:
+        _check_storage(record, storage)
     return _newest(client, record, state)
 
 
@@ -41,9 +46,11 @@ def _newest(client: Client, record: Record, state: State) -> str:
         newest = state.checkpoint
     if newest is None:
         raise NotFound(
-            f"no complete checkpoint to resume from in {record.checkpoint_dir} of run {record.name}", hint=HINT
+            f"no complete checkpoint to resume from in {record.checkpoint_store or record.checkpoint_dir} of run"
+            f" {record.name}",
+            hint=HINT,
         )
-    return newest
+    return record.checkpoint_store or newest
 
 
 def _check_storage(record: Record, storage: Storage | None) -> None:

@@ -66,7 +66,7 @@ def make_status(snapshot: Snapshot, told: Mapping[str, Mapping[str, Any]]) -> Ru
         brief,
         step=max((rank.step for rank in ranks if rank.step is not None), default=None),
         checkpoint=str(first["checkpoint"]) if first.get("checkpoint") else state.checkpoint,
-        checkpoint_dir=record.checkpoint_dir,
+        checkpoint_dir=record.checkpoint_store or record.checkpoint_dir,
         artifacts_dir=record.artifacts_dir,
         ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
         spec=record.job,

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from longboat.core.errors import Refused
-from longboat.core.jobs import Access, Job, Value, Volume
+from longboat.core.jobs import Access, Checkpoints, Job, Value, Volume
 from longboat.core.resources import format_quantity
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.records import Record, Storage
+from longboat.storage.urls import is_object_url, run_url
 
 ROOT = "/longboat"
 NODE = f"{ROOT}/node"
@@ -33,6 +34,7 @@ class Places(Value, frozen=True):
     artifacts: str
     keep: str | None  # logs and reports; None: they go with the pods
     is_lasting: bool  # checkpoints outlive the pods
+    store: str | None = None  # address of the checkpoints in an object store; the folder is a copy on the node
 
 
 def run_storage(job: Job, chosen: Storage | None, *, run: str, uid: str) -> Storage | None:
@@ -54,7 +56,7 @@ def run_folder(run: str, uid: str) -> str:
 def checkpoint_volume(job: Job) -> Volume | None:
     """The volume of the job that `checkpoints.to` lies in: the deepest, when several do."""
     to = job.checkpoints.to
-    if to is None:
+    if to is None or is_object_url(to):
         return None
     holding = [volume for volume in job.volumes if is_inside(to, volume.target)]
     return max(holding, key=lambda volume: len(posixpath.normpath(volume.target)), default=None)
@@ -74,12 +76,35 @@ def places(job: Job, storage: Storage | None, *, run: str, uid: str) -> Places:
         below = posixpath.relpath(posixpath.normpath(job.checkpoints.to), posixpath.normpath(volume.target))
         place = posixpath.join(mount_path(job, volume), below, run_folder(run, uid))
         checkpoints, is_lasting = posixpath.normpath(place), not volume.scratch
+    store = store_of(job, run=run, uid=uid)
+    if store is not None:
+        checkpoints, is_lasting = f"{NODE}/checkpoints", True
     return Places(
         checkpoints=checkpoints,
         artifacts=f"{base}/artifacts",
         keep=f"{base}/logs" if storage is not None else None,
         is_lasting=is_lasting,
+        store=store,
     )
+
+
+def store_of(job: Job, *, run: str, uid: str) -> str | None:
+    """The address of this run's checkpoints in the object store that `checkpoints.to` names."""
+    to = job.checkpoints.to
+    return run_url(to, run_folder(run, uid)) if to is not None and is_object_url(to) else None
+
+
+def storage_notices(job: Job, chosen: Storage | None) -> list[str]:
+    """Who keeps something should know where it goes with the pods."""
+    keeps = job.artifacts or job.retries.count or job.checkpoints != Checkpoints()
+    if not keeps or run_storage(job, chosen, run=job.name, uid="0" * 8) is not None:
+        return []
+    gives = "`longboat config set kubernetes.storage.claim NAME` gives runs one"
+    if store_of(job, run=job.name, uid="0" * 8) is not None:
+        return [f"no storage is set: artifacts and logs go with the run's pods; {gives}"] if job.artifacts else []
+    return [
+        f"no storage is set: checkpoints, artifacts and logs go with the run's pods, and a retry begins anew; {gives}"
+    ]
 
 
 def mount_path(job: Job, volume: Volume) -> str:
@@ -98,7 +123,8 @@ def links(record: Record) -> dict[str, str]:
         if not volume.target.startswith("/")
     }
     to = job.checkpoints.to
-    if to is not None and not to.startswith(("/", "~", "..")) and checkpoint_volume(job) is None:
+    is_folder = to is not None and not is_object_url(to)
+    if to is not None and is_folder and not to.startswith(("/", "~", "..")) and checkpoint_volume(job) is None:
         found[posixpath.normpath(to)] = record.checkpoint_dir
     return found
 

@@ -19,7 +19,7 @@ import msgspec
 from longboat.bundles.manifests import Snapshot as Code
 from longboat.bundles.store import Store
 from longboat.core.errors import EngineError, Refused
-from longboat.core.jobs import Checkpoints, Job, Value
+from longboat.core.jobs import Job, Value
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes import manifests, names
 from longboat.engines.kubernetes.admissions import admission_trouble
@@ -36,7 +36,7 @@ from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.resuming import find_checkpoint
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of
 from longboat.engines.kubernetes.statuses import STARTING
-from longboat.engines.kubernetes.storage import check_volumes, places, run_storage
+from longboat.engines.kubernetes.storage import check_volumes, places, run_storage, storage_notices
 from longboat.engines.kubernetes.surroundings import NodeUse
 from longboat.engines.local.home import Home
 
@@ -92,7 +92,11 @@ class Submitter:
 
             launcher_name()
             capabilities = with_only(seen.result(), self.settings.gpu_resource)
-        notices = [*check(job, capabilities, self.settings), *layout_notices(job), *storage_notices(job, self.settings)]
+        notices = [
+            *check(job, capabilities, self.settings),
+            *layout_notices(job),
+            *storage_notices(job, self.settings.storage),
+        ]
         check_volumes(job, allow_host_paths=self.settings.allow_host_paths)
         secrets = self._secrets(job, submission.environment)
         taken = code.result()
@@ -169,6 +173,7 @@ class Submitter:
             dirty=bool(code and code.dirty),
             storage=storage,
             checkpoint_dir=kept.checkpoints,
+            checkpoint_store=kept.store,
             artifacts_dir=kept.artifacts,
             resume_from=offer.resume_from,
             secrets={variable: (names.env_secret(name), variable) for variable in offer.secrets},
@@ -345,17 +350,6 @@ def _uid_of(body: Mapping[str, Any]) -> str | None:
     """Ours, not Kubernetes': of the run that a record is about."""
     found = (body["metadata"].get("annotations") or {}).get(f"{names.DOMAIN}/uid")
     return None if found is None else str(found)
-
-
-def storage_notices(job: Job, settings: ClusterSettings) -> list[str]:
-    """Who keeps something should know where it goes with the pods."""
-    keeps = job.artifacts or job.retries.count or job.checkpoints != Checkpoints()
-    if not keeps or run_storage(job, settings.storage, run=job.name, uid="0" * 8) is not None:
-        return []
-    return [
-        "no storage is set: checkpoints, artifacts and logs go with the run's pods, and a retry begins anew;"
-        " `longboat config set kubernetes.storage.claim NAME` gives runs one"
-    ]
 
 
 def queue_of(job: Job, settings: ClusterSettings, capabilities: Capabilities) -> str | None:

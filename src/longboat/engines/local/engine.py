@@ -237,7 +237,20 @@ class LocalEngine:
             self._notice(f"{error.message}; removing what is there")
             write_value(directory / "stop.json", StopRequest(at=time.time()))
             wake(RunFiles(directory))
+        if purge:
+            self._purge_store(RunFiles(directory))
         remove_run(self.home, directory, purge=purge)
+
+    def _purge_store(self, files: RunFiles) -> None:
+        """Checkpoints in an object store. While they cannot be removed, the run stays."""
+        try:
+            record = files.record()
+        except EngineError:
+            return
+        if record.checkpoint_store is not None:
+            from longboat.engines.mirrored import purge, submitters_variables
+
+            purge(record.checkpoint_store, submitters_variables(self.home, record.job, self.environment))
 
     # beside the ranks
 

@@ -64,6 +64,8 @@ class Gang:
         self.reason: str | None = None
         self._deadline: float | None = None
         self._lifeline: tuple[int, int] | None = None
+        self._has_store = record.checkpoint_store is not None
+        self._cut: float | None = None  # when a launcher that only sends checkpoints must have ended
 
     def start(self, environment: Mapping[str, str], inherited: Sequence[int]) -> None:
         self._lifeline = os.pipe()
@@ -139,6 +141,10 @@ class Gang:
     def end(self, reason: str, *, grace_s: float | None = None) -> None:
         """Ask every launcher to end its ranks. Asked again, it may only hasten the end."""
         grace = self._grace_s if grace_s is None else grace_s
+        if self._is_sending():
+            if reason == "stop" and self._cut is None:
+                self._cut = time.monotonic() + grace
+            return
         deadline = time.monotonic() + grace + KILL_MARGIN_S
         if self._deadline is not None and deadline >= self._deadline:
             return
@@ -163,8 +169,11 @@ class Gang:
             self.dump()
         if self.reason is None and self._has_failed():
             self.end("failure")
-        if self._deadline is not None and time.monotonic() >= self._deadline:
-            self.kill()
+        now = time.monotonic()
+        if self._cut is not None and now >= self._cut:
+            self.kill(self._pids)
+        elif self._deadline is not None and now >= self._deadline:
+            self.kill([pid for pid, name in self._pids.items() if not self._may_send(name)])
 
     def _has_failed(self) -> bool:
         """Whether a rank has failed by itself: the other nodes need not wait until its own node has ended."""
@@ -173,9 +182,18 @@ class Gang:
         reports = [read_value(path, RankReport) for path in new]
         return any(report is not None and report.exit_code and report.ended_by is None for report in reports)
 
-    def kill(self) -> None:
-        """SIGKILL to every launcher and everything below."""
-        for pid in list(self._pids):
+    def _is_sending(self) -> bool:
+        """Whether all ranks have ended, and only checkpoints are still on their way to an object store."""
+        return self._has_store and all(outcome_of(node) is not None for node in self.nodes.values())
+
+    def _may_send(self, name: str) -> bool:
+        """Whether a launcher that has not ended may go on: it sends the last checkpoint, and nobody stopped the run."""
+        is_hurried = self.reason in ("stop", "timeout")
+        return self._has_store and not is_hurried and outcome_of(self.nodes[name]) is not None
+
+    def kill(self, launchers: Iterable[int]) -> None:
+        """SIGKILL to these launchers and everything below."""
+        for pid in list(launchers):
             below = descendants(pid)
             for each in (pid, *below):
                 with contextlib.suppress(OSError):

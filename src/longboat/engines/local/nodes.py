@@ -176,6 +176,8 @@ class Preparation:
             "checkpoint_dir": self._record.checkpoint_dir,
             "artifacts_dir": str(self._files.artifacts),
             "resume_from": resume_from,
+            "checkpoint_store": self._record.checkpoint_store,
+            "keep_checkpoints": job.checkpoints.keep,
             "mpi": self._mpi(node),
             "echo": False,
         }

@@ -42,7 +42,7 @@ class Outputs:
                     raise EngineError(f"volumes.{volume.target}: {source} does not exist", hint=f"mkdir -p {source}")
                 links[volume.target] = source
         self._import_data(links, report)
-        to = self._record.job.checkpoints.to
+        to = self._record.job.checkpoints.to if self._record.checkpoint_store is None else None
         if to is not None and not os.path.isabs(to) and not os.path.normpath(to).startswith(".."):
             links[to] = Path(self._record.checkpoint_dir)
         return links
@@ -50,13 +50,10 @@ class Outputs:
     def _import_data(self, links: dict[str, Path], report: Callable[[str], None]) -> None:
         if not self._record.job.data:
             return
-        from longboat.engines.local.secrets import read_secrets
         from longboat.storage.data import import_data
         from longboat.storage.urls import file_name
 
-        job = self._record.job
-        own = {name: value for role in reversed(job.roles) for name, value in role.env.items()}
-        environment = {**os.environ, **own, **read_secrets(self._home, job.secrets, os.environ)}
+        environment = self._variables()
         for item in self._record.job.data:
             report(f"imports {file_name(item.url)}")
             volume = next((v for v in links if Path(item.to).is_relative_to(v)), None)
@@ -73,6 +70,14 @@ class Outputs:
                 reason = f"{error.message}; {error.hint}" if error.hint else error.message
                 raise DataFailed(reason, hint=error.hint) from error
         report("")
+
+    def _variables(self) -> dict[str, str]:
+        """With which object stores are reached."""
+        from longboat.engines.local.secrets import read_secrets
+        from longboat.engines.mirrored import own_variables
+
+        job = self._record.job
+        return {**os.environ, **own_variables(job), **read_secrets(self._home, job.secrets, os.environ)}
 
     def environment(self) -> Environment:
         setup = self._record.job.setup
@@ -96,9 +101,33 @@ class Outputs:
     def resume_from(self) -> str | None:
         """The newest complete checkpoint of this run, else the one it was told to begin with."""
         from longboat.storage.checkpoints import newest_complete
+        from longboat.storage.urls import is_object_url
 
-        own = newest_complete(Path(self._record.checkpoint_dir))
-        return str(own) if own is not None else self._record.resume_from
+        folder = Path(self._record.checkpoint_dir)
+        own = newest_complete(folder)
+        if self._record.checkpoint_store is not None:
+            own = self._fetched(self._record.checkpoint_store, folder, own)
+        wanted = self._record.resume_from
+        if own is not None or wanted is None:
+            return str(own) if own is not None else None
+        if not is_object_url(wanted):
+            return wanted
+        found = self._fetched(wanted, self._files.directory / "resume", None)
+        if found is None:
+            raise EngineError(f"no complete checkpoint to resume from in {wanted}")
+        return str(found)
+
+    def _fetched(self, url: str, folder: Path, own: Path | None) -> Path | None:
+        """The newest of an object store and this machine. A store that fails is no reason not to use what is here."""
+        from longboat.storage.mirrors import fetch_checkpoint
+
+        try:
+            return fetch_checkpoint(url, folder, self._variables())
+        except LongboatError as error:
+            if own is not None:
+                return own
+            reason = f"{error.message}; {error.hint}" if error.hint else error.message
+            raise EngineError(f"checkpoints cannot be fetched: {reason}", hint=error.hint) from error
 
     def clear(self, attempt_dir: Path) -> None:
         """An attempt that never started its ranks is made anew."""
@@ -123,9 +152,11 @@ class Outputs:
             target = self._files.artifacts / work.parent.name / match
             copy(source, target)
 
-    def prune(self) -> None:
+    def prune(self, *, is_ended: bool = False) -> None:
         from longboat.storage.checkpoints import prune
 
+        if self._record.checkpoint_store is not None and not is_ended:
+            return  # the launcher does, between two that it sends
         with contextlib.suppress(EngineError, OSError):
             prune(Path(self._record.checkpoint_dir), self._record.job.checkpoints.keep)
 

@@ -13,6 +13,7 @@ from longboat.engines.local.home import Home
 from longboat.engines.local.nodes import example_ports, layout_of
 from longboat.engines.local.preflight import request_of
 from longboat.engines.local.submission import free_name, record_of, snapshot_of
+from longboat.engines.mirrored import kept_reason
 
 
 def make_plan(home: Home, submission: Submission, notices: Sequence[str]) -> Plan:
@@ -40,6 +41,8 @@ def make_plan(home: Home, submission: Submission, notices: Sequence[str]) -> Pla
     for role in job.roles:
         what = f"{role.nodes} x {role.name}, {role.procs} process{'es' if role.procs > 1 else ''} each"
         actions.append(Action(kind="start", what=what, reason=f"framework {job.framework}: {job.framework_reason}"))
+    if record.checkpoint_store is not None:
+        actions.append(Action(kind="keep", what=f"checkpoints in {record.checkpoint_store}", reason=kept_reason(job)))
     if job.retries.count:
         on = ", ".join(map(str, job.retries.on)) or "any failure"
         actions.append(

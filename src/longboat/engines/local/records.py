@@ -35,6 +35,7 @@ class Record(Value, frozen=True):
     environment: dict[str, str] = {}  # KEPT_VARIABLES of the submitter
     path_prepend: tuple[str, ...] = ()
     checkpoint_dir: str = ""
+    checkpoint_store: str | None = None  # their address in an object store; the folder is then a copy
     resume_from: str | None = None  # the checkpoint of another run to begin with
 
 

@@ -24,17 +24,30 @@ def full_status(files: RunFiles, record: Record, state: State) -> RunStatus:
     from longboat.storage.checkpoints import newest_complete
 
     ranks = rank_statuses(files, record, state)
-    newest = newest_complete(Path(record.checkpoint_dir))
+    if record.checkpoint_store is None:
+        newest: Path | str | None = newest_complete(Path(record.checkpoint_dir))
+    else:
+        newest = sent_checkpoint(files)
     return msgspec.structs.replace(
         brief_status(record, state),
         step=max((rank.step for rank in ranks if rank.step is not None), default=None),
         checkpoint=str(newest) if newest else None,
-        checkpoint_dir=record.checkpoint_dir,
+        checkpoint_dir=record.checkpoint_store or record.checkpoint_dir,
         artifacts_dir=str(files.artifacts),
         directory=str(files.directory),
         ranks=tuple(ranks),
         spec=record.job,
     )
+
+
+def sent_checkpoint(files: RunFiles) -> str | None:
+    """The newest that the object store has, as a launcher noted it."""
+    for attempt in reversed(files.attempts()):
+        for note in sorted(files.attempt_dir(attempt).glob("*/mirrored.json")):
+            told = read_value(note, dict[str, str])
+            if told and told.get("checkpoint"):
+                return told["checkpoint"]
+    return None
 
 
 def rank_statuses(files: RunFiles, record: Record, state: State) -> list[RankStatus]:

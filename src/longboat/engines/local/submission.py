@@ -22,6 +22,7 @@ from longboat.engines.engine import Submission
 from longboat.engines.local.files import disk, locked, make_folder, open_lock, remove_tree, try_lock, write_bytes
 from longboat.engines.local.home import NAME_LIMIT, Home
 from longboat.engines.local.records import KEPT_VARIABLES, Record, RunFiles, State
+from longboat.storage.urls import is_object_url, object_url, run_url
 
 
 def snapshot_of(home: Home, submission: Submission) -> Snapshot | None:
@@ -37,7 +38,7 @@ def snapshot_of(home: Home, submission: Submission) -> Snapshot | None:
 
 def _excluded(job: Job, home: Path, root: Path) -> list[str]:
     """Checkpoints, data, volumes and our own home are not code, also where they are inside the workdir."""
-    places = [job.checkpoints.to, *(item.to for item in job.data), *(volume.target for volume in job.volumes)]
+    places = [folder_of(job), *(item.to for item in job.data), *(volume.target for volume in job.volumes)]
     if home.is_relative_to(root.resolve()):
         places.append(str(home.relative_to(root.resolve())))
     own = [os.path.normpath(place) for place in places if place and not os.path.isabs(place)]
@@ -47,9 +48,10 @@ def _excluded(job: Job, home: Path, root: Path) -> list[str]:
 def record_of(home: Home, submission: Submission, *, name: str, snapshot: Snapshot | None) -> Record:
     job = with_absolute_secrets(submission)
     environment = submission.environment
+    uid = os.urandom(6).hex()
     return Record(
         name=name,
-        uid=os.urandom(6).hex(),
+        uid=uid,
         job=job,
         base=submission.base,
         created=time.time(),
@@ -60,15 +62,27 @@ def record_of(home: Home, submission: Submission, *, name: str, snapshot: Snapsh
         environment={key: environment[key] for key in KEPT_VARIABLES if key in environment},
         path_prepend=_path_prepend(home, environment),
         checkpoint_dir=str(checkpoint_dir(home, submission, name)),
+        checkpoint_store=_store_of(job, name, uid),
         resume_from=_resume_from(home, submission),
     )
 
 
 def checkpoint_dir(home: Home, submission: Submission, name: str) -> Path:
     """Where this run keeps its checkpoints: a folder of its own, outside of the run folder."""
-    to = submission.job.checkpoints.to
+    to = folder_of(submission.job)
     parent = home.root / "checkpoints" if to is None else Path(submission.base) / os.path.expanduser(to)
     return Path(os.path.abspath(parent)) / name
+
+
+def folder_of(job: Job) -> str | None:
+    """The folder of this machine that the job names for its checkpoints, if it names one."""
+    to = job.checkpoints.to
+    return None if to is None or is_object_url(to) else to
+
+
+def _store_of(job: Job, name: str, uid: str) -> str | None:
+    to = job.checkpoints.to
+    return run_url(to, f"{name}-{uid[:8]}") if to is not None and is_object_url(to) else None
 
 
 def free_name(home: Home, submission: Submission) -> str:
@@ -148,12 +162,18 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
         return None
     from longboat.storage.checkpoints import newest_complete
 
-    folder = Path(submission.base) / os.path.expanduser(wanted)
+    if is_object_url(wanted):
+        object_url(wanted)  # an address that means nothing is refused now
+        return wanted
+    folder, store = Path(submission.base) / os.path.expanduser(wanted), None
     with contextlib.suppress(NotFound):
-        folder = Path(RunFiles(home.run_dir(wanted)).record().checkpoint_dir)
+        record = RunFiles(home.run_dir(wanted)).record()
+        folder, store = Path(record.checkpoint_dir), record.checkpoint_store
     if (folder / ".complete").exists():
         return str(folder)
     newest = newest_complete(folder) if folder.is_dir() else None
+    if newest is None and store is not None:
+        return store
     if newest is None:
         raise NotFound(
             f"no complete checkpoint to resume from in {folder}",

@@ -246,7 +246,7 @@ class Supervisor:
     # the end
 
     def _finish(self, phase: str, *, exit_code: int | None, reason: str, cause: str | None = None) -> None:
-        self._outputs.prune()
+        self._outputs.prune(is_ended=True)
         self._outputs.forget()
         self._save(phase=phase, exit_code=exit_code, reason=reason, cause=cause, ended=time.time(), gpus=())
         deadline = time.monotonic() + SAVE_S

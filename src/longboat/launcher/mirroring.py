@@ -1,0 +1,188 @@
+"""Checkpoints that lie in an object store: sent there while the node runs and at its end, fetched before it starts.
+
+The ranks see a plain folder. What a checkpoint in a store is, is known to `storage.mirrors`, which travels with the
+launcher. A thread sends, for a store may take its time; nothing in here changes how the node ends.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from . import checkpoints
+from .carried import load
+from .importing import run_import
+from .jsonfiles import write_json
+from .state import Failure, State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LOOK_S = 2.0
+LONGEST_PAUSE_S = 60.0
+LAST_TRIES = 2
+LEAST_S = 3.0
+"""Who is being stopped has the rest of its grace, and so long at least."""
+EXIT_SETUP = 209
+RESUME = "resume"
+
+
+def is_url(place: str | None) -> bool:
+    return place is not None and "://" in place
+
+
+def sends(state: State) -> bool:
+    """Whether this node sends: the one whose ranks write, or node 0 where all nodes share one folder."""
+    plan = state.plan
+    if not plan.checkpoint_store or not plan.checkpoint_dir:
+        return False
+    return plan.index == 0 if plan.checkpoint_dir.startswith(plan.directory + "/") else plan.node_rank == 0
+
+
+class Sender:
+    """Sends the newest complete checkpoint whenever the store lacks it, and keeps store and folder to their number."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._folder = str(state.plan.checkpoint_dir)
+        self._env = dict(state.env)
+        self._mirror: Any = None
+        self._sent: tuple[str, Any] | None = None  # name and identity of what the store has
+        self._said = ""
+        self._is_last = False
+        self._asked = threading.Event()
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def hurry(self) -> None:
+        """The ranks have ended: what is complete by now is sent, then the thread ends."""
+        self._is_last = True
+        self._asked.set()
+
+    def finish(self) -> None:
+        """Wait for the thread: for as long as it takes, or for the rest of the grace where the node is stopped."""
+        self.hurry()
+        ending = self._state.ending
+        is_short = ending is not None and ending.by in ("stop", "evicted", "timeout", "lost")
+        limit_s = max(LEAST_S, self._state.grace_left_s() + LEAST_S) if is_short else None
+        if not self._ended.wait(limit_s):
+            self._state.say("the newest checkpoint could not be sent to %s in time" % self._state.plan.checkpoint_store)
+
+    def _work(self) -> None:
+        pause_s, tries = LOOK_S, LAST_TRIES
+        while True:
+            self._asked.clear()
+            is_last = self._is_last
+            is_fine = self._look()
+            tries -= is_last
+            if is_last and (is_fine or tries <= 0):
+                break
+            pause_s = LOOK_S if is_fine else min(pause_s * 2, LONGEST_PAUSE_S)
+            if not self._is_last or is_last:
+                self._asked.wait(LOOK_S if is_last else pause_s)
+        self._ended.set()
+
+    def _look(self) -> bool:
+        """False: something is to be sent and was not."""
+        try:
+            self._send_newest()
+            self._said = ""
+            return True
+        except Exception as error:  # whatever it is: it is tried again
+            if type(error).__name__ != "Gone":
+                self._tell(error)
+            return False
+        finally:
+            # Here and nowhere else, so that no checkpoint goes while it is being sent.
+            checkpoints.prune(self._folder, self._state.plan.keep_checkpoints)
+
+    def _send_newest(self) -> None:
+        from pathlib import Path
+
+        if self._mirror is None:
+            mirror = load("storage.mirrors").Mirror(self._state.plan.checkpoint_store, self._env)
+            there = [name for _, name in mirror.complete()]
+            self._mirror = mirror
+            if there:
+                self._note(there[-1])
+                self._sent = (there[-1], load("storage.mirrors").identity(Path(self._folder, there[-1])))
+        newest = checkpoints.newest(self._folder)
+        if newest is None:
+            return
+        path = Path(newest)
+        found = (path.name, load("storage.mirrors").identity(path))
+        if found == self._sent:
+            return
+        self._mirror.send(path)
+        self._sent = found
+        self._note(path.name)
+        self._mirror.prune(self._state.plan.keep_checkpoints)
+
+    def _note(self, name: str) -> None:
+        write_json(self._state.path(checkpoints.MIRRORED), {"checkpoint": self._mirror.url_of(name)})
+
+    def _tell(self, error: Exception) -> None:
+        message = getattr(error, "message", None) or "%s: %s" % (type(error).__name__, error)
+        hint = getattr(error, "hint", None)
+        text = "the newest checkpoint was not sent: %s%s" % (message, "; %s" % hint if hint else "")
+        if text != self._said:
+            self._said = text
+            self._state.say(text)
+
+
+# before the ranks, in a pod
+
+
+def fetch_before(state: State) -> bool:
+    """Bring what this run may resume from into folders of this node. False: it failed, or the node is told to end."""
+    plan = state.plan
+    items: list[dict[str, Any]] = []
+    if plan.checkpoint_store:
+        items.append({"checkpoints": plan.checkpoint_store, "folder": plan.checkpoint_dir})
+    if is_url(plan.resume_from):
+        url, plan.resume_from = plan.resume_from, state.path(RESUME)
+        plan.resume_url = url
+        items.append({"checkpoints": url, "folder": plan.resume_from, "unless": plan.checkpoint_dir})
+    return not items or _fetch(state, items)
+
+
+def fetch_after(state: State) -> None:
+    """Node 0 has said what all resume from. A node may have found another one as its newest: then it fetches this."""
+    plan, wanted = state.plan, state.plan.resume_from
+    if not wanted or not wanted.startswith(plan.directory + "/") or os.path.exists(os.path.join(wanted, ".complete")):
+        return
+    folder, name = os.path.split(wanted)
+    url = plan.resume_url if folder == state.path(RESUME) else plan.checkpoint_store
+    if url is None:
+        state.failure = Failure("setup", EXIT_SETUP, "%s: node 0 resumes from it, and it is not here" % wanted)
+        return
+    url = url if url.rstrip("/").endswith("/" + name) else "%s/%s" % (url.rstrip("/"), name)
+    _fetch(state, [{"checkpoints": url, "folder": folder}])
+    if not state.is_over and not os.path.exists(os.path.join(wanted, ".complete")):
+        state.failure = Failure("setup", EXIT_SETUP, "%s: node 0 resumes from it, and it is gone" % url)
+
+
+def _fetch(state: State, items: list[dict[str, Any]]) -> bool:
+    message = run_import(state, items)
+    if message is not None and not state.is_over:
+        state.failure = Failure("setup", EXIT_SETUP, "checkpoints cannot be fetched: " + message)
+    return not state.is_over
+
+
+def fetch_item(raw: dict[str, Any], env: dict[str, str]) -> None:
+    """In a process of its own: the checkpoint that a URL means."""
+    from pathlib import Path
+    from sys import stderr
+
+    if checkpoints.newest(raw.get("unless")) is not None:
+        return
+    begun = time.monotonic()
+    before = checkpoints.newest(raw["folder"])
+    found = load("storage.mirrors").fetch_checkpoint(raw["checkpoints"], Path(raw["folder"]), env)
+    if found is not None and str(found) != before:
+        took_s = time.monotonic() - begun
+        stderr.write("longboat: fetched %s of %s in %.1f s\n" % (found.name, raw["checkpoints"], took_s))
