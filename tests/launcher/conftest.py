@@ -8,6 +8,9 @@ import pytest
 
 from tests.launcher.nodes import Node
 from tests.launcher.pods import Pods
+from tests.storage.conftest import s3
+
+__all__ = ["s3"]
 
 
 @pytest.fixture

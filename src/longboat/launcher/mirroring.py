@@ -51,6 +51,8 @@ class Sender:
         self._mirror: Any = None
         self._sent: tuple[str, Any] | None = None  # name and identity of what the store has
         self._said = ""
+        # Of a pod's launcher all is in the pod's log; on a machine of one's own nobody reads what it says.
+        self._log = None if state.plan.echo else state.setup_stream()
         self._is_last = False
         self._asked = threading.Event()
         self._ended = threading.Event()
@@ -132,6 +134,8 @@ class Sender:
         if text != self._said:
             self._said = text
             self._state.say(text)
+            if self._log is not None:
+                self._log.add_line("longboat: " + text)
 
 
 # before the ranks, in a pod

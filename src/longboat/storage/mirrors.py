@@ -45,22 +45,24 @@ def identity(folder: Path) -> tuple[int, int, int] | None:
 
 
 def files_of(folder: Path) -> dict[str, str]:
-    """Files by their paths inside of the checkpoint, the marker left out. Links are followed, each folder once."""
+    """Files by their paths inside of the checkpoint, the marker left out. Links are followed, but not in circles."""
     found: dict[str, str] = {}
-    seen: set[str] = set()
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        real = os.path.realpath(parent)
-        if real in seen:
-            folders[:] = []
-            continue
-        seen.add(real)
-        for name in names:
-            path = os.path.join(parent, name)
-            inside = os.path.relpath(path, folder)
-            if inside != MARKER and os.path.isfile(path):
-                _check_name(path)
-                found[inside] = path
+    _gather(str(folder), "", (), found)
+    found.pop(MARKER, None)
     return found
+
+
+def _gather(folder: str, inside: str, above: tuple[str, ...], found: dict[str, str]) -> None:
+    real = os.path.realpath(folder)
+    if real in above:
+        return
+    with os.scandir(folder) as children:
+        for child in children:
+            _check_name(child.path)
+            if child.is_dir():
+                _gather(child.path, f"{inside}{child.name}/", (*above, real), found)
+            elif child.is_file():
+                found[inside + child.name] = child.path
 
 
 def _check_name(path: str) -> None:
@@ -211,12 +213,13 @@ class Mirror:
 
 
 def fetch_checkpoint(url: str, folder: Path, environment: Mapping[str, str]) -> Path | None:
-    """The newest complete one below a URL, or the one that the URL itself means. Raises EngineError."""
-    found = Mirror(url, environment).fetch_newest(folder)
+    """The one that a URL itself means, or the newest complete one below it. Raises EngineError."""
     parent, _, name = url.rstrip("/").rpartition("/")
-    if found is None and _STEP.fullmatch(name) and parent.count("/") > 1:
+    if _STEP.fullmatch(name) and parent.count("/") > 1:
         found = Mirror(parent, environment).fetch(name, folder)
-    return found
+        if found is not None:
+            return found
+    return Mirror(url, environment).fetch_newest(folder)
 
 
 def _complete(found: Mapping[str, Mapping[str, int]]) -> list[tuple[int, str]]:

@@ -140,6 +140,8 @@ def test_everything_else_that_pods_must_know() -> None:
     assert gang["data"] == [{"url": "https://example.org/a.tgz", "to": "data", "sha256": "ab" * 32, "unpack": True}]
     assert gang["links"] == {"in": "/longboat/volumes/0", "ckpt": f"{kept}/checkpoints"}
     assert gang["checkpoints"] == {"dir": f"{kept}/checkpoints", "keep": 5, "resume": "/longboat/storage/old/step-3"}
+    _, other = make(msgspec.structs.replace(this, checkpoint_store="s3://bucket/train-01234567"))
+    assert other["checkpoints"] == {**gang["checkpoints"], "store": "s3://bucket/train-01234567"}
     assert gang["artifacts"] == {"dir": f"{kept}/artifacts", "patterns": ["*.pt"]}
     assert gang["keep"] == f"{kept}/logs" and gang["line"] == {"port": 29499}
     assert gang["roles"]["worker"]["memory_limit"] == 1 << 30

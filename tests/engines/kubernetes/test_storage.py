@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from longboat.core.errors import Refused
@@ -54,6 +55,21 @@ def test_checkpoints_inside_a_volume_stay_there_and_make_it_the_storage(target: 
 
 def test_a_folder_that_only_begins_alike_is_not_inside() -> None:
     assert places([Volume(target="/ckpt", claim="mine")], "/ckpt2", None)[0] is None
+
+
+@pytest.mark.parametrize("chosen", [None, CLAIM])
+def test_checkpoints_in_an_object_store_have_a_copy_on_the_node(chosen: Storage | None) -> None:
+    found, kept = places([Volume(target="/data", claim="mine")], "s3://bucket/team/", chosen)
+    assert kept.store == f"s3://bucket/team/train-{UID[:8]}" and kept.is_lasting
+    assert kept.checkpoints == "/longboat/node/checkpoints"
+    assert (kept.keep is not None) == (found is not None) == (chosen is not None)
+    this = job(checkpoints=Checkpoints(to="s3://bucket/team/"))
+    assert storage.links(record(this)) == {}
+    assert storage.storage_notices(this, chosen) == []
+    (notice,) = storage.storage_notices(msgspec.structs.replace(this, artifacts=("out/*",)), None)
+    assert "artifacts and logs go" in notice and "checkpoints" not in notice
+    (notice,) = storage.storage_notices(job(checkpoints=Checkpoints(to="./x")), None)
+    assert "checkpoints, artifacts and logs go" in notice
 
 
 def test_the_deepest_volume_holds_the_checkpoints() -> None:

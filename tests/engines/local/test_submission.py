@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longboat.core.errors import NotFound
+from longboat.core.errors import NotFound, Refused
 from longboat.core.jobs import Checkpoints, Secret
 from longboat.engines.engine import Submission
 from longboat.engines.local.files import open_lock, try_lock
@@ -54,6 +54,18 @@ def test_checkpoint_folders(tmp_path: Path) -> None:
     for to, expected in ((None, home.root / "checkpoints/r"), ("./c", tmp_path / "c/r"), ("/abs/c", Path("/abs/c/r"))):
         given = submission(tmp_path, checkpoints=Checkpoints(to=to))
         assert checkpoint_dir(home, given, "r") == expected
+
+
+def test_checkpoints_in_an_object_store_have_a_copy_here(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    given = submission(tmp_path, checkpoints=Checkpoints(to="s3://bucket/team/"))
+    record = record_of(home, given, name="r", snapshot=None)
+    assert record.checkpoint_dir == str(home.root / "checkpoints/r")
+    assert record.checkpoint_store == f"s3://bucket/team/r-{record.uid[:8]}"
+    begun = submission(tmp_path, checkpoints=Checkpoints(resume="gs://bucket/old/r-01234567"))
+    assert record_of(home, begun, name="r", snapshot=None).resume_from == "gs://bucket/old/r-01234567"
+    with pytest.raises(Refused, match="no name of a bucket"):
+        record_of(home, submission(tmp_path, checkpoints=Checkpoints(resume="s3://")), name="r", snapshot=None)
 
 
 def test_a_record_holds_no_secret_and_only_named_variables(tmp_path: Path) -> None:

@@ -90,12 +90,8 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
 
 
 def _checkpoints(record: Record) -> dict[str, Any]:
-    return {
-        "dir": record.checkpoint_dir,
-        "keep": record.job.checkpoints.keep,
-        "resume": record.resume_from,
-        "store": record.checkpoint_store,
-    }
+    found = {"dir": record.checkpoint_dir, "keep": record.job.checkpoints.keep, "resume": record.resume_from}
+    return found if record.checkpoint_store is None else {**found, "store": record.checkpoint_store}
 
 
 def encode(gang: Mapping[str, Any], *, limit: int = LIMIT) -> bytes:

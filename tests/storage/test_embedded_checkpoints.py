@@ -1,0 +1,129 @@
+"""The embedded engine keeps checkpoints in a real store, and resumes from there when this machine has lost them."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longboat.core.errors import EngineError, JobError
+from longboat.core.runs import LogQuery
+from longboat.storage.mirrors import Mirror
+from tests.conformance.conftest import Jobs
+from tests.conformance.places import open_local
+from tests.storage.realstores import ALONE, KEYS, READER, Running
+
+TRAINS = """
+import os, longboat
+folder = longboat.resume_from()
+start = int(open(os.path.join(folder, "step")).read()) if folder else 0
+print("from", start, flush=True)
+for step in range(start + 1, start + 3):
+    with longboat.checkpoint(step) as folder:
+        open(os.path.join(folder, "step"), "w").write(str(step))
+"""
+FAILS_ONCE = TRAINS + "raise SystemExit(3 if os.environ['LONGBOAT_ATTEMPT'] == '0' else 0)\n"
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Iterator[Jobs]:
+    with open_local(tmp_path) as place:
+        yield Jobs(place, tmp_path)
+
+
+@pytest.fixture
+def given(s3: Running, jobs: Jobs) -> dict[str, Any]:
+    """Fields of a job, and a submitter who has the keys of the store."""
+    return {
+        "environment": {**jobs.place.environment, **ALONE, **KEYS},
+        "env": {"AWS_ENDPOINT_URL": s3.url},
+        "secrets": list(KEYS),
+        "checkpoints": {"to": f"s3://data/embedded/{uuid.uuid4().hex}", "keep": 2},
+    }
+
+
+def stored(status: Any, s3: Running) -> list[str]:
+    return [name for _, name in Mirror(status.checkpoint_dir, s3.environment).complete()]
+
+
+def test_a_retry_goes_on_where_the_store_is_when_the_folder_is_lost(
+    s3: Running, jobs: Jobs, given: dict[str, Any], tmp_path: Path
+) -> None:
+    status = jobs.submit(FAILS_ONCE, retries={"count": 1, "backoff": "8s"}, **given)
+    url = f"{given['checkpoints']['to']}/{status.name}-{jobs.engine.status(status.name).uid[:8]}"
+    assert jobs.engine.status(status.name).checkpoint_dir == url
+    jobs.until(lambda: jobs.engine.status(status.name).attempt == 1, "it waits for its second attempt")
+    assert jobs.engine.status(status.name).checkpoint == f"{url}/step-2"
+    shutil.rmtree(tmp_path / "home" / "checkpoints" / status.name)
+    done = jobs.wait(status.name)
+    assert done.phase == "succeeded", done.reason
+    assert jobs.text(done.name) == "from 0\nfrom 2\n"
+    assert stored(done, s3)[-1] == "step-4" and len(stored(done, s3)) == 2 and done.checkpoint == f"{url}/step-4"
+
+
+def test_another_run_begins_with_it_and_purge_removes_it(
+    s3: Running, jobs: Jobs, given: dict[str, Any], tmp_path: Path
+) -> None:
+    first = jobs.run(TRAINS, **given)
+    assert first.phase == "succeeded", first.reason
+    assert stored(first, s3)[-1] == "step-2"
+    shutil.rmtree(tmp_path / "home" / "checkpoints" / first.name)
+    fields = {name: value for name, value in given.items() if name != "checkpoints"}
+    for resume in (first.name, first.checkpoint_dir, f"{first.checkpoint_dir}/step-2"):
+        second = jobs.run(TRAINS, checkpoints={"resume": resume}, **fields)
+        assert second.phase == "succeeded" and jobs.text(second.name) == "from 2\n", second.reason
+    nothing = jobs.run(TRAINS, checkpoints={"resume": f"{first.checkpoint_dir}/step-9"}, **fields)
+    assert nothing.phase == "failed" and "no complete checkpoint to resume from in s3://" in nothing.reason
+
+    jobs.engine.delete(second.name, purge=True)
+    assert stored(first, s3)[-1] == "step-2"
+    with pytest.raises(EngineError, match="cannot be removed: .*no credentials were found"):
+        jobs.engine.delete(first.name, purge=True)
+    assert jobs.engine.status(first.name).phase == "succeeded"  # it stays, so that one can try again
+    jobs.engine.environment.update({**ALONE, **KEYS})  # type: ignore[attr-defined]
+    jobs.engine.delete(first.name, purge=True)
+    assert stored(first, s3) == []
+
+
+def test_without_purge_they_stay(s3: Running, jobs: Jobs, given: dict[str, Any]) -> None:
+    done = jobs.run(TRAINS, nodes=2, **given)
+    assert done.phase == "succeeded", done.reason
+    before = stored(done, s3)
+    assert before[-1] == "step-2"
+    jobs.engine.delete(done.name)
+    assert stored(done, s3) == before
+
+
+def test_a_store_that_cannot_be_used(s3: Running, jobs: Jobs, given: dict[str, Any]) -> None:
+    environment = {**given["environment"], **READER}
+    failed = jobs.run(TRAINS, **{**given, "checkpoints": "s3://nothere/x"})
+    assert (failed.phase, failed.cause) == ("failed", "setup")
+    assert "checkpoints cannot be fetched: s3://nothere/x/" in failed.reason and "no bucket" in failed.reason
+    # Who may only read learns of it on the log, and the training is not lost.
+    done = jobs.run(TRAINS, **{**given, "environment": environment})
+    assert done.phase == "succeeded" and done.checkpoint is None and stored(done, s3) == []
+    said = [line.data.decode() for line in jobs.engine.logs(done.name, LogQuery()) if line.stream == "setup"]
+    assert [text for text in said if "the newest checkpoint was not sent: s3://data/embedded/" in text]
+
+
+def test_a_stop_has_the_grace_to_send(s3: Running, jobs: Jobs, given: dict[str, Any]) -> None:
+    code = TRAINS + "import time\nprint('up', flush=True)\nwhile not longboat.should_stop(): time.sleep(0.02)\n"
+    code += "with longboat.checkpoint(50): pass\n"
+    run = jobs.submit(code, **given).name
+    jobs.until_said(run, "up")
+    jobs.engine.stop(run)
+    done = jobs.wait(run)
+    assert done.phase == "stopped" and done.checkpoint == f"{done.checkpoint_dir}/step-50"
+    assert stored(done, s3)[-1] == "step-50"
+
+
+def test_a_plan_says_where_they_go(jobs: Jobs, given: dict[str, Any]) -> None:
+    plan = jobs.engine.plan(jobs.submission(TRAINS, **given))
+    (action,) = [each for each in plan.actions if each.kind == "keep"]
+    assert action.what.startswith(f"checkpoints in {given['checkpoints']['to']}/job-") and "2" in action.reason
+    with pytest.raises(JobError, match="checkpoints"):
+        jobs.submission(TRAINS, checkpoints="http://example.org/x")
