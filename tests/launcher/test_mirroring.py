@@ -120,8 +120,24 @@ def test_they_are_sent_while_it_runs_and_old_ones_go_in_both_places(
     assert [step for step, _ in complete_steps(node.folder / "checkpoints")] == [3, 4]
 
 
+def test_where_all_are_kept_all_are_sent_and_a_pod_has_only_the_newest(
+    s3: Running, url: str, make_pods: Make, make_node: Callable[..., Node]
+) -> None:
+    script = SAVES + "for step in range(1, 6): save(step)"
+    pods = make_pods(script=script)
+    assert run(pods, url, s3.environment, keep=0) == [0]
+    assert stored(url, s3) == [f"step-{step}" for step in range(1, 6)]
+    assert [step for step, _ in complete_steps(pods.node(0) / "checkpoints")] == [5]
+    assert pods.message()["checkpoint"] == f"{url}/step-5"
+    node = node_of(make_node, script, url + "-node")
+    node.plan["keep_checkpoints"] = 0
+    assert node.run(env=dict(s3.environment)) == 0
+    assert len(stored(url + "-node", s3)) == len(complete_steps(node.folder / "checkpoints")) == 5
+
+
 def test_a_stop_leaves_time_to_send(s3: Running, url: str, make_node: Callable[..., Node]) -> None:
-    script = SAVES + "print('up', flush=True)\nwhile not longboat.should_stop(): time.sleep(0.02)\nsave(8)"
+    script = SAVES + "longboat.should_stop()\nprint('up', flush=True)\n"
+    script += "while not longboat.should_stop(): time.sleep(0.02)\nsave(8)"
     node = node_of(make_node, script, url)
     node.start(env=dict(s3.environment))
     node.until_log("up")

@@ -111,7 +111,8 @@ def test_a_store_that_cannot_be_used(s3: Running, jobs: Jobs, given: dict[str, A
 
 
 def test_a_stop_has_the_grace_to_send(s3: Running, jobs: Jobs, given: dict[str, Any]) -> None:
-    code = TRAINS + "import time\nprint('up', flush=True)\nwhile not longboat.should_stop(): time.sleep(0.02)\n"
+    code = TRAINS + "import time\nlongboat.should_stop()\nprint('up', flush=True)\n"
+    code += "while not longboat.should_stop(): time.sleep(0.02)\n"
     code += "with longboat.checkpoint(50): pass\n"
     run = jobs.submit(code, **given).name
     jobs.until_said(run, "up")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LOOK_S = 2.0
 LONGEST_PAUSE_S = 60.0
 LAST_TRIES = 2
+TURN_S = 0.1
 LEAST_S = 3.0
 """Who is being stopped has the rest of its grace, and so long at least."""
 EXIT_SETUP = 209
@@ -42,14 +43,16 @@ def sends(state: State) -> bool:
 
 
 class Sender:
-    """Sends the newest complete checkpoint whenever the store lacks it, and keeps store and folder to their number."""
+    """Sends the newest complete checkpoint whenever the store lacks it (the others too where all are kept), and keeps
+    store and folder to their number."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._folder = str(state.plan.checkpoint_dir)
         self._env = dict(state.env)
         self._mirror: Any = None
-        self._sent: tuple[str, Any] | None = None  # name and identity of what the store has
+        self._sent: dict[str, Any] = {}  # what the store has: name and identity
+        self._noted = -1  # the newest step of it
         self._said = ""
         # Of a pod's launcher all is in the pod's log; on a machine of one's own nobody reads what it says.
         self._log = None if state.plan.echo else state.setup_stream()
@@ -70,72 +73,102 @@ class Sender:
         self.hurry()
         ending = self._state.ending
         is_short = ending is not None and ending.by in ("stop", "evicted", "timeout", "lost")
-        limit_s = max(LEAST_S, self._state.grace_left_s() + LEAST_S) if is_short else None
-        if not self._ended.wait(limit_s):
-            self._state.say("the newest checkpoint could not be sent to %s in time" % self._state.plan.checkpoint_store)
+        limit_s = max(LEAST_S, self._state.grace_left_s() + LEAST_S) if is_short else float("inf")
+        until, loop = time.monotonic() + limit_s, self._state.loop
+        while not self._ended.is_set() and time.monotonic() < until:
+            loop.after("sending", TURN_S, lambda: None)
+            loop.turn()
+        loop.cancel("sending")
+        if not self._ended.is_set():
+            self._say("the newest checkpoint could not be sent to %s in time" % self._state.plan.checkpoint_store)
 
     def _work(self) -> None:
         pause_s, tries = LOOK_S, LAST_TRIES
         while True:
             self._asked.clear()
             is_last = self._is_last
-            is_fine = self._look()
+            is_fine, is_left = self._look()
+            if is_fine and is_left:
+                continue
             tries -= is_last
             if is_last and (is_fine or tries <= 0):
                 break
             pause_s = LOOK_S if is_fine else min(pause_s * 2, LONGEST_PAUSE_S)
-            if not self._is_last or is_last:
-                self._asked.wait(LOOK_S if is_last else pause_s)
+            self._asked.wait(LOOK_S if is_last else pause_s)
         self._ended.set()
 
-    def _look(self) -> bool:
-        """False: something is to be sent and was not."""
+    def _look(self) -> tuple[bool, bool]:
+        """Send one that the store lacks. Whether all went well, and whether there is more to send."""
+        is_fine = is_left = False
         try:
-            self._send_newest()
+            self._send_next()
+            is_fine, is_left = True, bool(self._lacking())
             self._said = ""
-            return True
         except Exception as error:  # whatever it is: it is tried again
             if type(error).__name__ != "Gone":
-                self._tell(error)
-            return False
-        finally:
-            # Here and nowhere else, so that no checkpoint goes while it is being sent.
-            checkpoints.prune(self._folder, self._state.plan.keep_checkpoints)
+                self._tell("the newest checkpoint was not sent", error)
+        # Here and nowhere else, so that no checkpoint goes while it is being sent.
+        plan = self._state.plan
+        is_copy = self._folder.startswith(plan.directory + "/")
+        # A pod's disk is no place for all of them: where all are kept, it has the newest, and what is not sent yet.
+        keeps_one = is_copy and not plan.keep_checkpoints and is_fine and not is_left
+        checkpoints.prune(self._folder, 1 if keeps_one else plan.keep_checkpoints)
+        return is_fine, is_left
 
-    def _send_newest(self) -> None:
-        from pathlib import Path
-
+    def _send_next(self) -> None:
         if self._mirror is None:
             mirror = load("storage.mirrors").Mirror(self._state.plan.checkpoint_store, self._env)
-            there = [name for _, name in mirror.complete()]
+            there = mirror.complete()
             self._mirror = mirror
-            if there:
-                self._note(there[-1])
-                self._sent = (there[-1], load("storage.mirrors").identity(Path(self._folder, there[-1])))
-        newest = checkpoints.newest(self._folder)
-        if newest is None:
-            return
-        path = Path(newest)
-        found = (path.name, load("storage.mirrors").identity(path))
-        if found == self._sent:
-            return
-        self._mirror.send(path)
-        self._sent = found
-        self._note(path.name)
-        self._mirror.prune(self._state.plan.keep_checkpoints)
+            self._sent = {name: self._identity(name) for _, name in there}
+            for _, name in there[-1:]:
+                self._note(name)
+        for name in self._lacking()[:1]:
+            identity = self._identity(name)
+            self._mirror.send(self._path(name))
+            self._sent[name] = identity
+            self._note(name)
+            self._prune()
+
+    def _prune(self) -> None:
+        try:
+            self._mirror.prune(self._state.plan.keep_checkpoints)
+        except Exception as error:  # what stays is removed another time
+            self._tell("old checkpoints were not removed", error)
+
+    def _lacking(self) -> list[str]:
+        """Names of what is to be sent, newest first. Others than the newest only where all are kept."""
+        complete = [path.name for _, path in load("storage.checkpoints").complete_steps(self._path())]
+        wanted = complete[-1:] if self._state.plan.keep_checkpoints else complete[::-1]
+        return [name for name in wanted if name not in self._sent or self._sent[name] != self._identity(name)]
+
+    def _identity(self, name: str) -> Any:
+        return load("storage.mirrors").identity(self._path(name))
+
+    def _path(self, *names: str) -> Any:
+        from pathlib import Path
+
+        return Path(self._folder, *names)
 
     def _note(self, name: str) -> None:
-        write_json(self._state.path(checkpoints.MIRRORED), {"checkpoint": self._mirror.url_of(name)})
+        """The newest that the store has."""
+        step = int(name.partition("-")[2])
+        if step >= self._noted:
+            self._noted = step
+            write_json(self._state.path(checkpoints.MIRRORED), {"checkpoint": self._mirror.url_of(name)})
 
-    def _tell(self, error: Exception) -> None:
+    def _tell(self, what: str, error: Exception) -> None:
         message = getattr(error, "message", None) or "%s: %s" % (type(error).__name__, error)
         hint = getattr(error, "hint", None)
-        text = "the newest checkpoint was not sent: %s%s" % (message, "; %s" % hint if hint else "")
+        text = "%s: %s%s" % (what, message, "; %s" % hint if hint else "")
         if text != self._said:
             self._said = text
-            self._state.say(text)
-            if self._log is not None:
-                self._log.add_line("longboat: " + text)
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        self._state.say(text)
+        if self._log is not None:
+            self._log.add_line("longboat: " + text)
 
 
 # before the ranks, in a pod
