@@ -1,0 +1,97 @@
+"""Checkpoints of real pods in a bucket: without any storage of the cluster, a retry goes on where the first ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longboat.core.errors import EngineError, NotFound
+from longboat.core.runs import LogQuery
+from longboat.storage.mirrors import Mirror
+from testbed import network
+from testbed.clusters import Cluster
+from testbed.fixtures import Kubectl
+from tests.engines.kubernetes.benches import Bench
+from tests.storage import realstores
+from tests.storage.realstores import ALONE, KEYS, Running, Unavailable
+
+pytestmark = pytest.mark.pods
+
+LONG_S = 240.0
+TRAINS = """
+import os, longboat
+folder = longboat.resume_from()
+start = int(open(os.path.join(folder, "step")).read()) if folder else 0
+print("rank", longboat.rank(), "from", start, flush=True)
+for step in range(start + 1, start + 3):
+    with longboat.checkpoint(step) as folder:
+        open(os.path.join(folder, "step"), "w").write(str(step))
+if os.environ["LONGBOAT_ATTEMPT"] == "0" and not start and longboat.rank() == 0:
+    raise SystemExit(3)
+"""
+
+
+@pytest.fixture
+def store(cluster: Cluster, tmp_path: Path) -> Iterator[Running]:
+    """An S3 that pods reach: at the machine's end of their node's cable."""
+    try:
+        realstores.weed()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with realstores.s3_server(tmp_path / "s3", network.gateway_address(cluster, 0)) as server:
+        yield server
+
+
+@pytest.fixture
+def bench(cluster: Cluster, namespace: str, tmp_path: Path, kubectl: Kubectl) -> Iterator[Bench]:
+    kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
+    found = Bench(cluster, namespace, tmp_path / "bench")
+    yield found
+    found.close()
+
+
+def finished(bench: Bench, **fields: Any) -> tuple[Any, str]:
+    name = bench.engine.submit(bench.submission(TRAINS, **fields)).name
+    status = bench.engine.wait(name, timeout_s=LONG_S)
+    text = b"".join(line.data for line in bench.engine.logs(name, LogQuery())).decode()
+    return status, text
+
+
+def test_both_nodes_resume_from_the_bucket_another_run_too_and_purge_empties_it(
+    store: Running, bench: Bench, tmp_path: Path
+) -> None:
+    bench.environment.update({**ALONE, **KEYS})
+    given: dict[str, Any] = {"env": {"AWS_ENDPOINT_URL": store.url}, "secrets": list(KEYS), "nodes": 2}
+    to = "s3://data/pods/checkpoints"
+    first, text = finished(bench, checkpoints={"to": to, "keep": 1}, retries={"count": 1, "backoff": "0s"}, **given)
+    assert first.phase == "succeeded" and first.attempt == 1, text
+    assert not [notice for notice in bench.notices if "no storage" in notice]
+    url = f"{to}/{first.name}-{first.uid[:8]}"
+    for rank in range(2):
+        assert f"rank {rank} from 0\n" in text and f"rank {rank} from 2\n" in text
+    assert (first.checkpoint_dir, first.checkpoint) == (url, f"{url}/step-4")
+    assert first.attempts[1].resumed_from == f"{url}/step-2"
+    mirror = Mirror(url, store.environment)
+    assert mirror.complete() == [(4, "step-4")]
+    assert KEYS["AWS_SECRET_ACCESS_KEY"] not in text
+    with pytest.raises(NotFound, match=f"its checkpoints are in {url}"):
+        bench.engine.copy_from(first.name, "checkpoints", tmp_path / "copy")
+
+    second, text = finished(bench, checkpoints={"resume": first.name}, **given)
+    assert second.phase == "succeeded" and text.count("from 4\n") == 2, text
+    bench.engine.delete(second.name, purge=True)
+
+    del bench.environment["AWS_SECRET_ACCESS_KEY"]
+    bench.engine.close()
+    bench.engine = bench.open()
+    with pytest.raises(EngineError, match=f"the checkpoints in {url} cannot be removed"):
+        bench.engine.delete(first.name, purge=True)
+    assert bench.engine.status(first.name).phase == "succeeded"
+    bench.environment.update(KEYS)
+    bench.engine.close()
+    bench.engine = bench.open()
+    bench.engine.delete(first.name, purge=True)
+    assert mirror.complete() == []
