@@ -15,6 +15,7 @@ from longboat.core.runs import LogQuery
 from longboat.storage.mirrors import Mirror
 from tests.conformance.conftest import Jobs
 from tests.conformance.places import open_local
+from tests.storage.faulty import between
 from tests.storage.realstores import ALONE, KEYS, READER, Running
 
 TRAINS = """
@@ -120,6 +121,48 @@ def test_a_stop_has_the_grace_to_send(s3: Running, jobs: Jobs, given: dict[str, 
     done = jobs.wait(run)
     assert done.phase == "stopped" and done.checkpoint == f"{done.checkpoint_dir}/step-50"
     assert stored(done, s3)[-1] == "step-50"
+
+
+WAITS = """
+import time
+while not os.path.exists(os.environ["GO"]): time.sleep(0.02)
+with longboat.checkpoint(70): pass
+"""
+
+
+@pytest.mark.parametrize(("code", "phase"), [(3, "failed"), (0, "succeeded")])
+def test_the_last_one_is_waited_for_longer_than_the_grace(
+    s3: Running, jobs: Jobs, given: dict[str, Any], tmp_path: Path, code: int, phase: str
+) -> None:
+    with between(s3.url) as faulty:
+        env = {"AWS_ENDPOINT_URL": faulty.url, "GO": str(tmp_path / "go")}
+        script = f"import os, longboat\nprint('up', flush=True)\n{WAITS}\nraise SystemExit({code})"
+        run = jobs.submit(script, **{**given, "env": env, "grace": "0s"}).name
+        jobs.until_said(run, "up")
+        jobs.until(lambda: len(faulty.requests) >= 2, "engine and launcher have looked into the store")
+        faulty.answers = [(503, "SlowDown")] * 4  # seven seconds of patience
+        (tmp_path / "go").touch()
+        done = jobs.wait(run)
+    assert (done.phase, done.exit_code) == (phase, code), done.reason
+    assert stored(done, s3) == ["step-70"] and done.checkpoint == f"{done.checkpoint_dir}/step-70"
+
+
+def test_a_stop_while_the_last_one_is_sent_changes_nothing_else(
+    s3: Running, jobs: Jobs, given: dict[str, Any], tmp_path: Path
+) -> None:
+    with between(s3.url) as faulty:
+        env = {"AWS_ENDPOINT_URL": faulty.url, "GO": str(tmp_path / "go")}
+        script = f"import os, longboat\nprint('up', flush=True)\n{WAITS}"
+        run = jobs.submit(script, **{**given, "env": env}).name
+        jobs.until_said(run, "up")
+        jobs.until(lambda: len(faulty.requests) >= 2, "engine and launcher have looked into the store")
+        faulty.answers = [(503, "SlowDown")] * 10_000
+        (tmp_path / "go").touch()
+        outcome = tmp_path / "home" / "runs" / run / "attempts" / "0" / "worker-0" / "outcome.json"
+        jobs.until(outcome.exists, "its ranks have ended")
+        jobs.engine.stop(run, grace_s=0)
+        done = jobs.wait(run)
+    assert (done.phase, done.exit_code) == ("succeeded", 0) and stored(done, s3) == []
 
 
 def test_a_plan_says_where_they_go(jobs: Jobs, given: dict[str, Any]) -> None:

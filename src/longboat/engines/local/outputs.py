@@ -98,7 +98,7 @@ class Outputs:
         if self._environment is not None and self._environment.marker is not None:
             Path(self._environment.marker).touch()
 
-    def resume_from(self) -> str | None:
+    def resume_from(self, report: Callable[[str], None]) -> str | None:
         """The newest complete checkpoint of this run, else the one it was told to begin with."""
         from longboat.storage.checkpoints import newest_complete
         from longboat.storage.urls import is_object_url
@@ -106,12 +106,14 @@ class Outputs:
         folder = Path(self._record.checkpoint_dir)
         own = newest_complete(folder)
         if self._record.checkpoint_store is not None:
+            report("looks for its newest checkpoint")
             own = self._fetched(self._record.checkpoint_store, folder, own)
         wanted = self._record.resume_from
         if own is not None or wanted is None:
             return str(own) if own is not None else None
         if not is_object_url(wanted):
             return wanted
+        report("fetches the checkpoint to begin with")
         found = self._fetched(wanted, self._files.directory / "resume", None)
         if found is None:
             raise EngineError(f"no complete checkpoint to resume from in {wanted}")
