@@ -147,6 +147,35 @@ def test_the_last_one_is_waited_for_longer_than_the_grace(
     assert stored(done, s3) == ["step-70"] and done.checkpoint == f"{done.checkpoint_dir}/step-70"
 
 
+OTHER_FAILS = """
+import os, time, longboat
+go = os.environ["GO"]
+print("up", flush=True)
+while not os.path.exists(go): time.sleep(0.02)
+if longboat.rank() == 0:
+    with longboat.checkpoint(70): pass
+    open(go + ".saved", "w").close()
+    time.sleep(600)
+while not os.path.exists(go + ".saved"): time.sleep(0.02)
+raise SystemExit(4)
+"""
+
+
+def test_it_is_waited_for_when_another_node_fails(
+    s3: Running, jobs: Jobs, given: dict[str, Any], tmp_path: Path
+) -> None:
+    with between(s3.url) as faulty:
+        env = {"AWS_ENDPOINT_URL": faulty.url, "GO": str(tmp_path / "go")}
+        run = jobs.submit(OTHER_FAILS, **{**given, "env": env, "grace": "0s", "nodes": 2}).name
+        jobs.until_said(run, "up", times=2)
+        jobs.until(lambda: len(faulty.requests) >= 2, "engine and launcher have looked into the store")
+        faulty.answers = [(503, "SlowDown")] * 4
+        (tmp_path / "go").touch()
+        done = jobs.wait(run)
+    assert (done.phase, done.exit_code) == ("failed", 4), done.reason
+    assert stored(done, s3) == ["step-70"]
+
+
 def test_a_stop_while_the_last_one_is_sent_changes_nothing_else(
     s3: Running, jobs: Jobs, given: dict[str, Any], tmp_path: Path
 ) -> None:
