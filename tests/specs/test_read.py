@@ -330,3 +330,11 @@ def test_overrides(read: Reader) -> None:
 def test_bad_overrides(read: Reader, override: str, says: str) -> None:
     text = "run: x\nnodes: 1\ndata: []"
     assert says in read.says(text, overrides=[override])
+
+
+@pytest.mark.parametrize(
+    "to", ["s3://bucket/team/checkpoints", "s3://bucket", "gs://bucket/a%20b/", "az://box/x", "./a:b", "/c", "~/d"]
+)
+def test_checkpoints_go_to_folders_and_object_stores(read: Reader, to: str) -> None:
+    assert read.job(f'run: x\ncheckpoints: "{to}"').checkpoints == Checkpoints(to=to)
+    assert read.job(f'run: x\ncheckpoints: {{resume: "{to}"}}').checkpoints.resume == to
