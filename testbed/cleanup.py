@@ -159,7 +159,8 @@ def inventory() -> Inventory:
     tables = ""
     if shutil.which("nft"):
         tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=False).stdout
-    groups = [f"{tree.name}/{path.relative_to(tree)}" for tree in cgroups.hierarchies() for path in tree.glob("**/")]
+    # os.walk passes over what another cluster removes meanwhile.
+    groups = [os.path.relpath(path, tree.parent) for tree in cgroups.hierarchies() for path, _, _ in os.walk(tree)]
     return Inventory(
         processes=frozenset(f"{one.cluster_id} {one.pid} {one.command}" for one in processes.marked()),
         mounts=frozenset(mounts()),
