@@ -18,8 +18,13 @@ from tests.engines.kubernetes.benches import Bench
 pytestmark = pytest.mark.pods
 
 TWICE = """
-import os, sys
+import os, sys, time
 print("attempt", os.environ["LONGBOAT_ATTEMPT"], "rank", os.environ["RANK"], flush=True)
+mark = "/tmp/said-" + os.environ["LONGBOAT_ATTEMPT"]  # both are in one pod; who fails ends the other
+if os.environ["RANK"] == "0":
+    open(mark, "w").close()
+while not os.path.exists(mark):
+    time.sleep(0.01)
 sys.exit(3 if os.environ["LONGBOAT_ATTEMPT"] == "0" and os.environ["RANK"] == "1" else 0)
 """
 

@@ -10,8 +10,8 @@ import os
 import socket
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,7 +25,15 @@ from longboat.engines.kubernetes.lease import GATE, Lease
 from longboat.engines.kubernetes.observe import is_record, read_record, read_stop
 from longboat.engines.kubernetes.occupancy import UNFINISHED, bound_claims, observe_room
 from longboat.engines.kubernetes.records import Gate, Record, State
-from longboat.engines.kubernetes.views import PodView, SlimWorkload, Snapshot, WorkloadView, pod_view, workload_view
+from longboat.engines.kubernetes.views import (
+    PodView,
+    SlimPod,
+    SlimWorkload,
+    Snapshot,
+    WorkloadView,
+    pod_view,
+    workload_view,
+)
 from longboat.engines.kubernetes.workloads import workloads
 from longboat.fitting.pods import Claims, Pod, pod_of
 
@@ -37,6 +45,7 @@ NEAR = 16
 """So many of those who wait, the first in the order, have their words renewed whenever somebody serves the gate."""
 
 Object = dict[str, Any]
+T = TypeVar("T")
 
 _LEASES: weakref.WeakKeyDictionary[Client, tuple[Lease, threading.Lock]] = weakref.WeakKeyDictionary()
 """One for each client, because a dead holder is known by having been watched for a while. A Lease keeps processes
@@ -135,36 +144,41 @@ def _told(mine: State, served: State) -> State:
 
 def _look(client: Client) -> list[Waiting]:
     """All runs that the gate concerns, with their pods."""
-    found: list[tuple[Object, Record, State]] = []
+    found: list[tuple[str, Record, State]] = []
     for body in client.list(CONFIG_MAP, labels=f"{OURS},{names.KIND}=run,!{names.ENDED}").items:
         if is_record(body):
             record, state = read_record(body)
             if record.gated_by == "longboat" and not state.is_final and read_stop(body) is None:
-                found.append((body, record, state))
+                found.append((str(body["metadata"]["resourceVersion"]), record, state))
     asked = [record.name for _, record, _ in found]
     made: dict[str, list[WorkloadView]] = {}
     for kind in {JOBSET if record.workload == "jobset" else JOB for _, record, _ in found}:
-        for run, bodies in _by_run(client, kind, asked, into=SlimWorkload).items():
-            made.setdefault(run, []).extend(map(workload_view, bodies))
-    pods = _by_run(client, POD, asked, fields=UNFINISHED)
+        for run, views in _by_run(client, kind, asked, SlimWorkload, workload_view).items():
+            made.setdefault(run, []).extend(views)
+    pods = _by_run(client, POD, asked, SlimPod, _sight, fields=UNFINISHED)
     runs = [
-        _waiting(body, record, state, made[record.name], pods.get(record.name, ()))
-        for body, record, state in found
+        _waiting(version, record, state, made[record.name], pods.get(record.name, ()))
+        for version, record, state in found
         if record.name in made
     ]
     return _with_ended(client, runs)
 
 
+def _sight(pod: Object) -> tuple[PodView, bool]:
+    """A pod, and whether the scheduler found no node for it."""
+    return pod_view(pod), pod_of(pod).is_unschedulable
+
+
 def _by_run(
-    client: Client, kind: Kind, runs: Sequence[str], *, fields: str = "", into: Any = dict
-) -> dict[str, list[Any]]:
+    client: Client, kind: Kind, runs: Sequence[str], into: Any, view: Callable[[Any], T], *, fields: str = ""
+) -> dict[str, list[T]]:
     """Objects of these runs. Those of ended runs may be many more: they are not read where few are asked for."""
     labels = f"{OURS},{names.ROLE}" if kind is POD else OURS
     if len(runs) <= AT_ONCE:
         labels += f",{names.RUN} in ({','.join(runs)})"
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[T]] = {}
     for body in client.list(kind, labels=labels, fields=fields, into=into).items if runs else ():
-        found.setdefault(body["metadata"]["labels"].get(names.RUN, ""), []).append(body)
+        found.setdefault(body["metadata"]["labels"].get(names.RUN, ""), []).append(view(body))
     return found
 
 
@@ -176,8 +190,7 @@ def _with_ended(client: Client, runs: Sequence[Waiting]) -> list[Waiting]:
     lacking = [run.record.name for run in runs if run.lacks_pods]
     ended: dict[str, list[PodView]] = {}
     for first in range(0, len(lacking), AT_ONCE):
-        for run, pods in _by_run(client, POD, lacking[first : first + AT_ONCE], fields=ENDED).items():
-            ended[run] = [pod_view(pod) for pod in pods]
+        ended.update(_by_run(client, POD, lacking[first : first + AT_ONCE], SlimPod, pod_view, fields=ENDED))
     return [
         msgspec.structs.replace(
             run, ended=tuple(pod for pod in ended.get(run.record.name, ()) if pod.attempt == run.state.attempt)
@@ -187,16 +200,15 @@ def _with_ended(client: Client, runs: Sequence[Waiting]) -> list[Waiting]:
 
 
 def _waiting(
-    body: Object, record: Record, state: State, made: Sequence[WorkloadView], pods: Sequence[Object]
+    version: str, record: Record, state: State, made: Sequence[WorkloadView], pods: Sequence[tuple[PodView, bool]]
 ) -> Waiting:
-    views = [view for view in map(pod_view, pods) if view.attempt == state.attempt]
     return Waiting(
         record=record,
         state=state,
-        version=str(body["metadata"]["resourceVersion"]),
+        version=version,
         workloads=tuple(one for one in made if one.attempt == state.attempt and not one.is_deleting),
-        pods=tuple(views),
-        unschedulable=sum(pod_of(pod).is_unschedulable for pod in pods),
+        pods=tuple(view for view, _ in pods if view.attempt == state.attempt),
+        unschedulable=sum(is_unschedulable for _, is_unschedulable in pods),
     )
 
 

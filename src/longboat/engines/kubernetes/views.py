@@ -74,6 +74,29 @@ class SlimWorkload(TypedDict, total=False):
     status: _Conditions
 
 
+class _PodMeta(_Meta, total=False):
+    annotations: dict[str, str]
+
+
+class _Image(TypedDict, total=False):
+    name: str
+    image: str
+
+
+class _PodSpec(TypedDict, total=False):
+    nodeName: str
+    containers: list[_Image]
+    initContainers: list[_Image]
+
+
+class SlimPod(TypedDict, total=False):
+    """A pod, with only what `pod_view` reads."""
+
+    metadata: _PodMeta
+    spec: _PodSpec
+    status: dict[str, Any]
+
+
 class WorkloadView(Value, frozen=True):
     """A Job or a JobSet of one attempt."""
 
