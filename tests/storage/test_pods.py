@@ -19,12 +19,9 @@ from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, POD, SECRET
 from longboat.storage.stores import open_store
 from longboat.storage.urls import object_url
-from testbed import network
 from testbed.clusters import Cluster
-from testbed.fixtures import Kubectl
 from tests.engines.kubernetes.benches import IMAGE, Bench
-from tests.storage import realstores
-from tests.storage.realstores import KEYS, READER, Running, Unavailable
+from tests.storage.realstores import KEYS, READER, Running
 
 pytestmark = pytest.mark.pods
 
@@ -32,28 +29,9 @@ LONG_S = 240.0
 
 
 @pytest.fixture
-def store(cluster: Cluster, tmp_path: Path) -> Iterator[Running]:
-    """An S3 that pods reach: at the machine's end of their node's cable."""
-    try:
-        realstores.weed()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    with realstores.s3_server(tmp_path / "s3", network.gateway_address(cluster, 0)) as server:
-        yield server
-
-
-@pytest.fixture
 def client(cluster: Cluster, namespace: str) -> Iterator[Client]:
     with Client.open(namespace=namespace, environment={"KUBECONFIG": str(cluster.kubeconfig)}) as found:
         yield found
-
-
-@pytest.fixture
-def bench(cluster: Cluster, namespace: str, tmp_path: Path, kubectl: Kubectl) -> Iterator[Bench]:
-    kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
-    found = Bench(cluster, namespace, tmp_path / "bench")
-    yield found
-    found.close()
 
 
 def finished(bench: Bench, code: str, **fields: Any) -> tuple[Any, str]:

@@ -18,7 +18,7 @@ from longboat.storage.stores import open_store
 from longboat.storage.transfers import Transfer
 from longboat.storage.urls import object_url
 from tests.storage.faulty import between
-from tests.storage.realstores import ALONE, KEYS, READER, Running
+from tests.storage.realstores import ALONE, KEYS, READER, Running, check_any_name, content
 from tests.storage.servers import serving
 
 QUICK = Transfer(timeout_s=10.0, attempts=3, backoff_s=0.01)
@@ -29,25 +29,11 @@ def opened(environment: Mapping[str, str], url: str = "s3://data") -> Store:
     return open_store(object_url(url), environment, QUICK)
 
 
-def content(store: Store, key: str) -> bytes:
-    with store.open(key, {}, 10.0) as response:
-        data: bytes = response.read()
-    return data
-
-
 @pytest.mark.parametrize(
     "key", ["plain", "a b/c+d/%25.txt", "ü/日本", "x~y!z'(1)*", "deep/" * 20 + "end", '&<>"=;,:@$']
 )
 def test_any_name(s3: Running, key: str) -> None:
-    store = opened(s3.environment)
-    store.put(f"names/{key}", key.encode())
-    assert content(store, f"names/{key}") == key.encode()
-    found = store.look(f"names/{key}")
-    assert found is not None and found.size == len(key.encode()) and found.changed > 1.7e9
-    assert [each.key for each in store.listed(f"names/{key}")] == [f"names/{key}"]
-    store.remove(f"names/{key}")
-    store.remove(f"names/{key}")
-    assert store.look(f"names/{key}") is None
+    check_any_name(opened(s3.environment), key)
 
 
 def test_a_list_has_many_pages(s3: Running) -> None:

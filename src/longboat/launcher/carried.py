@@ -27,6 +27,7 @@ FILES = (
     "storage/awskeys.py",
     "storage/azure.py",
     "storage/azurekeys.py",
+    "storage/bearers.py",
     "storage/checkpoints.py",
     "storage/data.py",
     "storage/download.py",

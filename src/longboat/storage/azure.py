@@ -9,16 +9,16 @@ import base64
 import hashlib
 import hmac
 import os
-import time
 import urllib.parse
 from email.utils import formatdate
 from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError
 from longboat.storage import azurekeys
+from longboat.storage.bearers import Bearer
 from longboat.storage.exchanges import Exchange, Rejected, Request, children, parse_xml, query_text, quoted, text_of
 from longboat.storage.objectstores import Found, Store, http_time
-from longboat.storage.s3 import RENEW_S, checked_endpoint
+from longboat.storage.s3 import checked_endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -54,31 +54,15 @@ class Azure(Store):
 
     def __init__(self, where: ObjectUrl, environment: Mapping[str, str], transfer: Transfer) -> None:
         super().__init__(where, transfer, Exchange())
-        self._environment = environment
         self._account = azurekeys.find_account(environment)
         self._endpoint = checked_endpoint(self._account.endpoint)
-        self._token: azurekeys.Token | None = None
-        self._was_sought = False
+        self._bearer = Bearer(lambda: azurekeys.find_token(environment, transfer))
 
     def has_credentials(self) -> bool:
-        return bool(self._account.key or self._account.sas or self._bearer())
-
-    def _bearer(self, stale: azurekeys.Token | None = None) -> azurekeys.Token | None:
-        with self.seeking:
-            found = self._token
-            is_old = found is not None and (found == stale or found.expires - time.time() < RENEW_S)
-            if not self._was_sought or is_old:
-                self._token = azurekeys.find_token(self._environment, self.transfer)
-                self._was_sought = True
-            return self._token
+        return bool(self._account.key or self._account.sas or self._bearer.token())
 
     def heed(self, rejected: Rejected, request: Request) -> bool:
-        token = self._token
-        if rejected.status != 401 or token is None:
-            return False
-        if request.headers.get("Authorization") != f"Bearer {token.text}":
-            return True  # another thread has a new one already
-        return self._bearer(stale=token) != token
+        return self._bearer.heed(rejected, request)
 
     def request(
         self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
@@ -96,8 +80,8 @@ class Azure(Store):
             told["Authorization"] = shared_key(self._account, method, path, query, told)
         elif self._account.sas:
             text = f"{text}&{self._account.sas}" if text else self._account.sas
-        elif (token := self._bearer()) is not None:
-            told["Authorization"] = f"Bearer {token.text}"
+        elif (token := self._bearer.token()) is not None:
+            told["Authorization"] = token.header
         return Request(method, f"{url}?{text}" if text else url, told, body)
 
     def listed(self, prefix: str) -> Iterator[Found]:

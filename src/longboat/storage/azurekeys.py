@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from longboat.core.errors import EngineError
 from longboat.storage.awskeys import patiently
+from longboat.storage.bearers import Token
 from longboat.storage.exchanges import Exchange, Rejected, Request
 from longboat.storage.transfers import BROKEN
 
@@ -43,14 +44,6 @@ class Account(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Account({self.name!r}, ...)"
-
-
-class Token(NamedTuple):
-    text: str
-    expires: float
-
-    def __repr__(self) -> str:
-        return "Token(...)"
 
 
 def find_account(environment: Mapping[str, str]) -> Account:

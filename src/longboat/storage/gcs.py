@@ -6,15 +6,15 @@ Standard library only and Python >= 3.8: this file also travels into pods, insid
 from __future__ import annotations
 
 import json
-import time
 import urllib.parse
 from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError
 from longboat.storage.awskeys import home_file, patiently
-from longboat.storage.azurekeys import Token, token_of
+from longboat.storage.azurekeys import token_of
+from longboat.storage.bearers import Bearer, Token
 from longboat.storage.exchanges import Exchange, Rejected, Request
-from longboat.storage.s3 import RENEW_S, S3, checked_endpoint
+from longboat.storage.s3 import S3, checked_endpoint
 from longboat.storage.sigv4 import Keys
 from longboat.storage.transfers import BROKEN
 
@@ -45,32 +45,17 @@ class Gcs(S3):
         given = environment.get("STORAGE_EMULATOR_HOST") or ""
         self._endpoint = checked_endpoint(given if "://" in given or not given else f"http://{given}") or ENDPOINT
         self._is_host = False
-        self._token: Token | None = None
-        self._token_was_sought = False
+        self._bearer = Bearer(lambda: find_token(environment, transfer))
 
     def has_credentials(self) -> bool:
-        return self._credentials() is not None or self._bearer() is not None
+        return self._credentials() is not None or self._bearer.token() is not None
 
     def _credentials(self, stale: Keys | None = None) -> Keys | None:
         key_id, secret = (self._environment.get(f"GS_{name}") for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
         return Keys(key_id, secret) if key_id and secret else None
 
-    def _bearer(self, stale: Token | None = None) -> Token | None:
-        with self.seeking:
-            found = self._token
-            is_old = found is not None and (found == stale or found.expires - time.time() < RENEW_S)
-            if not self._token_was_sought or is_old:
-                self._token = find_token(self._environment, self.transfer)
-                self._token_was_sought = True
-            return self._token
-
     def heed(self, rejected: Rejected, request: Request) -> bool:
-        token = self._token
-        if rejected.status != 401 or token is None:
-            return False
-        if request.headers.get("Authorization") != f"Bearer {token.text}":
-            return True  # another thread has a new one already
-        return self._bearer(stale=token) != token
+        return self._bearer.heed(rejected, request)
 
     def request(
         self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
@@ -80,9 +65,9 @@ class Gcs(S3):
         if method == "GET" and key:
             # Without this, what was stored compressed is unpacked on the way, and its size is not that of the object.
             added["Accept-Encoding"] = "gzip"
-        token = None if self._credentials() is not None else self._bearer()
+        token = None if self._credentials() is not None else self._bearer.token()
         if token is not None:
-            added["Authorization"] = f"Bearer {token.text}"
+            added["Authorization"] = token.header
         return request._replace(headers={**request.headers, **added})
 
 

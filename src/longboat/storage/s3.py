@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape
 
 from longboat.core.errors import EngineError
 from longboat.storage import awskeys
+from longboat.storage.bearers import RENEW_S
 from longboat.storage.exchanges import Exchange, Rejected, Request, children, parse_xml, query_text, quoted, text_of
 from longboat.storage.objectstores import Found, Missing, Store
 from longboat.storage.sigv4 import EMPTY, Keys, Signed, host_and_path, signed_headers
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from longboat.storage.transfers import Transfer
     from longboat.storage.urls import ObjectUrl
 
-RENEW_S = 120.0
-"""Credentials that run out so soon are asked for anew."""
 _AS_HOST = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 
 
