@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 import uuid
 from collections.abc import Generator
@@ -49,6 +50,10 @@ def required_kinds() -> frozenset[str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     required_kinds()
+    # As in an activated environment: ranks find `python` on PATH, and tests' trainers need what is installed here.
+    own = str(Path(sys.executable).parent)
+    if own not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join([own, os.environ.get("PATH", os.defpath)])
     mark = getattr(config, "workerinput", {}).get("longboat_session") or uuid.uuid4().hex
     config.stash[SESSION] = mark
     # Set while running and not above xdist's workers: every child of a test carries it and no pytest process does.

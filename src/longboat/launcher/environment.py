@@ -37,7 +37,7 @@ def node_environment(plan: Plan, inherited: dict[str, str]) -> dict[str, str]:
             env[name] = value
     env.setdefault("PYTHONFAULTHANDLER", "1")
     env.setdefault("PYTHONUNBUFFERED", "1")
-    env["PATH"] = ":".join(plan.path_prepend + [env.get("PATH") or os.defpath])
+    env["PATH"] = ":".join(plan.path_prepend + [env.get("PATH") or os.defpath] + plan.path_append)
     env["PYTHONPATH"] = ":".join(part for part in (env.get("PYTHONPATH"), package_folder(plan)) if part)
     return env
 

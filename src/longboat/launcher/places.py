@@ -157,7 +157,7 @@ def _settle_in(state: State) -> None:
         shims = os.path.join(directory, "shims")
         os.makedirs(shims, exist_ok=True)
         write_whole(os.path.join(shims, "python"), b'#!/bin/sh\nexec python3 "$@"\n', 0o755)
-        env["PATH"] = "%s:%s" % (shims, env["PATH"])
+        env["PATH"] = "%s:%s" % (env["PATH"], shims)  # last: a `python` that setup brings is the user's
 
 
 def _has_name() -> bool:

@@ -262,7 +262,7 @@ def environment(node: str, plan: dict[str, Any], rank: str) -> dict[str, str]:
     variables.update(plan["env"])
     for one in chosen:
         variables.update(one["env"])
-    path = [*(plan.get("path_prepend") or []), variables.get("PATH", os.defpath)]
+    path = [*(plan.get("path_prepend") or []), variables.get("PATH", os.defpath), *(plan.get("path_append") or [])]
     variables["PATH"] = os.pathsep.join(path)
     variables["LONGBOAT_CHECKPOINT_DIR"] = plan.get("checkpoint_dir") or ""
     variables["LONGBOAT_ARTIFACTS_DIR"] = plan.get("artifacts_dir") or ""

@@ -31,7 +31,8 @@ def execute(
     variables.update(plan["env"])
     if chosen is not None:
         variables.update(chosen["env"])
-    variables["PATH"] = os.pathsep.join([*plan["path_prepend"], variables.get("PATH", os.defpath)])
+    folders = [*plan["path_prepend"], variables.get("PATH", os.defpath), *plan.get("path_append", ())]
+    variables["PATH"] = os.pathsep.join(folders)
     variables["LONGBOAT_CHECKPOINT_DIR"] = plan["checkpoint_dir"]
     variables["LONGBOAT_ARTIFACTS_DIR"] = plan["artifacts_dir"]
     program = shutil.which(command[0], path=variables["PATH"])

@@ -90,7 +90,7 @@ class Outputs:
             from longboat.bundles.store import Store
 
             snapshot = Store(self._home.folder("bundles")).load(self._record.bundle)
-        path = os.pathsep.join([*self._record.path_prepend, os.environ.get("PATH", os.defpath)])
+        path = os.pathsep.join([os.environ.get("PATH", os.defpath), *self._record.path_append])
         self._environment = prepare_environment(self._home, setup, snapshot, path=path)
         return self._environment
 

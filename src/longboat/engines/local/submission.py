@@ -60,7 +60,7 @@ def record_of(home: Home, submission: Submission, *, name: str, snapshot: Snapsh
         commit=snapshot.commit if snapshot else None,
         dirty=bool(snapshot and snapshot.dirty),
         environment={key: environment[key] for key in KEPT_VARIABLES if key in environment},
-        path_prepend=_path_prepend(home, environment),
+        path_append=_path_append(home, environment),
         checkpoint_dir=str(checkpoint_dir(home, submission, name)),
         checkpoint_store=_store_of(job, name, uid),
         resume_from=_resume_from(home, submission),
@@ -182,24 +182,22 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
     return str(newest)
 
 
-def _path_prepend(home: Home, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Folders before PATH: the virtual environment we were called from; a `python` where there is only `python3`."""
-    added: list[str] = []
+def _path_append(home: Home, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Folders after PATH, for a `python` where the user's own PATH has none. What the user's PATH has is never hidden.
+
+    Longboat may be installed in an environment of its own (pipx, a full path to its program): its Python is not the
+    user's, and the trainer's packages are not in it.
+    """
     path = environment.get("PATH", os.defpath)
-    own = os.path.dirname(sys.executable)
-    is_virtual = sys.prefix != sys.base_prefix
-    is_tool = os.path.basename(sys.argv[0]) == "longboat" and os.path.dirname(os.path.abspath(sys.argv[0])) != own
-    other = environment.get("VIRTUAL_ENV")
-    if is_virtual and not is_tool and (other is None or os.path.realpath(other) == os.path.realpath(sys.prefix)):
-        added.append(own)
-    search = os.pathsep.join([*added, path])
-    if shutil.which("python", path=search) is None and shutil.which("python3", path=search) is not None:
-        shim = home.folder("shims") / "python"
-        if not shim.exists():
-            write_bytes(shim, b'#!/bin/sh\nexec python3 "$@"\n')
-            shim.chmod(0o700)
-        added.append(str(shim.parent))
-    return tuple(added)
+    if shutil.which("python", path=path) is not None:
+        return ()
+    if shutil.which("python3", path=path) is None:
+        return (os.path.dirname(sys.executable),)  # no Python at all: better ours than none
+    shim = home.folder("shims") / "python"
+    if not shim.exists():
+        write_bytes(shim, b'#!/bin/sh\nexec python3 "$@"\n')
+        shim.chmod(0o700)
+    return (str(shim.parent),)
 
 
 def _user() -> str:

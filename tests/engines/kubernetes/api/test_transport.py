@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from longboat.engines.kubernetes.api import transport
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import Invalid, NotThere, Unreachable
 from longboat.engines.kubernetes.api.transport import Ask
 from testbed.proxy import ApiProxy
 from tests.engines.kubernetes.api.pods import SAYS, SLEEPS, running
 
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: lab
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:PORT"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: lab, context: {cluster: c, user: u}}]
+"""
 COUNTS = "for at in range(200_000): print('line', at)"
 EXPECTED = b"".join(b"line %d\n" % at for at in range(200_000))
 
@@ -88,6 +100,48 @@ def test_connections_are_kept_and_shared(proxied: Client, api_proxy: ApiProxy) -
         assert time.monotonic() < deadline
         time.sleep(0.02)
     proxied.request("GET", "/version")
+
+
+@pytest.mark.cluster
+def test_a_first_connection_that_is_refused_is_tried_again(proxied: Client, api_proxy: ApiProxy) -> None:
+    """As when the API server restarts at the moment at which a command begins."""
+    api_proxy.cut()
+    threading.Timer(2.0, api_proxy.restore).start()
+    made = proxied.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "first"}})
+    assert made["metadata"]["uid"]
+
+
+def test_a_wrong_address_is_told_of_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file = tmp_path / "config"
+    file.write_text(KUBECONFIG.replace("PORT", str(port)))
+    monkeypatch.setattr(transport, "STARTING_S", 1.0)
+    client = Client.open(environment={"KUBECONFIG": str(file)})
+    with pytest.raises(Unreachable, match="does not answer: connection refused") as caught:
+        client.request("GET", "/version")
+    assert "address" in str(caught.value.hint)
+    file.write_text(KUBECONFIG.replace("127.0.0.1:PORT", "no-such-host.invalid:443"))
+    monkeypatch.setattr(transport, "STARTING_S", 600.0)
+    with pytest.raises(Unreachable, match="its name is not known"):
+        Client.open(environment={"KUBECONFIG": str(file)}).request("GET", "/version")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectionRefusedError(), True),
+        (ConnectionResetError(), True),
+        (ssl.SSLEOFError(), True),
+        (ssl.SSLCertVerificationError(), False),
+        (socket.gaierror(), False),
+        (TimeoutError(), False),
+        (OSError(113, "No route to host"), False),
+    ],
+)
+def test_what_may_be_a_server_that_restarts(error: Exception, expected: bool) -> None:
+    assert transport.is_restart(error) is expected
 
 
 @pytest.mark.cluster

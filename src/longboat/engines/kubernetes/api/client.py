@@ -94,7 +94,8 @@ class Client:
     """One cluster, as one user, in one namespace unless told otherwise. Safe for several threads.
 
     A request that broke or met an overloaded server is repeated with a growing pause for up to half a minute, if doing
-    it twice is the same as doing it once; then `Unreachable`. A server that never answered is not waited for.
+    it twice is the same as doing it once; then `Unreachable`. A server that never answered and refuses
+    connections is waited for as long as a restart takes (10 s); one that cannot be found is not waited for.
     """
 
     def __init__(self, transport: Transport) -> None:

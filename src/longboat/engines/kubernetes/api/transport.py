@@ -28,6 +28,9 @@ IDLE_S = 55.0
 """A connection not used for longer is not used again: load balancers forget silently, the shortest after a minute."""
 MOST_IDLE = 16
 UPGRADE_S = 10.0
+STARTING_S = 10.0
+"""A server that refuses our very first connection is waited for as long: an API server that restarts (an upgrade, a
+crash) takes 5 to 10 s. No longer, because the address may be wrong, and whoever typed it waits for the answer."""
 NO_CONTAINER = ("CONTAINER_EXITED", "no running task", "not running", "container not found", "completed pod")
 """What is said about an exec in a container that has ended, with a status that means anything."""
 CLOCK_S = 1.0
@@ -311,9 +314,10 @@ class Transport:
         if is_kept and ask.may_repeat and not isinstance(error, TimeoutError):
             return
         worth = patience.is_worth_repeating(failure, may_repeat=ask.may_repeat)
-        # A server that never answered is more likely a wrong address than one that restarts.
-        if worth and (self._has_answered or was_sent) and not isinstance(error, ssl.SSLCertVerificationError):
-            if self._waits(failure, ask, attempt, began):
+        if worth and not isinstance(error, ssl.SSLCertVerificationError):
+            is_known = self._has_answered or was_sent
+            total_s = ask.total_s if is_known else min(ask.total_s, STARTING_S) if is_restart(error) else 0.0
+            if self._waits(failure, ask._replace(total_s=total_s), attempt, began):
                 return
         raise self._unreachable(ask, error) from error
 
@@ -361,6 +365,14 @@ def ahead_s(known_s: float, date: str | None, asked: float, answered: float) -> 
         if least <= possible <= most:
             return possible
     return (least + most) / 2
+
+
+def is_restart(error: Exception) -> bool:
+    """Whether a server that is not up yet may be behind it: the machine answers, and nobody listens or speaks TLS yet.
+
+    A name that is not known, a certificate that is not trusted and a machine that is silent do not pass by waiting.
+    """
+    return isinstance(error, (ConnectionError, ssl.SSLEOFError))
 
 
 def reason_of(error: Exception) -> str:
