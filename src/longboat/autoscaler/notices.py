@@ -5,6 +5,7 @@ Both only tell. A cluster that takes no events or a webhook that is down is told
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import secrets
 import threading
@@ -37,6 +38,8 @@ MOST_PER_TURN = 50
 MOST_WAITING = 100
 MOST_LINES = 20
 TIMEOUT_S = 10.0
+TRIES = 3  # for one message: a server that restarts is back by then, one that is down does not hold the others up
+PAUSE_S = 0.5
 SOURCE = "longboat-autoscaler"
 Key = tuple[str, str, str, str]
 
@@ -194,15 +197,22 @@ class Webhook:
 
     def _work(self) -> None:
         while (text := self._queue.get()) is not None:
-            try:
-                self._post(text)
-                self._is_down = False
-            except (OSError, ValueError) as error:
-                if not self._is_down:
-                    why = getattr(error, "reason", None) or type(error).__name__
-                    self._say(f"the webhook at {urlsplit(self._url).hostname} cannot be told: {why}")
-                self._is_down = True
-                time.sleep(0.5)
+            # Whatever goes wrong with one message, the thread lives: the next one may be the important one.
+            for left in reversed(range(TRIES)):
+                try:
+                    self._post(text)
+                    self._is_down = False
+                    break
+                except Exception as error:
+                    self._note(error)
+                    time.sleep(PAUSE_S if left else 0.0)
+
+    def _note(self, error: Exception) -> None:
+        if not self._is_down:
+            why = getattr(error, "reason", None) or type(error).__name__
+            with contextlib.suppress(Exception):
+                self._say(f"the webhook at {urlsplit(self._url).hostname} cannot be told: {why}")
+        self._is_down = True
 
     def _post(self, text: str) -> None:
         headers = {"Content-Type": "application/json", "User-Agent": "longboat"}

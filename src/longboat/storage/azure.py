@@ -17,7 +17,7 @@ from longboat.core.errors import EngineError
 from longboat.storage import azurekeys
 from longboat.storage.bearers import Bearer
 from longboat.storage.exchanges import Exchange, Rejected, Request, children, parse_xml, query_text, quoted, text_of
-from longboat.storage.objectstores import Found, Store, http_time
+from longboat.storage.objectstores import Found, Store, http_time, size_of
 from longboat.storage.s3 import checked_endpoint
 
 if TYPE_CHECKING:
@@ -89,12 +89,12 @@ class Azure(Store):
         while True:
             query = [("restype", "container"), ("comp", "list"), ("prefix", prefix)]
             query += [("marker", more)] if more else []
-            page = self._parsed(self.ask("GET", query=query, about=prefix).body)
+            page = self._page(self.ask("GET", query=query, about=prefix).body)
             for blobs in children(page, "Blobs"):
                 for blob in children(blobs, "Blob"):
                     yield from _found(blob)
-            more = text_of(page, "NextMarker")
-            if not more:
+            before, more = more, text_of(page, "NextMarker")
+            if not more or more == before:
                 return
 
     def put(self, key: str, data: bytes) -> None:
@@ -116,13 +116,14 @@ class Azure(Store):
     def abandon(self, key: str, upload: str) -> None:
         """Blocks that no list names are removed by Azure after a week."""
 
-    def _parsed(self, body: bytes) -> ET.Element:
+    def _page(self, body: bytes) -> ET.Element:
         try:
-            return parse_xml(body)
+            page = parse_xml(body)
         except ValueError:
-            raise EngineError(
-                f"{self.name_of('')}: the answer is not that of a store", hint=self.endpoint_hint
-            ) from None
+            page = None
+        if page is None or page.tag != "EnumerationResults":
+            raise EngineError(f"{self.name_of('')}: the answer is not that of a store", hint=self.endpoint_hint)
+        return page
 
 
 def shared_key(
@@ -146,10 +147,12 @@ def shared_key(
 
 
 def _found(blob: ET.Element) -> Iterator[Found]:
+    if len(children(blob, "Name")) != 1 or len(children(blob, "Properties")) != 1:
+        raise EngineError("the store lists an object without a name or properties")
     (named,), (facts,) = children(blob, "Name"), children(blob, "Properties")
     if text_of(facts, "ResourceType") == "directory":  # of accounts with a hierarchical namespace
         return
     name = named.text or ""
     key = urllib.parse.unquote(name) if named.get("Encoded") == "true" else name
     changed = http_time(text_of(facts, "Last-Modified"))
-    yield Found(key, int(text_of(facts, "Content-Length") or 0), text_of(facts, "Etag"), changed)
+    yield Found(key, size_of(text_of(facts, "Content-Length")), text_of(facts, "Etag"), changed)

@@ -7,11 +7,13 @@ Standard library only and Python >= 3.8: this file also travels into pods, insid
 from __future__ import annotations
 
 import ssl
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree as ET
+from xml.parsers import expat
 
 from longboat.core.errors import EngineError
 
@@ -19,7 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _MOST_WORDS = 1 << 20  # of an answer that tells what went wrong
-MOST_TEXT = 64 << 20  # of any other answer that is read whole
+MOST_TEXT = 64 << 20  # of any other answer that is read whole; the longest page of a listing has about 20 MiB
+MOST_S = 600.0
+"""The longest time for such an answer. S3 may take minutes to put an upload together, and sends blanks meanwhile."""
+_MOST_ELEMENTS = 1 << 20  # a page lists at most 5,000 objects, each in about 30 elements
+_MOST_DEPTH = 32  # answers of stores are five deep
+_BLANKS = b" \t\r\n"
 
 
 class Request(NamedTuple):
@@ -27,6 +34,7 @@ class Request(NamedTuple):
     url: str
     headers: Mapping[str, str]
     body: bytes | None = None
+    region: str = ""  # that it was signed for, where the store has regions
 
 
 class Answer(NamedTuple):
@@ -75,7 +83,27 @@ class Exchange:
     def ask(self, request: Request, timeout_s: float) -> Answer:
         """The same, with the answer read whole."""
         with self.open(request, timeout_s) as response:
-            return Answer(response.status, response.headers, response.read(MOST_TEXT))
+            return Answer(response.status, response.headers, read_whole(response))
+
+
+def read_whole(response: Any, most: int = MOST_TEXT, most_s: float = MOST_S) -> bytes:
+    """The body of an answer. Raises ConnectionError for one that is too long or takes too long."""
+    parts: list[bytes] = []
+    size, deadline = 0, time.monotonic() + most_s
+    expected = response.length  # None: not told
+    while size != expected:
+        data = response.read1(1 << 16)
+        if not data:
+            break
+        parts.append(data)
+        size += len(data)
+        if size > most:
+            raise ConnectionError(f"the answer is longer than {most >> 20} MiB")
+        if time.monotonic() > deadline:
+            raise ConnectionError(f"the answer takes longer than {most_s:.0f} s")
+    if expected is not None and size < expected:
+        raise ConnectionError(f"the connection broke off after {size} of {expected} bytes")
+    return b"".join(parts)
 
 
 def code_of(headers: Any, body: bytes) -> str:
@@ -90,13 +118,45 @@ def code_of(headers: Any, body: bytes) -> str:
 
 
 def parse_xml(data: bytes) -> ET.Element:
-    """Raises ValueError. Entities of its own making are not for us to expand."""
-    if b"<!DOCTYPE" in data[:4096]:
-        raise ValueError("a document type is not expected")
+    """Raises ValueError. Blanks before it are no part of it: stores send them to keep a connection alive.
+
+    The parser itself refuses document types and declarations of entities, whatever the encoding, before one is used.
+    """
+    parser = expat.ParserCreate(namespace_separator="}")
+    parser.buffer_text = True
+    tree = _Tree()
+    parser.StartElementHandler = tree.start
+    parser.EndElementHandler = tree.end
+    parser.CharacterDataHandler = tree.builder.data
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = _refuse
     try:
-        return ET.fromstring(data)
-    except ET.ParseError as error:
+        parser.Parse(data.lstrip(_BLANKS), True)
+        return tree.builder.close()
+    except (expat.ExpatError, AssertionError) as error:
         raise ValueError(str(error)) from None
+
+
+def _refuse(*_: object) -> None:
+    raise ValueError("a document type is not expected")
+
+
+class _Tree:
+    """Elements as the parser finds them, as long as they are few and shallow enough."""
+
+    def __init__(self) -> None:
+        self.builder = ET.TreeBuilder()
+        self._count = self._depth = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._count += 1
+        self._depth += 1
+        if self._count > _MOST_ELEMENTS or self._depth > _MOST_DEPTH:
+            raise ValueError("more elements than an answer has")
+        self.builder.start(name, attributes)
+
+    def end(self, name: str) -> None:
+        self._depth -= 1
+        self.builder.end(name)
 
 
 def children(element: ET.Element, name: str) -> list[ET.Element]:

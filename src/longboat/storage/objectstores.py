@@ -7,6 +7,7 @@ Standard library only and Python >= 3.8: this file also travels into pods, insid
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from longboat.core.errors import EngineError
-from longboat.storage.exchanges import Answer, Exchange, Rejected, Request
+from longboat.storage.exchanges import Answer, Exchange, Rejected, Request, read_whole
 from longboat.storage.transfers import BROKEN, LONGEST_PAUSE_S, WORTH_RETRYING, Changed, is_untrusted, reason_of
 from longboat.storage.urls import ObjectUrl
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 AT_ONCE = 4
 PART = 16 << 20
 _MOST_PARTS = 9000
+_NUMBER = re.compile(r"[0-9]{1,18}")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired", "InvalidToken")
 _UNKNOWN_KEY = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidSecurity", "AuthenticationFailed")
@@ -43,6 +45,10 @@ class Found(NamedTuple):
 
 class Missing(EngineError):
     """There is no such object."""
+
+
+class Moved(EngineError):
+    """The object is not the one any more that was listed."""
 
 
 class Store:
@@ -112,7 +118,7 @@ class Store:
             headers = self.ask("HEAD", key).headers
         except Missing:
             return None
-        return Found(key, int(headers.get("Content-Length") or 0), headers.get("ETag") or "", _time(headers))
+        return Found(key, size_of(headers.get("Content-Length")), headers.get("ETag") or "", _time(headers))
 
     def write(self, key: str, file: IO[bytes], size: int) -> None:
         """The object appears whole or not at all, in place of one of the same key."""
@@ -158,18 +164,18 @@ class Store:
             left -= 1
             try:
                 with self._send(method, key, query, headers or {}, body, self.transfer.timeout_s) as response:
-                    return Answer(response.status, response.headers, response.read())
+                    return Answer(response.status, response.headers, read_whole(response))
             except Rejected as rejected:
                 failure = self.failure(rejected, key or about)
                 if isinstance(failure, EngineError) or left <= 0:
-                    self._give_up(failure, key or about)
+                    self.give_up(failure, key or about)
             except BROKEN as error:
                 if is_untrusted(error) or left <= 0:
-                    self._give_up(error, key or about)
+                    self.give_up(error, key or about)
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
-    def _give_up(self, error: Exception, key: str) -> NoReturn:
+    def give_up(self, error: Exception, key: str) -> NoReturn:
         if isinstance(error, EngineError):
             raise error from None
         reason = reason_of(error, self.transfer.timeout_s)
@@ -228,18 +234,35 @@ class Store:
 
 
 class ObjectSource:
-    """One object, to be downloaded."""
+    """One object, to be downloaded: of any version, or (with `tag`, an ETag as listings have it) of that one only."""
 
-    def __init__(self, store: Store, key: str) -> None:
+    def __init__(self, store: Store, key: str, *, tag: str = "") -> None:
         self.shown = store.name_of(key)
         self.hint = store.endpoint_hint
         self._store = store
         self._key = key
+        # Azure lists ETags without their quotes. A weak one (W/...) cannot be asked for.
+        self._tag = "" if tag.startswith("W/") else f'"{tag}"' if tag and not tag.startswith('"') else tag
 
     def open(self, have: int, tag: str | None, timeout_s: float) -> Any:
         # Only an ETag can be asked for with If-Match; without one, from the start.
-        headers = {"Range": f"bytes={have}-", "If-Match": tag} if tag and tag.startswith('"') else {}
-        return self._store.open(self._key, headers, timeout_s)
+        wanted = self._tag or (tag if tag and tag.startswith('"') else "")
+        headers = {"If-Match": wanted} if self._tag else {}
+        if wanted and tag:
+            headers = {"Range": f"bytes={have}-", "If-Match": wanted}
+        try:
+            return self._store.open(self._key, headers, timeout_s)
+        except Changed:
+            if self._tag and "Range" not in headers:
+                raise Moved(f"{self.shown}: has changed since it was listed") from None
+            raise
+
+
+def size_of(text: str | None) -> int:
+    """A size as a store tells it. Raises EngineError for what is none."""
+    if text and not _NUMBER.fullmatch(text):
+        raise EngineError("the store tells a size that is no number")
+    return int(text or 0)
 
 
 def _time(headers: Any) -> float:

@@ -14,17 +14,21 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError, Refused
-from longboat.storage.objectstores import Found, ObjectSource, Store
+from longboat.storage.objectstores import Found, Moved, ObjectSource, Store
 from longboat.storage.stores import open_store
 from longboat.storage.transfers import DEFAULT_TRANSFER, Download, no_room
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from longboat.storage.transfers import Progress, Transfer
     from longboat.storage.urls import ObjectUrl
 
 AT_ONCE = 8
+ROUNDS = 4
+"""So often what has changed meanwhile is fetched anew; what still changes then is being written all the time."""
+MOST_OBJECTS = 10_000_000
+"""Of one listing, which is kept in memory: more are a store that never ends, or nothing for files of one folder."""
 _OWN = ".longboat"
 
 
@@ -38,21 +42,35 @@ def fetch_below(
 ) -> int:
     """Make the folder `stage` with all objects below `where`; the answer is their size.
 
+    They are those of one moment: each is fetched in the version that was listed, and the list is the same afterwards.
     What has arrived waits in the folder `parts`, which a later call carries on with. Raises EngineError, Refused.
     """
     store = open_store(where, environment, transfer)
     files = paths_of(where, store.listed(where.key))
-    total = sum(found.size for found in files.values())
+    odd: set[Found] = set()  # whose ETags are others in listings than in answers: any version of them will do
+    for _ in range(ROUNDS):
+        total = sum(found.size for found in files.values())
+        _check_room(where, parts, total)
+        moved = _Fetching(store, parts, transfer, progress).run(files.values(), frozenset(odd))
+        again = paths_of(where, store.listed(where.key))
+        if not moved and again == files:
+            break
+        odd |= moved & set(again.values())
+        files = again
+    else:
+        raise EngineError(f"{where}: changes while it is fetched", hint="import it when nothing writes there any more")
+    for path, found in files.items():
+        os.makedirs(os.path.dirname(f"{stage}/{path}"), exist_ok=True)
+        os.rename(f"{parts}/{_name(found)}.done", f"{stage}/{path}")
+    return total
+
+
+def _check_room(where: ObjectUrl, parts: str, total: int) -> None:
     os.makedirs(parts, exist_ok=True)
     left = total - sum(os.stat(f"{parts}/{name}").st_size for name in os.listdir(parts))
     free = shutil.disk_usage(parts).free
     if left > free:
         raise no_room(str(where), total, free)
-    _Fetching(store, parts, transfer, progress, total).run(files.values())
-    for path, found in files.items():
-        os.makedirs(os.path.dirname(f"{stage}/{path}"), exist_ok=True)
-        os.rename(f"{parts}/{_name(found)}.done", f"{stage}/{path}")
-    return total
 
 
 def fetch_named(
@@ -78,7 +96,9 @@ def paths_of(where: ObjectUrl, objects: Iterable[Found]) -> dict[str, Found]:
     """The objects by their paths below the prefix. Raises Refused for names that are not fit to be files here."""
     found: dict[str, Found] = {}
     folders: set[str] = set()
-    for each in objects:
+    for count, each in enumerate(objects):
+        if count >= MOST_OBJECTS:
+            raise Refused(f"{where}: more than {MOST_OBJECTS:,} objects", hint="import parts of it by their names")
         path = each.key[len(where.key) :]
         if (not path or path.endswith("/")) and not each.size:
             continue  # what consoles put there to show an empty folder
@@ -106,26 +126,35 @@ def _name(found: Found) -> str:
 
 
 class _Fetching:
-    def __init__(self, store: Store, parts: str, transfer: Transfer, progress: Progress | None, total: int) -> None:
+    def __init__(self, store: Store, parts: str, transfer: Transfer, progress: Progress | None) -> None:
         self._store = store
         self._parts = parts
         self._transfer = transfer
         self._progress = progress
-        self._total = total
+        self._odd: frozenset[Found] = frozenset()
+        self._moved: set[Found] = set()
+        self._total = 0
         self._done = 0
         self._lock = threading.Lock()
         self._failed = threading.Event()
 
-    def run(self, objects: Iterable[Found]) -> None:
+    def run(self, objects: Collection[Found], odd: frozenset[Found]) -> set[Found]:
+        """Those that are not there any more as they were listed. Of `odd` ones any version is taken."""
+        self._total, self._odd = sum(found.size for found in objects), odd
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             for _ in pool.map(self._fetch, objects):
                 pass
+        return self._moved
 
     def _fetch(self, found: Found) -> None:
         if self._failed.is_set():
             return
         try:
             self._fetch_one(found)
+        except Moved:
+            with self._lock:
+                self._moved.add(found)
+            return
         except BaseException:
             self._failed.set()
             raise
@@ -138,12 +167,10 @@ class _Fetching:
         place = f"{self._parts}/{_name(found)}"
         if os.path.exists(f"{place}.done"):
             return
-        Download(ObjectSource(self._store, found.key), place, self._transfer).run()
+        tag = "" if found in self._odd else found.tag
+        Download(ObjectSource(self._store, found.key, tag=tag), place, self._transfer).run()
         size = os.stat(place).st_size
         if size != found.size:
             os.unlink(place)
-            raise EngineError(
-                f"{self._store.name_of(found.key)}: has {size:,} bytes now and had {found.size:,} a moment ago",
-                hint="it is being written; import it when nothing changes any more",
-            )
+            raise Moved(f"{self._store.name_of(found.key)}: has {size:,} bytes, and {found.size:,} when it was listed")
         os.rename(place, f"{place}.done")

@@ -16,8 +16,9 @@ from longboat.core.errors import EngineError
 from longboat.storage import awskeys
 from longboat.storage.bearers import RENEW_S
 from longboat.storage.exchanges import Exchange, Rejected, Request, children, parse_xml, query_text, quoted, text_of
-from longboat.storage.objectstores import Found, Missing, Store
+from longboat.storage.objectstores import Found, Missing, Store, size_of
 from longboat.storage.sigv4 import EMPTY, Keys, Signed, host_and_path, signed_headers
+from longboat.storage.transfers import LONGEST_PAUSE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -67,6 +68,8 @@ class S3(Store):
         region = (rejected.headers.get("x-amz-bucket-region") or "") or _region_told(rejected)
         if region and region != self._region and re.fullmatch(r"[a-z0-9-]{2,40}", region):
             self._region = region
+        # Of several threads that are told at once, the first learns it, and all of them ask again.
+        if region and region == self._region and region != request.region:
             return True
         keys = self._keys
         if not rejected.code.startswith("ExpiredToken") or keys is None:
@@ -79,21 +82,22 @@ class S3(Store):
         self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
     ) -> Request:
         query = list(query)
-        url = self._url(key)
+        region = self._region  # another thread may learn a better one meanwhile
+        url = self._url(key, region)
         keys = self._credentials()
         if keys is not None:
             host, path = host_and_path(url)
             payload = hashlib.sha256(body).hexdigest() if body else EMPTY
             # Only what must be signed is: proxies, and Google itself, change other headers on the way.
             signed = Signed(method, host, path, query, {}, payload)
-            headers = {**headers, **signed_headers(signed, keys, region=self._region, service="s3", now=time.time())}
+            headers = {**headers, **signed_headers(signed, keys, region=region, service="s3", now=time.time())}
         if body is not None:
             headers = {"Content-Type": "application/octet-stream", **headers}
-        return Request(method, f"{url}?{query_text(query)}" if query else url, headers, body)
+        return Request(method, f"{url}?{query_text(query)}" if query else url, headers, body, region)
 
-    def _url(self, key: str) -> str:
-        suffix = "amazonaws.com.cn" if self._region.startswith("cn-") else "amazonaws.com"
-        base = self._endpoint or f"https://s3.{self._region}.{suffix}"
+    def _url(self, key: str, region: str) -> str:
+        suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        base = self._endpoint or f"https://s3.{region}.{suffix}"
         path = quoted(key, safe="/")
         if not self._is_host:
             return f"{base}/{quoted(self.where.bucket)}/{path}" if key else f"{base}/{quoted(self.where.bucket)}"
@@ -106,11 +110,11 @@ class S3(Store):
             query = [("list-type", "2"), ("prefix", prefix), ("encoding-type", "url")]
             query += [("continuation-token", more)] if more else []
             answer = self.ask("GET", query=query, about=prefix)
-            page = self._parsed(answer.body)
+            page = self._parsed(answer.body, "ListBucketResult")
             is_quoted = text_of(page, "EncodingType") == "url"
             for each in children(page, "Contents"):
                 key = text_of(each, "Key")
-                size, tag = int(text_of(each, "Size") or 0), text_of(each, "ETag")
+                size, tag = size_of(text_of(each, "Size")), text_of(each, "ETag")
                 changed = awskeys.expiry(text_of(each, "LastModified")) or 0.0
                 yield Found(urllib.parse.unquote_plus(key) if is_quoted else key, size, tag, changed)
             before, more = more, text_of(page, "NextContinuationToken")
@@ -122,7 +126,7 @@ class S3(Store):
 
     def begin(self, key: str) -> str:
         answer = self.ask("POST", key, query=[("uploads", "")], body=b"")
-        return text_of(self._parsed(answer.body), "UploadId")
+        return text_of(self._parsed(answer.body, "InitiateMultipartUploadResult"), "UploadId")
 
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
         query = [("partNumber", str(number)), ("uploadId", upload)]
@@ -134,14 +138,32 @@ class S3(Store):
             for number, tag in enumerate(parts, 1)
         )
         body = f"<CompleteMultipartUpload>{told}</CompleteMultipartUpload>".encode()
-        try:
-            answer = self.ask("POST", key, query=[("uploadId", upload)], body=body)
-        except Missing:
-            if self.look(key) is None:  # else our own first request did it, and its answer was lost
-                raise
-            return
-        if self._parsed(answer.body).tag.rpartition("}")[2] == "Error":
-            raise EngineError(f"{self.name_of(key)}: the store could not put the parts together", hint="try again")
+        pause_s = self.transfer.backoff_s
+        for left in reversed(range(self.transfer.attempts)):
+            try:
+                answer = self.ask("POST", key, query=[("uploadId", upload)], body=body)
+                failure = self._completion_failure(answer.body, key)
+            except Missing as error:
+                failure = error
+            if isinstance(failure, Missing) and self.look(key) is not None:
+                return  # our own first request did it, and its answer was lost
+            if failure is None:
+                return
+            if isinstance(failure, EngineError) or not left:
+                self.give_up(failure, key)
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def _completion_failure(self, body: bytes, key: str) -> Exception | None:
+        """What an answer with status 200 says: the store sends that first, and only then puts the parts together."""
+        if not body.strip():
+            return ConnectionError("the answer of the store breaks off")
+        page = self._parsed(body, "CompleteMultipartUploadResult", "Error")
+        if _kind(page) != "Error":
+            return None
+        code = text_of(page, "Code")
+        code = code if code.isalnum() and len(code) <= 64 else ""
+        return self.failure(Rejected(404 if code == "NoSuchUpload" else 400, code, {}), key)
 
     def abandon(self, key: str, upload: str) -> None:
         try:
@@ -149,13 +171,15 @@ class S3(Store):
         except EngineError:
             pass  # a rule of the bucket removes what was never finished
 
-    def _parsed(self, body: bytes) -> ET.Element:
+    def _parsed(self, body: bytes, *kinds: str) -> ET.Element:
+        """An answer of one of these kinds: what is anything else must not be taken for an empty list."""
         try:
-            return parse_xml(body)
+            page = parse_xml(body)
         except ValueError:
-            raise EngineError(
-                f"{self.name_of('')}: the answer is not that of a store", hint=self.endpoint_hint
-            ) from None
+            page = None
+        if page is None or _kind(page) not in kinds:
+            raise EngineError(f"{self.name_of('')}: the answer is not that of a store", hint=self.endpoint_hint)
+        return page
 
 
 def checked_endpoint(url: str) -> str:
@@ -168,6 +192,10 @@ def checked_endpoint(url: str) -> str:
     if not is_fine or parts.query or parts.fragment:
         raise EngineError("the endpoint of the object store is not an http or https address without credentials")
     return url.rstrip("/")
+
+
+def _kind(page: ET.Element) -> str:
+    return page.tag.rpartition("}")[2]
 
 
 def _region_told(rejected: Rejected) -> str:

@@ -40,6 +40,7 @@ WORTH_RETRYING = (408, 425, 429, 500, 502, 503, 504)
 BROKEN = (urllib.error.URLError, http.client.HTTPException, socket.timeout, ConnectionError, TimeoutError)
 LONGEST_PAUSE_S = 30.0
 _MOST_CONNECTIONS = 1000
+_MOST_NOTES = 1 << 17  # an ETag is a header, and those have at most 64 KiB
 
 
 class Transfer(NamedTuple):
@@ -51,6 +52,20 @@ class Transfer(NamedTuple):
 
 
 DEFAULT_TRANSFER = Transfer()
+
+
+class _Notes(NamedTuple):
+    """What was told about the content that a file has the beginning of."""
+
+    tag: str | None = None
+    size: int | None = None
+
+
+def _tag_of(response: Any) -> str | None:
+    tag: str | None = response.headers.get("ETag") or response.headers.get("Last-Modified")
+    if tag and tag.startswith("W/"):
+        tag = response.headers.get("Last-Modified")  # a weak tag does not vouch for the bytes
+    return tag or None
 
 
 class Changed(ConnectionError):
@@ -128,8 +143,10 @@ class Download:
             raise ConnectionError("the server answers with another part than asked for")
         done = have if resumes else 0
         length = response.headers.get("Content-Length", "")
-        total = done + int(length) if length.isdigit() else None
-        self._remember(response)
+        total = done + int(length) if length.isdigit() and length.isascii() else None
+        if resumes and not self._is_same(response, total):
+            raise Changed("the server goes on with another content")
+        self._remember(response, total)
         self._check_room(total, done)
         try:
             fd = os.open(self._place, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (0 if resumes else os.O_TRUNC), 0o666)
@@ -162,21 +179,28 @@ class Download:
         if total is not None and total - done > free:
             raise no_room(self._source.shown, total, free)
 
-    def _remember(self, response: Any) -> None:
-        """Keep what the server says about the content: an ETag, or else the time of the last change."""
-        tag = response.headers.get("ETag") or response.headers.get("Last-Modified")
-        if tag and tag.startswith("W/"):
-            tag = response.headers.get("Last-Modified")  # a weak tag does not vouch for the bytes
+    def _is_same(self, response: Any, total: int | None) -> bool:
+        """Whether a part belongs to what is here: some servers send any part asked for, whatever the condition."""
+        before = self._recalled()
+        now = (_tag_of(response), total)
+        return all(new is None or old is None or new == old for old, new in zip((before.tag, before.size), now))
+
+    def _remember(self, response: Any, total: int | None) -> None:
+        """Keep what the server says about the content: an ETag, or else the time of the last change, and its size."""
         with open(self._notes(), "wb") as file:
-            file.write(json.dumps({"tag": tag}).encode())
+            file.write(json.dumps({"tag": _tag_of(response), "size": total}).encode())
 
     def _recall(self) -> str | None:
+        return self._recalled().tag
+
+    def _recalled(self) -> _Notes:
         try:
             with open(self._notes(), "rb") as file:
-                tag = json.loads(file.read())["tag"]
-            return tag if isinstance(tag, str) else None
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
+                told = json.loads(file.read(_MOST_NOTES))
+            tag, size = told.get("tag"), told.get("size")
+            return _Notes(tag if isinstance(tag, str) else None, size if isinstance(size, int) else None)
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            return _Notes()
 
     def _forget(self) -> None:
         try:

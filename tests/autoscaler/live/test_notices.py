@@ -24,6 +24,7 @@ from longboat.autoscaler.snapshot import Order, Snapshot
 from longboat.core.errors import UsageError
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, EVENT, NAMESPACE
 from tests.autoscaler.live.stages import Stage, pool, wait_for
+from tests.storage.answering import Told, answering
 
 GROW = Action(kind="grow", pool="gpu", count=2, reason="2 for default/r", zones={"a": 1, "b": 1})
 REMOVE = Action(kind="delete", node="n1", pool="gpu", reason="idle")
@@ -130,6 +131,25 @@ def test_a_webhook_that_is_down_is_told_once_and_stops_nothing(hook: Hook) -> No
     webhook.failed("x")
     webhook.close()
     assert len(said) == 1 and "127.0.0.1 cannot be told" in said[0] and "secret" not in said[0]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"nonsense\r\n\r\n", b"", b"HTTP/1.1 99999 x\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n"],
+    ids=["no status line", "nothing", "no status", "too many headers"],
+)
+def test_a_webhook_that_speaks_no_http_is_told_again(answer: bytes) -> None:
+    """Whatever it answered to one message, the next one is sent, by the same thread."""
+    answers = [Told(raw=answer)] * 4
+    said: list[str] = []
+    with answering(lambda _: answers.pop() if answers else Told(body=b"ok")) as server:
+        webhook = Webhook(server.url, said.append)
+        webhook.failed("first")
+        webhook.failed("second")
+        webhook.failed("third")
+        webhook.close()
+        texts = [json.loads(asked.body)["text"].rpartition(" ")[2] for asked in server.requests]
+    assert texts == ["first"] * 3 + ["second"] * 2 + ["third"] and len(said) == 1
 
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "slack.com/x", "http:///x"])

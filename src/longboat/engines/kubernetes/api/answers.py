@@ -60,9 +60,14 @@ def error_in(status: dict[str, Any], what: str) -> ApiError:
     return error_of(int(status.get("code") or 500), json.dumps({**status, "kind": "Status"}).encode(), what)
 
 
+def is_status(body: bytes) -> bool:
+    """Whether an API server wrote this answer: load balancers and proxies on the way write pages of their own."""
+    return bool(_parse(body))
+
+
 def _parse(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) and found.get("kind") == "Status" else {}

@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
 from longboat.engines.kubernetes.api import dialing, patience
-from longboat.engines.kubernetes.api.answers import error_of
+from longboat.engines.kubernetes.api.answers import error_of, is_status
 from longboat.engines.kubernetes.api.credentials import Credentials, Identity
 from longboat.engines.kubernetes.api.errors import Unreachable
 from longboat.engines.kubernetes.api.kubeconfig import Access
@@ -31,8 +31,8 @@ UPGRADE_S = 10.0
 STARTING_S = 10.0
 """A server that refuses our very first connection is waited for as long: an API server that restarts (an upgrade, a
 crash) takes 5 to 10 s. No longer, because the address may be wrong, and whoever typed it waits for the answer."""
-NO_CONTAINER = ("CONTAINER_EXITED", "no running task", "not running", "container not found", "completed pod")
-"""What is said about an exec in a container that has ended, with a status that means anything."""
+NOTHING_STARTED = ("error dialing backend", "No agent available", "no route to host", "connection refused")
+"""How an API server tells that it did not reach the kubelet, so that a command has surely not been started."""
 CLOCK_S = 1.0
 """Clocks that differ by less than this, and by less than an answer took, are the same clock."""
 T = TypeVar("T")
@@ -191,8 +191,9 @@ class Transport:
     def upgrade(self, ask: Ask) -> tuple[socket.socket, http.client.HTTPResponse]:
         """A connection that speaks something else from now on: the socket, and the answer that granted it.
 
-        Always a new connection: what is behind it (a command) must not be started twice. A server that answers that it
-        cannot do so now has started nothing, and is asked again for a moment.
+        Always a new connection: what is behind it (a command) must not be started twice. It is asked for again only
+        when the API server itself says that it is busy or did not reach the kubelet. What a load balancer says (502,
+        504) is no such word: the command may run.
         """
 
         def switched(
@@ -305,7 +306,8 @@ class Transport:
     ) -> None:
         """Wait for the next attempt, or raise."""
         is_kept = connection is not None and not connection.is_fresh
-        was_sent = connection is not None and connection.sock is not None
+        # Not `sock`: http.client forgets it when the server hangs up on a request that it has read.
+        was_sent = connection is not None and connection.dialed is not None
         if connection is not None:
             connection.close()
         if isinstance(error, TimeoutError):
@@ -326,10 +328,12 @@ class Transport:
     ) -> None:
         failure = Failure(response.status, patience.seconds(response.headers.get("Retry-After")))
         error = error_of(response.status, content, ask.told(), self.access.context, retry_after_s=failure.retry_after_s)
-        repeats = ask.may_repeat or (ask.is_upgrade and not any(words in error.message for words in NO_CONTAINER))
-        if isinstance(error, Unreachable) and patience.is_worth_repeating(failure, may_repeat=repeats):
-            if self._waits(failure, ask, attempt, began):
-                return
+        if ask.is_upgrade:
+            repeats = is_status(content) and (response.status in patience.BUSY or _started_nothing(error.message))
+        else:
+            repeats = patience.is_worth_repeating(failure, may_repeat=ask.may_repeat)
+        if isinstance(error, Unreachable) and repeats and self._waits(failure, ask, attempt, began):
+            return
         raise error
 
     def _waits(self, failure: Failure, ask: Ask, attempt: int, began: float) -> bool:
@@ -349,6 +353,10 @@ class Transport:
         elif self.target.proxy is not None:
             hint = f"it is reached through the proxy {self.target.proxy.hostname}"
         return Unreachable(f"{where} does not answer: {reason_of(error)}", hint=hint)
+
+
+def _started_nothing(message: str) -> bool:
+    return any(words in message for words in NOTHING_STARTED)
 
 
 def ahead_s(known_s: float, date: str | None, asked: float, answered: float) -> float:
