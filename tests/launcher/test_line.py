@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import resource
+import select
 import signal
 import socket
 import time
@@ -11,14 +15,15 @@ from typing import Any
 
 import pytest
 
+from longboat.launcher import handshake, line
+from longboat.launcher.handshake import LINE, MPI, frame, proof, take_frame
 from longboat.launcher.jsonfiles import dumps
 from longboat.launcher.line import HELLO, MESSAGE, WELCOME, Channel, Dialer, Listener
 from longboat.launcher.loop import Loop
-from longboat.launcher.remote import frame, take_frame
 from tests.launcher.pods import Relay, free_port
 
 PATIENCE_S = 60.0
-TOKEN = "s3cret"
+TOKEN = b"s3cret"
 
 
 class Ends:
@@ -30,14 +35,14 @@ class Ends:
         self.at_head: list[dict[str, Any]] = []
         self.at_node: list[dict[str, Any]] = []
         self.channels = {name: Channel(self.loop, self.at_head.append) for name in ("n-1", "n-2")}
-        self.listener = Listener(self.loop, "127.0.0.1", self.port, TOKEN.encode(), self.channels)
+        self.listener = Listener(self.loop, "127.0.0.1", self.port, TOKEN, self.channels)
         self.relay = Relay(("127.0.0.1", self.port))
         self.channel = Channel(self.loop, self.at_node.append)
         self.dialer: Dialer | None = None
 
     def dial(self, **greeting: str) -> None:
-        hello = {"token": TOKEN, "node": "n-1", "session": "one", **greeting}
-        self.dialer = Dialer(self.loop, ("127.0.0.1", self.relay.port), hello, self.channel)
+        hello = {"node": "n-1", "session": "one", **greeting}
+        self.dialer = Dialer(self.loop, ("127.0.0.1", self.relay.port), TOKEN, hello, self.channel)
 
     def until(self, condition: Callable[[], Any]) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -98,7 +103,7 @@ def test_nothing_is_lost_or_repeated_however_often_it_breaks(ends: Ends) -> None
 def test_the_other_side_may_come_later() -> None:
     loop, port, got = Loop(), free_port("127.0.0.1"), list[dict[str, Any]]()
     channel = Channel(loop, lambda message: None)
-    dialer = Dialer(loop, ("127.0.0.1", port), {"token": "t", "node": "n", "session": "s"}, channel)
+    dialer = Dialer(loop, ("127.0.0.1", port), b"t", {"node": "n", "session": "s"}, channel)
     channel.send({"early": True})
     try:
         deadline = time.monotonic() + PATIENCE_S
@@ -119,8 +124,8 @@ def test_the_other_side_may_come_later() -> None:
 def test_a_name_that_is_not_known_yet() -> None:
     loop = Loop()
     channel = Channel(loop, lambda message: None)
-    greeting = {"token": "t", "node": "n", "session": "s"}
-    dialer = Dialer(loop, ("no-such-host.invalid", 29499), greeting, channel)
+    greeting = {"node": "n", "session": "s"}
+    dialer = Dialer(loop, ("no-such-host.invalid", 29499), b"t", greeting, channel)
     deadline = time.monotonic() + PATIENCE_S
     while not dialer.problem and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -141,7 +146,7 @@ def raw(ends: Ends, data: bytes) -> bytes:
                 part = stranger.recv(65536)
             except BlockingIOError:
                 continue
-            except ConnectionResetError:
+            except (ConnectionResetError, BrokenPipeError):
                 return got
             if not part:
                 return got
@@ -151,26 +156,97 @@ def raw(ends: Ends, data: bytes) -> bytes:
     raise AssertionError("neither answered nor closed")
 
 
-def hello(**keys: object) -> bytes:
-    greeting = {"token": TOKEN, "node": "n-1", "session": "one", "got": 0, **keys}
-    return frame(HELLO, dumps(greeting).encode())
+def test_nothing_is_parsed_and_little_is_read_before_the_proof(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr(line, "loads", parsed.append)
+    assert raw(ends, proof(b"wrong", LINE) + hello(b"")) == b""
+    assert parsed == [] and ends.listener.acceptor.refused == 1
+
+
+def test_the_oldest_stranger_goes_first_and_a_peer_gets_through(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake, "UNPROVEN_MAX", 8)
+    with contextlib.ExitStack() as crowd:
+        strangers = [crowd.enter_context(socket.create_connection(("127.0.0.1", ends.port))) for _ in range(30)]
+        ends.until(lambda: ends.listener.acceptor.refused == 22)
+        for each in strangers[:22]:
+            assert each.recv(1) == b""
+        ends.dial()
+        ends.until(lambda: ends.channel.is_up)
+        strangers[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            strangers[-1].recv(1)
+
+
+def test_a_slow_stranger_is_dropped_at_a_deadline(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake, "DEADLINE_S", 0.2)
+    with (
+        socket.create_connection(("127.0.0.1", ends.port)) as silent,
+        socket.create_connection(("127.0.0.1", ends.port)) as proven,
+    ):
+        silent.sendall(PROVEN[:-1])
+        proven.sendall(PROVEN + frame(HELLO, b"x" * 100)[:-1])
+        ends.until(lambda: ends.listener.acceptor.refused == 2)
+        assert silent.recv(1) == b"" and proven.recv(1) == b""
+
+
+def test_without_a_descriptor_left_nothing_ends_and_nothing_spins(ends: Ends) -> None:
+    """Somebody else in the process, or in the gang, has used them up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ends.turns(2)
+    with socket.create_connection(("127.0.0.1", ends.port)) as member, contextlib.ExitStack() as files:
+        member.sendall(hello())
+        used = max(int(name) for name in os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 8, hard))
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    files.enter_context(open(os.devnull, "rb"))
+            begun, turns = time.monotonic(), 0
+            while time.monotonic() < begun + 1.0:
+                ends.loop.after("test", 0.5, lambda: None)
+                ends.loop.turn()
+                turns += 1
+            assert turns < 50 and not ends.channels["n-1"].is_up
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        ends.until(lambda: ends.channels["n-1"].is_up)
+
+
+PROVEN = proof(TOKEN, LINE)
+
+
+def hello(opening: bytes = PROVEN, **keys: object) -> bytes:
+    greeting = {"node": "n-1", "session": "one", "got": 0, **keys}
+    return opening + frame(HELLO, dumps(greeting).encode())
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        hello(token="wrong"),
-        hello(token=None),
+        hello(proof(b"wrong", LINE)),
+        hello(proof(TOKEN, MPI)),
+        hello(b""),
+        hello(TOKEN),
         hello(node="n-9"),
+        hello(node=["n-1"]),
+        hello(session=1),
         hello(got="many"),
-        frame(HELLO, b"[]"),
-        frame(HELLO, b"not json"),
-        frame(MESSAGE, b"\0" * 8 + b'{"is": "stop"}'),
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        frame(HELLO, b"{" * 5000),
+        hello(got=-1),
+        hello(got=7),
+        PROVEN + frame(HELLO, b'{"node": "n-1", "session": "one", "got": 1e999}'),
+        PROVEN + frame(HELLO, b'{"node": "n-1", "session": "one", "got": ' + b"9" * 4000 + b"}"),
+        PROVEN + frame(HELLO, b"[]"),
+        PROVEN + frame(HELLO, b"not json"),
+        PROVEN + frame(HELLO, b"\xff\xfe"),
+        PROVEN + frame(HELLO, b"[" * 4090),
+        PROVEN + frame(HELLO, b'{"node":' * 500),
+        PROVEN + frame(HELLO, b"{" * 5000),
+        PROVEN + frame(MESSAGE, b"\0" * 8 + b'{"is": "stop"}'),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + b" " * 40,
+        frame(HELLO, b"[" * 4090),
         b"\xff" * 5000,
     ],
-    ids=["token", "none", "node", "got", "list", "text", "message", "http", "long", "noise"],
+    ids=range(22),
 )
 def test_strangers_hear_nothing(ends: Ends, data: bytes) -> None:
     assert raw(ends, data) == b""
@@ -188,12 +264,72 @@ def test_a_second_launcher_under_the_same_name(ends: Ends) -> None:
     assert strangers == ["n-1"] and ends.channel.is_up
 
 
-def test_a_member_that_talks_nonsense_is_cut_off(ends: Ends) -> None:
+NUMBER_1 = b"\0" * 7 + b"\1"
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        frame(b"?", b""),
+        frame(MESSAGE, b"\1"),
+        frame(MESSAGE, NUMBER_1 + b"[" * 100_000),
+        frame(MESSAGE, NUMBER_1 + b"\xff"),
+        frame(MESSAGE, NUMBER_1 + b"9" * 100_000),
+        frame(MESSAGE, b"\xff" * 8 + b"{}"),
+        b"M\xff\xff\xff\xff",
+    ],
+    ids=range(7),
+)
+def test_a_member_that_talks_nonsense_is_cut_off(ends: Ends, nonsense: bytes) -> None:
+    said: list[str] = []
+    ends.channels["n-1"].on_nonsense = said.append
     with socket.create_connection(("127.0.0.1", ends.port)) as member:
         member.sendall(hello())
         ends.until(lambda: ends.channels["n-1"].is_up)
-        member.sendall(frame(b"?", b""))
+        member.sendall(nonsense)
         ends.until(lambda: not ends.channels["n-1"].is_up)
+    assert len(said) == 1 and ends.at_head == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"\xff" * 50, frame(WELCOME, b"[" * 50_000), frame(WELCOME, b'{"got": 1e999}'), frame(WELCOME, b"[1]")]
+    + [frame(WELCOME, b'{"got": 12}'), frame(HELLO, b"{}"), frame(WELCOME, b"\xff")],
+    ids=range(8),
+)
+def test_a_node_survives_whatever_stands_in_for_node_0(answer: bytes) -> None:
+    """The thread that connects goes on, until the true one is there."""
+    loop, at_head = Loop(), list[dict[str, Any]]()
+    false = socket.create_server(("127.0.0.1", 0))
+    port = int(false.getsockname()[1])
+    channel = Channel(loop, lambda message: None)
+    dialer = Dialer(loop, ("127.0.0.1", port), TOKEN, {"node": "n", "session": "s"}, channel)
+
+    def until(condition: Callable[[], Any]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, "did not happen"
+            loop.after("test", 0.01, lambda: None)
+            loop.turn()
+
+    try:
+        for _ in range(2):
+            until(lambda: select.select([false], [], [], 0)[0])
+            connection, _ = false.accept()
+            with connection:
+                connection.settimeout(PATIENCE_S)
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+        until(lambda: dialer.problem)
+        false.close()
+        listener = Listener(loop, "127.0.0.1", port, TOKEN, {"n": Channel(loop, at_head.append)})
+        channel.send({"is": "ready"})
+        until(lambda: at_head == [{"is": "ready"}])
+        listener.close()
+    finally:
+        false.close()
+        dialer.close()
+        signal.set_wakeup_fd(-1)
 
 
 def test_silence_breaks_the_connection() -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from longboat.launcher.agent import parse
-from longboat.launcher.remote import REQUEST, frame, take_frame
+from longboat.launcher.handshake import LINE, MPI, frame, proof, take_frame
+from longboat.launcher.remote import REQUEST, STDIN
 from tests.launcher.nodes import Node
 
 Make = Callable[..., Node]
@@ -154,17 +155,48 @@ def test_unknown_hosts_are_refused(make_node: Make, tmp_path: Path) -> None:
     pair.release()
 
 
-@pytest.mark.parametrize("request_", [{"token": "wrong", "command": "touch pwned"}, {"command": "touch pwned"}, "text"])
-def test_without_the_token_nothing_runs(make_node: Make, tmp_path: Path, request_: object) -> None:
+PROVEN = proof(b"s3cret-token", MPI)
+PWN = json.dumps({"command": "touch pwned"}).encode()
+
+
+def answer(address: str, port: int, data: bytes) -> bytes:
+    """What comes back for these bytes until the connection ends."""
+    got = b""
+    with socket.create_connection((address, port), timeout=30) as connection:
+        try:
+            connection.sendall(data)
+            while part := connection.recv(4096):
+                got += part
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+    return got
+
+
+def test_without_the_token_nothing_runs_and_nothing_ends_the_launcher(make_node: Make, tmp_path: Path) -> None:
     pair = Pair(make_node, tmp_path, "true")
     pair.second.start()
     pair.second.until(lambda: pair.second.has("ready.json"))
-    with socket.create_connection(("127.0.0.2", pair.port), timeout=30) as connection:
-        connection.sendall(frame(REQUEST, json.dumps(request_).encode()))
-        assert connection.recv(100) == b""
-    with socket.create_connection(("127.0.0.2", pair.port), timeout=30) as connection:
-        connection.sendall(b"R\xff\xff\xff\xff")
-        assert connection.recv(100) == b""
+    for data in (
+        frame(REQUEST, json.dumps({"token": "wrong", "command": "touch pwned"}).encode()),
+        frame(REQUEST, PWN) * 3,
+        proof(b"wrong", MPI) + frame(REQUEST, PWN),
+        proof(b"s3cret-token", LINE) + frame(REQUEST, PWN),
+        b"s3cret-token" * 3 + frame(REQUEST, PWN),
+        b"R\xff\xff\xff\xff" * 7,
+        frame(REQUEST, b"[" * 4090),
+        PROVEN + frame(REQUEST, b"[" * 100_000),
+        PROVEN + frame(REQUEST, b'{"command": 7}'),
+        PROVEN + frame(REQUEST, b'{"command": "a\\u0000b"}'),
+        PROVEN + frame(REQUEST, b'"text"'),
+        PROVEN + frame(REQUEST, b"\xff"),
+        PROVEN + b"R\xff\xff\xff\xff",
+        PROVEN + frame(STDIN, b"early"),
+    ):
+        assert answer("127.0.0.2", pair.port, data) == b"", data[:60]
+    ran = answer("127.0.0.2", pair.port, PROVEN + frame(REQUEST, b'{"command": "echo it runs"}'))
+    assert b"it runs\n" in ran and b'"exit_code":0' in ran
+    torn = answer("127.0.0.2", pair.port, PROVEN + frame(REQUEST, b'{"command": "sleep 1000"}') + frame(b"?", b""))
+    assert torn == b""
     assert pair.release() == 0
     assert not (pair.second.work / "pwned").exists()
 

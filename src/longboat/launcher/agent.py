@@ -10,8 +10,9 @@ import socket
 import sys
 import time
 
+from .handshake import MPI, frame, proof, read_token, take_frame
 from .jsonfiles import dumps, loads, read_json
-from .remote import END, REQUEST, STDERR, STDIN, STDOUT, frame, read_token, take_frame
+from .remote import END, REQUEST, STDERR, STDIN, STDOUT
 
 CONNECT_S = 30.0
 EXIT_UNREACHABLE = 255  # as ssh
@@ -26,11 +27,12 @@ def main(argv: list[str]) -> int:
         if address is None:
             raise OSError("%s is not a node of this run" % host)
         port = (facts.get("ports") or {}).get(host, facts["port"])  # on one machine every node has a port of its own
-        connection = _connect(address, int(port))
-        token = read_token(facts["token_file"]).decode("utf-8")
-        connection.sendall(frame(REQUEST, dumps({"token": token, "command": command}).encode("ascii")))
-        return _carry(connection, host)
-    except (OSError, ValueError, KeyError) as error:
+        # All of it is there before the connection is: who connects and says nothing is the first to be dropped.
+        request = frame(REQUEST, dumps({"command": command}).encode("ascii"))
+        opening = proof(read_token(facts["token_file"]), MPI) + request
+        connection, buffer = _call((address, int(port)), opening)
+        return _carry(connection, buffer, host)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         sys.stderr.write("longboat agent: %s\n" % error)
         return EXIT_UNREACHABLE
 
@@ -47,26 +49,39 @@ def parse(words: list[str]) -> tuple[str, str]:
     return rest[0].rpartition("@")[2], " ".join(rest[1:])
 
 
-def _connect(address: str, port: int) -> socket.socket:
+def _call(place: tuple[str, int], opening: bytes) -> tuple[socket.socket, bytearray]:
+    """Connect and ask until the launcher says that the command has started; again if it hung up before. Raises OSError.
+
+    A launcher that is flooded drops the connections that wait, and one may be ours.
+    """
     until = time.monotonic() + CONNECT_S
     while True:
+        connection = None
         try:
-            connection = socket.create_connection((address, port), timeout=CONNECT_S)
-            connection.settimeout(None)
+            connection = socket.create_connection(place, timeout=CONNECT_S)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            return connection
+            connection.sendall(opening)
+            buffer = bytearray(connection.recv(65536))
+            if not buffer:
+                raise OSError("%s refused the connection: is its token another one?" % place[0])
+            connection.settimeout(None)
+            return connection, buffer
         except OSError:
+            if connection is not None:
+                connection.close()
             if time.monotonic() > until:
                 raise
             time.sleep(0.1)
 
 
-def _carry(connection: socket.socket, host: str) -> int:
+def _carry(connection: socket.socket, buffer: bytearray, host: str) -> int:
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     poll.register(0, select.POLLIN)
-    buffer = bytearray()
     while True:
+        code = _show(buffer)
+        if code is not None:
+            return code
         for descriptor, _ in poll.poll():
             if descriptor == 0:
                 try:
@@ -81,9 +96,6 @@ def _carry(connection: socket.socket, host: str) -> int:
             if not data:
                 raise OSError("connection to %s lost" % host)
             buffer += data
-            code = _show(buffer)
-            if code is not None:
-                return code
 
 
 def _show(buffer: bytearray) -> int | None:

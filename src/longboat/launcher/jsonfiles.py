@@ -21,6 +21,16 @@ except ImportError:  # not CPython
 _SPACE = " \t\r\n"
 
 
+NUMBER_MAX = 400
+"""Digits of a whole number: far more than any of ours has, and few enough to be converted at once on every Python."""
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > NUMBER_MAX:
+        raise ValueError("not JSON: a number of %d digits" % len(digits))
+    return int(digits)
+
+
 class _Context:
     """What the scanner in C asks its owner for."""
 
@@ -28,7 +38,7 @@ class _Context:
     object_hook = None
     object_pairs_hook = None
     parse_float: Callable[[str], float] = float
-    parse_int: Callable[[str], int] = int
+    parse_int = staticmethod(_whole_number)
     parse_constant: Callable[[str], float] = float
 
 
@@ -37,12 +47,17 @@ def loads(text: str) -> Any:
     if _make_scanner is None:
         import json
 
-        return json.loads(text)
+        try:
+            return json.loads(text, parse_int=_whole_number)
+        except RecursionError:
+            raise ValueError("not JSON: nested too deeply") from None
     start = len(text) - len(text.lstrip(_SPACE))
     try:
         value, end = _make_scanner(_Context())(text, start)  # type: ignore[arg-type]
     except StopIteration:
         raise ValueError("not JSON") from None
+    except RecursionError:
+        raise ValueError("not JSON: nested too deeply") from None
     if text[end:].strip(_SPACE):
         raise ValueError("not JSON: text after the end")
     return value

@@ -1,8 +1,8 @@
 """The line of a gang: numbered messages between node 0 and every other node, over one TCP connection after another.
 
 A connection may break at any moment: the other side connects again, both tell what they have, and what the other has
-not is sent again, so nothing is lost and nothing comes twice. Frames are those of `remote`; the token comes first. What
-the messages mean is not known here (`membership`, `verdicts`).
+not is sent again, so nothing is lost and nothing comes twice. Whoever connects proves the token first (`handshake`,
+whose frames these are). What the messages mean is not known here (`messages`, `membership`, `verdicts`).
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ import socket
 import struct
 import time
 
+from .handshake import LINE, Acceptor, frame, listen, proof, take_frame
 from .jsonfiles import dumps, loads
 from .loop import POLLIN, POLLOUT, Loop
-from .remote import FRAME, frame, listen, take_frame
+from .messages import count_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
 HELLO, WELCOME, REFUSED, MESSAGE, ACK, PING = b"H", b"W", b"N", b"M", b"A", b"P"
-HELLO_S = 10.0
 HELLO_MAX = 4096
-PENDING_MAX = 2048
+"""Bytes of a greeting: a name, a session and a number."""
+ANSWER_S = 10.0
+"""How long node 0 may take to answer a greeting, however slowly its bytes come."""
+BACKLOG = 1024
+"""Connections that the kernel holds for us: in a flood, the room that real peers stand in until they are accepted."""
 _SEQ = struct.Struct(">Q")
 _READ = 1 << 16
 
@@ -37,6 +41,7 @@ class Channel:
         self._ping_s = ping_s
         self.on_heard: Callable[[], None] = lambda: None
         self.on_break: Callable[[], None] = lambda: None
+        self.on_nonsense: Callable[[str], None] = lambda text: None
         self.heard = time.monotonic()  # the last word
         self.got = 0  # number of the last message that came
         self._sent = 0
@@ -63,6 +68,8 @@ class Channel:
 
     def attach(self, connection: socket.socket, got: int, rest: bytes, first: bytes = b"") -> None:
         """Go on over this connection; the other side has everything up to `got`. `first` is sent before all else."""
+        if got > self._sent:
+            raise ValueError("the other side has messages that were never sent")
         self.drop()
         connection.setblocking(False)
         self._socket = connection
@@ -126,7 +133,8 @@ class Channel:
                 if found is None:
                     return
                 self._take(*found)
-        except (ValueError, KeyError, TypeError, AttributeError, struct.error):
+        except Exception as error:  # whatever it is that the other side sent: it costs that connection, nothing else
+            self.on_nonsense("%s: %s" % (type(error).__name__, error))
             self._break()
 
     def _take(self, kind: bytes, data: bytes) -> None:
@@ -166,123 +174,49 @@ class Channel:
 
 
 class Listener:
-    """Node 0's side: takes connections, asks for the token, hands each to the channel of its node."""
+    """Node 0's side: takes connections that have proven the token and hands each to the channel of its node."""
 
     def __init__(self, loop: Loop, address: str, port: int, token: bytes, channels: dict[str, Channel]) -> None:
-        if not token:
-            raise ValueError("the token is empty")
-        self._loop = loop
-        self._token = token
         self._channels = channels
         self._sessions: dict[str, str] = {}
-        self._pending = 0
         self.on_stranger: Callable[[str], None] = lambda node: None  # somebody else came under a known node's name
-        self._socket = listen(address, port, backlog=max(128, len(channels)))
-        loop.watch(self._socket.fileno(), self._accept)
+        expected = proof(token, LINE)
+        listener = listen(address, port, backlog=max(BACKLOG, len(channels)))
+        self.acceptor = Acceptor(loop, listener, expected, self._welcome, HELLO_MAX)
 
-    def _accept(self) -> None:
-        for _ in range(64):
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            if self._pending >= PENDING_MAX:
-                connection.close()
-                continue
-            self._pending += 1
-            _tune(connection)
-            connection.setblocking(False)
-            _Greeting(self._loop, connection, self._welcome, self._gone)
-
-    def _gone(self) -> None:
-        self._pending -= 1
-
-    def _welcome(self, connection: socket.socket, hello: dict[str, Any], rest: bytes) -> None:
-        """Raises ValueError for whoever does not belong here."""
-        import hmac
-
-        if not hmac.compare_digest(str(hello["token"]).encode("utf-8", "replace"), self._token):
-            raise ValueError("wrong token")
-        node, session, got = str(hello["node"]), str(hello["session"]), int(hello["got"])
+    def _welcome(self, connection: socket.socket, kind: bytes, data: bytes, rest: bytes) -> None:
+        """Raises for whoever does not belong here; the acceptor closes the connection then."""
+        if kind != HELLO:
+            raise ValueError("no greeting")
+        hello = loads(data.decode("utf-8"))
+        node, session, got = hello["node"], hello["session"], count_of(hello["got"])
+        if not isinstance(node, str) or not isinstance(session, str):
+            raise ValueError("no greeting")
         channel = self._channels[node]
         if self._sessions.setdefault(node, session) != session:
-            connection.setblocking(True)
-            connection.settimeout(1.0)
-            connection.sendall(frame(REFUSED, b"another launcher came under this name before"))
+            connection.send(frame(REFUSED, b"another launcher came under this name before"))  # fits any new socket
             connection.close()
             self.on_stranger(node)
             return
         channel.attach(connection, got, rest, frame(WELCOME, dumps({"got": channel.got}).encode("ascii")))
 
     def close(self) -> None:
-        self._loop.unwatch(self._socket.fileno())
-        self._socket.close()
+        self.acceptor.close()
         for channel in self._channels.values():
             channel.drop()
-
-
-class _Greeting:
-    """A connection that has not shown its token yet."""
-
-    def __init__(
-        self,
-        loop: Loop,
-        connection: socket.socket,
-        welcome: Callable[[socket.socket, dict[str, Any], bytes], None],
-        gone: Callable[[], None],
-    ) -> None:
-        self._loop = loop
-        self._socket = connection
-        self._welcome = welcome
-        self._gone = gone
-        self._in = bytearray()
-        self._is_released = False
-        loop.watch(connection.fileno(), self._ready)
-        loop.after(self, HELLO_S, self._close)
-
-    def _ready(self) -> None:
-        try:
-            data = self._socket.recv(HELLO_MAX)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        self._in += data
-        try:
-            if not data or (len(self._in) >= FRAME.size and FRAME.unpack_from(self._in)[1] > HELLO_MAX):
-                raise ValueError("no greeting")
-            found = take_frame(self._in)
-            if found is None:
-                return
-            if found[0] != HELLO:
-                raise ValueError("no greeting")
-            hello = loads(found[1].decode("utf-8"))
-            self._release()
-            self._welcome(self._socket, hello, bytes(self._in))
-        except (ValueError, KeyError, TypeError, AttributeError, OSError):
-            self._close()
-
-    def _release(self) -> None:
-        if self._is_released:
-            return
-        self._is_released = True
-        self._loop.cancel(self)
-        self._loop.unwatch(self._socket.fileno())
-        self._gone()
-
-    def _close(self) -> None:
-        self._release()
-        self._socket.close()
 
 
 class Dialer:
     """The other nodes' side: connects to node 0, again and again, in a thread of its own for a lookup may block."""
 
-    def __init__(self, loop: Loop, place: tuple[str, int], greeting: dict[str, Any], channel: Channel) -> None:
+    def __init__(
+        self, loop: Loop, place: tuple[str, int], token: bytes, greeting: dict[str, Any], channel: Channel
+    ) -> None:
         import _thread
 
         self._loop = loop
         self._place = place
+        self._proof = proof(token, LINE)
         self._greeting = greeting
         self._channel = channel
         self._made: list[tuple[socket.socket, int, bytes]] = []
@@ -316,8 +250,8 @@ class Dialer:
                 os.write(self._wake_w, b"x")
                 self._wanted.acquire()  # until the connection breaks
                 pause_s = 0.1
-            except (OSError, ValueError, KeyError, UnicodeError) as error:
-                self.problem = getattr(error, "strerror", None) or str(error)
+            except Exception as error:  # this thread is the only way back to node 0: nothing may end it
+                self.problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
             time.sleep(pause_s)
             pause_s = min(1.0, pause_s * 1.5)
 
@@ -326,23 +260,15 @@ class Dialer:
         try:
             _tune(connection)
             hello = {**self._greeting, "got": self._channel.got}
-            connection.sendall(frame(HELLO, dumps(hello).encode("ascii")))
-            buffer = bytearray()
-            while True:
-                found = take_frame(buffer)
-                if found is not None:
-                    break
-                data = connection.recv(_READ)
-                if not data:
-                    raise OSError("node 0 closed the connection")
-                buffer += data
-            if found[0] == REFUSED:
-                self._refused = found[1].decode("utf-8", "replace")
+            connection.sendall(self._proof + frame(HELLO, dumps(hello).encode("ascii")))
+            kind, data, rest = _answer(connection)
+            if kind == REFUSED:
+                self._refused = data.decode("utf-8", "replace")
                 os.write(self._wake_w, b"x")
                 raise OSError(self._refused)
-            if found[0] != WELCOME:
+            if kind != WELCOME:
                 raise ValueError("not a launcher of this run")
-            return connection, int(loads(found[1].decode("utf-8"))["got"]), bytes(buffer)
+            return connection, count_of(loads(data.decode("utf-8"))["got"]), rest
         except BaseException:
             connection.close()
             raise
@@ -355,7 +281,31 @@ class Dialer:
         if self._refused:
             self.on_refused(self._refused)
         while self._made:
-            self._channel.attach(*self._made.pop(0))
+            connection, got, rest = self._made.pop(0)
+            try:
+                self._channel.attach(connection, got, rest)
+            except ValueError as error:
+                self.problem = str(error)
+                connection.close()
+                self.again()
+
+
+def _answer(connection: socket.socket) -> tuple[bytes, bytes, bytes]:
+    """The first frame that comes, and what came behind it. Raises OSError, ValueError."""
+    buffer, until = bytearray(), time.monotonic() + ANSWER_S
+    while True:
+        found = take_frame(buffer)
+        if found is not None:
+            return found[0], found[1], bytes(buffer)
+        if time.monotonic() > until:
+            raise OSError("node 0 did not answer in time")
+        try:
+            data = connection.recv(_READ)
+        except ConnectionResetError:  # closed, with something of ours unread
+            data = b""
+        if not data:
+            raise OSError("node 0 closed the connection: it may have another token")
+        buffer += data
 
 
 def _tune(connection: socket.socket) -> None:

@@ -18,6 +18,8 @@ else:
 
 POLLIN = select.POLLIN
 POLLOUT = select.POLLOUT
+LONGEST_WAIT_S = 3600.0
+"""poll takes milliseconds as a C int; a grace of a month, or of infinity, waits an hour at a time."""
 
 
 class ChildEnd:
@@ -111,7 +113,7 @@ class Loop:
         timeout_ms = None
         if self._timers:
             first = min(when for when, _ in self._timers.values())
-            timeout_ms = max(0, int((first - time.monotonic()) * 1000) + 1)
+            timeout_ms = max(0, int(min(LONGEST_WAIT_S, first - time.monotonic()) * 1000) + 1)
         for descriptor, _ in self._poll.poll(timeout_ms):
             callback = self._watched.get(descriptor)
             if callback is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from . import messages
 from .jsonfiles import dumps
 from .plan import shared_path
 from .state import Failure, State
@@ -47,10 +48,17 @@ class Membership:
         self._inbox: list[dict[str, Any]] = []
         self._told: dict[int, tuple[object, ...]] = {}  # rank -> what its report said when it was told
         self._told_stall = False
+        self._puzzling: set[str] = set()
         self._ticked = time.monotonic()
         self._tick_s = min(1.0, self.lost_s / 6)
         self.loop.on_turn = self.look
         self.loop.after("line", self._tick_s, self._tick)
+
+    def not_understood(self, node: str, text: str) -> None:
+        """A member sent what makes no sense; its connection was closed. Told once for each member."""
+        if node not in self._puzzling:
+            self._puzzling.add(node)
+            self.state.say("node %s is not understood: %s" % (node, text[:200]))
 
     def tell(self, message: dict[str, Any]) -> None:
         raise NotImplementedError
@@ -145,17 +153,22 @@ class Head(Membership):
         self._listener: Listener | None = None
         self._waiting_since: float | None = None
         if self._channels:
+            from .handshake import read_token
             from .line import Listener
-            from .remote import read_token
 
             token = read_token(plan.line_token_file)
             self._listener = Listener(self.loop, plan.address, plan.line_port, token, self._channels)
             self._listener.on_stranger = self._stranger
+            self._listener.acceptor.on_refused = state.refused
 
     def _channel(self, node: str) -> Channel:
         from .line import Channel
 
-        channel = Channel(self.loop, lambda message: self._take(node, message), min(PING_S, self.lost_s / 6))
+        def take(message: dict[str, Any]) -> None:
+            self._take(node, messages.from_node(message))
+
+        channel = Channel(self.loop, take, min(PING_S, self.lost_s / 6))
+        channel.on_nonsense = lambda text: self.not_understood(node, text)
         channel.on_heard = lambda: self.coordinator.heard(node, time.monotonic())
         channel.on_break = lambda: self.coordinator.broke(node)
         return channel
@@ -249,21 +262,25 @@ class Hand(Membership):
     """Any other node."""
 
     def __init__(self, state: State, obey: Callable[[dict[str, Any]], None], lost: Callable[[str], None]) -> None:
+        from .handshake import read_token
         from .line import Channel, Dialer
-        from .remote import read_token
 
         Membership.__init__(self, state, obey)
         plan = state.plan
         self._lost = lost
         self._head = plan.peers[0]["node"]
         self._waiting_since: float | None = None
-        self._channel = Channel(self.loop, self._inbox.append, min(PING_S, self.lost_s / 6))
+        self._channel = Channel(self.loop, self._take, min(PING_S, self.lost_s / 6))
+        self._channel.on_nonsense = lambda text: self.not_understood(self._head, text)
         self._channel.on_heard = self._heard
         self._has_heard = False
-        token = read_token(plan.line_token_file).decode("utf-8")
-        greeting = {"token": token, "node": plan.node, "session": os.urandom(8).hex()}
-        self._dialer = Dialer(self.loop, (plan.peers[0]["address"], plan.line_port), greeting, self._channel)
+        greeting = {"node": plan.node, "session": os.urandom(8).hex()}
+        place, token = (plan.peers[0]["address"], plan.line_port), read_token(plan.line_token_file)
+        self._dialer = Dialer(self.loop, place, token, greeting, self._channel)
         self._dialer.on_refused = lambda reason: self._lost("node %s: %s" % (self._head, reason))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        self._inbox.append(messages.from_head(message))
 
     def _heard(self) -> None:
         self._has_heard = True

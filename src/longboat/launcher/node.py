@@ -150,7 +150,8 @@ class Node:
 
     def _serve(self, mpi: dict[str, Any]) -> None:
         """Before this node says that it is ready: mpirun may call at once."""
-        from .remote import Server, read_token
+        from .handshake import read_token
+        from .remote import Server
         from .starters import mpirun_environment
 
         Server(self.state, int(mpi["port"]), read_token(str(mpi["token_file"])))

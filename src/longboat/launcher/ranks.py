@@ -60,7 +60,7 @@ class Rank:
             self.step_time = float(value["time"])
             self.metrics = {str(name): float(number) for name, number in value["metrics"].items() if number is not None}
             self.step_ns = time.monotonic_ns()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             pass  # none yet, or not a file of ours
 
     def silent_s(self) -> float:

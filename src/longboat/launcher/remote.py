@@ -1,17 +1,17 @@
 """Remote starts for mpirun: a launcher runs commands for the node that runs mpirun, over one TCP connection each.
 
-The caller shows the run's token first. A connection that is lost ends its command. `agent` is the other side; both
-speak frames of one kind byte, a length (u32, big-endian) and that many bytes.
+The caller proves the run's token first (`handshake`). A connection that is lost ends its command. `agent` is the other
+side; both speak the frames of `handshake`.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import struct
 
 from . import processes
-from .jsonfiles import dumps, loads, read_bytes
+from .handshake import MPI, Acceptor, frame, listen, proof, take_frame
+from .jsonfiles import dumps, loads
 from .loop import POLLIN, POLLOUT, ChildEnd
 from .state import State
 
@@ -21,97 +21,75 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-FRAME = struct.Struct(">cI")
-REQUEST, STDIN, STDOUT, STDERR, END = b"R", b"I", b"O", b"E", b"X"
-FRAME_MAX = 1 << 20
-REQUEST_S = 10.0
+REQUEST, STARTED, STDIN, STDOUT, STDERR, END = b"R", b"S", b"I", b"O", b"E", b"X"
+EXIT_NOT_STARTED = 126  # as a shell says it
 _BUFFER_MAX = 1 << 20
 
 
-def frame(kind: bytes, data: bytes = b"") -> bytes:
-    return FRAME.pack(kind, len(data)) + data
-
-
-def take_frame(buffer: bytearray) -> tuple[bytes, bytes] | None:
-    """The next whole frame, removed from the buffer; None: not there yet. Raises ValueError."""
-    if len(buffer) < FRAME.size:
-        return None
-    kind, length = FRAME.unpack_from(buffer)
-    if length > FRAME_MAX:
-        raise ValueError("frame too long")
-    if len(buffer) < FRAME.size + length:
-        return None
-    data = bytes(buffer[FRAME.size : FRAME.size + length])
-    del buffer[: FRAME.size + length]
-    return kind, data
-
-
-def read_token(path: str) -> bytes:
-    return read_bytes(path).strip()
-
-
 class Server:
+    """Listens for the agents of mpirun; every admitted connection is one command."""
+
     def __init__(self, state: State, port: int, token: bytes) -> None:
-        if not token:
-            raise ValueError("the token is empty")
         self._state = state
-        self._token = token
-        self._socket = listen(state.plan.address, port)
-        state.loop.watch(self._socket.fileno(), self._accept)
+        expected = proof(token, MPI)
+        self._acceptor = Acceptor(state.loop, listen(state.plan.address, port), expected, self._admit)
+        self._acceptor.on_refused = state.refused
 
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._socket.accept()
-        except OSError:
-            return
-        connection.setblocking(False)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        _Call(self._state, connection, self._token)
-
-
-def listen(address: str, port: int, backlog: int = 64) -> socket.socket:
-    """At this address; a name means a pod, whose own address may be of either family: there at all of them."""
-    is_number = all(char in "0123456789." for char in address) or ":" in address
-    candidates = [(socket.AF_INET6 if ":" in address else socket.AF_INET, address)] if is_number else []
-    problem: OSError | None = None
-    for family, place in [*candidates, (socket.AF_INET6, "::"), (socket.AF_INET, "")]:
-        try:
-            listener = socket.socket(family)
-        except OSError as error:
-            problem = error
-            continue
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if place == "::":
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            listener.bind((place, port))
-            listener.listen(backlog)
-            listener.setblocking(False)
-            return listener
-        except OSError as error:
-            problem = error
-            listener.close()
-    raise OSError("port %d cannot be listened on: %s" % (port, problem))
+    def _admit(self, connection: socket.socket, kind: bytes, data: bytes, rest: bytes) -> None:
+        """Raises for whatever is not a request; the acceptor closes the connection then."""
+        if kind != REQUEST:
+            raise ValueError("not a request")
+        command = loads(data.decode("utf-8"))["command"]
+        if not isinstance(command, str) or not command or "\0" in command:
+            raise ValueError("no command")
+        _Call(self._state, connection, rest).start(command)
 
 
 class _Call:
-    """One connection: a request, then the command's streams both ways, then its end."""
+    """One connection: the command's streams both ways, then its end."""
 
-    def __init__(self, state: State, connection: socket.socket, token: bytes) -> None:
+    def __init__(self, state: State, connection: socket.socket, rest: bytes) -> None:
         self._state = state
         self._loop = state.loop
         self._socket = connection
         self._fd = connection.fileno()
-        self._token = token
-        self._in = bytearray()
+        self._in = bytearray(rest)
         self._out = bytearray()
         self._pid = 0
         self._sources: dict[int, bytes] = {}  # the command's stdout and stderr: descriptor -> kind
         self._stdin = -1
         self._typed = bytearray()
         self._finished = False
-        self._loop.watch(self._fd, self._ready, POLLIN)
-        self._loop.after(self, REQUEST_S, self._close)
+
+    def start(self, command: str) -> None:
+        """Run the command. What cannot be started, for want of descriptors too, is told to the caller as its end."""
+        pipes: list[int] = []
+        try:
+            for _ in range(3):
+                pipes += os.pipe()
+            stdio = (pipes[0], pipes[3], pipes[5])
+            self._pid = self._state.start(command, self._state.env, stdio, self._ended)
+        except (processes.StartError, OSError, ValueError) as error:
+            for descriptor in pipes:
+                os.close(descriptor)
+            self._send(STDERR, ("%s\n" % error).encode("utf-8", "replace"))
+            self._send(END, dumps({"exit_code": getattr(error, "exit_code", EXIT_NOT_STARTED)}).encode("ascii"))
+            self._finished = True
+            self._flush()
+            return
+        for rank in self._state.ranks:
+            if not rank.alive:
+                rank.begin(self._pid)
+        for descriptor in stdio:
+            os.close(descriptor)
+        self._send(STARTED, b"")
+        self._stdin = pipes[1]
+        os.set_blocking(self._stdin, False)
+        for descriptor, kind in ((pipes[2], STDOUT), (pipes[4], STDERR)):
+            os.set_blocking(descriptor, False)
+            self._sources[descriptor] = kind
+            self._watch_source(descriptor)
+        self._handle_all()
 
     def _ready(self) -> None:
         try:
@@ -124,51 +102,26 @@ class _Call:
             self._close()
             return
         self._in += data or b""
+        self._handle_all()
+
+    def _handle_all(self) -> None:
+        """Frames that came. Whatever is wrong with them ends this connection, and nothing else."""
         try:
             while self._fd >= 0:
                 got = take_frame(self._in)
                 if got is None:
                     break
                 self._handle(*got)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except Exception:
             self._close()
             return
         self._flush()
 
     def _handle(self, kind: bytes, data: bytes) -> None:
-        if kind == REQUEST and not self._pid:
-            import hmac
-
-            request = loads(data.decode("utf-8"))
-            if not hmac.compare_digest(str(request["token"]).encode("utf-8"), self._token):
-                raise ValueError("wrong token")
-            self._loop.cancel(self)
-            self._start(str(request["command"]))
-        elif kind == STDIN and self._pid:
-            self._typed += data
-            self._feed(is_end=not data)
-        else:
+        if kind != STDIN:
             raise ValueError("unexpected frame")
-
-    def _start(self, command: str) -> None:
-        stdin, out, err = os.pipe(), os.pipe(), os.pipe()
-        try:
-            self._pid = self._state.start(command, self._state.env, (stdin[0], out[1], err[1]), self._ended)
-        except processes.StartError as error:
-            self._send(STDERR, ("%s\n" % error).encode("utf-8"))
-            self._send(END, dumps({"exit_code": error.exit_code}).encode("ascii"))
-            self._finished = True
-        for rank in self._state.ranks if self._pid else []:
-            if not rank.alive:
-                rank.begin(self._pid)
-        for descriptor in (stdin[0], out[1], err[1]):
-            os.close(descriptor)
-        self._stdin = stdin[1]
-        os.set_blocking(self._stdin, False)
-        for descriptor, kind in ((out[0], STDOUT), (err[0], STDERR)):
-            os.set_blocking(descriptor, False)
-            self._sources[descriptor] = kind
-            self._watch_source(descriptor)
+        self._typed += data
+        self._feed(is_end=not data)
 
     def _feed(self, is_end: bool) -> None:
         """Give the command its input; what it does not take is kept only up to a bound."""

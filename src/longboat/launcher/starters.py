@@ -13,6 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+LINE_MAX = 1 << 16
+"""Bytes of one event of a stand-in, which has a dozen short fields."""
+
 
 def torchrun_environment(plan: Plan, env: dict[str, str]) -> dict[str, str]:
     """Write the stand-in and the variables that make torchrun use it."""
@@ -46,12 +49,13 @@ def watch_workers(state: State, on_event: Callable[[dict[str, Any]], None]) -> C
         except BlockingIOError:
             return
         *lines, rest[0] = data.split(b"\n")
+        if len(rest[0]) > LINE_MAX:
+            rest[0] = b""
         for line in lines:
             try:
-                event = loads(line.decode("utf-8"))
-            except ValueError:
-                continue
-            on_event(event)
+                on_event(loads(line.decode("utf-8")))
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+                continue  # whatever runs in the rank may write into the pipe
 
     assert held >= 0  # never closed: the pipe has no end
     state.loop.watch(descriptor, read)

@@ -74,6 +74,7 @@ class State:
         self.echo = Echo(loop, 1, is_pod=plan.echo == "pod") if plan.echo else None
         self.sender: Sender | None = None  # of checkpoints, to an object store
         self._said = 0
+        self._has_refused = False
         self._saying = allocate_lock()  # a thread that sends checkpoints says what it cannot
         self._kill_at: float | None = None
         self._setup: Stream | None = None
@@ -112,6 +113,12 @@ class State:
                 os.write(2, "".join(lines).encode("utf-8", "replace"))
             except OSError:
                 pass
+
+    def refused(self, address: str, reason: str) -> None:
+        """A connection was closed that does not belong here. Told once: whoever knocks may do so without end."""
+        if not self._has_refused:
+            self._has_refused = True
+            self.say("a connection from %s was refused, as all such are from now on: %s" % (address, reason))
 
     def setup_stream(self) -> Stream:
         """The log of everything before the ranks."""

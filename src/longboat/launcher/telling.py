@@ -18,6 +18,7 @@ else:
     import _signal as signal
 
 EXIT_USAGE, EXIT_NOT_FOUND, EXIT_ENGINE = 201, 202, 205
+GRACE_MAX_S = 1e9  # decades; infinity is no time to wait
 USAGE = "usage: launcher --tell FOLDER stop [GRACE_S] | --tell FOLDER dump | --status FOLDER\n"
 
 
@@ -31,7 +32,7 @@ def main(argv: list[str]) -> int:
             return _tell(argv[1], signal.SIGUSR1, None)
         if argv[2:3] == ["stop"] and len(argv) <= 4:
             grace_s = float(argv[3]) if len(argv) == 4 else None
-            if grace_s is None or grace_s >= 0:
+            if grace_s is None or 0 <= grace_s <= GRACE_MAX_S:
                 return _tell(argv[1], signal.SIGTERM, {"reason": "stop", "grace_s": grace_s, "time": time.time()})
     except ValueError:
         pass

@@ -1,0 +1,133 @@
+"""Checks messages between launchers before anybody acts on them: keys, types and bounds. Pure.
+
+A member of the gang has shown the token and is still not trusted to speak the language: what it says ends up in timers,
+files and the verdict of node 0. A message that is not in order raises ValueError, which costs its connection.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+DEPTH_MAX = 16
+"""Containers inside of each other. A report has three. It is written as JSON again, by a function that recurs."""
+SECONDS_MAX = 1e9
+NUMBER_MAX = 1e18
+COUNT_MAX = 1 << 62
+_TEXTS = ("cause", "message", "ended_by", "node", "role", "traceback", "stacks")
+_COUNTS = ("ended_ns", "memory_peak", "memory_limit", "pid")
+
+
+def from_node(message: Any) -> dict[str, Any]:
+    """What a node says to node 0."""
+    kind = _words(message, "is")
+    if kind == "report":
+        _check_report(message.get("report"))
+        _check_seconds(message.get("age_s"))
+    elif kind == "stalled":
+        count_of(message.get("rank"))
+        if message.get("silent_s") is None:
+            raise ValueError("silent_s is missing")
+        _check_seconds(message["silent_s"])
+    elif kind == "ended":
+        _check_outcome(message.get("outcome"))
+    elif kind == "stop":
+        _check_seconds(message.get("grace_s"))
+    elif kind not in ("ready", "evicted", "dump"):
+        raise ValueError("unknown message %r" % kind[:40])
+    return message  # type: ignore[no-any-return]
+
+
+def from_head(message: Any) -> dict[str, Any]:
+    """What node 0 says to a node."""
+    kind = _words(message, "do")
+    if kind == "go":
+        _check_text(message.get("resume_from"), "resume_from")
+    elif kind == "end":
+        if message.get("grace_s") is None or not isinstance(message.get("reason"), str):
+            raise ValueError("reason or grace_s is missing")
+        _check_seconds(message["grace_s"])
+    elif kind != "dump":
+        raise ValueError("unknown message %r" % kind[:40])
+    return message  # type: ignore[no-any-return]
+
+
+def count_of(value: Any) -> int:
+    """A whole number from 0 on. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= COUNT_MAX:
+        raise ValueError("not a count")
+    return value
+
+
+def _words(message: Any, key: str) -> str:
+    if not isinstance(message, dict) or not isinstance(message.get(key), str):
+        raise ValueError("not a message")
+    _check_depth(message)
+    return str(message[key])
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner.extend(each.values())
+            elif isinstance(each, list):
+                inner.extend(each)
+        if not inner:
+            return
+        level = inner
+    raise ValueError("nested too deeply")
+
+
+def _check_report(report: Any) -> None:
+    if not isinstance(report, dict):
+        raise ValueError("no report")
+    count_of(report.get("rank"))
+    _check_end(report)
+    for key in _COUNTS:
+        if report.get(key) is not None:
+            count_of(report[key])
+    for key in ("started", "ended"):
+        if report.get(key) is not None:
+            _check_number(report[key], key)
+
+
+def _check_outcome(outcome: Any) -> None:
+    if not isinstance(outcome, dict):
+        raise ValueError("no outcome")
+    _check_end(outcome)
+
+
+def _check_end(said: dict[str, Any]) -> None:
+    """What reports and outcomes have in common."""
+    for key in _TEXTS:
+        _check_text(said.get(key), key)
+    for key in ("exit_code", "signal"):
+        if said.get(key) is not None and not -(1 << 31) <= _check_number(said[key], key) < 1 << 31:
+            raise ValueError("%s is out of bounds" % key)
+    tail = said.get("tail")
+    if tail is not None and not (isinstance(tail, list) and all(isinstance(line, str) for line in tail)):
+        raise ValueError("tail is not a list of lines")
+
+
+def _check_text(value: Any, key: str) -> None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError("%s is not a text" % key)
+
+
+def _check_number(value: Any, key: str) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not -SECONDS_MAX * 1e9 < value < SECONDS_MAX * 1e9
+    ):
+        raise ValueError("%s is not a number" % key)
+    return value
+
+
+def _check_seconds(value: Any) -> None:
+    if value is not None and not 0 <= _check_number(value, "a time") <= SECONDS_MAX:
+        raise ValueError("a time is out of bounds")
