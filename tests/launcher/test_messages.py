@@ -58,11 +58,11 @@ def test_what_launchers_say_passes() -> None:
 
 @pytest.mark.parametrize("infinite", ["1e999", "-1e999", "NaN", "Infinity"])
 def test_times_that_no_timer_can_hold(infinite: str) -> None:
-    for text in ('{"is": "stop", "grace_s": %s}', '{"is": "stalled", "rank": 0, "silent_s": %s}'):
+    for text in ('{"is": "stop", "grace_s": X}', '{"is": "stalled", "rank": 0, "silent_s": X}'):
         with pytest.raises(ValueError):
-            from_node(loads(text % infinite))
+            from_node(loads(text.replace("X", infinite)))
     with pytest.raises(ValueError):
-        from_head(loads('{"do": "end", "reason": "stop", "grace_s": %s}' % infinite))
+        from_head(loads('{"do": "end", "reason": "stop", "grace_s": X}'.replace("X", infinite)))
 
 
 @pytest.mark.parametrize("value", [None, True, -1, 1.0, "1", [1], 1 << 63])
