@@ -9,7 +9,6 @@ import resource
 import socket
 import threading
 import time
-from collections.abc import Iterator
 
 from longboat.launcher.handshake import FRAME, frame
 
@@ -96,15 +95,10 @@ class Flood:
         self._thread.join()
 
 
-@contextlib.contextmanager
-def descriptors(soft: int) -> Iterator[None]:
-    """Processes that are started meanwhile may have so many open; this one keeps what it has."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+def limit_descriptors(pid: int, soft: int) -> None:
+    """From now on the process may have so many open."""
+    hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def open_descriptors(pid: int) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from longboat.launcher.handshake import LINE, MPI, PROOF_SIZE, proof
-from tests.launcher.hostile import Crowd, Flood, descriptors, garbage, open_descriptors, throw
+from tests.launcher.hostile import Crowd, Flood, garbage, limit_descriptors, open_descriptors, throw
 from tests.launcher.nodes import Node
 from tests.launcher.pods import Pods
 from tests.launcher.test_remote import Pair
@@ -54,8 +54,8 @@ def test_a_gang_forms_and_ends_in_a_crowd_of_strangers(make_pods: MakePods, seed
     rng = random.Random(seed)
     pods = make_pods(script=UNTIL_TOLD, roles={"worker": 3}, line={"lost_s": 20})
     place = ("127.0.0.2", pods.gang["line"]["port"])
-    with descriptors(DESCRIPTORS):
-        head = pods.start(0)
+    head = pods.start(0)
+    limit_descriptors(head.pid, DESCRIPTORS)
     pods.until(lambda: pods.beat(0).get("phase") == "waiting")
     slow, flood = Crowd(place), Flood(place)
     try:
@@ -110,8 +110,8 @@ def test_the_port_of_mpirun_in_a_crowd_of_strangers(make_node: MakeNode, tmp_pat
     rng = random.Random(3)
     pair = Pair(make_node, tmp_path, "$OMPI_MCA_plm_rsh_agent worker-1 'echo served; exit 6'")
     place = ("127.0.0.2", pair.port)
-    with descriptors(DESCRIPTORS):
-        process = pair.second.start()
+    process = pair.second.start()
+    limit_descriptors(process.pid, DESCRIPTORS)
     pair.second.until(lambda: pair.second.has("ready.json"))
     slow, flood = Crowd(place), Flood(place)
     try:

@@ -1,7 +1,7 @@
 """All objects of a run as dicts, ready to be created. Pure; nothing here talks to a cluster.
 
     record_object(record, state)                    the ConfigMap R, created first: it owns all that follow
-    run_objects(record, secrets, owner)             claims to make, Secret R-env (only with secrets), budget R
+    run_objects(record, secrets, owner)             claims to make, Secret R-env (only with secrets), budget R, policy
     attempt_objects(record, attempt, start, owner)  Secret R-a<k>, Service R-a<k>, claim templates (DRA), JobSet or Jobs
 
     standalone(record, start, shared)               all of a run for `kubectl apply`: it needs no Longboat afterwards
@@ -22,6 +22,7 @@ import msgspec
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes import gangfile, names, podspec, storage
 from longboat.engines.kubernetes.gangfile import CodeManifest
+from longboat.engines.kubernetes.isolation import network_policy
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.workloads import workloads
 
@@ -95,6 +96,8 @@ def run_objects(record: Record, secrets: Mapping[str, bytes], *, owner: Owner | 
     if secrets:
         found.append(_secret(names.env_secret(record.name), secrets, "env"))
     found.append(_budget(record))
+    if record.network_policy:
+        found.append(network_policy(record))
     made = [_finished(each, record, owner, labels_of(record)) for each in found]
     return [*storage.claims(record.job, record.namespace), *made]
 

@@ -54,6 +54,7 @@ PERMISSIONS: tuple[Permission, ...] = (
     _part("create", "exec", "`exec`, `cp`, and a stop that keeps the grace"),
     _part("get", "portforward", "port forwarding"),
     _part("create", "portforward", "port forwarding"),
+    *_all("create list", "networkpolicies", "keeping other pods away", "networking.k8s.io", "comfort"),
     *_all("list", "events", "why a run waits", need="comfort"),
     *_all("list", "services", "seeing that nothing is left", need="comfort"),
     *_all("list", "poddisruptionbudgets", "seeing that nothing is left", "policy", "comfort"),

@@ -62,6 +62,7 @@ class Record(Value, frozen=True):
     pull_secrets: tuple[str, ...] = ()  # image pull Secrets
     pod: dict[str, Any] = {}  # laid over the pod template: what the settings of the context add
     service_account: str | None = None
+    network_policy: bool = False  # other runs' pods are kept away from this one's
     notices: tuple[str, ...] = ()
 
 

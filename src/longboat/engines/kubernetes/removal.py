@@ -15,6 +15,7 @@ from longboat.engines.kubernetes.api.kinds import (
     CONFIG_MAP,
     JOB,
     JOBSET,
+    NETWORK_POLICY,
     POD,
     SECRET,
     SERVICE,
@@ -27,7 +28,7 @@ FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 
 SLICE = Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
-OWNED: tuple[Kind, ...] = (POD, JOB, SERVICE, SLICE, SECRET, BUDGET)
+OWNED: tuple[Kind, ...] = (POD, JOB, SERVICE, SLICE, SECRET, BUDGET, NETWORK_POLICY)
 
 
 def remove_run(client: Client, run: str, body: dict[str, Any], record: Record | None) -> None:

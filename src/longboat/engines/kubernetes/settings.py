@@ -53,6 +53,7 @@ class ClusterSettings(Value, frozen=True):
     gate_s: float = DEFAULT_GATE_S
     pull_secrets: tuple[str, ...] = ()
     service_account: str | None = None
+    network_policy: bool = True
     pod: dict[str, Any] = {}  # laid over every pod's template
 
 
@@ -237,6 +238,12 @@ FIELDS = (
     ),
     Field(name="pull_secrets", kind=ListOf(item=_NAME, what="names"), doc="Secrets for pulling images.", default="[]"),
     Field(name="service_account", kind=_NAME, doc="Service account of the pods.", default="default"),
+    Field(
+        name="network_policy",
+        kind=Flag(),
+        doc="Each run has a NetworkPolicy: only its own pods may open connections to them.",
+        default="true",
+    ),
     Field(name="pod", kind=PodOverlay(), doc="Laid over every pod: metadata and spec as Kubernetes knows them."),
 )
 

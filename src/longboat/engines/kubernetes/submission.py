@@ -30,6 +30,7 @@ from longboat.engines.kubernetes.apply import create_objects, start_of
 from longboat.engines.kubernetes.capabilities import KUEUE_GROUP, Capabilities
 from longboat.engines.kubernetes.code import SHARED, Upload, found_secrets, launcher_name, plan_upload, send
 from longboat.engines.kubernetes.dropped import dropped_fields
+from longboat.engines.kubernetes.isolation import SWITCH, is_possible
 from longboat.engines.kubernetes.observe import is_record, read_record, read_stop
 from longboat.engines.kubernetes.offers import is_gpu_resource
 from longboat.engines.kubernetes.records import Record, State
@@ -184,6 +185,7 @@ class Submitter:
             pull_secrets=settings.pull_secrets,
             pod=settings.pod,
             service_account=settings.service_account,
+            network_policy=settings.network_policy and is_possible(capabilities),
             notices=offer.notices,
         )
 
@@ -333,7 +335,8 @@ def refusal_of(error: ApiError, body: Mapping[str, Any]) -> Refused:
     name = f"{body['kind']} {body['metadata'].get('name', '')}"
     if trouble is not None:
         return Refused(trouble.what, hint=trouble.hint)
-    return Refused(f"the cluster does not accept {name}: {error.message}", hint=error.hint)
+    hint = f"`{SWITCH}` submits without one" if body["kind"] == "NetworkPolicy" else error.hint
+    return Refused(f"the cluster does not accept {name}: {error.message}", hint=hint)
 
 
 def is_same_submission(body: Mapping[str, Any], record: Record) -> bool:

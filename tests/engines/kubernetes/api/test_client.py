@@ -213,9 +213,7 @@ def test_a_frozen_server_times_out(proxied: Client, api_proxy: ApiProxy) -> None
     assert proxied.get(CONFIG_MAP, "one")["metadata"]["name"] == "one"
 
 
-def test_a_server_that_never_answered_is_told_with_its_context(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_never_answered_is_told_with_its_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "STARTING_S", 0.5)
     file = tmp_path / "kubeconfig"
     for server, told in (("https://127.0.0.1:1", "refused"), ("https://no-such-host.invalid", "name is not known")):
