@@ -11,6 +11,7 @@ from testbed.clusters import Cluster
 
 SPACE = "kube-system"
 REAL_LABEL = "testbed.longboat.test/real"
+FIRST_NODE = {REAL_LABEL: "true", "kubernetes.io/hostname": "node-0"}
 LABELS = {"k8s-app": "kube-dns"}
 COREFILE = """.:53 {
     errors
@@ -71,8 +72,8 @@ def objects(cluster: Cluster) -> list[Object]:
         "dnsPolicy": "Default",
         "priorityClassName": "system-cluster-critical",
         "tolerations": [{"operator": "Exists"}],
-        # Simulated nodes would take the pod and run nothing.
-        "nodeSelector": {REAL_LABEL: "true"},
+        # Simulated nodes would take the pod and run nothing; of two real ones, the second is there to be lost.
+        "nodeSelector": FIRST_NODE,
         "containers": [container()],
         "volumes": [{"name": "config", "configMap": {"name": "coredns"}}],
     }

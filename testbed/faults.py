@@ -38,6 +38,12 @@ content=/var/lib/containerd/io.containerd.content.v1.content
 umount --lazy "$content"
 [ ! -d "$1/upper/blobs" ] || cp -a "$1/upper/blobs/." "$content/blobs/"
 """
+_CUT = """
+table inet testbed_cut {
+    chain coming { type filter hook prerouting priority -300; iifname "eth0" drop; }
+    chain going { type filter hook postrouting priority 300; oifname "eth0" drop; }
+}
+"""
 READY_S = 60.0
 PERIOD_S = 0.1
 
@@ -102,6 +108,28 @@ def restart(cluster: Cluster, name: str) -> Process:
     processes.send(component(cluster, name), signal.SIGCONT)
     processes.stop(component(cluster, name))
     return start(cluster, name)
+
+
+def switch_off(cluster: Cluster, number: int) -> None:
+    """A real node loses its power: everything on it is gone at once, and it does not come back. Not for node 0."""
+    if number == 0:
+        raise TestbedError("node-0 has the control plane on it")
+    found = processes.recorded(cluster.processes).get(f"{node.name_of(number)}-holder")
+    if found is None or not processes.send(found, signal.SIGKILL):
+        raise TestbedError(f"{node.name_of(number)} of {cluster.name!r} does not run")
+    if not processes.wait_until(lambda: not processes.is_alive(found), READY_S):
+        raise TestbedError(f"{node.name_of(number)} of {cluster.name!r} cannot be switched off")
+
+
+@contextlib.contextmanager
+def cut_off(cluster: Cluster, number: int) -> Iterator[None]:
+    """A real node whose cable is out: it works on, and nobody hears of it until the end."""
+    holder = real_holder_of(cluster, number)
+    namespaces.run(holder, ["nft", "-f", "-"], _CUT)
+    try:
+        yield
+    finally:
+        namespaces.run(holder, ["nft", "delete", "table", "inet", "testbed_cut"])
 
 
 def holder_of(cluster: Cluster, node_name: str) -> int | None:

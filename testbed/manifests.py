@@ -23,7 +23,7 @@ from testbed.api import Object
 from testbed.binaries import Binaries
 from testbed.certificates import Certificate
 from testbed.clusters import Cluster
-from testbed.dns import REAL_LABEL
+from testbed.dns import FIRST_NODE
 from testbed.errors import Missing, TestbedError
 
 MARK = "testbed.longboat.test/rendered"
@@ -163,8 +163,7 @@ def adapt(controller: Controller, items: Sequence[Object], pair: Pair) -> list[O
 
 
 def adapt_pod(controller: Controller, pod: Object) -> None:
-    # Simulated nodes would take the pod and run nothing.
-    pod["nodeSelector"] = {REAL_LABEL: "true"}
+    pod["nodeSelector"] = dict(FIRST_NODE)
     for volume in pod["volumes"]:
         # Kueue's third server keeps there the certificate that it makes, or finds the one that it is given.
         if volume["name"] == "visibility":

@@ -7,10 +7,7 @@ import pytest
 
 from longboat.core.runs import Failure
 from longboat.engines.kubernetes.decide import (
-    LINGER_S,
-    LOST_S,
     SLOW_TROUBLE_S,
-    TELL_S,
     TROUBLE_S,
     Create,
     Drop,
@@ -23,6 +20,7 @@ from longboat.engines.kubernetes.decide import (
 )
 from longboat.engines.kubernetes.pulls import Trouble
 from longboat.engines.kubernetes.records import Gate, State
+from longboat.engines.kubernetes.survivors import LINGER_S, TELL_S
 from longboat.engines.kubernetes.views import HostView, QueueView, Snapshot, StopRequest
 from tests.engines.kubernetes.run_samples import (
     NOW,
@@ -39,6 +37,7 @@ from tests.engines.kubernetes.run_samples import (
 )
 
 PENDING = State()
+LOST_S = 60.0
 
 
 def taken(seen: Snapshot, now: float = NOW) -> tuple[State, Turn]:
@@ -211,7 +210,11 @@ def test_an_earlier_attempts_pod_on_a_lost_machine_holds_nobody_up() -> None:
     state = State(phase="recovering", attempt=1, attempts=(opened(0),))
     gone = {"node-0": HostView(name="node-0", is_there=False)}
     turn = decide(snapshot(ended(0), running(1), state=state, hosts=gone, job_=retried()), NOW)
-    assert [type(action) for action in turn.actions] == [Fence]
+    assert turn.actions == (
+        Fence(pod="train-a0-worker-1", uid="uid-train-a0-worker-1"),
+        Remove(attempt=0, is_lost=True),
+        Create(attempt=1),
+    )
 
 
 def test_jobs_deleted_by_somebody_fail_the_run() -> None:

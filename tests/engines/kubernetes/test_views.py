@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from longboat.engines.kubernetes.views import host_view, mount_trouble, pod_view, queue_view, seconds, workload_view
+from longboat.engines.kubernetes.views import (
+    MONITOR_GRACE_S,
+    failed_members,
+    host_view,
+    mount_trouble,
+    pod_view,
+    queue_view,
+    seconds,
+    workload_view,
+)
 
 TIME = "2026-11-15T07:00:00Z"
 AT = 1794726000.0
@@ -117,7 +126,49 @@ def test_machines() -> None:
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": TIME}]}}
     assert host_view("n", ready).not_ready_since is None
     unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": TIME}]}}
-    assert host_view("n", unknown).not_ready_since == AT
+    assert host_view("n", unknown).not_ready_since == AT - MONITOR_GRACE_S, "it was silent for so long before"
+
+
+def ready(status: str, **fields: str) -> dict[str, Any]:
+    return {"status": {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": TIME, **fields}]}}
+
+
+@pytest.mark.parametrize(
+    ("renewed", "since"),
+    [
+        (AT - 50, AT - 50),
+        (AT - 20, AT - 20),
+        (AT + 3600, AT),  # its clock is wrong
+        (AT - 3600, AT - 60),
+    ],
+)
+def test_a_silent_node_was_last_heard_of_when_it_renewed_its_lease(renewed: float, since: float) -> None:
+    assert host_view("n", ready("Unknown"), renewed).not_ready_since == since
+
+
+def test_a_node_that_says_itself_that_it_is_not_ready() -> None:
+    found = host_view("n", ready("False", message="container runtime is down"))
+    assert (found.not_ready_since, found.said) == (AT, "container runtime is down")
+
+
+def test_a_container_that_fails_its_own_probe_does_not_cast_doubt_on_its_node() -> None:
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "False"}]
+    container = {"name": "main", "state": {"running": {"startedAt": TIME}}}
+    body = {"status": {"phase": "Running", "conditions": conditions, "containerStatuses": [container]}}
+    assert not pod_view(body).is_unready
+    del conditions[1]
+    assert pod_view(body).is_unready
+
+
+@pytest.mark.parametrize(
+    ("text", "members"),
+    [("", set()), ("0", {"worker-0"}), ("1,3-4", {"worker-1", "worker-3", "worker-4"}), ("x,5-y,0-999999", set())],
+)
+def test_members_whose_index_has_failed(text: str, members: set[str]) -> None:
+    labels = {"longboat.dev/role": "worker", "longboat.dev/attempt": "2"}
+    job = {"metadata": {"labels": labels}, "status": {"failedIndexes": text}}
+    assert failed_members([job], 2) == members
+    assert failed_members([job], 1) == set()
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import AlreadyThere
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, SECRET
 from longboat.engines.kubernetes.decide import Action, Create, Drop, Fence, LetIn, Remove, Tell, Turn
+from longboat.engines.kubernetes.endings import expected_nodes
 from longboat.engines.kubernetes.gangfile import CodeManifest
 from longboat.engines.kubernetes.manifests import Owner, Start, attempt_objects
 from longboat.engines.kubernetes.records import Record, State
@@ -30,6 +31,9 @@ Object = dict[str, Any]
 LEAST_TIMEOUT_S = 1.0
 MOST_TAILS = 16
 """Nodes whose last lines are kept in the record, those that failed first."""
+TOLD_AT_ONCE = 16
+MOST_TAIL_BYTES = 256 << 10
+"""Of all attempts together: a ConfigMap holds 1 MiB."""
 
 
 class Interrupted(EngineError):
@@ -39,11 +43,12 @@ class Interrupted(EngineError):
 def apply(client: Client, snapshot: Snapshot, turn: Turn) -> str:
     """The state, the actions, the state afterwards. Returns the version of the record; raises Conflict."""
     version = snapshot.version
-    state = _with_tails(client, snapshot, turn.state) if turn.state is not None else None
+    state = _with_tails(client, snapshot, turn) if turn.state is not None else None
     seen = msgspec.structs.replace(snapshot, state=state or snapshot.state)
     if state is not None:
         version = write_state(client, snapshot.record.name, version, state)
     after = turn.after
+    tell_all(client, seen, [action for action in turn.actions if isinstance(action, Tell)])
     for action in turn.actions:
         noted = act(client, seen, action)
         after = noted or after
@@ -60,8 +65,6 @@ def act(client: Client, snapshot: Snapshot, action: Action) -> State | None:
         from longboat.engines.kubernetes.admitting import ask_gate
 
         return ask_gate(client, snapshot, client.now())
-    elif isinstance(action, Tell):
-        tell_stop(client, snapshot, action)
     elif isinstance(action, Remove):
         remove_attempt(client, snapshot, action)
     elif isinstance(action, Drop):
@@ -81,9 +84,14 @@ def write_state(client: Client, run: str, version: str, state: State) -> str:
     return str(written["metadata"]["resourceVersion"])
 
 
-def _with_tails(client: Client, snapshot: Snapshot, state: State) -> State:
-    """A run without a storage keeps its last lines in its record, for the day when its pods are gone."""
-    if not state.is_final or snapshot.record.storage is not None:
+def _with_tails(client: Client, snapshot: Snapshot, turn: Turn) -> State | None:
+    """A run without a storage keeps its last lines in its record, for the day when its pods are gone.
+
+    Of an attempt that lost a node that day is now: its workload goes, and with it the pods that did end.
+    """
+    state = turn.state
+    is_removed = any(isinstance(action, Remove) and action.is_lost for action in turn.actions)
+    if state is None or snapshot.record.storage is not None or not (state.is_final or is_removed):
         return state
     from concurrent.futures import ThreadPoolExecutor
 
@@ -94,7 +102,19 @@ def _with_tails(client: Client, snapshot: Snapshot, state: State) -> State:
     with ThreadPoolExecutor(max_workers=8, thread_name_prefix="tails") as pool:
         tails = list(pool.map(lambda pod: tail_of(client, pod.name), chosen))
     found = {f"{pod.attempt}/{pod.node}": text for pod, text in zip(chosen, tails) if text}
-    return msgspec.structs.replace(state, tails=found)
+    return msgspec.structs.replace(state, tails=_newest_tails({**state.tails, **found}))
+
+
+def _newest_tails(tails: dict[str, str]) -> dict[str, str]:
+    """Those of the latest attempts, as many as a record can hold beside everything else."""
+    kept: dict[str, str] = {}
+    size = 0
+    for key in sorted(tails, key=lambda one: int(one.partition("/")[0]), reverse=True):
+        size += len(tails[key].encode())
+        if size > MOST_TAIL_BYTES:
+            break
+        kept[key] = tails[key]
+    return kept
 
 
 def owner_of(snapshot: Snapshot) -> Owner:
@@ -130,24 +150,45 @@ def create_objects(client: Client, objects: Sequence[Object]) -> None:
             client.create(each)
 
 
+def tell_all(client: Client, snapshot: Snapshot, actions: Sequence[Tell]) -> None:
+    """Several at once: without node 0, each launcher of a gang is told by itself."""
+    if len(actions) < 2:
+        for action in actions:
+            tell_stop(client, snapshot, action)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(max_workers=TOLD_AT_ONCE, thread_name_prefix="tell") as pool:
+        list(pool.map(lambda action: tell_stop(client, snapshot, action), actions))
+
+
 def tell_stop(client: Client, snapshot: Snapshot, action: Tell) -> None:
-    """Through the launcher of node 0; where that cannot be reached, the pods are deleted with their grace."""
+    """Through its launcher; where that cannot be reached, its pod is deleted with its grace, for node 0 all pods."""
     from longboat.engines.kubernetes.telling import tell
 
     if tell(client, action.pod, "stop", f"{action.grace_s:g}"):
         return
-    for pod in snapshot.pods_of(snapshot.state.attempt):
-        if pod.end is None:
+    pods = snapshot.pods_of(snapshot.state.attempt)
+    first = expected_nodes(snapshot.record.job)[0]
+    is_first = any(pod.name == action.pod and pod.node == first for pod in pods)
+    for pod in pods:
+        if pod.end is None and not pod.is_forced and (is_first or pod.name == action.pod):
             client.delete(POD, pod.name, grace_s=max(1, round(action.grace_s)), uid=pod.uid)
 
 
 def remove_attempt(client: Client, snapshot: Snapshot, action: Remove) -> None:
-    """Its Jobs are there until their pods are gone: a Job that is being deleted makes no new ones."""
+    """Its Jobs are there until their pods are gone: a Job that is being deleted makes no new ones.
+
+    Pods on lost nodes would keep a Job for as long as they are there, and a Job keeps them by its finalizer
+    (`batch.kubernetes.io/job-tracking`). There the Job goes first, in the background: the job controller then takes
+    its finalizer off pods that belong to nobody.
+    """
     kind = JOBSET if snapshot.record.workload == "jobset" else JOB
+    propagation = "Background" if action.is_lost else "Foreground"
     for workload in snapshot.workloads_of(action.attempt):
-        client.delete(kind, workload.name, propagation="Foreground", uid=workload.uid)
+        client.delete(kind, workload.name, propagation=propagation, uid=workload.uid)
     if action.grace_s is None:
         return
     for pod in snapshot.pods_of(action.attempt):
-        if pod.end is None:
+        if pod.end is None and not pod.is_forced:
             client.delete(POD, pod.name, grace_s=max(1, round(action.grace_s)), uid=pod.uid)

@@ -7,6 +7,7 @@ nothing of that one runs any more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,21 +16,23 @@ from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import Value
 from longboat.core.runs import Attempt, Failure
 from longboat.engines.kubernetes.endings import Verdict, expected_nodes, is_over, judge
+from longboat.engines.kubernetes.node_loss import (
+    is_host_well,
+    is_reachable,
+    noted_hosts,
+    silence_words,
+    with_losses,
+)
 from longboat.engines.kubernetes.progress import Progress, facts_of, progress_of
 from longboat.engines.kubernetes.records import State
+from longboat.engines.kubernetes.survivors import LINGER_S, SETTLING_S, TELL_S, dead_members, hurry_of
 from longboat.engines.kubernetes.views import PodView, Snapshot
 from longboat.engines.verdicts import describe, retry_after, retry_note, start_failure
 
-LOST_S = 60.0
-"""A machine that has not been ready for this long is lost, and its pods with it."""
 SUSPICIOUS_S = 5.0
-"""How often we look at a machine that may be lost."""
-TELL_S = 30.0
-"""After its grace, a gang that was told to stop has so long to be gone."""
-SETTLING_S = 5.0
-"""After its grace, so long a pod that nobody sees any more may take to be gone."""
-LINGER_S = 10.0
-"""After node 0 has ended and the grace is over, the others are given so long."""
+"""How often we look at a node that may be lost."""
+LINE_LOST_S = 30.0
+"""Launchers that have not heard of each other for so long end their ranks (`launcher.gangfile.LOST_S`)."""
 STARTING_LOOK_S = 3.0
 TROUBLE_S = 20.0
 SLOW_TROUBLE_S = 600.0
@@ -60,10 +63,11 @@ class Remove(Value, frozen=True, tag=True):
 
     attempt: int
     grace_s: float | None = None
+    is_lost: bool = False  # some of its pods are on lost nodes: the workloads go first, not after their pods
 
 
 class Fence(Value, frozen=True, tag=True):
-    """Delete a pod whose machine is lost, without waiting for that machine."""
+    """Delete a pod whose node is lost, without waiting for that node."""
 
     pod: str
     uid: str
@@ -92,9 +96,14 @@ def decide(snapshot: Snapshot, now: float) -> Turn:
 
 
 def _turn(snapshot: Snapshot, now: float) -> Turn:
-    state = snapshot.state
     if snapshot.is_deleting:
         return Turn()
+    snapshot = with_losses(snapshot, now)
+    return _with_fences(_next(snapshot, now), snapshot, now)
+
+
+def _next(snapshot: Snapshot, now: float) -> Turn:
+    state = snapshot.state
     if state.is_final:
         return Turn(actions=_remains(snapshot))
     attempt = state.attempt
@@ -106,14 +115,31 @@ def _turn(snapshot: Snapshot, now: float) -> Turn:
         snapshot = msgspec.structs.replace(snapshot, state=_opened(snapshot))
     if is_over(snapshot, attempt) and not _is_waiting(snapshot):
         return _concluded(snapshot, now)
-    turn = _stopping(snapshot, now) if snapshot.stop is not None else _going(snapshot, now)
-    return _with_fences(turn, snapshot, now)
+    return _stopping(snapshot, now) if snapshot.stop is not None else _going(snapshot, now)
 
 
 def _remains(snapshot: Snapshot) -> tuple[Action, ...]:
-    """A slow process may have made an attempt after another one had ended the run."""
+    """A slow process may have made an attempt after another one had ended the run.
+
+    An attempt with pods on lost nodes keeps the others, with their logs, but no place in a queue.
+    """
     left = {one.attempt for one in snapshot.workloads if not (one.failed or one.is_complete or one.is_deleting)}
-    return tuple(Remove(attempt=attempt) for attempt in sorted(left) if not is_over(snapshot, attempt))
+    going = tuple(Remove(attempt=attempt) for attempt in sorted(left) if not is_over(snapshot, attempt))
+    if snapshot.record.gated_by != "kueue":
+        return going
+    return (*going, *_discards(snapshot, left & {snapshot.state.attempt}))
+
+
+def _discards(snapshot: Snapshot, attempts: set[int]) -> tuple[Action, ...]:
+    """The workloads of attempts that are over, and whose pods on lost nodes would never leave them."""
+    lost = {pod.attempt for pod in snapshot.pods if pod.is_lost}
+    there = {one.attempt for one in snapshot.workloads if not one.is_deleting}
+    return tuple(Remove(attempt=attempt, is_lost=True) for attempt in sorted(attempts & lost & there))
+
+
+def _earlier(snapshot: Snapshot) -> tuple[Action, ...]:
+    """What a lost attempt before this one left behind: claims and devices stay taken as long as its pods are there."""
+    return _discards(snapshot, set(range(snapshot.state.attempt)))
 
 
 def _is_waiting(snapshot: Snapshot) -> bool:
@@ -126,15 +152,15 @@ def _between(snapshot: Snapshot, now: float) -> Turn:
     """No attempt is under way: before the first, or before the next."""
     state = snapshot.state
     if any(pod.end is None for pod in snapshot.pods):
-        return _with_fences(Turn(again_at=now + SUSPICIOUS_S), snapshot, now)
+        return Turn(actions=_earlier(snapshot), again_at=now + SUSPICIOUS_S)
     if snapshot.stop is not None:
         failures = [one.failure for one in state.attempts if one.failure is not None]
         when = "next attempt" if failures else "ranks started"
         reason = f"stopped before its {when}"
         return _finished(snapshot, now, "stopped", failures[-1].exit_code if failures else None, reason)
     if now < state.not_before:
-        return Turn(again_at=state.not_before)
-    return Turn(actions=(Create(attempt=state.attempt),))
+        return Turn(actions=_earlier(snapshot), again_at=state.not_before)
+    return Turn(actions=(*_earlier(snapshot), Create(attempt=state.attempt)))
 
 
 def _opened(snapshot: Snapshot) -> State:
@@ -166,32 +192,35 @@ def _going(snapshot: Snapshot, now: float) -> Turn:
         )
         new = _sentenced(state, failure)
         return Turn(state=new, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
-    new = _progressed(state, progress)
+    new = _progressed(state, progress, snapshot)
+    if not state.broken and dead_members(snapshot):
+        new = _replace(new, broken=now)
+        snapshot = msgspec.structs.replace(snapshot, state=new)
     back = _put_back_at(snapshot, progress)
     actions: tuple[Action, ...] = (LetIn(attempt=attempt),) if back is not None and back <= now else ()
-    late = _stragglers_due(snapshot)
-    if late is not None and late <= now:
-        actions, late = _hurried(snapshot, now - late), now + LINGER_S
+    hurried, late = _hurried(snapshot, now)
     times = [moment for moment in (again, back, late, _starting_look(snapshot, progress, now)) if moment is not None]
-    return Turn(state=new, actions=actions, again_at=min(times, default=None))
+    return Turn(state=new, actions=(*actions, *hurried), again_at=min(times, default=None))
 
 
-def _stragglers_due(snapshot: Snapshot) -> float | None:
-    """When the others must have ended, once node 0 has said how the gang did."""
-    pods = snapshot.pods_of(snapshot.state.attempt)
-    first = expected_nodes(snapshot.record.job)[0]
-    end = next((pod.end for pod in pods if pod.node == first and pod.end is not None), None)
-    if end is None or end.said is None or end.said.gang is None or end.ended is None:
-        return None
-    return end.ended + snapshot.record.job.grace_s + LINGER_S
-
-
-def _hurried(snapshot: Snapshot, late_s: float) -> tuple[Action, ...]:
-    """A launcher that never heard of node 0 waits for it: it is told, and at last taken away."""
+def _hurried(snapshot: Snapshot, now: float) -> tuple[tuple[Action, ...], float | None]:
+    """Members that outlive one of their own are told to end, and at last deleted; else when that will be."""
+    hurry = hurry_of(snapshot)
     left = [pod for pod in snapshot.pods_of(snapshot.state.attempt) if pod.end is None]
-    if late_s > LINGER_S:
-        return tuple(Drop(pod=pod.name, uid=pod.uid) for pod in left)
-    return tuple(Tell(pod=pod.name, grace_s=0.0) for pod in left if pod.is_running)
+    if hurry is None or not left:
+        return (), None
+    if now < hurry.tell_at:
+        return (), hurry.tell_at
+    if now >= hurry.drop_at:
+        return tuple(Drop(pod=pod.name, uid=pod.uid) for pod in left), now + LINGER_S
+    return tuple(Tell(pod=pod.name, grace_s=hurry.grace_s) for pod in _told(left, snapshot)), now + LINGER_S
+
+
+def _told(pods: Sequence[PodView], snapshot: Snapshot) -> list[PodView]:
+    """Whose launchers are told to stop: node 0's, which tells all others; without it, everybody's."""
+    reachable = [pod for pod in pods if is_reachable(pod, snapshot)]
+    first = expected_nodes(snapshot.record.job)[0]
+    return [pod for pod in reachable if pod.node == first] or reachable
 
 
 def _starting_look(snapshot: Snapshot, progress: Progress, now: float) -> float | None:
@@ -223,8 +252,8 @@ def _phase(state: State, phase: str) -> str:
     return "recovering" if state.attempt and phase in ("pending", "starting") else phase
 
 
-def _progressed(state: State, progress: Progress) -> State:
-    reason = progress.reason
+def _progressed(state: State, progress: Progress, snapshot: Snapshot) -> State:
+    reason = silence_words(snapshot) or progress.reason
     if state.attempt and progress.phase != "running" and not reason:
         reason = state.reason
     return _replace(
@@ -232,6 +261,7 @@ def _progressed(state: State, progress: Progress) -> State:
         phase=_phase(state, progress.phase),
         reason=reason,
         started=state.started or progress.started,
+        hosts=noted_hosts(state, snapshot) if progress.phase == "running" else state.hosts,
         cause=None if progress.phase == "running" else state.cause,
     )
 
@@ -277,9 +307,9 @@ def _stopping(snapshot: Snapshot, now: float) -> Turn:
     if not have_started:  # no rank has started: that takes all of them
         return Turn(state=noted, actions=_removal(snapshot, grace), again_at=now + SUSPICIOUS_S)
     if state.told != snapshot.stop.at:
-        first = pods[expected_nodes(job)[0]]
+        left = [pod for pod in pods.values() if pod.end is None]
         told = _replace(noted, told=snapshot.stop.at, told_when=now)
-        actions = (Tell(pod=first.name, grace_s=grace),) if first.is_running else ()
+        actions = tuple(Tell(pod=pod.name, grace_s=grace) for pod in _told(left, snapshot))
         return Turn(state=noted, actions=actions, after=told, again_at=now + grace + TELL_S)
     deadline = state.told_when + grace + TELL_S
     if now < deadline:
@@ -288,23 +318,21 @@ def _stopping(snapshot: Snapshot, now: float) -> Turn:
 
 
 def _with_fences(turn: Turn, snapshot: Snapshot, now: float) -> Turn:
-    fences: list[Action] = []
+    """Pods of lost nodes are deleted by force; nodes that may be lost are looked at again."""
+    fences = [Fence(pod=pod.name, uid=pod.uid) for pod in snapshot.pods if pod.is_lost and not pod.is_forced]
     again = turn.again_at
     for pod in snapshot.pods:
         host = snapshot.hosts.get(pod.host or "")
-        if pod.end is not None or host is None:
-            continue
-        if not host.is_there or (host.not_ready_since is not None and now - host.not_ready_since > LOST_S):
-            fences.append(Fence(pod=pod.name, uid=pod.uid))
-        elif host.not_ready_since is not None or pod.deleting_since is not None:
+        is_doubtful = pod.is_unready or pod.deleting_since is not None or (host and host.not_ready_since is not None)
+        if pod.end is None and is_doubtful:
             again = min(again or now + SUSPICIOUS_S, now + SUSPICIOUS_S)
-    return msgspec.structs.replace(turn, actions=(*turn.actions, *fences), again_at=again)
+    return msgspec.structs.replace(turn, actions=(*fences, *turn.actions), again_at=again)
 
 
 def _concluded(snapshot: Snapshot, now: float) -> Turn:
     """The attempt is over: the run has ended, or is tried again."""
     verdict = judge(snapshot, snapshot.state.attempt)
-    settling = _settling_s(snapshot)
+    settling = _settling_s(snapshot, now)
     state = _closed(snapshot, verdict, now)
     failure, retries = verdict.failure, snapshot.record.job.retries
     snapshot = msgspec.structs.replace(snapshot, state=state)
@@ -324,15 +352,34 @@ def _concluded(snapshot: Snapshot, now: float) -> Turn:
     again = _replace(
         state, phase="recovering", reason=note, attempt=number, cause=failure.cause, not_before=now + delay
     )
-    return Turn(state=_replace(again, gate=type(again.gate)()), again_at=now + delay)
+    again = _replace(again, gate=type(again.gate)(), broken=0.0, hosts={})
+    snapshot = msgspec.structs.replace(snapshot, state=again)
+    return Turn(state=again, actions=_earlier(snapshot), again_at=now + delay)
 
 
-def _settling_s(snapshot: Snapshot) -> float:
-    """A pod that was taken out of the cluster by force may still be ending on its machine, with its grace."""
+def _settling_s(snapshot: Snapshot, now: float) -> float:
+    """Ranks of a pod whose end nobody saw may still be ending on their node, with their grace."""
     state, job = snapshot.state, snapshot.record.job
+    pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
+    silent = [pod.end.ended for pod in pods.values() if pod.is_lost and pod.end is not None and pod.end.ended]
+    # One that is cut off but alive ends its ranks by itself when it has heard nothing of the others for a while.
+    cut_off_s = max(silent) + LINE_LOST_S + job.grace_s + SETTLING_S - now if silent and job.nodes > 1 else 0.0
     is_removed = any(one.number == state.attempt and one.failure is not None for one in state.attempts)
-    have_ended = {pod.node for pod in snapshot.pods_of(state.attempt)} >= set(expected_nodes(job))
-    return 0.0 if have_ended or is_removed or state.started is None else job.grace_s + SETTLING_S
+    vanished = [member for member in expected_nodes(job) if member not in pods]
+    if is_removed or state.started is None or _is_end_known(snapshot, vanished):
+        return max(0.0, cut_off_s)
+    return max(cut_off_s, job.grace_s + SETTLING_S)
+
+
+def _is_end_known(snapshot: Snapshot, vanished: Sequence[str]) -> bool:
+    """Whether the ranks of pods that are gone have surely ended."""
+    pods = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
+    first = pods.get(expected_nodes(snapshot.record.job)[0])
+    said = first.end.said if first is not None and first.end is not None else None
+    if said is not None and said.gang is not None and said.gang.cause != "lost":
+        return True  # node 0 waited for all others
+    # A Job counts an index as failed when the kubelet has said that the pod is over, or when its node is gone.
+    return all(is_host_well(snapshot, member) for member in vanished)
 
 
 def _closed(snapshot: Snapshot, verdict: Verdict, now: float) -> State:

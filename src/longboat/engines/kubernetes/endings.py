@@ -7,11 +7,13 @@ words and Kubernetes' conditions are weighed. What comes next is not decided her
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Literal
 
 from longboat.core.errors import RUN_LOST_EXIT, RUN_SETUP_EXIT
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import Failure
+from longboat.engines.kubernetes.node_loss import NODE_LOST, vanished_on_lost_host
 from longboat.engines.kubernetes.termination import GangEnd, PodEnd
 from longboat.engines.kubernetes.views import PodView, Snapshot
 
@@ -45,7 +47,7 @@ def is_over(snapshot: Snapshot, attempt: int) -> bool:
 
 
 def judge(snapshot: Snapshot, attempt: int) -> Verdict:
-    """The verdict over an attempt that is over."""
+    """The verdict over an attempt that is over. Pods of lost nodes have their end already (`with_losses`)."""
     job = snapshot.record.job
     ends = {pod.node: pod.end for pod in snapshot.pods_of(attempt) if pod.end is not None}
     sentence = next((one.failure for one in snapshot.state.attempts if one.number == attempt), None)
@@ -54,8 +56,11 @@ def judge(snapshot: Snapshot, attempt: int) -> Verdict:
         verdict = _failed(sentence)
     elif first is not None and first.said is not None and first.said.gang is not None:
         verdict = _gang_verdict(first.said.gang, first)
+        if verdict.how == "stopped" and snapshot.stop is None and snapshot.state.broken:
+            verdict = _weigh(snapshot, attempt, ends)  # it was told to end because somebody else was dead
     else:
         verdict = _weigh(snapshot, attempt, ends)
+    verdict = _with_loss(verdict, snapshot, attempt)
     if snapshot.stop is not None and verdict.how == "failed":
         return Verdict(how="stopped", exit_code=_stop_code(verdict, ends), failure=None)
     return verdict
@@ -79,18 +84,37 @@ def _gang_verdict(gang: GangEnd, first: PodEnd) -> Verdict:
     return Verdict(how="succeeded", exit_code=0)
 
 
+def _with_loss(verdict: Verdict, snapshot: Snapshot, attempt: int) -> Verdict:
+    """What looks like a consequence has its origin named: the node of the cluster that was lost."""
+    failure = verdict.failure
+    if failure is None or failure.cause not in CONSEQUENCES:
+        return verdict
+    pods = snapshot.pods_of(attempt)
+    lost = [pod.end.message for pod in pods if pod.is_lost and pod.end is not None]
+    gone = [member for member in expected_nodes(snapshot.record.job) if member not in {pod.node for pod in pods}]
+    origin = lost[0] if lost else vanished_on_lost_host(snapshot, gone)
+    if not origin:
+        return verdict
+    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    said = f"; {failure.message}" if failure.message and failure.message not in lost else ""
+    return _failed(Failure(cause="lost", exit_code=RUN_LOST_EXIT, message=f"{origin}{more}{said}"))
+
+
 def _weigh(snapshot: Snapshot, attempt: int, ends: dict[str, PodEnd]) -> Verdict:
     job = snapshot.record.job
     if all(node in ends and _is_success(ends[node]) for node in deciding_nodes(job)):
         return Verdict(how="succeeded", exit_code=0)
     blamed = [(node, end) for node, end in ends.items() if end.cause is not None]
-    own = [pair for pair in blamed if pair[1].cause not in CONSEQUENCES]
+    silent = [end.ended or 0.0 for end in ends.values() if end.reason == NODE_LOST]
+    # A rank that fails when a node has fallen silent fails because of that.
+    own = [pair for pair in blamed if pair[1].cause not in CONSEQUENCES and _moment(pair[1]) < min(silent, default=inf)]
     for group in (own, *([pair for pair in blamed if pair[1].cause == cause] for cause in CONSEQUENCES)):
         if group:
             node, end = min(group, key=lambda pair: _moment(pair[1]))
             return _failed(_pod_failure(node, end))
     failing = [(node, end) for node, end in ends.items() if end.exit_code]
-    if any(end.said is not None and end.said.ended_by == "stop" for end in ends.values()):
+    was_asked = snapshot.stop is not None or not snapshot.state.broken
+    if was_asked and any(end.said is not None and end.said.ended_by == "stop" for end in ends.values()):
         return Verdict(how="stopped", exit_code=failing[0][1].exit_code if failing else 0)
     missing = [node for node in expected_nodes(job) if node not in ends]
     return _failed(_vanished(snapshot, attempt, missing or expected_nodes(job)))
@@ -115,7 +139,8 @@ def _names(nodes: Sequence[str]) -> str:
 def _pod_failure(node: str, end: PodEnd) -> Failure:
     cause = end.cause or "exit"
     rank = end.said.first if end.said is not None else None
-    message = end.message if rank is not None else f"node {node}: {end.message}"
+    is_named = rank is not None or end.reason == NODE_LOST
+    message = end.message if is_named else f"node {node}: {end.message}"
     return Failure(cause=cause, exit_code=exit_code_of(cause, end.exit_code), message=message, rank=rank)
 
 
@@ -143,7 +168,7 @@ def _is_success(end: PodEnd) -> bool:
 def _moment(end: PodEnd) -> float:
     said = end.said
     moment = said.ended if said is not None and said.ended is not None else end.ended
-    return moment if moment is not None else float("inf")
+    return moment if moment is not None else inf
 
 
 def _stop_code(verdict: Verdict, ends: dict[str, PodEnd]) -> int | None:

@@ -20,6 +20,7 @@ from longboat.engines.kubernetes.api.errors import ApiError
 from longboat.engines.kubernetes.capabilities import LIVE_PODS
 from longboat.engines.kubernetes.fates import fates
 from longboat.engines.kubernetes.networks import blockades
+from longboat.engines.kubernetes.node_loss import is_reachable
 from longboat.engines.kubernetes.podlines import Parser, batches
 from longboat.engines.kubernetes.pulls import Trouble
 from longboat.engines.kubernetes.statuses import full_status
@@ -170,7 +171,7 @@ class Look:
         """Peers that running launchers wait for."""
         from longboat.engines.kubernetes.statuses import ask_launchers
 
-        running = [pod for pod in self.snapshot.pods_of(self.attempt) if pod.is_running][:8]
+        running = [pod for pod in self.snapshot.pods_of(self.attempt) if is_reachable(pod, self.snapshot)][:8]
         told = ask_launchers(self.client, running)
         return {node: tuple(one.get("missing") or ()) for node, one in told.items() if one.get("missing")}
 

@@ -1,13 +1,13 @@
 """One run, read from the cluster into a Snapshot: the record first, then its workloads, then their pods.
 
-Three requests; one more for a run that waits in a Kueue queue, and one for each machine that may be lost. The order
+Three requests; one more for a run that waits in a Kueue queue, and one for each node that may be lost. The order
 matters: what a state says has been made is seen by the lists that follow it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,8 +15,8 @@ import msgspec
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import ApiError, NotThere
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, EVENT, JOB, JOBSET, NODE, POD, WORKLOAD
+from longboat.engines.kubernetes.api.errors import ApiError, Forbidden, NotThere
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, EVENT, JOB, JOBSET, LEASE, NODE, POD, WORKLOAD
 from longboat.engines.kubernetes.queuewords import waiting_words
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.views import (
@@ -26,6 +26,7 @@ from longboat.engines.kubernetes.views import (
     Snapshot,
     StopRequest,
     WorkloadView,
+    failed_members,
     host_view,
     mount_trouble,
     pod_view,
@@ -39,7 +40,12 @@ STUCK_S = 2.0
 MOST_ASKED = 3
 """Pods whose events are read: of a gang whose volume is missing, all say the same."""
 LATE_S = 5.0
-"""A pod that should be gone for this long, or a container whose machine does not vouch for it, is looked into."""
+"""A pod that should be gone for this long, or that outlives a dead one of its gang for so long, is looked into."""
+SLOW_S = 10.0
+"""So long a container usually takes to start; the node of one that takes longer may be lost."""
+MOST_SINGLE = 8
+"""Nodes that are read one by one; more are read in one list."""
+NODE_LEASES = "kube-node-lease"
 
 Object = dict[str, Any]
 
@@ -106,15 +112,17 @@ def observe(client: Client, run: str, now: float) -> Snapshot:
     record, state = read_record(body)
     selector = names.selector([(names.RUN, run)])
     kind = JOBSET if record.workload == "jobset" else JOB
-    workloads = [workload_view(each) for each in _list(client, kind, selector)]
+    bodies = _list(client, kind, selector)
+    workloads = [workload_view(each) for each in bodies]
     pods = [pod_view(each) for each in client.list(POD, labels=names.pods_of(run)).items]
-    return snapshot_of(
+    found = snapshot_of(
         body,
         workloads=workloads,
         pods=_with_mounts(client, pods, now),
-        hosts=_hosts(client, pods, now),
+        hosts=observe_hosts(client, doubtful_hosts(record, state, pods, now), pods),
         queue=_queue(client, record, state, workloads),
     )
+    return _with_failed(client, found, bodies if kind is JOB else None)
 
 
 def snapshot_of(
@@ -194,18 +202,62 @@ def _with_mounts(client: Client, pods: Sequence[PodView], now: float) -> list[Po
     return found
 
 
-def _hosts(client: Client, pods: Sequence[PodView], now: float) -> dict[str, HostView]:
-    """The machines of pods that should have ended or that nobody vouches for."""
-    doubtful = {
-        pod.host
-        for pod in pods
-        if pod.host and pod.end is None and (pod.is_unready or (pod.deleting_since or now) < now - LATE_S)
-    }
-    found = {}
-    for name in sorted(doubtful):
+def _with_failed(client: Client, snapshot: Snapshot, jobs: Sequence[Object] | None) -> Snapshot:
+    """Whose index has failed for good, where pods are missing; a JobSet's own Jobs know it."""
+    state, record = snapshot.state, snapshot.record
+    if state.is_final or not 0 < len(snapshot.pods_of(state.attempt)) < record.job.nodes:
+        return snapshot
+    if jobs is None:
         try:
-            found[name] = host_view(name, client.find(NODE, name))
+            jobs = client.list(JOB, labels=names.selector([(names.RUN, record.name)])).items
         except ApiError:
-            # Not allowed to look: the cluster's own controllers clean up, only later.
-            continue
+            return snapshot
+    return msgspec.structs.replace(snapshot, failed_nodes=failed_members(jobs, state.attempt))
+
+
+def doubtful_hosts(record: Record, state: State, pods: Sequence[PodView], now: float) -> set[str]:
+    """Nodes of pods that nobody vouches for: not ready, late to end or to start, or the last of a gang. Pure."""
+    current = [pod for pod in pods if pod.attempt == state.attempt]
+    dead = [pod.end.ended or 0.0 for pod in current if pod.end is not None and pod.end.exit_code]
+    is_ending = bool(dead) and min(dead) < now - LATE_S
+    found = set()
+    for pod in pods:
+        is_late = pod.deleting_since is not None and pod.deleting_since < now - LATE_S
+        is_slow = not pod.is_started and pod.created < now - SLOW_S
+        if pod.host and pod.end is None and (pod.is_unready or is_late or is_slow or is_ending):
+            found.add(pod.host)
+    if current and not state.is_final:
+        there = {pod.node for pod in current}
+        found |= {host for member, host in state.hosts.items() if member not in there}
     return found
+
+
+def observe_hosts(client: Client, wanted: Collection[str], pods: Sequence[PodView] = ()) -> dict[str, HostView]:
+    """These nodes of the cluster, one by one, or out of one list where they are many."""
+    if not wanted:
+        return {}
+    from longboat.engines.kubernetes.surroundings import SlimNode
+
+    try:
+        if len(wanted) > MOST_SINGLE:
+            every = {str(body["metadata"]["name"]): body for body in client.list(NODE, into=SlimNode).items}
+            return {name: host_view(name, every.get(name)) for name in sorted(wanted)}
+        return {name: _host(client, name) for name in sorted(wanted)}
+    except Forbidden:
+        # The node controller's word on the pods is left; it comes later than that of the nodes.
+        since = {pod.host: pod.unready_since for pod in pods if pod.unready_since is not None and pod.end is None}
+        return {str(host): HostView(name=str(host), not_ready_since=moment) for host, moment in since.items()}
+    except ApiError:
+        return {}
+
+
+def _host(client: Client, name: str) -> HostView:
+    body = client.find(NODE, name)
+    found = host_view(name, body)
+    if found.not_ready_since is None or found.said:
+        return found
+    try:
+        lease = client.find(LEASE, name, namespace=NODE_LEASES)
+    except ApiError:
+        return found  # few may read it: the node's own condition tells nearly as much
+    return host_view(name, body, seconds(((lease or {}).get("spec") or {}).get("renewTime")))

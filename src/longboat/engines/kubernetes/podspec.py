@@ -22,7 +22,6 @@ Object = dict[str, Any]
 CONTAINER = "main"
 LAUNCHER = f"{storage.ROOT}/launcher/launcher.pyz"
 DEFAULT_SHM = 64 << 20
-NODE_LOST_S = 60
 AFTER_GRACE_S = 10
 """What the launcher has, after the ranks' grace, to write down how they ended."""
 
@@ -218,6 +217,7 @@ def _stored_packs(record: Record, mounts: list[Object]) -> list[Object]:
 
 
 def _tolerations(record: Record, role: Role) -> list[Object]:
+    lost_s = round(record.node_lost_s)  # for runs that nobody drives: the cluster itself gives the pod up
     found: list[Object] = [
         {
             "key": f"node.kubernetes.io/{state}",
@@ -225,7 +225,7 @@ def _tolerations(record: Record, role: Role) -> list[Object]:
             "effect": "NoExecute",
             "tolerationSeconds": seconds,
         }
-        for state, seconds in (("not-ready", NODE_LOST_S), ("unreachable", NODE_LOST_S))
+        for state, seconds in (("not-ready", lost_s), ("unreachable", lost_s))
     ]
     if role.resources.gpus.count:
         resource = record.gpu_resource

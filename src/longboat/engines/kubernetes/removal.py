@@ -44,8 +44,27 @@ def remove_run(client: Client, run: str, body: dict[str, Any], record: Record | 
                 f"{run} is being removed, but after {GONE_S:.0f} s these are still there: {', '.join(left[:10])}",
                 hint="a machine that is lost keeps its pods: `kubectl delete pod --force`, then `longboat rm` again",
             )
+        if pause >= LONGEST_PAUSE_S:
+            fence_lost(client, run)
         time.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE_S)
+
+
+def fence_lost(client: Client, run: str) -> None:
+    """Delete by force what is left on nodes that are gone or not ready: no kubelet there will say that it has ended."""
+    from longboat.engines.kubernetes.observe import observe_hosts
+    from longboat.engines.kubernetes.views import pod_view
+
+    try:
+        pods = [pod_view(body) for body in client.list(POD, labels=names.pods_of(run)).items]
+        left = [pod for pod in pods if pod.host and pod.deleting_since is not None and not pod.is_forced]
+        hosts = observe_hosts(client, {str(pod.host) for pod in left}, left)
+        for pod in left:
+            host = hosts.get(str(pod.host))
+            if host is not None and (not host.is_there or host.not_ready_since is not None):
+                client.delete(POD, pod.name, grace_s=0, uid=pod.uid)
+    except ApiError:
+        return  # the next look tries again
 
 
 def purge_store(record: Record, environment: Mapping[str, str]) -> None:

@@ -30,6 +30,7 @@ from longboat.specs.trees import Mistakes, Node, Place
 
 FILE = "config.yaml"
 DEFAULT_GATE_S = 300.0
+DEFAULT_NODE_LOST_S = 60.0
 DEFAULT_IMAGE = "python:3.12-slim"
 FRAMEWORK_IMAGES = {"torch": "pytorch/pytorch", "tensorflow": "tensorflow/tensorflow"}
 
@@ -51,6 +52,7 @@ class ClusterSettings(Value, frozen=True):
     gpu_resource: str | None = None
     allow_host_paths: bool = False
     gate_s: float = DEFAULT_GATE_S
+    node_lost: float = DEFAULT_NODE_LOST_S
     pull_secrets: tuple[str, ...] = ()
     service_account: str | None = None
     network_policy: bool = True
@@ -235,6 +237,12 @@ FIELDS = (
         kind=duration(10.0, 86400.0),
         doc="How long a gang that was let in may take until all its pods are ready.",
         default="300",
+    ),
+    Field(
+        name="node_lost",
+        kind=duration(10.0, 3600.0),
+        doc="A node that is silent for so long is lost, and the attempt with it.",
+        default="60s",
     ),
     Field(name="pull_secrets", kind=ListOf(item=_NAME, what="names"), doc="Secrets for pulling images.", default="[]"),
     Field(name="service_account", kind=_NAME, doc="Service account of the pods.", default="default"),

@@ -10,6 +10,7 @@ import msgspec
 from longboat.core.runs import RankStatus, RunStatus
 from longboat.engines.briefs import brief
 from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.node_loss import is_reachable
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.views import PodView, Snapshot
 
@@ -18,6 +19,7 @@ STARTING = "is being started"
 """Reason of a run whose first attempt is being made."""
 MOST_ASKED = 64
 """Launchers asked for their ranks in one status; of a larger gang, the first so many."""
+ASKED_AT_ONCE = 8
 
 
 def brief_status(record: Record, state: State) -> RunStatus:
@@ -36,21 +38,46 @@ def full_status(client: Client, snapshot: Snapshot) -> RunStatus:
     pods = snapshot.pods_of(snapshot.state.attempt)
     told: dict[str, dict[str, Any]] = {}
     if not snapshot.state.is_final:
-        told = ask_launchers(client, [pod for pod in pods if pod.is_running][:MOST_ASKED])
+        told = ask_launchers(client, [pod for pod in pods if is_reachable(pod, snapshot)][:MOST_ASKED])
     return make_status(snapshot, told)
 
 
 def ask_launchers(client: Client, pods: Sequence[PodView]) -> dict[str, dict[str, Any]]:
-    """What the launcher of each pod says about itself, by node."""
+    """What the launcher of each pod says about itself, by node; those that do not answer in time are left out."""
     if not pods:
         return {}
-    from concurrent.futures import ThreadPoolExecutor
+    import queue
+    import threading
+    import time
 
-    from longboat.engines.kubernetes.telling import ask_status
+    from longboat.engines.kubernetes.telling import ASK_S, ask_status
 
-    with ThreadPoolExecutor(max_workers=min(8, len(pods))) as pool:
-        answers = list(pool.map(lambda pod: ask_status(client, pod.name), pods))
-    return {pod.node: answer for pod, answer in zip(pods, answers) if answer is not None}
+    left = queue.SimpleQueue[PodView]()
+    answers = queue.SimpleQueue[tuple[str, "dict[str, Any] | None"]]()
+    deadline = time.monotonic() + ASK_S
+    for pod in pods:
+        left.put(pod)
+
+    def work() -> None:
+        while time.monotonic() < deadline:
+            try:
+                pod = left.get_nowait()
+            except queue.Empty:
+                return
+            answers.put((pod.node, ask_status(client, pod.name)))
+
+    # Not a pool: its threads are waited for, and one that asks on a dead node is not worth that.
+    for _ in range(min(ASKED_AT_ONCE, len(pods))):
+        threading.Thread(target=work, name="ask-launcher", daemon=True).start()
+    told: dict[str, dict[str, Any]] = {}
+    for _ in pods:
+        try:
+            node, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        if answer is not None:
+            told[node] = answer
+    return told
 
 
 def make_status(snapshot: Snapshot, told: Mapping[str, Mapping[str, Any]]) -> RunStatus:

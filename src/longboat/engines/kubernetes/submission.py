@@ -161,6 +161,7 @@ class Submitter:
             workload="jobset" if capabilities.has_jobset else "job",
             gate=queue is None and is_gated(job),
             gate_s=settings.gate_s,
+            node_lost_s=settings.node_lost,
             gated_by="kueue" if queue is not None else "longboat" if is_gated(job) else "none",
             images=images_of(job, settings)[0],
             gpu_resource=_gpu_resource(job, capabilities),

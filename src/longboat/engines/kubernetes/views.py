@@ -14,6 +14,10 @@ from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.termination import PodEnd, container_of, outcome_of_pod
 
 LABEL = f"{DOMAIN}/"
+MONITOR_GRACE_S = 40.0
+"""What the node controller waits for a silent kubelet before it says Unknown: its default, the shorter of two."""
+LEASE_BELIEVED_S = 60.0
+MOST_INDEXES = 100_000
 _NO_FOLDER = re.compile(r"hostPath type check failed: (\S+) is not a directory")
 
 
@@ -37,11 +41,14 @@ class PodView(Value, frozen=True):
     is_started: bool = False  # its container runs or has run
     is_running: bool = False  # its container runs
     is_unready: bool = False  # the node controller took its Ready away while the container runs
+    unready_since: float | None = None
     started: float | None = None
     waiting: str = ""  # why its container has not started: ErrImagePull, ...
     trouble: Trouble | None = None  # the same in our words
     message: str = ""  # in Kubernetes' words
     deleting_since: float | None = None  # when it should have been gone
+    is_forced: bool = False  # deleted without a grace: only a finalizer keeps it
+    is_lost: bool = False  # its node is lost; `end` is our judgement, nobody reported it
     end: PodEnd | None = None
 
     @property
@@ -56,6 +63,7 @@ class _Meta(TypedDict, total=False):
     resourceVersion: str
     creationTimestamp: str
     deletionTimestamp: str
+    deletionGracePeriodSeconds: int
 
 
 class _Suspension(TypedDict, total=False):
@@ -125,7 +133,9 @@ class HostView(Value, frozen=True):
 
     name: str
     is_there: bool = True
-    not_ready_since: float | None = None
+    not_ready_since: float | None = None  # silent since then, or not ready by its kubelet's own word
+    said: str = ""  # why it is not ready, in its kubelet's words; empty where it is silent
+    is_lost: bool = False  # our judgement (`node_loss`)
 
 
 class Snapshot(Value, frozen=True):
@@ -140,6 +150,7 @@ class Snapshot(Value, frozen=True):
     workloads: tuple[WorkloadView, ...] = ()
     pods: tuple[PodView, ...] = ()
     hosts: dict[str, HostView] = {}
+    failed_nodes: frozenset[str] = frozenset()  # of the attempt under way: the Job says that their index failed
     queue: QueueView | None = None
 
     def workloads_of(self, attempt: int) -> tuple[WorkloadView, ...]:
@@ -159,6 +170,12 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     unschedulable = conditions.get("PodScheduled", {})
     running = state.get("running")
     end = outcome_of_pod(pod)
+    # Of a container that fails a probe of its own, ContainersReady is False too.
+    is_unready = (
+        running is not None
+        and conditions.get("Ready", {}).get("status") == "False"
+        and conditions.get("ContainersReady", {}).get("status") != "False"
+    )
     return PodView(
         name=str(meta.get("name", "")),
         uid=str(meta.get("uid", "")),
@@ -171,12 +188,14 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         is_scheduled=bool(spec.get("nodeName")),
         is_started=running is not None or bool(state.get("terminated")),
         is_running=running is not None,
-        is_unready=running is not None and conditions.get("Ready", {}).get("status") == "False",
+        is_unready=is_unready,
+        unready_since=seconds(conditions.get("Ready", {}).get("lastTransitionTime")) if is_unready else None,
         started=seconds((running or {}).get("startedAt")) or (end.started if end else None),
         waiting=str(waiting.get("reason") or ""),
         trouble=trouble_of(pod) if end is None else None,
         message=str(waiting.get("message") or unschedulable.get("message") or status.get("message") or ""),
         deleting_since=seconds(meta.get("deletionTimestamp")),
+        is_forced="deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds") == 0,
         end=end,
     )
 
@@ -223,13 +242,46 @@ def queue_view(workload: Mapping[str, Any], words: str = "") -> QueueView:
     return QueueView(is_admitted="Admitted" in held, is_evicted=is_evicted, message=words)
 
 
-def host_view(name: str, node: Mapping[str, Any] | None) -> HostView:
+def host_view(name: str, node: Mapping[str, Any] | None, renewed: float | None = None) -> HostView:
+    """A node as its Ready condition tells it; `renewed` is when its kubelet last renewed its Lease, where known.
+
+    The node controller says Unknown only after a silence of its own (40 s, since Kubernetes 1.32 50 s, unless set
+    otherwise); what counts is when the node was last heard of. The Lease bears the node's clock, so it is believed only
+    within a minute of what the node controller saw.
+    """
     if node is None:
         return HostView(name=name, is_there=False)
     for condition in (node.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "Ready" and condition.get("status") != "True":
-            return HostView(name=name, not_ready_since=seconds(condition.get("lastTransitionTime")) or 0.0)
+        if condition.get("type") != "Ready" or condition.get("status") == "True":
+            continue
+        since = seconds(condition.get("lastTransitionTime")) or 0.0
+        if condition.get("status") == "False":
+            said = str(condition.get("message") or condition.get("reason") or "not ready")
+            return HostView(name=name, not_ready_since=since, said=" ".join(said.split())[:300])
+        heard = seconds(condition.get("lastHeartbeatTime")) or 0.0
+        if renewed is not None:
+            return HostView(name=name, not_ready_since=min(since, max(renewed, heard, since - LEASE_BELIEVED_S)))
+        return HostView(name=name, not_ready_since=min(since, max(heard, since - MONITOR_GRACE_S)))
     return HostView(name=name)
+
+
+def failed_members(jobs: Iterable[Mapping[str, Any]], attempt: int) -> frozenset[str]:
+    """Members of the gang (`worker-1`) whose index the Jobs of an attempt count as failed."""
+    found: set[str] = set()
+    for job in jobs:
+        labels = (job.get("metadata") or {}).get("labels") or {}
+        text = str((job.get("status") or {}).get("failedIndexes") or "")
+        if _number(labels.get(ATTEMPT)) == attempt and text:
+            found |= {f"{labels.get(ROLE, '')}-{index}" for index in _indexes(text)}
+    return frozenset(found)
+
+
+def _indexes(text: str) -> Iterable[int]:
+    """Of Kubernetes' short form: 1,3-5."""
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and (last or first).isdigit() and int(last or first) - int(first) < MOST_INDEXES:
+            yield from range(int(first), int(last or first) + 1)
 
 
 def seconds(moment: object) -> float | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed import api, cleanup, clusters, profiles, requirements
+from testbed import api, cleanup, clusters, kueue, profiles, requirements
 from testbed.clusters import Cluster
 from testbed.errors import Missing
 from testbed.proxy import ApiProxy
@@ -32,23 +32,43 @@ def stormy(cluster: Cluster, namespace: str, api_proxy: ApiProxy, tmp_path: Path
         api_proxy.restore()
 
 
+PROFILES = {
+    "job": ("two-nodes",),
+    "jobset": ("two-nodes", "jobset", "kueue"),
+    "kueue": ("two-nodes", "jobset", "kueue"),
+}
+"""What a run is made of, and so what its cluster has: Kueue looks after runs that name a queue."""
+
+
+@pytest.fixture
+def flavour() -> str:
+    """Parametrized by tests that try more than one."""
+    return "job"
+
+
 @pytest.fixture(scope="session")
 def own_cluster_name() -> Iterator[str]:
     """Tests that use it are of one xdist group: they share the cluster one after another."""
     name = f"test-faults-{secrets.token_hex(4)}"
     with contextlib.ExitStack() as last:
-        last.callback(cleanup.down, name)
+        for one in set(PROFILES.values()):
+            last.callback(cleanup.down, own_name(name, one))
         yield name
 
 
+def own_name(name: str, wanted: tuple[str, ...]) -> str:
+    return f"{name}-{len(wanted)}"
+
+
 @pytest.fixture
-def own_cluster(own_cluster_name: str) -> Iterator[Cluster]:
+def own_cluster(own_cluster_name: str, flavour: str) -> Iterator[Cluster]:
     """Two real nodes that may be hurt; a cluster that has lost a part is replaced before the next test."""
-    lacks = requirements.missing("pods")
+    lacks = requirements.missing("pods" if flavour == "job" else "controllers")
     if lacks:
         pytest.skip(lacks)
+    wanted = PROFILES[flavour]
     try:
-        cluster = up(own_cluster_name, profiles.combine(["two-nodes"]), lease=True)
+        cluster = up(own_name(own_cluster_name, wanted), profiles.combine(wanted), lease=True)
     except Missing as error:
         pytest.skip(str(error))
     lease = clusters.hold_lease(cluster.folder)
@@ -58,13 +78,20 @@ def own_cluster(own_cluster_name: str) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def own_ground(own_cluster: Cluster, tmp_path: Path) -> Iterator[Ground]:
+def own_ground(own_cluster: Cluster, flavour: str, tmp_path: Path) -> Iterator[Ground]:
     name = f"test-{secrets.token_hex(4)}"
     with contextlib.closing(api.Api(own_cluster)) as with_api:
         with_api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         account = api.path_of("ServiceAccount", "v1", name, "default")
         api.wait_for("the namespace has its service account", lambda: with_api.get(account) is not None, 60.0)
+        if flavour == "kueue":
+            quotas = {"cpu": "64", "memory": "1Pi", "ephemeral-storage": "1Pi"}
+            with_api.apply(kueue.queue(name, name, quotas))
         with contextlib.closing(Ground(own_cluster, name, tmp_path)) as made:
+            made.queue = name if flavour == "kueue" else None
+            made.configure()
             yield made
         with_api.close()
         with_api.delete(api.path_of("Namespace", "v1", name=name))
+        for kind in ("ClusterQueue", "ResourceFlavor") if flavour == "kueue" else ():
+            with_api.delete(api.path_of(kind, kueue.VERSION, name=name))

@@ -81,6 +81,7 @@ class Ground:
         home = root / "home"
         home.mkdir()
         self.home = home
+        self.queue: str | None = None  # of Kueue, for all runs
         self.configure()
         self.environment = {
             "LONGBOAT_HOME": str(home),
@@ -94,7 +95,8 @@ class Ground:
 
     def configure(self, **more: Any) -> None:
         """Settings for engines that are opened from now on."""
-        settings = {"image": IMAGE, "allow_host_paths": True, "storage": {"path": str(self.storage)}, **more}
+        settings = {"image": IMAGE, "allow_host_paths": True, "storage": {"path": str(self.storage)}}
+        settings = {**settings, "queue": self.queue, **more}
         given = {key: value for key, value in settings.items() if value is not None}
         (self.home / "config.yaml").write_text(json.dumps({"kubernetes": given}))
 

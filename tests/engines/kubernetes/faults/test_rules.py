@@ -10,11 +10,12 @@ import pytest
 from longboat.core.runs import Attempt
 from longboat.engines.kubernetes import manifests
 from longboat.engines.kubernetes.api.transport import ahead_s
-from longboat.engines.kubernetes.decide import SETTLING_S, decide
+from longboat.engines.kubernetes.decide import decide
 from longboat.engines.kubernetes.progress import progress_of
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.statuses import STARTING
 from longboat.engines.kubernetes.submission import is_same_submission
+from longboat.engines.kubernetes.survivors import SETTLING_S
 from tests.engines.kubernetes.run_samples import NOW, ended, job, opened, record, retried, running, snapshot, workload
 
 

@@ -50,8 +50,9 @@ class Session:
         tty: bool,
         protocols: Sequence[str] = (V5, V4),
         needs_end: bool = True,
+        connect_s: float | None = None,
     ) -> None:
-        """`needs_end`: the command reads its input until that ends."""
+        """`needs_end`: the command reads its input until that ends. `connect_s` bounds the wait for its start."""
         path = client.path(POD, place.namespace, place.pod, "exec" if place.command else "attach")
         query = {
             "container": place.container,
@@ -63,7 +64,9 @@ class Session:
         }
         must_end = stdin and not tty and needs_end
         try:
-            self.socket: WebSocket = connect(client, path, query, [V5] if must_end else protocols)
+            self.socket: WebSocket = connect(
+                client, path, query, [V5] if must_end else protocols, within_s=connect_s
+            )
         except Forbidden as error:
             if error.reason or not must_end:  # RBAC or admission; a server that refuses the protocol gives no reason
                 raise
@@ -184,6 +187,7 @@ def run_in_pod(
     stderr: BinaryIO | None = None,
     tty: bool = False,
     timeout_s: float | None = None,
+    connect_s: float | None = None,
 ) -> int:
     """Run a command in a container and return its exit code. Output that nobody wants (None) is thrown away.
 
@@ -193,7 +197,7 @@ def run_in_pod(
     place = Place(pod, namespace, container, tuple(command))
     if not place.command:
         raise ValueError("no command")
-    session = Session(client, place, stdin=stdin is not None, tty=tty)
+    session = Session(client, place, stdin=stdin is not None, tty=tty, connect_s=connect_s)
     return converse(session, stdin, stdout, stderr, timeout_s=timeout_s)
 
 

@@ -188,7 +188,7 @@ class Transport:
 
         return self._try(ask, hand_over)
 
-    def upgrade(self, ask: Ask) -> tuple[socket.socket, http.client.HTTPResponse]:
+    def upgrade(self, ask: Ask, within_s: float | None = None) -> tuple[socket.socket, http.client.HTTPResponse]:
         """A connection that speaks something else from now on: the socket, and the answer that granted it.
 
         Always a new connection: what is behind it (a command) must not be started twice. It is asked for again only
@@ -204,7 +204,9 @@ class Transport:
                 raise Unreachable(f"{ask.told()}: the server did not switch protocols (status {response.status})")
             return connection.dialed, response
 
-        return self._try(ask._replace(may_repeat=False, is_upgrade=True, total_s=UPGRADE_S), switched)
+        timeout_s, total_s = min(ask.timeout_s, within_s or ask.timeout_s), min(UPGRADE_S, within_s or UPGRADE_S)
+        once = ask._replace(may_repeat=False, is_upgrade=True, timeout_s=timeout_s, total_s=total_s)
+        return self._try(once, switched)
 
     def close(self) -> None:
         with self._lock:

@@ -221,8 +221,10 @@ class WebSocket:
             self._sock.close()
 
 
-def connect(client: Client, path: str, query: dict[str, Any], protocols: Sequence[str]) -> WebSocket:
-    """Open one; the server chooses among the protocols. An `ApiError` when it refuses."""
+def connect(
+    client: Client, path: str, query: dict[str, Any], protocols: Sequence[str], *, within_s: float | None = None
+) -> WebSocket:
+    """Open one, in time; the server chooses among the protocols. An `ApiError` when it refuses."""
     key = base64.b64encode(os.urandom(16))
     headers = {
         "Connection": "Upgrade",
@@ -232,7 +234,7 @@ def connect(client: Client, path: str, query: dict[str, Any], protocols: Sequenc
         "Sec-WebSocket-Protocol": ", ".join(protocols),
         "Accept": "*/*",
     }
-    sock, answer = client.transport.upgrade(Ask("GET", path + as_text(query), headers))
+    sock, answer = client.transport.upgrade(Ask("GET", path + as_text(query), headers), within_s)
     proof = base64.b64encode(hashlib.sha1(key + MAGIC, usedforsecurity=False).digest()).decode()
     chosen = answer.headers.get("Sec-WebSocket-Protocol", "")
     if answer.headers.get("Sec-WebSocket-Accept", "") != proof or chosen not in protocols:

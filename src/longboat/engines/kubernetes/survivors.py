@@ -1,0 +1,74 @@
+"""Members of a gang that outlive one of their own: when they are told to end, and when they are deleted. Pure.
+
+Launchers that have met end each other by themselves (the line). Those that never met the dead one wait for it, for
+minutes; those that lost their connection to it wait for it to come back. Whoever sees the pods knows better.
+"""
+
+from __future__ import annotations
+
+from longboat.core.jobs import Value
+from longboat.engines.kubernetes.endings import NEVER_STARTED, expected_nodes
+from longboat.engines.kubernetes.termination import PodEnd
+from longboat.engines.kubernetes.views import PodView, Snapshot
+
+SETTLING_S = 5.0
+"""Launchers that have met are given so long to hear of a death by themselves: what they say then says more."""
+LINGER_S = 10.0
+"""After the grace of the ranks, a launcher has so long to write down how they ended."""
+TELL_S = 30.0
+"""After its grace, a gang that was told to stop has so long to be gone."""
+
+
+class Hurry(Value, frozen=True):
+    """The rest of an attempt is to end: told from then on with this grace, deleted after that."""
+
+    tell_at: float
+    drop_at: float
+    grace_s: float
+
+
+def dead_members(snapshot: Snapshot) -> list[str]:
+    """Members of the attempt under way that ended in failure, were lost, or whose pods are gone."""
+    state = snapshot.state
+    pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
+    return [member for member in expected_nodes(snapshot.record.job) if _is_dead(member, pods, snapshot)]
+
+
+def _is_dead(member: str, pods: dict[str, PodView], snapshot: Snapshot) -> bool:
+    pod = pods.get(member)
+    if pod is None:
+        return bool(pods) and (snapshot.state.phase == "running" or member in snapshot.failed_nodes)
+    return pod.end is not None and _has_failed(pod.end)
+
+
+def _has_failed(end: PodEnd) -> bool:
+    return bool(end.exit_code) or end.cause is not None
+
+
+def hurry_of(snapshot: Snapshot) -> Hurry | None:
+    """When the others must end; None while nobody is dead. `state.broken` is when somebody was first seen to be."""
+    grace_s = snapshot.record.job.grace_s
+    pods = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
+    first = pods.get(expected_nodes(snapshot.record.job)[0])
+    end = first.end if first is not None else None
+    if end is not None and end.said is not None and end.said.gang is not None and end.ended is not None:
+        # Node 0 has waited for all that it knew of: who is left never heard of it.
+        due = end.ended + grace_s + LINGER_S
+        return Hurry(tell_at=due, drop_at=due + LINGER_S, grace_s=0.0)
+    dead = dead_members(snapshot)
+    if not dead or not snapshot.state.broken:
+        return None
+    wait_s = min(_wait_s(pods.get(member), grace_s) for member in dead)
+    tell_at = snapshot.state.broken + wait_s
+    return Hurry(tell_at=tell_at, drop_at=tell_at + grace_s + TELL_S, grace_s=grace_s)
+
+
+def _wait_s(pod: PodView | None, grace_s: float) -> float:
+    """How long the launchers are left to themselves after a death."""
+    if pod is None or pod.end is None:
+        return SETTLING_S
+    if pod.is_lost:
+        return 0.0  # its node has been silent for longer than launchers wait for each other
+    if pod.end.said is None or pod.end.cause in NEVER_STARTED:
+        return SETTLING_S
+    return grace_s + LINGER_S  # it told node 0, which ends the others with their grace
