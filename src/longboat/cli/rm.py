@@ -10,8 +10,9 @@ import click
 from longboat.cli.arguments import runs_argument
 from longboat.cli.places import engine_options, open_engine, placed
 from longboat.cli.terminal import is_terminal, say
-from longboat.core.errors import UsageError
+from longboat.core.errors import EngineError, UsageError
 from longboat.core.runs import RunStatus
+from longboat.engines.engine import Engine
 from longboat.sdk.names import find_run
 
 
@@ -27,10 +28,11 @@ def command(runs: Sequence[str], purge: bool, force: bool, everything: bool, yes
     if bool(runs) == everything:
         raise UsageError("name the runs to remove, or --all", hint="longboat ps -a lists them; - is the latest")
     place = open_engine()
+    damaged: list[str] = []
     if everything:
         found = [run for run in place.list() if force or run.is_final]
     else:
-        found = [find_run(place, run) for run in runs]
+        found, damaged = chosen(place, runs, force=force)
     alive = [run.name for run in found if not run.is_final]
     if alive and not force:
         names = " ".join(alive)
@@ -40,9 +42,22 @@ def command(runs: Sequence[str], purge: bool, force: bool, everything: bool, yes
         )
     if not yes and (purge or everything) and is_terminal(sys.stdin):
         confirm(found, purge=purge)
-    for name in dict.fromkeys(run.name for run in found):
+    for name in dict.fromkeys([*(run.name for run in found), *damaged]):
         place.delete(name, purge=purge)
         print(name)
+
+
+def chosen(place: Engine, runs: Sequence[str], *, force: bool) -> tuple[list[RunStatus], list[str]]:
+    """The runs that are meant; by force also those of an exact name whose record cannot be read."""
+    found, damaged = [], []
+    for run in runs:
+        try:
+            found.append(find_run(place, run))
+        except EngineError:
+            if not force:
+                raise
+            damaged.append(run)
+    return found, damaged
 
 
 def confirm(found: Sequence[RunStatus], *, purge: bool) -> None:

@@ -81,4 +81,5 @@ def snapshot(*pods: PodView, job_: Job | None = None, **fields: Any) -> Snapshot
     fields.setdefault("state", State(phase="running", attempts=(opened(),)))
     fields.setdefault("workloads", (workload(),))
     fields.setdefault("record", record(job_))
+    fields.setdefault("made", NOW - 60)
     return Snapshot(uid="u", version="7", pods=pods, **fields)

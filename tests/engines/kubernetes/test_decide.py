@@ -7,6 +7,7 @@ import pytest
 
 from longboat.core.runs import Failure
 from longboat.engines.kubernetes.decide import (
+    HANDOVER_S,
     SLOW_TROUBLE_S,
     TROUBLE_S,
     Create,
@@ -45,9 +46,29 @@ def taken(seen: Snapshot, now: float = NOW) -> tuple[State, Turn]:
     return turn.state or seen.state, turn
 
 
-def test_a_new_run_gets_its_first_attempt() -> None:
-    turn = decide(snapshot(state=PENDING, workloads=()), NOW)
-    assert turn.actions == (Create(attempt=0),) and turn.state is None
+def test_the_first_attempt_is_made_by_nobody_who_looks() -> None:
+    """Only its submitter has shown that he may create it; without him the run is given up in the end."""
+    seen = snapshot(state=PENDING, workloads=())
+    assert decide(seen, NOW) == Turn(again_at=seen.made + HANDOVER_S)
+    state, turn = taken(seen, seen.made + HANDOVER_S)
+    assert (state.phase, state.cause, turn.actions) == ("failed", "lost", ()) and "interrupted" in state.reason
+
+
+def test_what_the_record_says_of_its_age_does_not_give_it_more_time() -> None:
+    forged = msgspec.structs.replace(record(), created=NOW + 1e9)
+    seen = snapshot(state=PENDING, workloads=(), record=forged)
+    assert taken(seen, seen.made + HANDOVER_S)[0].phase == "failed"
+
+
+def test_an_attempt_of_which_only_a_part_was_made_is_completed() -> None:
+    roles = retried(roles={"chief": 1, "worker": 1})
+    first = (workload(attempt=1),)
+    second = State(phase="recovering", attempt=1, attempts=(opened(ended=NOW),))
+    assert decide(snapshot(job_=roles, state=second, workloads=first), NOW).actions == (Create(attempt=1),)
+    half = snapshot(job_=roles, state=PENDING, workloads=(workload(),))
+    assert decide(half, NOW).actions == ()
+    state, turn = taken(half, half.made + HANDOVER_S)
+    assert state.phase == "failed" and turn.actions == (Remove(attempt=0),)
 
 
 def test_an_attempt_that_is_there_is_noted_with_the_time_of_its_making() -> None:

@@ -22,16 +22,18 @@ from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, 
 from longboat.engines.kubernetes.apply import write_state
 from longboat.engines.kubernetes.gate import Candidate, Verdict, decide_gate
 from longboat.engines.kubernetes.lease import GATE, Lease
-from longboat.engines.kubernetes.observe import is_record, read_record, read_stop
+from longboat.engines.kubernetes.observe import BadRecord, is_record, read_record, read_stop
 from longboat.engines.kubernetes.occupancy import UNFINISHED, bound_claims, observe_room
 from longboat.engines.kubernetes.records import Gate, Record, State
 from longboat.engines.kubernetes.views import (
     PodView,
     SlimPod,
+    SlimRecord,
     SlimWorkload,
     Snapshot,
     WorkloadView,
     pod_view,
+    seconds,
     workload_view,
 )
 from longboat.engines.kubernetes.workloads import workloads
@@ -59,6 +61,7 @@ class Waiting(msgspec.Struct, frozen=True):
     record: Record
     state: State
     version: str
+    made: float  # when the record was created, by the server's clock
     workloads: tuple[WorkloadView, ...]
     pods: tuple[PodView, ...]  # that have not ended
     unschedulable: int = 0
@@ -110,7 +113,7 @@ def _serve_all(client: Client, snapshot: Snapshot, now: float) -> State | None:
     runs = _look(client)
     claims = _claims(client, runs)
     candidates = [_candidate(one, now, claims) for one in runs]
-    verdicts = decide_gate(candidates, observe_room(client, with_claims=False), now, gate_s=snapshot.record.gate_s)
+    verdicts = decide_gate(candidates, observe_room(client, with_claims=False), now)
     told: State | None = None
     by_name = {one.record.name: one for one in runs}
     # Those who are let in or put back first: telling the others what they wait for takes its time.
@@ -144,12 +147,13 @@ def _told(mine: State, served: State) -> State:
 
 def _look(client: Client) -> list[Waiting]:
     """All runs that the gate concerns, with their pods."""
-    found: list[tuple[str, Record, State]] = []
-    for body in client.list(CONFIG_MAP, labels=f"{OURS},{names.KIND}=run,!{names.ENDED}").items:
+    found: list[tuple[Any, Record, State]] = []
+    for body in client.list(CONFIG_MAP, labels=f"{OURS},{names.KIND}=run,!{names.ENDED}", into=SlimRecord).items:
         if is_record(body):
-            record, state = read_record(body)
-            if record.gated_by == "longboat" and not state.is_final and read_stop(body) is None:
-                found.append((str(body["metadata"]["resourceVersion"]), record, state))
+            with contextlib.suppress(BadRecord):  # told by whoever looks at it; it keeps nobody else waiting
+                record, state = read_record(body)
+                if record.gated_by == "longboat" and not state.is_final and read_stop(body) is None:
+                    found.append((body["metadata"], record, state))
     asked = [record.name for _, record, _ in found]
     made: dict[str, list[WorkloadView]] = {}
     for kind in {JOBSET if record.workload == "jobset" else JOB for _, record, _ in found}:
@@ -157,9 +161,9 @@ def _look(client: Client) -> list[Waiting]:
             made.setdefault(run, []).extend(views)
     pods = _by_run(client, POD, asked, SlimPod, _sight, fields=UNFINISHED)
     runs = [
-        _waiting(version, record, state, made[record.name], pods.get(record.name, ()))
-        for version, record, state in found
-        if record.name in made
+        _waiting(meta, record, state, made[record.name], pods.get(record.name, ()))
+        for meta, record, state in found
+        if any(one.owner == meta["uid"] for one in made.get(record.name, ()))
     ]
     return _with_ended(client, runs)
 
@@ -200,16 +204,24 @@ def _with_ended(client: Client, runs: Sequence[Waiting]) -> list[Waiting]:
 
 
 def _waiting(
-    version: str, record: Record, state: State, made: Sequence[WorkloadView], pods: Sequence[tuple[PodView, bool]]
+    meta: Any, record: Record, state: State, made: Sequence[WorkloadView], pods: Sequence[tuple[PodView, bool]]
 ) -> Waiting:
+    """Workloads of another owner are not of this run, whatever their labels say."""
+    own = [one for one in made if one.owner == meta["uid"] and one.attempt == state.attempt]
     return Waiting(
         record=record,
         state=state,
-        version=version,
-        workloads=tuple(one for one in made if one.attempt == state.attempt and not one.is_deleting),
+        version=str(meta["resourceVersion"]),
+        made=created_within(record.created, seconds(meta.get("creationTimestamp"))),
+        workloads=tuple(one for one in own if not one.is_deleting),
         pods=tuple(view for view, _ in pods if view.attempt == state.attempt),
         unschedulable=sum(is_unschedulable for _, is_unschedulable in pods),
     )
+
+
+def created_within(told: float, stamped: float | None) -> float:
+    """When a run was made, for its place in the order: the record's word within the second that the server noted."""
+    return told if stamped is None else min(max(told, stamped), stamped + 1)
 
 
 def _claims(client: Client, runs: Iterable[Waiting]) -> Claims:
@@ -226,7 +238,7 @@ def _candidate(run: Waiting, now: float, claims: Claims) -> Candidate:
     return Candidate(
         run=record.name,
         uid=record.uid,
-        created=record.created,
+        created=run.made,
         pods=gang_pods(record, state.attempt, claims),
         namespace=record.namespace,
         priority=record.job.priority,
@@ -238,6 +250,7 @@ def _candidate(run: Waiting, now: float, claims: Claims) -> Candidate:
         made=len(run.pods) + len(run.ended),
         ready=sum(pod.is_started for pod in run.pods) + len(run.ended),
         unschedulable=run.unschedulable,
+        gate_s=record.gate_s,
     )
 
 

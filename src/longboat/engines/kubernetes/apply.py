@@ -1,28 +1,25 @@
 """Does what `decide` decided. Everything here can be done twice, by two processes at once, without harm.
 
-Objects are created under names that follow from run and attempt: one that is there already is the same one. The state
-is replaced only at the version that was read: `Conflict` means that somebody else took a turn, and is passed on.
+Objects are created under names that follow from run and attempt (`creation`). The state is replaced only at the version
+that was read: `Conflict` means that somebody else took a turn, and is passed on.
 """
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import secrets
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from longboat.core.errors import EngineError
-from longboat.engines.kubernetes import gangfile, names
+from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import AlreadyThere
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, SECRET
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD
+from longboat.engines.kubernetes.creation import make_attempt
 from longboat.engines.kubernetes.decide import Action, Create, Drop, Fence, LetIn, Remove, Tell, Turn
 from longboat.engines.kubernetes.endings import expected_nodes
 from longboat.engines.kubernetes.gangfile import CodeManifest
-from longboat.engines.kubernetes.manifests import Owner, Start, attempt_objects
+from longboat.engines.kubernetes.manifests import Owner, Start
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.views import Snapshot
 
@@ -34,10 +31,6 @@ MOST_TAILS = 16
 TOLD_AT_ONCE = 16
 MOST_TAIL_BYTES = 256 << 10
 """Of all attempts together: a ConfigMap holds 1 MiB."""
-
-
-class Interrupted(EngineError):
-    """The submitter vanished before it had handed over the code."""
 
 
 def apply(client: Client, snapshot: Snapshot, turn: Turn) -> str:
@@ -122,32 +115,18 @@ def owner_of(snapshot: Snapshot) -> Owner:
 
 
 def create_attempt(client: Client, snapshot: Snapshot, attempt: int) -> None:
-    """The objects of a later attempt; the code is what the one before had."""
-    record = snapshot.record
-    start = start_of(record, snapshot.state, code=_code_before(client, record, attempt), now=client.now())
-    create_objects(client, attempt_objects(record, attempt, start, owner=owner_of(snapshot)))
+    """The objects of a later attempt; the code is what the first had. Raises CannotRetry and Foreign."""
+    start = start_of(snapshot.record, snapshot.state, code=None, now=client.now())
+    make_attempt(client, snapshot, attempt, start, owner_of(snapshot))
 
 
 def start_of(record: Record, state: State, *, code: CodeManifest | None, now: float) -> Start:
     timeout_s = record.job.timeout_s
     if timeout_s is not None and state.started is not None:
-        timeout_s = max(LEAST_TIMEOUT_S, state.started + timeout_s - now)
+        # `started` is written by whoever may write the record: no attempt gets more than the whole time.
+        timeout_s = min(timeout_s, max(LEAST_TIMEOUT_S, state.started + timeout_s - now))
     is_held = record.gated_by != "none"
     return Start(token=secrets.token_hex(16), suspended=is_held, timeout_s=timeout_s, code=code)
-
-
-def _code_before(client: Client, record: Record, attempt: int) -> CodeManifest | None:
-    for number in range(attempt, -1, -1):
-        found = client.find(SECRET, names.attempt_name(record.name, number))
-        if found is not None and "gang" in (found.get("data") or {}):
-            return gangfile.code_of(gangfile.decode(base64.b64decode(found["data"]["gang"])))
-    raise Interrupted(f"the submission of {record.name} was interrupted before its code was there")
-
-
-def create_objects(client: Client, objects: Sequence[Object]) -> None:
-    for each in objects:
-        with contextlib.suppress(AlreadyThere):
-            client.create(each)
 
 
 def tell_all(client: Client, snapshot: Snapshot, actions: Sequence[Tell]) -> None:

@@ -1,34 +1,37 @@
 """Turns: observe, decide, apply. One at once, or a Driver that takes one whenever something about a run has changed.
 
+`look` is the same without the last step: it shows what a turn would write down, and changes nothing.
+
 A Driver watches, and decides over what the watches show only whether a turn is worth taking: watches of several kinds
 tell of changes in any order, so every turn reads the run anew.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
-from longboat.core.errors import NotFound
+from longboat.core.errors import RUN_LOST_EXIT, EngineError, NotFound
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import ApiError, Conflict, Forbidden, NotThere, Unreachable
+from longboat.engines.kubernetes.api.errors import Conflict, Forbidden, NotThere, Unreachable
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
 from longboat.engines.kubernetes.api.watch import Change, Reflector
-from longboat.engines.kubernetes.apply import Interrupted, apply, write_state
+from longboat.engines.kubernetes.apply import apply, write_state
+from longboat.engines.kubernetes.creation import CannotRetry, Foreign
 from longboat.engines.kubernetes.decide import Action, Turn, decide
 from longboat.engines.kubernetes.observe import observe, snapshot_of
 from longboat.engines.kubernetes.records import Record
 from longboat.engines.kubernetes.views import Snapshot, pod_view, workload_view
+from longboat.engines.verdicts import describe
 
 MOST_TURNS = 12
-HANDOVER_S = 120.0
-"""So long a submitter may take to hand over the code."""
 POLL_S = 1.0
 """How often a run is looked at where nothing may be watched."""
 AGAIN_S = 2.0
@@ -46,11 +49,31 @@ class Outlook(msgspec.Struct, frozen=True):
     again_at: float | None = None
 
 
-def turn(client: Client, run: str, *, most: int = MOST_TURNS) -> Outlook:
-    """Take turns until nothing is left to do now. Raises NotFound."""
-    snapshot = observe(client, run, client.now())
+def look(client: Client, run: str) -> Outlook:
+    """The run as a turn would show it; nothing is changed. Raises NotFound."""
+    return foreseen(observe(client, run, client.now()), client.now())
+
+
+def foreseen(snapshot: Snapshot, now: float) -> Outlook:
+    """With the state that turns would write until something must be done. Pure."""
+    decided = Turn()
+    for _ in range(MOST_TURNS):
+        decided = decide(snapshot, now)
+        if decided.state is None:
+            break
+        snapshot = msgspec.structs.replace(snapshot, state=decided.state)
+        if decided.actions:
+            break
+    again_at = decided.again_at
+    # What others have to do, or what is due already, is looked at again and not waited for.
+    return Outlook(snapshot, None if again_at is None and not decided.actions else max(again_at or now, now + AGAIN_S))
+
+
+def turn(client: Client, run: str, *, snapshot: Snapshot | None = None) -> Outlook:
+    """Take turns until nothing is left to do now, from what was just observed. Raises NotFound."""
+    snapshot = snapshot or observe(client, run, client.now())
     done: tuple[Action, ...] = ()
-    for _ in range(most):
+    for _ in range(MOST_TURNS):
         decided = decide(snapshot, client.now())
         if decided.state is None and not decided.actions:
             return Outlook(snapshot, decided.again_at)
@@ -63,14 +86,20 @@ def turn(client: Client, run: str, *, most: int = MOST_TURNS) -> Outlook:
     return Outlook(snapshot, client.now() + AGAIN_S)
 
 
+def turn_or_look(client: Client, run: str, may_act: Callable[[Record], bool]) -> Outlook:
+    """A turn of a run that the caller may act for, else a look. Raises NotFound."""
+    snapshot = observe(client, run, client.now())
+    return turn(client, run, snapshot=snapshot) if may_act(snapshot.record) else foreseen(snapshot, client.now())
+
+
 def _take(client: Client, snapshot: Snapshot, decided: Turn) -> Snapshot | None:
     """One turn. The run with what was written down, if nobody came between."""
     try:
         version = apply(client, snapshot, decided)
     except Conflict:
         return None
-    except Interrupted as error:
-        _give_up(client, snapshot, error)
+    except (CannotRetry, Foreign) as error:
+        _end(client, snapshot, error)
         return None
     except NotThere:
         # The run is being removed under our hands, or its namespace.
@@ -78,21 +107,34 @@ def _take(client: Client, snapshot: Snapshot, decided: Turn) -> Snapshot | None:
     return msgspec.structs.replace(snapshot, state=decided.state or snapshot.state, version=version)
 
 
-def _give_up(client: Client, snapshot: Snapshot, error: Interrupted) -> None:
-    if client.now() - snapshot.record.created < HANDOVER_S:
-        return
-    state = msgspec.structs.replace(
-        snapshot.state, phase="failed", exit_code=208, cause="lost", reason=error.message, ended=client.now()
+def _end(client: Client, snapshot: Snapshot, error: CannotRetry | Foreign) -> None:
+    """The next attempt may not be made: the run ends as its last attempt did, and says why it was the last."""
+    state = snapshot.state
+    failure = next((one.failure for one in reversed(state.attempts) if one.failure is not None), None)
+    reason = f"not tried again: {error.message}"
+    ended = max([one.ended for one in state.attempts if one.ended is not None], default=client.now())
+    final = msgspec.structs.replace(
+        state,
+        phase="failed",
+        exit_code=failure.exit_code if failure is not None else RUN_LOST_EXIT,
+        cause=failure.cause if failure is not None else "lost",
+        reason=f"{describe(failure)}; {reason}" if failure is not None else reason,
+        ended=ended,
     )
-    write_state(client, snapshot.record.name, snapshot.version, state)
+    with contextlib.suppress(Conflict, NotThere):
+        write_state(client, snapshot.record.name, snapshot.version, final)
 
 
 class Driver:
-    """Follows one run to its end and takes its turns. Not for several threads, but for `poke` and `close`."""
+    """Follows one run to its end and takes its turns. Not for several threads, but for `poke` and `close`.
 
-    def __init__(self, client: Client, run: str) -> None:
+    `may_act` says of a run as it is seen whether its turns are taken here; of another one they are only foreseen.
+    """
+
+    def __init__(self, client: Client, run: str, may_act: Callable[[Record], bool] = lambda _: True) -> None:
         self.client = client
         self.run = run
+        self._may_act = may_act
         self._wake = threading.Event()
         self._is_closed = False
         self._reflectors: dict[str, Reflector[Any]] = {}
@@ -138,7 +180,7 @@ class Driver:
         self._again_at = None
         while True:
             try:
-                return turn(self.client, self.run)
+                return turn_or_look(self.client, self.run, self._may_act)
             except Unreachable:
                 now = time.monotonic()
                 if now >= patience or (deadline is not None and now >= deadline) or self._is_closed:
@@ -210,17 +252,19 @@ class Driver:
                 workloads=[workload_view(each) for each in self._reflectors["workloads"].items.values()],
                 pods=[pod_view(each) for each in self._reflectors["pods"].items.values()],
             )
-        except ApiError:
+        except EngineError:
             return True
         decided = decide(seen, self.client.now())
         self._again_at = decided.again_at
         return bool(seen.state.is_final or seen.is_deleting or decided.state is not None or decided.actions)
 
 
-def wait_for_end(client: Client, run: str, timeout_s: float | None) -> Snapshot:
-    """Take turns until the run has ended, or the time is over: then the last Snapshot is not final. Raises NotFound."""
+def wait_for_end(
+    client: Client, run: str, timeout_s: float | None, may_act: Callable[[Record], bool] = lambda _: True
+) -> Snapshot:
+    """Follow the run until it has ended, or the time is over: then the last Snapshot is not final. Raises NotFound."""
     last: Snapshot | None = None
-    with Driver(client, run) as driver:
+    with Driver(client, run, may_act) as driver:
         for snapshot in driver.snapshots(timeout_s):
             last = snapshot
     if last is None:

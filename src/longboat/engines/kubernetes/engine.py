@@ -1,6 +1,7 @@
 """The Kubernetes engine: the promises of engines/engine.py kept with objects of a cluster.
 
-Every method that looks at a run takes its turn (`drive`): whoever looks drives the run on.
+Methods that look at a run take its turn (`drive`) if it is a run of the caller's own, or one that the caller was asked
+to stop or remove. Runs of others are looked at and left as they are; their submitters and the controller drive them.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class KubernetesEngine:
         self._namespace = namespace
         self._notice = on_notice or (lambda text: None)
         self._opened: tuple[int, Client, ClusterSettings] | None = None
+        self._ending: set[str] = set()  # runs that we were asked to end
 
     @property
     def client(self) -> Client:
@@ -147,9 +149,16 @@ class KubernetesEngine:
         return full_status(self.client, self._observe(run))
 
     def _observe(self, run: str) -> Snapshot:
-        from longboat.engines.kubernetes.drive import turn
+        from longboat.engines.kubernetes.drive import turn_or_look
 
-        return turn(self.client, run).snapshot
+        return turn_or_look(self.client, run, self._may_act).snapshot
+
+    def _may_act(self, record: Record) -> bool:
+        """Whether turns of the run are taken here. What a record says of its user is anybody's word: that a turn does
+        no harm to whoever takes it does not rest on this, but on `creation`."""
+        from longboat.engines.kubernetes.statuses import current_user
+
+        return record.user == current_user() or record.name in self._ending
 
     def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
         from longboat.engines.kubernetes.logs import Follower
@@ -172,7 +181,7 @@ class KubernetesEngine:
         from longboat.engines.kubernetes.drive import wait_for_end
         from longboat.engines.kubernetes.statuses import full_status
 
-        snapshot = wait_for_end(self.client, run, timeout_s)
+        snapshot = wait_for_end(self.client, run, timeout_s, self._may_act)
         if not snapshot.state.is_final:
             state = snapshot.state
             why = f": {state.reason}" if state.reason else ""
@@ -185,6 +194,7 @@ class KubernetesEngine:
         from longboat.engines.kubernetes.api.kinds import CONFIG_MAP
         from longboat.engines.kubernetes.observe import STOP, stop_text
 
+        self._ending.add(run)
         if self._observe(run).state.is_final:
             return
         asked = {"metadata": {"annotations": {STOP: stop_text(self.client.now(), grace_s)}}}
@@ -204,7 +214,7 @@ class KubernetesEngine:
             record, state = read_record(body)
             if not state.is_final:
                 self.stop(run)
-                state = wait_for_end(self.client, run, None).state
+                state = wait_for_end(self.client, run, None, self._may_act).state
         except NotFound:
             pass  # Somebody else removes it at the same time; what is left is waited for below.
         except LongboatError as error:

@@ -48,6 +48,7 @@ class Candidate(Value, frozen=True):
     made: int = 0  # pods that exist
     ready: int = 0
     unschedulable: int = 0  # pods that the scheduler looked at and found no node for
+    gate_s: float | None = None  # how long it may take until all its pods have a node; its own, nobody else's
     not_made: int = 0  # pods that never came into being, because of a quota for example
 
     @property
@@ -84,7 +85,7 @@ def decide_gate(
     ordered = sorted((_qualified(one) for one in candidates), key=lambda one: one.order)
     inside = [one for one in ordered if one.let_in is not None]
     waiting = [one for one in ordered if one.let_in is None]
-    found = [_look_after(one, now, gate_s) for one in inside]
+    found = [_look_after(one, now, gate_s if one.gate_s is None else one.gate_s) for one in inside]
     back = {(one.namespace, one.run) for one in found if one.action == "put_back"}
     kept = [one for one in inside if (one.namespace, one.run) not in back]
     found += _blind(waiting, kept, now) if room is None else _Hall(room, ordered, kept, now).serve(waiting)

@@ -1,72 +1,106 @@
-"""All runs of a namespace: one list of records, and a turn for those that may have moved on since somebody looked."""
+"""All runs of a namespace, read and not driven: lists of records, workloads and pods, and what turns would say of them.
+
+A list changes nothing: somebody who looks at the runs of others leaves them as they are, and hundreds of runs that wait
+cost a few requests. Turns are taken by those who follow a run, and by the controller.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
-from longboat.core.errors import EngineError, NotFound
+from longboat.core.errors import EngineError
 from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import ApiError
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, POD
-from longboat.engines.kubernetes.observe import is_record, read_record
+from longboat.engines.kubernetes.api.errors import ApiError, NotThere
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
+from longboat.engines.kubernetes.drive import foreseen
+from longboat.engines.kubernetes.observe import is_record, list_queued, queue_of, read_record, snapshot_of
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.statuses import brief_status
-from longboat.engines.kubernetes.views import PodView, pod_view
+from longboat.engines.kubernetes.views import SlimPod, SlimRecord, SlimWorkload, pod_view, workload_view
 
-RECORDS = f"{names.MANAGED_BY}=longboat,{names.KIND}=run"
-MOST_TURNS = 50
-"""Runs that one list drives on: of more, the others are shown as they were last seen."""
-PODS = f"{names.MANAGED_BY}=longboat,{names.ROLE}"
+OURS = f"{names.MANAGED_BY}=longboat"
+RECORDS = f"{OURS},{names.KIND}=run"
+AT_ONCE = 100
+"""Runs named in one selector, of at most 41 characters each: an address of 8 KiB is what every proxy passes on."""
+MOST_NAMED = 400
+"""Of more runs that have not ended, everything is listed: what ended runs left is then the smaller part."""
+
+
+class Seen(NamedTuple):
+    """A record, with the object that holds it."""
+
+    body: Mapping[str, Any]
+    record: Record
+    state: State
 
 
 def list_runs(client: Client, notice: Callable[[str], None]) -> Sequence[RunStatus]:
-    """Newest first. Runs whose pods show something new are driven on; the others cost nothing."""
-    from longboat.engines.kubernetes.drive import turn
-
-    seen = records(client, notice)
-    pods = _pods(client) if any(not state.is_final for _, state in seen) else {}
-    found = []
-    turns = 0
-    for record, state in seen:
-        if turns < MOST_TURNS and not state.is_final and is_stale(record, state, pods.get(record.name, [])):
-            turns += 1
-            try:
-                snapshot = turn(client, record.name).snapshot
-            except NotFound:
-                continue
-            except ApiError as error:
-                notice(f"{record.name}: {error.message}")
-            else:
-                record, state = snapshot.record, snapshot.state
-        found.append(brief_status(record, state))
+    """Newest first."""
+    seen = list(records(client, notice))
+    opened = [one for one in seen if not one.state.is_final]
+    states = foresee(client, opened, notice) if opened else {}
+    found = [brief_status(one.record, states.get(one.record.name, one.state)) for one in seen]
     return sorted(found, key=lambda status: (-status.created, status.name))
 
 
-def records(client: Client, notice: Callable[[str], None] | None = None) -> list[tuple[Record, State]]:
-    """All runs of the namespace; one whose record is damaged is told of and left out."""
-    found: list[tuple[Record, State]] = []
-    for body in client.list(CONFIG_MAP, labels=RECORDS).items:
+def records(client: Client, notice: Callable[[str], None] = lambda _: None) -> Iterator[Seen]:
+    """All runs of the namespace; one whose record nobody may act upon is told of and left out."""
+    for body in client.list(CONFIG_MAP, labels=RECORDS, into=SlimRecord).items:
+        if not is_record(body):
+            continue
         try:
-            found += [read_record(body)] if is_record(body) else []
+            yield Seen(body, *read_record(body))
         except EngineError as error:
-            if notice is not None:
-                notice(error.message)
+            notice(error.message)
+
+
+def foresee(client: Client, opened: Sequence[Seen], notice: Callable[[str], None]) -> dict[str, State]:
+    """The states that turns would write; of a run whose parts cannot be seen, none."""
+    kinds = {JOBSET if one.record.workload == "jobset" else JOB for one in opened}
+    runs = [one.record.name for one in opened]
+    try:
+        with ThreadPoolExecutor(max_workers=4, thread_name_prefix="listing") as pool:
+            pods = pool.submit(_by_run, client, POD, runs, SlimPod)
+            lists = [pool.submit(_by_run, client, kind, runs, SlimWorkload) for kind in kinds]
+            is_queued = any(one.record.gated_by == "kueue" for one in opened)
+            queued = list_queued(client) if is_queued else []
+            made = [one.result() for one in lists]
+            shown = pods.result()
+    except ApiError as error:
+        notice(f"runs are shown as they were last seen: {error.message}")
+        return {}
+    now = client.now()
+    found = {}
+    for one in opened:
+        name = one.record.name
+        workloads = [workload_view(body) for bodies in made for body in bodies.get(name, ())]
+        snapshot = snapshot_of(
+            one.body,
+            workloads=workloads,
+            pods=[pod_view(body) for body in shown.get(name, ())],
+            queue=queue_of(one.record, one.state, workloads, queued),
+        )
+        found[name] = foreseen(snapshot, now).snapshot.state
     return found
 
 
-def _pods(client: Client) -> dict[str, list[PodView]]:
-    found: dict[str, list[PodView]] = {}
-    for body in client.list(POD, labels=PODS).items:
-        run = (body["metadata"].get("labels") or {}).get(names.RUN, "")
-        found.setdefault(run, []).append(pod_view(body))
+def _by_run(client: Client, kind: Kind, runs: Sequence[str], into: Any) -> dict[str, list[Any]]:
+    """Objects of these runs. Those of ended runs may be many more: they are not read where few are asked for."""
+    labels = f"{OURS},{names.ROLE}" if kind is POD else OURS
+    selectors: Iterable[str] = (f"{labels},{names.RUN}",)
+    if len(runs) <= MOST_NAMED:
+        groups = (runs[first : first + AT_ONCE] for first in range(0, len(runs), AT_ONCE))
+        selectors = [f"{labels},{names.RUN} in ({','.join(group)})" for group in groups]
+    found: dict[str, list[Any]] = {}
+    for selector in selectors:
+        try:
+            items = client.list(kind, labels=selector, into=into).items
+        except NotThere:
+            return {}  # JobSet was taken out of the cluster since
+        for body in items:
+            found.setdefault(body["metadata"]["labels"][names.RUN], []).append(body)
     return found
-
-
-def is_stale(record: Record, state: State, pods: Sequence[PodView]) -> bool:
-    """Whether the record says less than the pods show. Pure."""
-    mine = [pod for pod in pods if pod.attempt == state.attempt]
-    if state.phase != "running":
-        return True
-    return len(mine) < record.job.nodes or any(pod.end is not None or not pod.is_running for pod in mine)

@@ -3,6 +3,7 @@
     record_object(record, state)                    the ConfigMap R, created first: it owns all that follow
     run_objects(record, secrets, owner)             claims to make, Secret R-env (only with secrets), budget R, policy
     attempt_objects(record, attempt, start, owner)  Secret R-a<k>, Service R-a<k>, claim templates (DRA), JobSet or Jobs
+    retry_templates(record, pin, owner)             JobSet R-t or Jobs R-t-<role>, of which later attempts are copies
 
     standalone(record, start, shared)               all of a run for `kubectl apply`: it needs no Longboat afterwards
 
@@ -20,7 +21,7 @@ from typing import Any
 import msgspec
 
 from longboat.core.jobs import Value
-from longboat.engines.kubernetes import gangfile, names, podspec, storage
+from longboat.engines.kubernetes import gangfile, names, podspec, retry_template, storage
 from longboat.engines.kubernetes.gangfile import CodeManifest
 from longboat.engines.kubernetes.isolation import network_policy
 from longboat.engines.kubernetes.records import Record, State
@@ -115,6 +116,16 @@ def attempt_objects(record: Record, attempt: int, start: Start, *, owner: Owner 
         *workloads(record, attempt, labels, suspended=start.suspended),
     ]
     return [_finished(each, record, owner, labels) for each in found]
+
+
+def retry_templates(record: Record, pin: str, *, owner: Owner | None = None) -> list[Object]:
+    """Created with the submitter's own rights, and with the run's labels only where that makes nothing of them."""
+    found = retry_template.template_objects(record, pin, labels_of(record, retry_template.FIRST))
+    for each in found:
+        each["metadata"] = {**each["metadata"], "namespace": record.namespace}
+        if owner is not None:
+            each["metadata"]["ownerReferences"] = [owner]
+    return found
 
 
 def standalone(record: Record, start: Start, shared: Sequence[Object]) -> tuple[list[Object], list[str]]:

@@ -26,6 +26,8 @@ ROLE = f"{DOMAIN}/role"
 ATTEMPT = f"{DOMAIN}/attempt"
 USER = f"{DOMAIN}/user"
 KIND = f"{DOMAIN}/kind"
+TEMPLATE_OF = f"{DOMAIN}/template-of"
+"""The run of a retry template, which is no part of any attempt and so has no label RUN."""
 ENDED = f"{DOMAIN}/ended"
 """A record that is final carries it, so that lists of what still goes on leave it out."""
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -37,6 +39,11 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 def attempt_name(run: str, attempt: int) -> str:
     """Of the attempt's Secret, Service and JobSet; the subdomain of its pods."""
     return f"{run}-a{attempt}"
+
+
+def template_name(run: str) -> str:
+    """Of the JobSet from which later attempts are copied; the beginning of the names of such Jobs."""
+    return f"{run}-t"
 
 
 def env_secret(run: str) -> str:

@@ -6,6 +6,7 @@ matters: what a state says has been made is seen by the lists that follow it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -39,6 +40,8 @@ STOP = f"{names.DOMAIN}/stop"
 STUCK_S = 2.0
 MOST_ASKED = 3
 """Pods whose events are read: of a gang whose volume is missing, all say the same."""
+MOST_NODES = 50_000
+"""Nodes of one run, ten times what the largest clusters have: of a number that somebody forged no list is made."""
 LATE_S = 5.0
 """A pod that should be gone for this long, or that outlives a dead one of its gang for so long, is looked into."""
 SLOW_S = 10.0
@@ -73,22 +76,42 @@ def _is_name(run: str) -> bool:
 
 
 def is_record(body: Mapping[str, Any]) -> bool:
+    """Whether a ConfigMap is there for a run; what it holds may still be of no use (`read_record`)."""
     labels = (body.get("metadata") or {}).get("labels") or {}
-    return labels.get(names.KIND) == "run" and "record" in (body.get("data") or {})
+    return labels.get(names.KIND) == "run"
+
+
+class BadRecord(EngineError):
+    """A record that nobody acts upon: it is damaged, of a newer version, or about another run than its object."""
+
+    def __init__(self, run: str, what: str) -> None:
+        super().__init__(f"the record of run {run} {what}", hint="`longboat rm --force` removes it")
 
 
 def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
-    """Record and state of a ConfigMap. Raises EngineError for one that was damaged."""
-    data = body.get("data") or {}
+    """Record and state of a ConfigMap: the one way in, for whoever acts and whoever shows. Raises BadRecord.
+
+    Tenants can write ConfigMaps. So a record is about the run of its object's own name and namespace or about none, and
+    what it says is bounded before anything is computed from it.
+    """
+    metadata, data = body.get("metadata") or {}, body.get("data") or {}
+    name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
     try:
         record = RECORDS.decode(data.get("record") or "")
         state = STATES.decode(data.get("state") or "{}")
-    except msgspec.MsgspecError as error:
-        name = (body.get("metadata") or {}).get("name")
-        raise EngineError(
-            f"the record of run {name} is damaged: {error}", hint="`longboat rm --force` removes it"
-        ) from None
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise BadRecord(name, f"is damaged: {error}") from None
+    if (record.name, record.namespace) != (name, namespace):
+        about = f"{record.namespace[:64]}/{record.name[:64]}"
+        raise BadRecord(name, f"in namespace {namespace} says that it is about {about}; nothing is done about it")
+    if not 0 < record.job.nodes <= MOST_NODES or any(role.nodes < 0 for role in record.job.roles):
+        raise BadRecord(name, f"is damaged: it asks for {record.job.nodes} nodes, and a run has 1 to {MOST_NODES}")
     return record, state
+
+
+def hash_of_record(body: Mapping[str, Any]) -> str:
+    """Of the text as it is written: what a template vouches for."""
+    return hashlib.sha256(((body.get("data") or {}).get("record") or "").encode()).hexdigest()
 
 
 def read_stop(body: Mapping[str, Any]) -> StopRequest | None:
@@ -133,16 +156,20 @@ def snapshot_of(
     hosts: Mapping[str, HostView] | None = None,
     queue: QueueView | None = None,
 ) -> Snapshot:
+    """Workloads of another owner are not of this run, whatever their labels say."""
     record, state = read_record(body)
     metadata = body["metadata"]
+    uid = str(metadata.get("uid", ""))
     return Snapshot(
         record=record,
         state=state,
-        uid=str(metadata.get("uid", "")),
+        uid=uid,
         version=str(metadata.get("resourceVersion", "")),
+        record_hash=hash_of_record(body),
+        made=seconds(metadata.get("creationTimestamp")) or record.created,
         is_deleting=seconds(metadata.get("deletionTimestamp")) is not None,
         stop=read_stop(body),
-        workloads=tuple(workloads),
+        workloads=tuple(one for one in workloads if one.owner == uid),
         pods=tuple(pods),
         hosts=dict(hosts or {}),
         queue=queue,
@@ -159,19 +186,24 @@ def _list(client: Client, kind: Any, selector: str) -> list[Object]:
 
 def _queue(client: Client, record: Record, state: State, workloads: Sequence[WorkloadView]) -> QueueView | None:
     """Kueue's word on an attempt that it holds back."""
+    is_held = record.gated_by == "kueue" and any(one.is_suspended and one.attempt == state.attempt for one in workloads)
+    return queue_of(record, state, workloads, list_queued(client)) if is_held else None
+
+
+def queue_of(
+    record: Record, state: State, workloads: Sequence[WorkloadView], queued: Sequence[Object]
+) -> QueueView | None:
+    """The same, out of Kueue's Workloads. Pure."""
     held = [one for one in workloads if one.attempt == state.attempt and one.is_suspended]
-    if record.gated_by != "kueue" or not held:
-        return None
-    owners = {one.uid for one in held}
-    found = _queued(client)
-    for each in found:
+    owners = {one.uid for one in held} if record.gated_by == "kueue" else set()
+    for each in queued if owners else ():
         references = (each.get("metadata") or {}).get("ownerReferences") or ()
         if any(reference.get("uid") in owners for reference in references):
-            return queue_view(each, waiting_words(each, found))
+            return queue_view(each, waiting_words(each, queued))
     return None
 
 
-def _queued(client: Client) -> list[Object]:
+def list_queued(client: Client) -> list[Object]:
     """Kueue's Workloads, in the newest version that is served."""
     for version in ("v1beta2", "v1beta1"):
         try:

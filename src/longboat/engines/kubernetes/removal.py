@@ -34,6 +34,7 @@ OWNED: tuple[Kind, ...] = (POD, JOB, SERVICE, SLICE, SECRET, BUDGET, NETWORK_POL
 def remove_run(client: Client, run: str, body: dict[str, Any], record: Record | None) -> None:
     """The run has ended. Its objects go with the record that owns them; returns when all are gone."""
     uid = str(body["metadata"]["uid"])
+    # Without a record that can be read, labels and the owner tell what belongs to the run.
     kinds = (*OWNED, JOBSET) if record is None or record.workload == "jobset" else OWNED
     client.delete(CONFIG_MAP, run, uid=uid)
     deadline = time.monotonic() + GONE_S
@@ -106,17 +107,21 @@ def leftovers(client: Client, run: str, uid: str, kinds: tuple[Kind, ...]) -> li
     if record is not None and record["metadata"].get("uid") == uid:
         found.append(f"configmap {run}")
         return found
-    selector = names.selector([(names.MANAGED_BY, "longboat"), (names.RUN, run)])
-    for kind in kinds:
-        try:
-            items = client.list(kind, labels=selector).items
-        except (Forbidden, NotThere):
-            continue
-        except ApiError:
-            found.append(f"{kind.plural} (unknown)")
-            continue
-        found += [f"{kind.kind.lower()} {each['metadata']['name']}" for each in items if _is_owned(each, uid)]
+    for label in (names.RUN, names.TEMPLATE_OF):
+        selector = names.selector([(names.MANAGED_BY, "longboat"), (label, run)])
+        for kind in kinds if label == names.RUN else [one for one in kinds if one in (JOB, JOBSET)]:
+            found += _listed(client, kind, selector, uid)
     return found
+
+
+def _listed(client: Client, kind: Kind, selector: str, uid: str) -> list[str]:
+    try:
+        items = client.list(kind, labels=selector).items
+    except (Forbidden, NotThere):
+        return []
+    except ApiError:
+        return [f"{kind.plural} (unknown)"]
+    return [f"{kind.kind.lower()} {each['metadata']['name']}" for each in items if _is_owned(each, uid)]
 
 
 def _is_owned(body: dict[str, Any], uid: str) -> bool:

@@ -21,7 +21,7 @@ def find_checkpoint(client: Client, wanted: str | None, storage: Storage | None)
         object_url(wanted)  # an address that means nothing is refused now
         return wanted.rstrip("/")
     if wanted.startswith("/"):
-        for record, state in records(client):
+        for _, record, state in records(client):
             if wanted.rstrip("/") in (record.checkpoint_dir, state.checkpoint):
                 return _newest(client, record, state)
         return wanted.rstrip("/")
@@ -37,10 +37,10 @@ def find_checkpoint(client: Client, wanted: str | None, storage: Storage | None)
 
 def _newest(client: Client, record: Record, state: State) -> str:
     if not state.is_final:
-        from longboat.engines.kubernetes.drive import turn
+        from longboat.engines.kubernetes.drive import look
         from longboat.engines.kubernetes.statuses import full_status
 
-        status = full_status(client, turn(client, record.name).snapshot)
+        status = full_status(client, look(client, record.name).snapshot)
         newest = status.checkpoint
     else:
         newest = state.checkpoint

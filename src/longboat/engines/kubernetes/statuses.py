@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +22,14 @@ STARTING = "is being started"
 MOST_ASKED = 64
 """Launchers asked for their ranks in one status; of a larger gang, the first so many."""
 ASKED_AT_ONCE = 8
+
+
+def current_user() -> str:
+    """Who runs are submitted by from here."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def brief_status(record: Record, state: State) -> RunStatus:

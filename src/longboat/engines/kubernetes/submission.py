@@ -1,14 +1,13 @@
 """From a Submission to a run: look, check, snapshot the code, try every object, take the name, hand over.
 
-Creating the record takes the name: of several submitters one wins, and the others get its run or the next name. The
-Secret of the first attempt comes after everything that it needs: once it is there, anybody can go on with the run. Who
-dies before leaves a run that holds nothing: submitting the same again finishes it, else it is given up in the end.
+Creating the record takes the name: of several submitters one wins, and the others get its run or the next name. All of
+the first attempt is made here, with the submitter's own rights, and the templates of which later attempts are copies.
+Who dies before leaves a run that holds nothing: submitting the same again finishes it, else it is given up in the end.
 """
 
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,17 +25,18 @@ from longboat.engines.kubernetes.admissions import admission_trouble
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import AlreadyThere, ApiError, Forbidden, Invalid
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, Kind
-from longboat.engines.kubernetes.apply import create_objects, start_of
+from longboat.engines.kubernetes.apply import start_of
 from longboat.engines.kubernetes.capabilities import KUEUE_GROUP, Capabilities
 from longboat.engines.kubernetes.code import SHARED, Upload, found_secrets, launcher_name, plan_upload, send
+from longboat.engines.kubernetes.creation import WORKLOADS, create_object, make_first, templates_of
 from longboat.engines.kubernetes.dropped import dropped_fields
 from longboat.engines.kubernetes.isolation import SWITCH, is_possible
-from longboat.engines.kubernetes.observe import is_record, read_record, read_stop
+from longboat.engines.kubernetes.observe import hash_of_record, is_record, read_record, read_stop
 from longboat.engines.kubernetes.offers import is_gpu_resource
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.resuming import find_checkpoint
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of
-from longboat.engines.kubernetes.statuses import STARTING
+from longboat.engines.kubernetes.statuses import STARTING, current_user
 from longboat.engines.kubernetes.storage import check_volumes, places, run_storage, storage_notices
 from longboat.engines.kubernetes.surroundings import NodeUse
 from longboat.engines.local.home import Home
@@ -45,7 +45,6 @@ Object = dict[str, Any]
 Notice = Callable[[str], None]
 
 NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-WORKLOADS = ("Job", "JobSet")
 AT_ONCE = 4
 FEW_NAMES = 3
 """Names that are tried before all are looked at."""
@@ -157,7 +156,7 @@ class Submitter:
             job=job,
             namespace=self.client.namespace,
             created=self.client.now(),
-            user=_user(),
+            user=current_user(),
             workload="jobset" if capabilities.has_jobset else "job",
             gate=queue is None and is_gated(job),
             gate_s=settings.gate_s,
@@ -199,7 +198,7 @@ class Submitter:
         for name in [run_id] if run_id is not None else self._free_names(offer.job.name, offer.taken):
             record = self.record_of(offer, name, upload)
             if not is_tried:
-                self._try(self.objects_of(offer, record, upload))
+                self._try([*self.objects_of(offer, record, upload), *templates_of(record, "", {}, None)])
                 is_tried = True
             created = self._take_name(record, is_chosen=run_id is not None)
             if created is not None and _uid_of(created) == record.uid:
@@ -207,7 +206,7 @@ class Submitter:
                 return record
             if created is not None and is_same_submission(created, record):
                 record = read_record(created)[0]
-                self._bring(offer, record, upload, manifests.owner_of(created))
+                self._bring(offer, record, upload, created)
                 return record
         return None
 
@@ -303,7 +302,7 @@ class Submitter:
 
     def _hand_over(self, offer: Offer, record: Record, upload: Upload, created: Object) -> None:
         try:
-            self._bring(offer, record, upload, manifests.owner_of(created))
+            self._bring(offer, record, upload, created)
         except BaseException as error:
             # Half a run is of no use to anybody; what was made goes with the record.
             with contextlib.suppress(ApiError):
@@ -312,8 +311,9 @@ class Submitter:
                 raise refusal_of(error, {"kind": "run", "metadata": {"name": record.name}}) from error
             raise
 
-    def _bring(self, offer: Offer, record: Record, upload: Upload, owner: manifests.Owner) -> None:
-        """Code and objects of a run whose record is there. What is there already is the same."""
+    def _bring(self, offer: Offer, record: Record, upload: Upload, created: Object) -> None:
+        """Code and objects of a run whose record is there. What is there already must be the same."""
+        owner = manifests.owner_of(created)
         objects = self.objects_of(offer, record, upload, owner)
         attempt = names.attempt_name(record.name, 0)
         is_last = [
@@ -324,9 +324,10 @@ class Submitter:
             environment = offer.submission.environment
             sent = pool.submit(send, self.client, self.store, upload, record, owner, environment)
             first = [each for each, last in zip(objects, is_last) if not last]
-            list(pool.map(lambda each: create_objects(self.client, [each]), first))
+            list(pool.map(lambda each: create_object(self.client, each, owner=owner["uid"]), first))
             stayed = pool.submit(sent.result())
-            create_objects(self.client, [each for each, last in zip(objects, is_last) if last])
+            last = [each for each, last in zip(objects, is_last) if last]
+            make_first(self.client, record, hash_of_record(created), last, owner)
             stayed.result()
 
 
@@ -389,10 +390,3 @@ def _gpu_resource(job: Job, capabilities: Capabilities) -> str | None:
 def _gpu_selector(job: Job, capabilities: Capabilities) -> dict[str, dict[str, tuple[str, ...]]]:
     found = {role.name: capabilities.gpu_selector(role.resources.gpus) for role in job.roles}
     return {role: labels for role, labels in found.items() if labels}
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

@@ -56,8 +56,15 @@ class PodView(Value, frozen=True):
         return f"{self.role}-{self.index}"
 
 
+class _Owner(TypedDict, total=False):
+    kind: str
+    uid: str
+
+
 class _Meta(TypedDict, total=False):
     name: str
+    namespace: str
+    ownerReferences: list[_Owner]
     uid: str
     labels: dict[str, str]
     resourceVersion: str
@@ -86,6 +93,13 @@ class _PodMeta(_Meta, total=False):
     annotations: dict[str, str]
 
 
+class SlimRecord(TypedDict, total=False):
+    """The ConfigMap of a run, without the diary of its fields' managers."""
+
+    metadata: _PodMeta
+    data: dict[str, str]
+
+
 class _Image(TypedDict, total=False):
     name: str
     image: str
@@ -112,6 +126,7 @@ class WorkloadView(Value, frozen=True):
     uid: str
     attempt: int
     role: str = ""  # of a Job
+    owner: str = ""  # uid of the record that owns it
     created: float = 0.0
     version: str = ""
     is_suspended: bool = False
@@ -145,6 +160,8 @@ class Snapshot(Value, frozen=True):
     state: State
     uid: str  # of the ConfigMap
     version: str
+    record_hash: str = ""  # of the record's text
+    made: float = 0.0  # when the ConfigMap was created, by the server's word
     is_deleting: bool = False
     stop: StopRequest | None = None
     workloads: tuple[WorkloadView, ...] = ()
@@ -224,6 +241,7 @@ def workload_view(body: Mapping[str, Any]) -> WorkloadView:
         uid=str(meta.get("uid", "")),
         attempt=_number(labels.get(ATTEMPT)),
         role=str(labels.get(ROLE, "")),
+        owner=owner_of(meta),
         created=seconds(meta.get("creationTimestamp")) or 0.0,
         version=str(meta.get("resourceVersion", "")),
         is_suspended=bool(spec.get("suspend")),
@@ -231,6 +249,12 @@ def workload_view(body: Mapping[str, Any]) -> WorkloadView:
         failed=None if failed is None else str(failed.get("message") or failed.get("reason") or "it failed"),
         is_complete="Complete" in held or "Completed" in held,
     )
+
+
+def owner_of(meta: Mapping[str, Any]) -> str:
+    """The uid of the record that owns an object; empty where none does."""
+    owners = meta.get("ownerReferences") or ()
+    return next((str(one.get("uid", "")) for one in owners if one.get("kind") == "ConfigMap"), "")
 
 
 def queue_view(workload: Mapping[str, Any], words: str = "") -> QueueView:

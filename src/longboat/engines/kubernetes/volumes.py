@@ -124,7 +124,7 @@ def find_volume(client: Client, name: str) -> VolumeView:
 
 def _users(client: Client) -> tuple[list[dict[str, Any]], list[Record]]:
     pods = client.list(POD).items
-    return pods, [record for record, state in records(client) if not state.is_final]
+    return pods, [record for _, record, state in records(client) if not state.is_final]
 
 
 def create_volume(client: Client, claim: Wanted, *, timeout_s: float) -> VolumeView:

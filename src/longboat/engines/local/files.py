@@ -80,7 +80,7 @@ def read_value(path: Path, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise EngineError(f"{path} is damaged: {error}", hint="remove the run with `longboat rm`") from error
+        raise EngineError(f"{path} is damaged: {error}", hint="`longboat rm --force` removes the run") from error
 
 
 def open_lock(path: Path) -> int:

@@ -1,0 +1,67 @@
+"""The one way in for records: what others wrote is about its own object, bounded, or refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from longboat.engines.kubernetes import manifests
+from longboat.engines.kubernetes.observe import BadRecord, hash_of_record, read_record, snapshot_of
+from longboat.engines.kubernetes.records import State
+from longboat.engines.kubernetes.views import WorkloadView
+from tests.engines.kubernetes.manifest_samples import job, record, role
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    made = manifests.record_object(record(), State())
+    made["metadata"] |= {"uid": "u-1", "resourceVersion": "7", "creationTimestamp": "2026-11-15T12:00:00Z"}
+    made["data"] |= changes
+    return made
+
+
+def text(**fields: Any) -> str:
+    return msgspec.json.encode(record(**fields)).decode()
+
+
+DEEP = "[" * 200_000
+HOSTILE = {
+    "another name": (text(name="other"), "about default/other"),
+    "another namespace": (text(namespace="kube-system"), "about kube-system/train"),
+    "a huge gang": (text(what=job(role(nodes=10**12))), "1000000000000 nodes"),
+    "a gang of nothing": (text(what=job(role(nodes=0))), "0 nodes"),
+    "negative nodes": (text(what=job(role("a", nodes=-1), role("b", nodes=5))), "4 nodes"),
+    "deep nesting": (f'{{"name": "train", "pod": {{"a": {DEEP}', "damaged"),
+    "half a record": ('{"name": "train"', "damaged"),
+    "no record": ("", "damaged"),
+    "a list": ("[]", "damaged"),
+    "a number out of range": (text().replace('"created":1.0', '"created":1e999'), "damaged"),
+    "long names": (text(name="x" * 300_000), "about default/xxx"),
+}
+
+
+def test_a_record_is_read_with_the_name_of_its_object() -> None:
+    assert read_record(body())[0] == record()
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_record_that_nobody_acts_upon(what: str) -> None:
+    written, told = HOSTILE[what]
+    with pytest.raises(BadRecord, match="the record of run train") as caught:
+        read_record(body(record=written))
+    assert told in caught.value.message and len(caught.value.message) < 400
+    assert caught.value.hint == "`longboat rm --force` removes it"
+
+
+def test_fields_of_a_newer_version_are_no_damage() -> None:
+    newer = text()[:-1] + ',"quantum":{"bits":8}}'
+    assert read_record(body(record=newer))[0] == record()
+    assert hash_of_record(body(record=newer)) != hash_of_record(body())
+
+
+def test_workloads_of_another_owner_are_not_of_the_run() -> None:
+    ours, planted = (WorkloadView(name=name, uid=name, attempt=0, owner=uid) for name, uid in (("a", "u-1"), ("b", "")))
+    found = snapshot_of(body(), workloads=[ours, planted], pods=[])
+    assert found.workloads == (ours,)
+    assert found.made == 1794744000.0, "the server's word, not the record's"
