@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from longboat.cli.times import parse_duration
+from longboat.core.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
 LATEST = "-"
+NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+"""A DNS label, as Kubernetes demands of it."""
 
 
 def seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
@@ -33,6 +37,19 @@ def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
         return [CompletionItem(run.name, help=run.phase) for run in engine().list() if run.name.startswith(incomplete)]
     except Exception:
         return []
+
+
+def namespaces_of(words: Sequence[str]) -> tuple[str, ...]:
+    """Namespaces from a repeated option whose values may be joined by commas; each once, in a fixed order."""
+    found = sorted({name.strip() for word in words for name in word.split(",")})
+    for name in found:
+        if not re.fullmatch(NAMESPACE, name):
+            raise UsageError(f"{name!r} is not the name of a namespace", hint="--only team-a,team-b")
+    return tuple(found)
+
+
+def shown_namespaces(names: Sequence[str]) -> str:
+    return f"namespace {names[0]}" if len(names) == 1 else f"namespaces {', '.join(names)}"
 
 
 def run_argument(function: F) -> F:

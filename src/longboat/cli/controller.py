@@ -6,10 +6,12 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from longboat.cli.arguments import namespaces_of, shown_namespaces
 from longboat.cli.places import complete_contexts
 from longboat.cli.terminal import clean, say
 
@@ -30,10 +32,12 @@ REPORT_S = 10.0
     shell_complete=complete_contexts,
     help="The cluster of this context; in a cluster's pod, by default that cluster.",
 )
-@click.option("--only", metavar="NAMESPACE", help="Serve one namespace; default: all.")
+@click.option(
+    "--only", "only", multiple=True, metavar="NAMESPACE", help="Serve these namespaces (a,b or repeated); default: all."
+)
 @click.option("--lease", "home", metavar="NAMESPACE", help="Where the leader's Lease is kept.")
 @click.option("--health-port", type=click.IntRange(1, 65535), help="Answer GET /healthz and /readyz on this port.")
-def command(context: str | None, only: str | None, home: str | None, health_port: int | None) -> int:
+def command(context: str | None, only: Sequence[str], home: str | None, health_port: int | None) -> int:
     """Take the turns that runs need while nobody is attached: the gate, retries, ends written down.
 
     `longboat install` runs it in the cluster. It may also be run anywhere a kubeconfig reaches; only one works at a
@@ -45,10 +49,11 @@ def command(context: str | None, only: str | None, home: str | None, health_port
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
-    client = Client.open(context=context, namespace=only)
+    served = namespaces_of(only)
+    client = Client.open(context=context, namespace=served[0] if served else None)
     identity = os.environ.get("LONGBOAT_POD") or f"{socket.gethostname()}-{os.getpid()}"
-    leader = Leader(client, home or only or lease_home(client), identity)
-    station = Station(client, only, leader, ending)
+    leader = Leader(client, home or (served[0] if served else lease_home(client)), identity)
+    station = Station(client, served, leader, ending)
     if health_port is not None:
         from longboat.engines.kubernetes.health import serve
 
@@ -77,9 +82,9 @@ def lease_home(client: Client) -> str:
 class Station:
     """Stands by until it leads, works while it leads."""
 
-    def __init__(self, client: Client, only: str | None, leader: Leader, ending: threading.Event) -> None:
+    def __init__(self, client: Client, served: Sequence[str], leader: Leader, ending: threading.Event) -> None:
         self.client = client
-        self.only = only
+        self.served = served
         self.leader = leader
         self.ending = ending
         self.controller: Controller | None = None
@@ -110,9 +115,13 @@ class Station:
         def goes_on() -> bool:
             return self.leader.is_leader and not self.ending.is_set()
 
-        say(f"longboat: {self.leader.identity} leads{f', in namespace {self.only}' if self.only else ''}")
+        where = f", in {shown_namespaces(self.served)}" if self.served else ""
+        say(f"longboat: {self.leader.identity} leads{where}")
         controller = Controller(
-            self.client, namespace=self.only, say=lambda text: say(f"longboat: {clean(text)}"), may_work=goes_on
+            self.client,
+            namespaces=self.served or None,
+            say=lambda text: say(f"longboat: {clean(text)}"),
+            may_work=goes_on,
         )
         self.controller = controller
         controller.start()

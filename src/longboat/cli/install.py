@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from longboat import __version__
-from longboat.cli.arguments import seconds
+from longboat.cli.arguments import namespaces_of, seconds, shown_namespaces
 from longboat.cli.places import complete_contexts
 from longboat.cli.terminal import say
 from longboat.core.errors import UsageError
@@ -23,7 +24,13 @@ from longboat.core.errors import UsageError
     help="The cluster of this context of the kubeconfig.",
 )
 @click.option("--image", metavar="IMAGE", help="An image that has Longboat (deploy/Dockerfile makes one).")
-@click.option("--only", metavar="NAMESPACE", help="Serve one namespace, with rights in no other.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAMESPACE",
+    help="Serve these namespaces (a,b or repeated), with rights over runs in no others; default: the context's.",
+)
+@click.option("--all-namespaces", "everywhere", is_flag=True, help="Serve all namespaces, with rights in all of them.")
 @click.option("--autoscaler", "pools", type=click.Path(), metavar="FILE", help="The autoscaler too, with these pools.")
 @click.option("--remove", is_flag=True, help="Take all of it out again; runs and machines stay as they are.")
 @click.option("--dry-run", is_flag=True, help="Print the objects and stop.")
@@ -31,22 +38,27 @@ from longboat.core.errors import UsageError
 @click.option(
     "--timeout", default="2m", show_default=True, metavar="TIME", callback=seconds, help="Wait so long until it works."
 )
-def command(context: str | None, remove: bool, dry_run: bool, output: str, timeout: float, **what: str | None) -> int:
+def command(context: str | None, remove: bool, dry_run: bool, output: str, timeout: float, **what: Any) -> int:
     """Install the controller: one small Deployment that lets waiting runs in and restarts failed ones.
 
     With --autoscaler also the one that grows and shrinks pools of machines.
     """
     if remove and (any(what.values()) or dry_run):
         raise UsageError("--remove takes out all of it", hint="longboat install --remove, with --on CONTEXT if needed")
-    wanted = [] if remove else objects_of(**what)
+    if what["only"] and what["everywhere"]:
+        raise UsageError("--only and --all-namespaces", hint="one of them: some namespaces, or all")
+    wanted = [] if remove else objects_of(context, **what)
     if dry_run:
         print_objects(wanted, output)
         return 0
     from longboat.engines.kubernetes.api.client import Client
     from longboat.engines.kubernetes.installation import install, uninstall
+    from longboat.engines.kubernetes.installing import served_namespaces
 
     with Client.open(context=context) as client:
-        names = uninstall(client) if remove else install(client, wanted, timeout_s=timeout)
+        is_chosen = bool(what["only"] or what["everywhere"])
+        made = install(client, wanted, timeout_s=timeout, is_chosen=is_chosen)
+        names = uninstall(client) if remove else made
         is_any = False
         for name in names:
             is_any = True
@@ -55,17 +67,21 @@ def command(context: str | None, remove: bool, dry_run: bool, output: str, timeo
             say(f"longboat: the controller is gone from {client.context}" if is_any else "longboat: nothing to remove")
         else:
             who = "the controller and the autoscaler work" if what["pools"] else "the controller works"
-            say(f"longboat: {who} in {client.context}")
+            served = served_namespaces(next(each for each in wanted if each["kind"] == "Deployment"))
+            say(f"longboat: {who} in {client.context}, for {shown_namespaces(served) if served else 'all namespaces'}")
     return 0
 
 
-def objects_of(image: str | None, only: str | None, pools: str | None) -> list[dict[str, Any]]:
+def objects_of(
+    context: str | None, *, image: str | None, only: Sequence[str], everywhere: bool, pools: str | None
+) -> list[dict[str, Any]]:
     """All that is to be installed; the pools file is read and checked first."""
     from longboat.engines.kubernetes.installing import objects
 
     if image is None:
         raise UsageError("which image?", hint="--image: one that has Longboat, as deploy/Dockerfile makes it")
-    found = objects(image=image, only=only, version=__version__)
+    served = None if everywhere else namespaces_of(only) or (context_namespace(context),)
+    found = objects(image=image, only=served, version=__version__)
     if pools is None:
         return found
     from pathlib import Path
@@ -80,6 +96,20 @@ def objects_of(image: str | None, only: str | None, pools: str | None) -> list[d
     simulates = any(isinstance(known[pool.provider], KwokSettings) for pool in wanted)
     text = Path(pools).read_text(encoding="utf-8")
     return [*found, *autoscaler_objects(image=image, pools=text, version=__version__, simulates=simulates)]
+
+
+def context_namespace(context: str | None) -> str:
+    """Where runs of this context go unless they are told otherwise; nothing is asked of the cluster."""
+    from longboat.engines.kubernetes.api.errors import KubeconfigError
+    from longboat.engines.kubernetes.engine import KubernetesEngine
+
+    place = KubernetesEngine(context=context)
+    try:
+        return place.client.namespace
+    except KubeconfigError:
+        return "default"  # of --dry-run where no cluster is known; who installs is told below
+    finally:
+        place.close()
 
 
 def print_objects(found: list[dict[str, Any]], output: str) -> None:

@@ -69,7 +69,7 @@ def traces(client: Client) -> list[str]:
 def controlled(environment: Mapping[str, str], namespace: str, said: list[str]) -> Iterator[Controller]:
     """A controller in this process, which leads without having been elected."""
     with Client.open(namespace=namespace, environment=environment) as client:
-        controller = Controller(client, namespace=namespace, say=said.append)
+        controller = Controller(client, namespaces=[namespace], say=said.append)
         controller.start()
         try:
             yield controller

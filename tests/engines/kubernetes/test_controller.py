@@ -173,7 +173,7 @@ def test_the_second_takes_over_from_one_that_was_killed(bench: Bench, client: Cl
 def test_who_leads_no_more_takes_no_new_turn(bench: Bench, client: Client) -> None:
     leads = [True]
     with Client.open(namespace=bench.namespace, environment=bench.environment) as own:
-        controller = Controller(own, namespace=bench.namespace, say=print, may_work=lambda: leads[0])
+        controller = Controller(own, namespaces=[bench.namespace], say=print, may_work=lambda: leads[0])
         controller.start()
         run = bench.engine.submit(bench.submission("print(1)")).name
         assert wait_for_end(client, run).phase == "succeeded"

@@ -76,7 +76,7 @@ def given() -> list[Object]:
     upload = Upload(launcher=launcher_name(), new=(NewPack(name="longboat-code-x", index="objects:", data=b"x"),))
     found = [*(body for each in records() for body in all_objects(each)), *of_jobsets()]
     found += upload_objects(upload, "default")
-    for only in (None, "team"):
+    for only in (None, ["team"]):
         found += installing.objects(image="longboat:1", only=only, version="1")
     found += autoscaler_objects(image="longboat:1", pools="pools: []", version="1", simulates=True)
     found.append(role_for(PERMISSIONS, namespace="team"))

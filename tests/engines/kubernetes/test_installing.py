@@ -1,20 +1,33 @@
-"""What is installed: no more rights than turns need, a pod that the restricted level accepts."""
+"""What is installed: no more rights than turns need, where it serves only; a pod that the restricted level accepts."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 
 from longboat.engines.kubernetes import installing
-from longboat.engines.kubernetes.installing import CLUSTER, ELECTION, RUNS, objects, served_namespace
+from longboat.engines.kubernetes.installing import (
+    CLUSTER,
+    ELECTION,
+    HOME,
+    RUNS,
+    RUNS_ROLE,
+    objects,
+    served_namespaces,
+)
+from longboat.engines.kubernetes.lease import CONTROLLER
+
+SCOPES = [None, ["team"], ["one", "two"]]
 
 
-def rules(only: str | None) -> list[dict[str, list[str]]]:
+def rules(only: Sequence[str] | None) -> list[dict[str, list[str]]]:
     found = objects(image="image", only=only, version="1")
     return [rule for body in found for rule in body.get("rules", ())]
 
 
-@pytest.mark.parametrize("only", [None, "team"])
-def test_no_wildcards_and_no_way_to_list_secrets(only: str | None) -> None:
+@pytest.mark.parametrize("only", SCOPES)
+def test_no_wildcards_and_no_way_to_list_secrets(only: list[str] | None) -> None:
     for rule in rules(only):
         assert not any("*" in value for values in rule.values() for value in values), rule
         if "secrets" in rule["resources"]:
@@ -28,27 +41,44 @@ def test_leases_of_others_cannot_be_changed() -> None:
             assert rule.names
 
 
-def test_for_one_namespace_nothing_is_written_elsewhere() -> None:
-    found = objects(image="image", only="team", version="1")
-    (wide,) = [body for body in found if body["kind"] == "ClusterRole"]
-    assert {verb for rule in wide["rules"] for verb in rule["verbs"]} <= {"get", "list"}
-    assert {resource for rule in wide["rules"] for resource in rule["resources"]} == {
-        "nodes",
-        "persistentvolumes",
-        "pods",
+def bindings(only: list[str] | None, kind: str) -> dict[str | None, list[str]]:
+    """Namespace (None: the cluster) -> roles that the controller has there by bindings of this kind."""
+    found: dict[str | None, list[str]] = {}
+    for body in objects(image="image", only=only, version="1"):
+        if body["kind"] == kind and body["subjects"][0]["name"] == CONTROLLER:
+            found.setdefault(body["metadata"].get("namespace"), []).append(body["roleRef"]["name"])
+    return found
+
+
+@pytest.mark.parametrize("only", [["team"], ["one", "two"]])
+def test_rights_over_runs_are_bound_in_the_namespaces_that_it_serves(only: list[str]) -> None:
+    assert bindings(only, "ClusterRoleBinding") == {None: [CONTROLLER]}
+    assert bindings(only, "RoleBinding") == {HOME: [CONTROLLER], **{name: [RUNS_ROLE] for name in only}}
+    roles = {
+        body["metadata"]["name"]: body["rules"]
+        for body in objects(image="image", only=only, version="1")[:-1]
+        if body["kind"] == "ClusterRole"
     }
-    (own,) = [body for body in found if body["kind"] == "Role" and body["metadata"]["namespace"] == "team"]
-    assert own["rules"] == installing.rules_of(RUNS)
+    assert {verb for rule in roles[CONTROLLER] for verb in rule["verbs"]} <= {"get", "list"}
+    assert {what for rule in roles[CONTROLLER] for what in rule["resources"]} == {"nodes", "persistentvolumes", "pods"}
+    assert roles[RUNS_ROLE] == installing.rules_of(RUNS)
+
+
+def test_all_namespaces_are_served_only_when_asked() -> None:
+    assert bindings(None, "ClusterRoleBinding") == {None: [CONTROLLER, RUNS_ROLE]}
+    assert bindings(None, "RoleBinding") == {HOME: [CONTROLLER]}
 
 
 def test_the_deployment_says_what_it_serves() -> None:
-    for only in (None, "team"):
+    for only in SCOPES:
         deployment = objects(image="image", only=only, version="1")[-1]
-        assert deployment["kind"] == "Deployment" and served_namespace(deployment) == only
+        assert deployment["kind"] == "Deployment"
+        assert served_namespaces(deployment) == (None if only is None else tuple(only))
 
 
-def test_what_is_bound_exists() -> None:
-    found = objects(image="image", only="team", version="1")
+@pytest.mark.parametrize("only", SCOPES)
+def test_what_is_bound_exists(only: list[str] | None) -> None:
+    found = objects(image="image", only=only, version="1")
     roles = {(body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"]) for body in found}
     for body in found:
         if body["kind"].endswith("Binding"):

@@ -1,4 +1,4 @@
-"""`longboat controller`: takes the turns of a cluster's (or a namespace's) runs, so that nobody need be attached.
+"""`longboat controller`: takes the turns of runs of a cluster or of some namespaces, so that nobody need be attached.
 
 It keeps nothing that it could not read again: it watches records and what belongs to them to know whose turn it is, and
 every turn reads its run anew. Runs that wait at the gate are served together, by one turn for their namespace. Only the
@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -24,7 +24,7 @@ from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, 
 from longboat.engines.kubernetes.api.watch import Change, Reflector
 from longboat.engines.kubernetes.drive import Outlook, turn
 from longboat.engines.kubernetes.gangfile import CodeManifest
-from longboat.engines.kubernetes.observe import STATES, STOP
+from longboat.engines.kubernetes.observe import STATES, STOP, BadRecord
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.termination import Ended
 
@@ -78,18 +78,21 @@ class Noted(msgspec.Struct):
 
 
 class Controller:
-    """Works until it is closed, or until `may_work` says no. `say` is told one line for everything that goes wrong."""
+    """Works until it is closed, or until `may_work` says no. `say` is told one line for everything that goes wrong.
+
+    Of `namespaces` (None: all) each is watched by itself: there may be rights in no others.
+    """
 
     def __init__(
         self,
         client: Client,
         *,
-        namespace: str | None = None,
+        namespaces: Sequence[str] | None = None,
         say: Callable[[str], None],
         may_work: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
-        self._namespace = namespace
+        self._namespaces: tuple[str | None, ...] = (None,) if namespaces is None else tuple(namespaces)
         self._say = say
         self._may_work = may_work
         self._agenda = Agenda()
@@ -97,7 +100,7 @@ class Controller:
         self._open: dict[Key, bool] = {}  # runs that have not ended: whether they wait at the gate
         self._trouble: dict[Key, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
         self._lock = threading.Lock()
-        self._reflectors: dict[Kind, Reflector[Noted]] = {}
+        self._reflectors: list[tuple[Kind, Reflector[Noted]]] = []
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -116,7 +119,7 @@ class Controller:
     def close(self) -> None:
         """No turn begins any more; those under way are waited for, within reason. They may be cut off anywhere."""
         self._agenda.close()
-        for reflector in self._reflectors.values():
+        for _, reflector in self._reflectors:
             reflector.close()
         for thread in self._threads:
             thread.join(timeout=10.0)
@@ -124,7 +127,7 @@ class Controller:
     @property
     def is_ready(self) -> bool:
         """Whether it has seen what there is."""
-        return all(one.is_synced for kind, one in self._reflectors.items() if kind != JOBSET)
+        return all(one.is_synced for kind, one in self._reflectors if kind != JOBSET)
 
     @property
     def is_alive(self) -> bool:
@@ -133,7 +136,7 @@ class Controller:
     def blind_spots(self) -> list[str]:
         """What cannot be watched at the moment, and why."""
         found = []
-        for kind, reflector in self._reflectors.items():
+        for kind, reflector in self._reflectors:
             trouble = reflector.trouble
             if trouble is not None and not (kind == JOBSET and isinstance(trouble, NotThere)):
                 found.append(f"cannot watch {kind.plural}: {trouble.message}")
@@ -149,8 +152,10 @@ class Controller:
                 meta = change.object.metadata
                 self._say(f"{kind.kind} {meta.namespace}/{meta.name}: {type(error).__name__}: {error}")
 
-        where: dict[str, Any] = {"namespace": self._namespace, "everywhere": self._namespace is None}
-        self._reflectors[kind] = Reflector(self._client, kind, labels=labels, into=Noted, on_change=heard, **where)
+        for namespace in self._namespaces:
+            where: dict[str, Any] = {"namespace": namespace, "everywhere": namespace is None}
+            made = Reflector(self._client, kind, labels=labels, into=Noted, on_change=heard, **where)
+            self._reflectors.append((kind, made))
 
     def _record(self, change: Change[Noted]) -> None:
         meta = change.object.metadata
@@ -228,10 +233,16 @@ class Controller:
         """A turn of one that waits serves all that wait beside it."""
         with self._lock:
             waiting = [key for key, waits in self._open.items() if waits and key.namespace == namespace]
-        if not waiting:
-            return None
-        outlook = self._outlook(min(waiting))
-        return GATE_LOOK_S if outlook is not None and _is_at_gate(outlook) else GATE_S
+        for key in sorted(waiting):
+            try:
+                outlook = self._outlook(key)
+            except BadRecord as error:
+                self._note_trouble(key, error)
+                continue
+            if outlook is not None and outlook.snapshot.workloads_of(outlook.snapshot.state.attempt):
+                return GATE_LOOK_S if _is_at_gate(outlook) else GATE_S
+            # It says that it waits, and there is nothing of it to be let in: another one serves the gate.
+        return GATE_LOOK_S if waiting else None
 
     def _outlook(self, key: Key) -> Outlook | None:
         """Take a turn; None where there is no such run any more."""

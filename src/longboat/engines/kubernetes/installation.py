@@ -22,7 +22,7 @@ from longboat.engines.kubernetes.api.kinds import (
     SERVICE_ACCOUNT,
     kind_of,
 )
-from longboat.engines.kubernetes.installing import HOME, served_namespace
+from longboat.engines.kubernetes.installing import HOME, served_namespaces
 from longboat.engines.kubernetes.installing_autoscaler import AUTOSCALER
 from longboat.engines.kubernetes.lease import CONTROLLER, GATE, MANAGED_BY
 from longboat.engines.kubernetes.names import selector
@@ -36,12 +36,17 @@ CORDONED, DELETING = "longboat.dev/cordoned-at", "longboat.dev/deleting-at"
 GONE_S = 120.0
 
 
-def install(client: Client, objects: Sequence[Object], *, timeout_s: float) -> Iterator[str]:
-    """Apply all of them, then wait until what they deploy works. Yields what was applied."""
-    _check_scope(client, objects)
+def install(client: Client, objects: Sequence[Object], *, timeout_s: float, is_chosen: bool = True) -> Iterator[str]:
+    """Apply all of them, take away rights of an earlier installation, then wait until what they deploy works. Yields
+    what was applied. `is_chosen`: the namespaces were named, and did not just follow from the context.
+    """
+    if not is_chosen:
+        _check_scope(client, objects)
+    _check_namespaces(client, objects)
     for each in objects:
         client.apply(each)
         yield _shown(each)
+    _withdraw(client, objects)
     deadline = time.monotonic() + timeout_s
     for name in [each["metadata"]["name"] for each in objects if each["kind"] == DEPLOYMENT.kind]:
         while not _is_rolled_out(client.get(DEPLOYMENT, name, namespace=HOME)):
@@ -53,16 +58,37 @@ def install(client: Client, objects: Sequence[Object], *, timeout_s: float) -> I
 
 
 def _check_scope(client: Client, objects: Sequence[Object]) -> None:
-    """One controller in a cluster: one that serves another scope is not replaced by accident."""
+    """One controller in a cluster: one that serves other namespaces is not taken away from them by accident."""
     found = client.find(DEPLOYMENT, CONTROLLER, namespace=HOME)
-    wanted = next(served_namespace(each) for each in objects if each["kind"] == DEPLOYMENT.kind)
-    if found is None or served_namespace(found) == wanted:
+    wanted = next(served_namespaces(each) for each in objects if each["kind"] == DEPLOYMENT.kind)
+    if found is None or served_namespaces(found) == wanted:
         return
-    serves = served_namespace(found)
-    told = f"namespace {serves}" if serves else "all namespaces"
+    serves = served_namespaces(found)
+    told = f"namespace {', '.join(serves)}" if serves else "all namespaces"
+    keeps = f"--only {','.join(serves)}" if serves else "--all-namespaces"
     raise EngineError(
-        f"a controller that serves {told} is installed already", hint="`longboat install --remove` takes it out first"
+        f"a controller that serves {told} is installed already",
+        hint=f"{keeps} keeps that, --only {','.join(wanted or ())} makes it serve that instead",
     )
+
+
+def _check_namespaces(client: Client, objects: Sequence[Object]) -> None:
+    """A namespace that is not there is a slip of the pen, and half an installation would be left."""
+    served = {each["metadata"]["namespace"] for each in objects if each["kind"] == ROLE_BINDING.kind} - {HOME}
+    missing = [name for name in sorted(served) if client.find(NAMESPACE, name) is None]
+    if missing:
+        raise EngineError(f"there is no namespace {', '.join(missing)}", hint=f"kubectl create namespace {missing[0]}")
+
+
+def _withdraw(client: Client, objects: Sequence[Object]) -> None:
+    """Rights that an earlier installation gave and this one does not."""
+    wanted = {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects}
+    own = f"{selector(list(MANAGED_BY.items()))},app.kubernetes.io/name={CONTROLLER}"
+    for kind in (ROLE_BINDING, ROLE, CLUSTER_ROLE_BINDING):
+        for each in client.list(kind, everywhere=True, labels=own).items:
+            meta = each["metadata"]
+            if (kind.kind, meta.get("namespace"), meta["name"]) not in wanted:
+                client.delete(kind, meta["name"], namespace=meta.get("namespace"), uid=meta["uid"])
 
 
 def uninstall(client: Client) -> Iterator[str]:
@@ -112,7 +138,10 @@ def is_installed(client: Client, namespace: str) -> bool | None:
         found = client.find(DEPLOYMENT, CONTROLLER, namespace=HOME)
     except EngineError:
         return None
-    return found is not None and _is_ready(found) and served_namespace(found) in (None, namespace)
+    if found is None or not _is_ready(found):
+        return False
+    served = served_namespaces(found)
+    return served is None or namespace in served
 
 
 def unattended(client: Client, run: str) -> str | None:
@@ -122,7 +151,7 @@ def unattended(client: Client, run: str) -> str | None:
         return None
     waits = record.gated_by == "longboat" and state.gate.let_in is None
     can_retry = record.job.retries.count > state.attempt
-    if not (waits or can_retry) or is_installed(client, record.namespace) is not False:
+    if not (waits or can_retry) or is_installed(client, client.namespace) is not False:
         return None
     lacks = f"lets {run} in" if waits else f"restarts {run} after a failure"
     lacks += " or restarts it after a failure" if waits and can_retry else ""

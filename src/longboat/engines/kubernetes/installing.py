@@ -1,12 +1,14 @@
 """What `longboat install` puts into a cluster: the controller and exactly the rights it needs. Objects only; pure.
 
-For all namespaces its rights are a ClusterRole; with `only`, a Role in that namespace, and outside of it only nodes,
-volumes and pods are read, to know what is free. It lists no Secrets and reads those of runs by name. Leases it may only
-make, and change those that are its own by name.
+Its rights over runs are one ClusterRole, bound by a RoleBinding in each namespace that it serves; by a
+ClusterRoleBinding only where it was asked to serve all. Everywhere else it reads nodes, volumes and pods, to know what
+is free, and nothing more. It lists no Secrets and reads those of runs by name. Leases it may only make, and change
+those that are its own by name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from longboat.engines.kubernetes.api.kinds import (
@@ -24,6 +26,8 @@ from longboat.engines.kubernetes.lease import CONTROLLER, GATE, MANAGED_BY
 Object = dict[str, Any]
 
 HOME = "longboat-system"
+RUNS_ROLE = f"{CONTROLLER}-runs"
+"""The ClusterRole with what turns need; it gives nothing until it is bound somewhere."""
 SEEN = f"{CONTROLLER}-seen"
 """The right of everybody to see whether there is a controller."""
 LABELS = {**MANAGED_BY, "app.kubernetes.io/name": CONTROLLER}
@@ -44,14 +48,14 @@ RUNS: tuple[Rule, ...] = (
     Rule("", "pods", ("list", "watch", "delete")),
     Rule("", "pods/exec", ("create", "get")),  # a stop that keeps the grace; `get`: servers before 1.35
     Rule("", "pods/log", ("get",)),  # the last lines, kept in the record
-    Rule("", "secrets", ("get", "create")),  # the gang file of the attempt before, and of the next
-    Rule("", "services", ("create",)),
+    Rule("", "secrets", ("get", "create")),  # the gang file of the first attempt, and of the next
+    Rule("", "services", ("get", "create")),  # `get`: whether one that is there already is the run's
     Rule("", "events", ("list",)),  # why a volume keeps a container from starting
     Rule("", "persistentvolumeclaims", ("list",)),
-    Rule("batch", "jobs", ("list", "watch", "create", "patch", "delete")),
-    Rule("jobset.x-k8s.io", "jobsets", ("list", "watch", "create", "patch", "delete")),
+    Rule("batch", "jobs", ("get", "list", "watch", "create", "patch", "delete")),
+    Rule("jobset.x-k8s.io", "jobsets", ("get", "list", "watch", "create", "patch", "delete")),
     Rule("kueue.x-k8s.io", "workloads", ("list",)),
-    Rule("resource.k8s.io", "resourceclaimtemplates", ("create",)),
+    Rule("resource.k8s.io", "resourceclaimtemplates", ("get", "create")),
     Rule("coordination.k8s.io", "leases", ("create",)),
     Rule("coordination.k8s.io", "leases", ("get", "update", "delete"), (GATE,)),
 )
@@ -70,8 +74,8 @@ ELECTION: tuple[Rule, ...] = (
 )
 
 
-def objects(*, image: str, only: str | None, version: str) -> list[Object]:
-    """In the order in which they are to be applied. `only`: the one namespace that the controller serves."""
+def objects(*, image: str, only: Sequence[str] | None, version: str) -> list[Object]:
+    """In the order in which they are to be applied. `only`: the namespaces that the controller serves; None: all."""
     named = {"name": CONTROLLER, "labels": {**LABELS, "app.kubernetes.io/version": version}}
     placed = {**named, "namespace": HOME}
     seen = {**placed, "name": SEEN}
@@ -83,12 +87,15 @@ def objects(*, image: str, only: str | None, version: str) -> list[Object]:
         binding_of(ROLE_BINDING, placed, ROLE),
         object_of(ROLE, seen, rules=rules_of((Rule("apps", "deployments", ("get",), (CONTROLLER,)),))),
         binding_of(ROLE_BINDING, seen, ROLE, EVERYBODY),
-        object_of(CLUSTER_ROLE, named, rules=rules_of((*CLUSTER, *(() if only else RUNS)))),
+        object_of(CLUSTER_ROLE, named, rules=rules_of(CLUSTER)),
         binding_of(CLUSTER_ROLE_BINDING, named, CLUSTER_ROLE),
+        object_of(CLUSTER_ROLE, {**named, "name": RUNS_ROLE}, rules=rules_of(RUNS)),
     ]
-    if only:
-        served = {**named, "namespace": only}
-        found += [object_of(ROLE, served, rules=rules_of(RUNS)), binding_of(ROLE_BINDING, served, ROLE)]
+    runs = {**named, "name": RUNS_ROLE}
+    if only is None:
+        found.append(binding_of(CLUSTER_ROLE_BINDING, runs, CLUSTER_ROLE))
+    else:
+        found += [binding_of(ROLE_BINDING, {**runs, "namespace": one}, CLUSTER_ROLE) for one in only]
     volumes = [{"name": "home", "emptyDir": {"sizeLimit": "64Mi"}}]
     return [*found, object_of(DEPLOYMENT, placed, spec=deployment_of(LABELS, _container(image, only), volumes))]
 
@@ -142,7 +149,7 @@ def deployment_of(labels: Object, container: Object, volumes: list[Object], **an
     }
 
 
-def _container(image: str, only: str | None) -> Object:
+def _container(image: str, only: Sequence[str] | None) -> Object:
     command = ["longboat", "controller", "--lease", HOME, "--health-port", str(HEALTH_PORT)]
     return {**container_of("controller", image, HEALTH_PORT, "512Mi"), "command": [*command, *only_words(only)]}
 
@@ -173,11 +180,11 @@ def _probe(port: int, path: str, **numbers: int) -> Object:
     return {"httpGet": {"path": path, "port": port}, "failureThreshold": 3, **numbers}
 
 
-def only_words(only: str | None) -> list[str]:
-    return ["--only", only] if only else []
+def only_words(only: Sequence[str] | None) -> list[str]:
+    return ["--only", ",".join(only)] if only else []
 
 
-def served_namespace(deployment: Object) -> str | None:
-    """The one namespace that an installed controller serves; None: all."""
+def served_namespaces(deployment: Object) -> tuple[str, ...] | None:
+    """The namespaces that an installed controller serves; None: all."""
     words = deployment["spec"]["template"]["spec"]["containers"][0].get("command") or []
-    return str(words[words.index("--only") + 1]) if "--only" in words[:-1] else None
+    return tuple(str(words[words.index("--only") + 1]).split(",")) if "--only" in words[:-1] else None
