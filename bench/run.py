@@ -37,6 +37,7 @@ PARTS = {
     "kubernetes": "The Kubernetes engine",
     "shapes": "One training in pods: many processes in one, or many pods of one",
     "listing": "10,000 pods listed",
+    "listed_runs": "`ps` of 1,000 runs of which 100 wait",
     "fitting": "Fitting gangs to nodes (CPU seconds)",
     "autoscaler": "One decision of the autoscaler (CPU seconds)",
 }

@@ -125,26 +125,28 @@ def trouble(client: Client, run: str, *words: str, **more: Any) -> Trouble:
     return until(f"{run} says {words}", found)
 
 
-def user_config(cluster: Cluster, kubectl: Kubectl, namespace: str, folder: Path, rules: list[Object]) -> Path:
+def user_config(
+    cluster: Cluster, kubectl: Kubectl, namespace: str, folder: Path, rules: list[Object], name: str = "somebody"
+) -> Path:
     """A kubeconfig of somebody who may do only this in the namespace."""
-    subject = {"kind": "ServiceAccount", "name": "somebody", "namespace": namespace}
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     group = "rbac.authorization.k8s.io"
     apply(
         kubectl,
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "somebody"}},
-        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": "somebody"}, "rules": rules},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}},
+        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": name}, "rules": rules},
         {
             "apiVersion": f"{group}/v1",
             "kind": "RoleBinding",
-            "metadata": {"name": "somebody"},
+            "metadata": {"name": name},
             "subjects": [subject],
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": "somebody"},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
         },
     )
-    token = kubectl("create", "token", "somebody").strip()
-    target = folder / "somebody.kubeconfig"
+    token = kubectl("create", "token", name).strip()
+    target = folder / f"{name}.kubeconfig"
     shown = json.loads(kubectl("config", "view", "--raw", "--minify", "-o", "json"))
-    shown["users"] = [{"name": "somebody", "user": {"token": token}}]
-    shown["contexts"][0]["context"]["user"] = "somebody"
+    shown["users"] = [{"name": name, "user": {"token": token}}]
+    shown["contexts"][0]["context"]["user"] = name
     target.write_text(json.dumps(shown))
     return target

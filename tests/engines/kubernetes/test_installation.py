@@ -136,8 +136,9 @@ def test_installed_it_serves_and_removed_it_leaves_nothing(
     client = bench.engine.client
     before = inventory(cluster_api)
     assert is_installed(client, bench.namespace) is False
-    done = longboat(bench, "install", "--image", images.reference("longboat"))
+    done = longboat(bench, "install", "--image", images.reference("longboat"), "--all-namespaces")
     assert "Deployment longboat-system/longboat-controller" in done.stdout.splitlines()
+    assert "for all namespaces" in done.stderr
     assert is_installed(client, bench.namespace) is True
     (pod,) = client.list(POD, namespace=HOME).items
     assert pod["spec"]["securityContext"]["runAsNonRoot"]
@@ -145,8 +146,10 @@ def test_installed_it_serves_and_removed_it_leaves_nothing(
     log = kubectl("-n", HOME, "logs", f"deploy/{CONTROLLER}")
     assert re.fullmatch(r"longboat: longboat-controller-\S+ leads\n", log), log
     assert_modest(kubectl)
-    assert "is installed already" in longboat(bench, "install", "--image", "x", "--only", "default", code=205).stderr
-    longboat(bench, "install", "--image", images.reference("longboat"))
+    told = longboat(bench, "install", "--image", "x", code=205).stderr
+    assert "serves all namespaces is installed already" in told and "--all-namespaces keeps that" in told
+    assert "no namespace nowhere" in longboat(bench, "install", "--image", "x", "--only", "nowhere", code=205).stderr
+    longboat(bench, "install", "--image", images.reference("longboat"), "--all-namespaces")
     for run in bench.engine.list():
         bench.engine.delete(run.name)
     removed = longboat(bench, "install", "--remove").stdout
@@ -180,10 +183,20 @@ def test_for_one_namespace_it_serves_that_alone(bench: Bench, kubectl: Kubectl, 
     full_set(bench, client)
     log = kubectl("-n", HOME, "logs", f"deploy/{CONTROLLER}")
     assert re.fullmatch(rf"longboat: \S+ leads, in namespace {bench.namespace}\n", log), log
-    command = kubectl.command("auth", "can-i", "get", "secrets", f"--as={ACCOUNT}", "-n", "default")
-    assert subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() == "no"
+    assert may(kubectl, "default") == "no" and may(kubectl, bench.namespace) == "yes"
+    longboat(bench, "install", "--image", images.reference("longboat"), "--only", f"default,{bench.namespace}")
+    assert may(kubectl, "default") == may(kubectl, bench.namespace) == "yes" and is_installed(client, "default") is True
+    longboat(bench, "install", "--image", images.reference("longboat"), "--only", "default")
+    assert (may(kubectl, "default"), may(kubectl, bench.namespace)) == ("yes", "no"), "rights are withdrawn"
+    assert is_installed(client, bench.namespace) is False
     longboat(bench, "install", "--remove")
-    assert kubectl("get", "role,rolebinding", "-o", "name") == ""
+    assert kubectl("get", "role,rolebinding", "-o", "name") == "" and may(kubectl, "default") == "no"
+
+
+def may(kubectl: Kubectl, namespace: str) -> str:
+    """Whether the controller may read Secrets there."""
+    command = kubectl.command("auth", "can-i", "get", "secrets", f"--as={ACCOUNT}", "-n", namespace)
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def test_who_leaves_a_run_alone_is_told_where_nobody_looks_after_it(bench: Bench, kubectl: Kubectl) -> None:
@@ -196,7 +209,7 @@ def test_who_leaves_a_run_alone_is_told_where_nobody_looks_after_it(bench: Bench
     quiet = longboat(bench, *words, "-q", "train.py")
     assert quiet.stderr == ""
     assert "nobody" not in longboat(bench, "run", "-d", "--namespace", bench.namespace, "train.py").stderr
-    longboat(bench, "install", "--image", images.reference("longboat"))
+    longboat(bench, "install", "--image", images.reference("longboat"), "--only", bench.namespace)
     assert "nobody" not in longboat(bench, *words, "train.py").stderr
     assert unattended(bench.engine.client, "left") is None
 

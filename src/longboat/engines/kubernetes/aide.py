@@ -95,10 +95,14 @@ class Aide(Remote):
         self._options = options or AideOptions()
 
     @classmethod
-    def of_run(cls, client: Client, record: Record, paths: Sequence[str] | None = None) -> Aide:
+    def of_run(
+        cls, client: Client, record: Record, paths: Sequence[str] | None = None, *, is_own: bool = False
+    ) -> Aide:
         """One that has these paths (default: the run's storage and checkpoints) where the run's pods have them.
 
-        It has no other volume of the run: one that cannot be mounted may be just why the run failed.
+        It has no other volume of the run: one that cannot be mounted may be just why the run failed. Unless the record
+        is the caller's own (`is_own`: just made, here), it gets nothing that the run's Jobs have not got: a record can
+        be written by those who may start no pods. Raises EngineError.
         """
         owner = client.find(CONFIG_MAP, record.name, namespace=record.namespace)
         options = AideOptions(
@@ -107,7 +111,7 @@ class Aide(Remote):
             pull_secrets=record.pull_secrets,
             service_account=record.service_account,
         )
-        return cls(
+        found = cls(
             client,
             Mounts.of_run(record, [STORAGE, record.checkpoint_dir] if paths is None else paths),
             image=record.images[record.job.roles[0].name],
@@ -115,6 +119,21 @@ class Aide(Remote):
             namespace=record.namespace,
             options=options,
         )
+        if not is_own:
+            found._check_vouched(record)
+        return found
+
+    def _check_vouched(self, record: Record) -> None:
+        from longboat.engines.kubernetes.creation import is_vouched, vouched_pods
+
+        owner = self._options.owner
+        pods = vouched_pods(self.client, record, owner) if owner is not None else []
+        if not is_vouched(self._body(self._security or "baseline", None)["spec"], pods):
+            what = "is not what its Jobs were given" if pods else "is known from no Job: they are gone"
+            raise EngineError(
+                f"the storage of {record.name} cannot be reached: what its record says about it {what}",
+                hint="mount the storage in a pod of your own to read it",
+            )
 
     def __enter__(self) -> Aide:
         self._sweep()

@@ -348,7 +348,7 @@ def _send_to_storage(client: Client, store: Store, upload: Upload, record: Recor
         pack = Path(folder, "pack")
         with open(pack, "wb") as file:
             write_pack(file, list(hashes), store)
-        with Aide.of_run(client, record) as aide:
+        with Aide.of_run(client, record, is_own=True) as aide:
             aide.copy_in(pack, f"{STORAGE}/{record.storage.folder}/{STORED}")
 
 

@@ -171,6 +171,36 @@ def find_templates(client: Client, record: Record, uid: str) -> list[Object]:
     return [{**version, **each} for each in found if _is_owned(each, uid)]
 
 
+def vouched_pods(client: Client, record: Record, uid: str) -> list[Object]:
+    """Pod specs of the run's workloads, as the server holds them: what somebody who may create Jobs has made."""
+    found = find_templates(client, record, uid)
+    if not found:
+        kind = JOBSET if record.workload == "jobset" else JOB
+        made = client.list(kind, labels=names.selector([(names.RUN, record.name)])).items
+        found = [{"kind": kind.kind, **each} for each in made if _is_owned(each, uid)]
+    return [pod for body in found for pod in retry_template.pod_specs(body)]
+
+
+def is_vouched(pod: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a pod has no image, volume, account or pull Secret that one of these has not. Pure."""
+    return any(_has_all(pod, one) for one in pods)
+
+
+def _has_all(pod: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
+    images = {container["image"] for container in one.get("containers") or ()}
+    sources = [_source(volume) for volume in one.get("volumes") or ()]
+    return (
+        all(container["image"] in images for container in pod["containers"])
+        and all(any(_covers(_source(volume), other) for other in sources) for volume in pod.get("volumes") or ())
+        and (pod.get("serviceAccountName") or "default") == (one.get("serviceAccountName") or "default")
+        and all(secret in (one.get("imagePullSecrets") or ()) for secret in pod.get("imagePullSecrets") or ())
+    )
+
+
+def _source(volume: Mapping[str, Any]) -> Object:
+    return {key: value for key, value in volume.items() if key != "name"}
+
+
 def _is_owned(body: Mapping[str, Any], uid: str) -> bool:
     return uid in [one.get("uid") for one in body["metadata"].get("ownerReferences") or ()]
 

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+<<<<<<< HEAD
 from collections.abc import Collection, Mapping, Sequence
+=======
+import re
+from collections.abc import Mapping, Sequence
+>>>>>>> 8d0b8d7 (Hostile tenants against the controller and an administrator; docs/security.md; a pod that reads a storage gets nothing that the run's Jobs lack)
 from typing import Any
 
 import msgspec
@@ -51,6 +56,8 @@ MOST_SINGLE = 8
 NODE_LEASES = "kube-node-lease"
 
 Object = dict[str, Any]
+_UID = re.compile(r"[0-9a-f]{8,64}")
+"""A part of it is in the names of the run's folders."""
 
 # Made here and not when first needed: msgspec looks a type over when it first meets it, and two threads that do so at
 # once crash the interpreter.
@@ -104,6 +111,8 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
     if (record.name, record.namespace) != (name, namespace):
         about = f"{record.namespace[:64]}/{record.name[:64]}"
         raise BadRecord(name, f"in namespace {namespace} says that it is about {about}; nothing is done about it")
+    if not _UID.fullmatch(record.uid):
+        raise BadRecord(name, "is damaged: its uid is none")
     if not 0 < record.job.nodes <= MOST_NODES or any(role.nodes < 0 for role in record.job.roles):
         raise BadRecord(name, f"is damaged: it asks for {record.job.nodes} nodes, and a run has 1 to {MOST_NODES}")
     return record, state

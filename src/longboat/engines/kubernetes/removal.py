@@ -81,11 +81,14 @@ def purge_store(record: Record, environment: Mapping[str, str]) -> None:
 def clear_storage(client: Client, record: Record, *, purge: bool) -> None:
     """What the run kept outside of its objects: logs, artifacts, code; with `purge`, its checkpoints too."""
     from longboat.engines.kubernetes.aide import Aide
-    from longboat.engines.kubernetes.storage import NODE, STORAGE
+    from longboat.engines.kubernetes.storage import NODE, STORAGE, places, run_storage
 
-    doomed = [record.checkpoint_dir] if purge and not record.checkpoint_dir.startswith(f"{NODE}/") else []
-    if record.storage is not None:
-        base = f"{STORAGE}/{record.storage.folder}"
+    # Folders follow from the run's own name; what the record says about them may be another run's.
+    own = run_storage(record.job, record.storage, run=record.name, uid=record.uid)
+    kept = places(record.job, own, run=record.name, uid=record.uid)
+    doomed = [kept.checkpoints] if purge and not kept.checkpoints.startswith(f"{NODE}/") else []
+    if own is not None:
+        base = f"{STORAGE}/{own.folder}"
         doomed += [base] if purge else [f"{base}/{part}" for part in ("logs", "artifacts", "code")]
     if not doomed:
         return

@@ -111,6 +111,11 @@ def _main(pod_spec: Object) -> Object:
     return found
 
 
+def pod_specs(body: Mapping[str, Any]) -> list[Object]:
+    """Of a Job or JobSet as the server holds it."""
+    return [job["spec"]["template"]["spec"] for job in _jobs(dict(body))]
+
+
 def pins_of(template: Mapping[str, Any]) -> set[str]:
     """All pins that a template carries, as the server holds it; one, of a template that somebody made for a run."""
     found: set[str] = set()

@@ -144,9 +144,9 @@ class Submitter:
         except EngineError as error:
             raise Refused(error.message, hint=error.hint) from error
 
-    def record_of(self, offer: Offer, name: str, upload: Upload | None = None) -> Record:
+    def record_of(self, offer: Offer, name: str, upload: Upload | None = None, uid: str | None = None) -> Record:
         job, settings, capabilities, code = offer.job, self.settings, offer.capabilities, offer.code
-        uid = os.urandom(6).hex()
+        uid = uid or os.urandom(6).hex()
         storage = run_storage(job, settings.storage, run=name, uid=uid)
         kept = places(job, storage, run=name, uid=uid)
         queue = queue_of(job, settings, capabilities)
@@ -204,10 +204,11 @@ class Submitter:
             if created is not None and _uid_of(created) == record.uid:
                 self._hand_over(offer, record, upload, created)
                 return record
-            if created is not None and is_same_submission(created, record):
-                record = read_record(created)[0]
-                self._bring(offer, record, upload, created)
-                return record
+            if created is not None:
+                theirs = read_record(created)[0]
+                if is_same_submission(created, self.record_of(offer, name, upload, theirs.uid)):
+                    self._bring(offer, theirs, upload, created)
+                    return theirs
         return None
 
     def plan_upload(self, offer: Offer) -> Upload:
@@ -342,13 +343,15 @@ def refusal_of(error: ApiError, body: Mapping[str, Any]) -> Refused:
 
 
 def is_same_submission(body: Mapping[str, Any], record: Record) -> bool:
-    """Whether a record is of the same job and code, and its submitter has not finished, or died."""
+    """Whether a record is what we would submit, with its own uid, and its submitter has not finished, or died.
+
+    All of it is compared: what is made of it is made with our rights.
+    """
     theirs, state = read_record(body)
     if state != State(reason=STARTING) or read_stop(body) is not None:
         return False
-    wanted = (record.bundle, record.packs, record.stored_packs, record.code_store, record.launcher, record.images)
-    has = (theirs.bundle, theirs.packs, theirs.stored_packs, theirs.code_store, theirs.launcher, theirs.images)
-    return theirs.job == record.job and has == wanted
+    ours = msgspec.structs.replace(record, created=theirs.created, notices=theirs.notices)
+    return theirs == ours
 
 
 def _uid_of(body: Mapping[str, Any]) -> str | None:
