@@ -69,7 +69,7 @@ def test_a_driver_that_dies_after_every_single_write(bench: Bench) -> None:
     assert (ended.phase, ended.exit_code, ended.attempt) == ("succeeded", 0, 1), ended.reason
     said = sorted(line.data.decode() for line in bench.engine.logs(run.name, LogQuery()))
     assert said == [f"attempt {attempt} rank {rank}\n" for attempt in range(2) for rank in range(2)]
-    assert len(bench.engine.client.list(JOB).items) == 2
+    assert len(bench.engine.client.list(JOB, labels="longboat.dev/run=job").items) == 2
 
 
 def test_a_follower_that_dies_leaves_a_run_that_ends(bench: Bench) -> None:
