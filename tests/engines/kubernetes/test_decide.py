@@ -7,7 +7,6 @@ import pytest
 
 from longboat.core.runs import Failure
 from longboat.engines.kubernetes.decide import (
-    HANDOVER_S,
     SLOW_TROUBLE_S,
     TROUBLE_S,
     Create,
@@ -19,6 +18,7 @@ from longboat.engines.kubernetes.decide import (
     Turn,
     decide,
 )
+from longboat.engines.kubernetes.handover import HANDOVER_S
 from longboat.engines.kubernetes.pulls import Trouble
 from longboat.engines.kubernetes.records import Gate, State
 from longboat.engines.kubernetes.survivors import LINGER_S, TELL_S

@@ -51,7 +51,7 @@ def test_a_damaged_record_is_told_of_and_can_be_removed(bench: Bench) -> None:
 
 def test_a_submission_that_was_interrupted_ends_as_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The submitter dies between the record and the code; whoever looks later finds no way to go on, and says so."""
-    from longboat.engines.kubernetes import decide, submission
+    from longboat.engines.kubernetes import handover, submission
 
     class Killed(BaseException):
         pass
@@ -66,7 +66,7 @@ def test_a_submission_that_was_interrupted_ends_as_lost(bench: Bench, monkeypatc
         with pytest.raises(Killed):
             engine.submit(bench.submission("print(1)"))
     assert engine.status("job").phase == "pending"
-    monkeypatch.setattr(decide, "HANDOVER_S", 0.0)
+    monkeypatch.setattr(handover, "HANDOVER_S", 0.0)
     ended = engine.status("job")
     assert (ended.phase, ended.cause) == ("failed", "lost") and "interrupted" in ended.reason
     engine.delete("job")

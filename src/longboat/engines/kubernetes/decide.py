@@ -16,6 +16,7 @@ from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import Value
 from longboat.core.runs import Attempt, Failure
 from longboat.engines.kubernetes.endings import Verdict, expected_nodes, is_over, judge
+from longboat.engines.kubernetes.handover import GIVEN_UP, handover_due, is_made
 from longboat.engines.kubernetes.node_loss import (
     is_host_well,
     is_reachable,
@@ -29,8 +30,6 @@ from longboat.engines.kubernetes.survivors import LINGER_S, SETTLING_S, TELL_S, 
 from longboat.engines.kubernetes.views import PodView, Snapshot
 from longboat.engines.verdicts import describe, retry_after, retry_note, start_failure
 
-HANDOVER_S = 120.0
-"""So long a submitter may take to make the first attempt; nobody else does."""
 SUSPICIOUS_S = 5.0
 """How often we look at a node that may be lost."""
 LINE_LOST_S = 30.0
@@ -110,7 +109,7 @@ def _next(snapshot: Snapshot, now: float) -> Turn:
         return Turn(actions=_remains(snapshot))
     attempt = state.attempt
     is_open = any(one.number == attempt for one in state.attempts)
-    if not is_open and not _is_made(snapshot):
+    if not is_open and not is_made(snapshot):
         return _between(snapshot, now)
     if not is_open:
         snapshot = msgspec.structs.replace(snapshot, state=_opened(snapshot))
@@ -149,13 +148,6 @@ def _is_waiting(snapshot: Snapshot) -> bool:
     return bool(workloads) and all(one.is_suspended for one in workloads) and not snapshot.stop
 
 
-def _is_made(snapshot: Snapshot) -> bool:
-    """Whether the attempt has all its workloads; who makes them may die after the first."""
-    attempt, record = snapshot.state.attempt, snapshot.record
-    wanted = 1 if record.workload == "jobset" else len(record.job.roles)
-    return len(snapshot.workloads_of(attempt)) >= wanted or bool(snapshot.pods_of(attempt))
-
-
 def _between(snapshot: Snapshot, now: float) -> Turn:
     """No attempt is under way: before the first, or before the next."""
     state = snapshot.state
@@ -169,17 +161,9 @@ def _between(snapshot: Snapshot, now: float) -> Turn:
     if now < state.not_before:
         return Turn(actions=_earlier(snapshot), again_at=state.not_before)
     if state.attempt == 0:
-        return _handed_over(snapshot, now)
+        due = handover_due(snapshot)
+        return Turn(again_at=due) if now < due else _finished(snapshot, now, "failed", RUN_LOST_EXIT, GIVEN_UP, "lost")
     return Turn(actions=(*_earlier(snapshot), Create(attempt=state.attempt)))
-
-
-def _handed_over(snapshot: Snapshot, now: float) -> Turn:
-    """The first attempt is made by the submitter, with the submitter's rights, and by nobody who merely looks."""
-    due = snapshot.made + HANDOVER_S
-    if now < due:
-        return Turn(again_at=due)
-    reason = "its submission was interrupted before all of it was there"
-    return _finished(snapshot, now, "failed", RUN_LOST_EXIT, reason, "lost")
 
 
 def _opened(snapshot: Snapshot) -> State:

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-<<<<<<< HEAD
-from collections.abc import Collection, Mapping, Sequence
-=======
 import re
-from collections.abc import Mapping, Sequence
->>>>>>> 8d0b8d7 (Hostile tenants against the controller and an administrator; docs/security.md; a pod that reads a storage gets nothing that the run's Jobs lack)
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec

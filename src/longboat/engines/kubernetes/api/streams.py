@@ -64,9 +64,7 @@ class Session:
         }
         must_end = stdin and not tty and needs_end
         try:
-            self.socket: WebSocket = connect(
-                client, path, query, [V5] if must_end else protocols, within_s=connect_s
-            )
+            self.socket: WebSocket = connect(client, path, query, [V5] if must_end else protocols, within_s=connect_s)
         except Forbidden as error:
             if error.reason or not must_end:  # RBAC or admission; a server that refuses the protocol gives no reason
                 raise
