@@ -108,6 +108,19 @@ def test_while_it_recovers_it_says_why(jobs: Jobs) -> None:
     assert status.retries == 1
 
 
+def test_an_attempt_that_was_resumed_says_from_what_while_it_runs(jobs: Jobs) -> None:
+    code = TRAINS + "import time\nif attempt == 0: save(7); sys.exit(5)\ntime.sleep(600)"
+    run = jobs.submit(code, retries={"count": 1, "backoff": "0s"}).name
+
+    def resumed() -> list[str]:
+        return [(one.resumed_from or "").rpartition("/")[2] for one in jobs.engine.status(run).attempts]
+
+    jobs.until(lambda: resumed() == ["", "step-7"], "it says so")
+    jobs.engine.stop(run, grace_s=0)
+    jobs.wait(run)
+    assert resumed() == ["", "step-7"]
+
+
 def test_beginning_with_the_checkpoint_of_another_run(jobs: Jobs) -> None:
     code = (
         TRAINS

@@ -31,7 +31,8 @@ class LinePrinter:
         """`worker-0/1 | `: node and rank; the time before it where it was asked for."""
         head = f"{show_moment(line.time)} " if self.timestamps else ""
         if self.prefixes:
-            prefix = f"{line.node}/{line.rank if line.rank >= 0 else 'setup'} |"
+            beside = "launcher" if line.stream == "err" else "setup"  # who speaks that is no rank
+            prefix = f"{line.node}/{line.rank if line.rank >= 0 else beside} |"
             if self.colour["out" if line.stream == "out" else "err"]:
                 prefix = f"\033[{CODES[RANK_COLOURS[line.rank % len(RANK_COLOURS)]]}m{prefix}\033[0m"
             head += f"{prefix} "

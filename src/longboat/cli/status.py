@@ -51,6 +51,7 @@ def print_status(run: RunStatus, *, wide: bool) -> None:
             ("nodes", run.nodes),
             ("gpus", run.gpus),
             ("attempt", f"{run.attempt + 1} of at most {run.retries + 1}"),
+            ("retry", retry_words(run, now)),
             ("step", run.step),
             ("checkpoint", run.checkpoint),
             ("checkpoints", run.checkpoint_dir),
@@ -66,6 +67,12 @@ def print_status(run: RunStatus, *, wide: bool) -> None:
     if run.ranks and (wide or len(run.ranks) > 1):
         print()
         print_ranks(run)
+
+
+def retry_words(run: RunStatus, now: float) -> str | None:
+    if run.next_attempt is None:
+        return None
+    return f"in {show_duration(run.next_attempt - now)}" if run.next_attempt > now else "now"
 
 
 def attempt_row(attempt: Attempt) -> tuple[object, ...]:

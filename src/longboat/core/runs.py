@@ -88,6 +88,7 @@ class RunStatus(Value, frozen=True):
     checkpoint_dir: str | None = None
     artifacts_dir: str | None = None
     directory: str | None = None
+    next_attempt: float | None = None  # when it is made, while no attempt is under way
     attempts: tuple[Attempt, ...] = ()
     ranks: tuple[RankStatus, ...] = ()
     spec: Job | None = None

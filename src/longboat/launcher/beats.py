@@ -8,6 +8,7 @@ import os
 import time
 
 from . import processes
+from .plan import resumed_from
 from .ranks import Rank
 from .state import State
 
@@ -60,6 +61,7 @@ class Beats:
             "missing": state.missing,
             "memory": self._memory,
             "problems": state.problems(),
+            "resumed_from": resumed_from(state.plan) if state.phase == "running" else None,
             "ranks": {str(rank.rank): rank.beat() for rank in state.ranks},
         }
         state.write("beat.json", beat)

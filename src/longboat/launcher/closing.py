@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from . import checkpoints, termination
-from .plan import Plan
+from .plan import resumed_from
 from .state import State
 
 TYPE_CHECKING = False
@@ -53,23 +53,11 @@ def facts(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) ->
         **found,
         "started": min(started) if started else None,
         "ranks": [[each["rank"], each["exit_code"], each["ended_by"], each["step"]] for each in reports],
-        "resumed_from": _resumed(plan),
+        "resumed_from": resumed_from(plan),
         "checkpoint": checkpoints.kept(plan.directory, plan.checkpoint_dir, plan.checkpoint_store),
         "lines": state.echo.lines() if state.echo else None,
         "gang": gang,
     }
-
-
-def _resumed(plan: Plan) -> str | None:
-    """As the user knows it: a folder of this node is the copy of what is in a store."""
-    path = plan.resume_from
-    for folder, url in ((plan.checkpoint_dir, plan.checkpoint_store), (plan.directory + "/resume", plan.resume_url)):
-        if path and folder and url and path.startswith(folder):
-            if path == folder:
-                return url
-            name = os.path.basename(path)
-            return url if url.rstrip("/").endswith("/" + name) else "%s/%s" % (url.rstrip("/"), name)
-    return path
 
 
 def keep(state: State) -> None:

@@ -88,6 +88,18 @@ def own_path(plan: Plan, path: str | None) -> str | None:
     return path and os.path.join(plan.directory, path)
 
 
+def resumed_from(plan: Plan) -> str | None:
+    """The checkpoint that the ranks start from, as the user knows it: a folder of this node may be a store's copy."""
+    path = plan.resume_from
+    for folder, url in ((plan.checkpoint_dir, plan.checkpoint_store), (plan.directory + "/resume", plan.resume_url)):
+        if path and folder and url and path.startswith(folder):
+            if path == folder:
+                return url
+            name = os.path.basename(path)
+            return url if url.rstrip("/").endswith("/" + name) else "%s/%s" % (url.rstrip("/"), name)
+    return path
+
+
 def read_plan(path: str) -> Plan:
     """Raises PlanError."""
     try:

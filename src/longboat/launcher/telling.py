@@ -78,6 +78,7 @@ def status(folder: str) -> dict[str, Any]:
         "attempt": plan.get("attempt"),
         "phase": beat.get("phase") or "starting",
         "missing": beat.get("missing") or [],
+        "resumed_from": beat.get("resumed_from"),
         "memory": beat.get("memory"),
         "problems": beat.get("problems") or [],
         "beat_s": max(0.0, time.time() - beat["time"]) if beat.get("time") else None,

@@ -51,3 +51,20 @@ def test_nonsense_from_a_launcher_is_left_out() -> None:
     }
     (rank,) = make_status(snapshot(running(0), running(1)), told).ranks  # type: ignore[arg-type]
     assert (rank.step, rank.metrics, rank.exit_code, rank.alive) == (None, {}, None, False)
+
+
+def test_the_attempt_under_way_shows_what_it_was_resumed_from() -> None:
+    state = State(phase="running", attempt=1, attempts=(opened(0), opened(1)))
+    pods = (running(0, attempt=1), running(1, attempt=1))
+    told = {"worker-0": answer(resumed_from="/c/step-4"), "worker-1": answer()}
+    status = make_status(snapshot(*pods, state=state), told)
+    assert [one.resumed_from for one in status.attempts] == [None, "/c/step-4"]
+
+
+def test_when_the_next_attempt_comes() -> None:
+    between = State(phase="recovering", attempt=1, attempts=(opened(0),), not_before=NOW + 30)
+    assert make_status(snapshot(state=between), {}).next_attempt == NOW + 30
+    under_way = State(phase="recovering", attempt=1, attempts=(opened(0), opened(1)), not_before=NOW + 30)
+    assert make_status(snapshot(state=under_way), {}).next_attempt is None
+    over = State(phase="failed", attempt=1, attempts=(opened(0),), not_before=NOW + 30)
+    assert make_status(snapshot(state=over), {}).next_attempt is None

@@ -41,6 +41,8 @@ CLUSTER_ADVICE: Mapping[str, str] = {
 }
 SLICE = kinds.Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
 SETUP_LINES = 15
+LOG_S = 5.0
+"""For so long a node is waited for that has the log of a failed setup."""
 BOUND = f"spec.nodeName!=,{LIVE_PODS}"
 
 
@@ -55,6 +57,9 @@ def explain(client: Client, snapshot: Snapshot, status: RunStatus | None = None)
         look = Look(client, snapshot, pool)
         if status.phase == "failed":
             return _with(found, look.post_mortem(failure), snapshot.state.facts)
+        if status.next_attempt is not None:
+            left_s = max(0.0, status.next_attempt - client.now())
+            return _with(found, (), (f"attempt {status.attempt + 1} starts in {left_s:.0f} s",))
         if status.phase in ("pending", "starting", "recovering"):
             return _with(found, look.waiting(), ())
     return found
@@ -237,8 +242,10 @@ def dns_addresses(client: Client) -> int:
 def setup_tail(client: Client, snapshot: Snapshot) -> tuple[str, ...]:
     """The last lines of a failed setup, from the first pod that has some."""
     for pod in snapshot.pods_of(snapshot.state.attempt):
+        if pod.end is None and not is_reachable(pod, snapshot):
+            continue
         try:
-            with client.log(pod.name, tail=400) as stream:
+            with client.log(pod.name, tail=400, idle_s=LOG_S, patience_s=LOG_S) as stream:
                 lines = [line for batch in batches(stream) for line in batch]
         except ApiError:
             continue

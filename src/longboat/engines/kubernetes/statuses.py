@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from longboat.core.runs import RankStatus, RunStatus
+from longboat.core.runs import Attempt, RankStatus, RunStatus
 from longboat.engines.briefs import brief
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.node_loss import is_reachable
@@ -35,7 +35,12 @@ def current_user() -> str:
 def brief_status(record: Record, state: State) -> RunStatus:
     """`created` and `started` are told by two clocks: a run is never shown to start before it was made."""
     found = brief(ENGINE, record, state)
-    return msgspec.structs.replace(found, created=min(record.created, state.started or record.created))
+    is_between = not state.is_final and all(one.number != state.attempt for one in state.attempts)
+    return msgspec.structs.replace(
+        found,
+        created=min(record.created, state.started or record.created),
+        next_attempt=state.not_before if is_between and state.not_before else None,
+    )
 
 
 def is_half(status: RunStatus) -> bool:
@@ -105,8 +110,18 @@ def make_status(snapshot: Snapshot, told: Mapping[str, Mapping[str, Any]]) -> Ru
         checkpoint=str(first["checkpoint"]) if first.get("checkpoint") else state.checkpoint,
         checkpoint_dir=record.checkpoint_store or record.checkpoint_dir,
         artifacts_dir=record.artifacts_dir,
+        attempts=_with_resumed(state, told),
         ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
         spec=record.job,
+    )
+
+
+def _with_resumed(state: State, told: Mapping[str, Mapping[str, Any]]) -> tuple[Attempt, ...]:
+    """The attempt under way with the checkpoint that it started from, as its launchers tell it."""
+    path = next((str(one["resumed_from"]) for one in told.values() if one.get("resumed_from")), None)
+    return tuple(
+        msgspec.structs.replace(one, resumed_from=path) if path and one.number == state.attempt else one
+        for one in state.attempts
     )
 
 
