@@ -213,6 +213,20 @@ def test_who_may_not_see_the_nodes_lets_in_one_at_a_time() -> None:
     assert actions([inside("a", 1, placed=("worker-0",), made=1), b], None)["b"] == "let_in"
 
 
+def test_who_may_not_see_the_nodes_is_not_held_up_by_a_gang_that_finds_no_node() -> None:
+    stuck = inside("stuck", 2, let_in=NOW - 31, placed=("worker-0",), made=2, unschedulable=1)
+    found = actions([stuck, run("b")], None)
+    assert found == {"stuck": "put_back", "b": "let_in"}
+    assert actions([stuck], None) == {"stuck": "keep"}, "where nobody waits, it may hope for longer"
+    assert actions([stuck, run("b", not_before=NOW + 1)], None)["stuck"] == "keep"
+    assert actions([stuck, run("b")], cluster(gpus=8))["stuck"] == "keep", "where nodes are seen, others pass it anyway"
+
+
+def test_who_was_put_back_comes_after_those_who_were_not_where_nodes_may_not_be_seen() -> None:
+    stuck = run("stuck", priority=9, tries=3, created=1.0)
+    assert actions([stuck, run("b")], None) == {"stuck": "wait", "b": "let_in"}
+
+
 def test_runs_of_one_name_in_two_namespaces_are_two() -> None:
     ones = [run("a", namespace="x"), run("a", namespace="y", created=NOW + 1)]
     found = decide_gate(ones, cluster(gpus=1), NOW)

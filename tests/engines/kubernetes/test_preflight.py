@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from longboat.core.errors import Refused
@@ -13,6 +12,7 @@ from longboat.engines.kubernetes.capabilities import Capabilities
 from longboat.engines.kubernetes.permissions import PERMISSIONS, Permission
 from longboat.engines.kubernetes.preflight import check
 from longboat.engines.kubernetes.records import Storage
+from longboat.engines.kubernetes.settings import ClusterSettings
 from longboat.engines.kubernetes.surroundings import (
     Autoscaler,
     Claim,
@@ -27,13 +27,6 @@ from longboat.fitting.quantities import amounts
 from tests.engines.kubernetes.broken import job_of
 
 KUEUE = {"kueue.x-k8s.io": ("v1beta2",)}
-
-
-class Chosen(msgspec.Struct):
-    storage: Storage | None = None
-    queue: str | None = None
-    service_account: str | None = None
-    pull_secrets: tuple[str, ...] = ()
 
 
 def node(
@@ -363,8 +356,8 @@ def test_allowed_with_notices(
 def test_the_settings_of_the_context_count_too(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     with pytest.raises(Refused, match="no claim keep"):
-        check(job, seen(claims={}), Chosen(storage=Storage(claim="keep")))
+        check(job, seen(claims={}), ClusterSettings(storage=Storage(claim="keep")))
     with pytest.raises(Refused, match="storage of this context: .*restricted allows no NFS"):
-        check(job, seen(security="restricted"), Chosen(storage=Storage(nfs="server:/export")))
+        check(job, seen(security="restricted"), ClusterSettings(storage=Storage(nfs="server:/export")))
     with pytest.raises(Refused, match="no queue research"):
-        check(job, seen(groups=KUEUE, queues=()), Chosen(queue="research"))
+        check(job, seen(groups=KUEUE, queues=()), ClusterSettings(queue="research"))

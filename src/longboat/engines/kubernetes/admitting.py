@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from longboat.engines.kubernetes import manifests, names
+from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import ApiError, Conflict, Forbidden, NotThere
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
@@ -24,6 +24,7 @@ from longboat.engines.kubernetes.gate import Candidate, Verdict, decide_gate
 from longboat.engines.kubernetes.lease import GATE, Lease
 from longboat.engines.kubernetes.observe import BadRecord, is_record, read_record, read_stop
 from longboat.engines.kubernetes.occupancy import UNFINISHED, bound_claims, observe_room
+from longboat.engines.kubernetes.planned_pods import gang_pods
 from longboat.engines.kubernetes.records import Gate, Record, State
 from longboat.engines.kubernetes.views import (
     PodView,
@@ -36,8 +37,7 @@ from longboat.engines.kubernetes.views import (
     seconds,
     workload_view,
 )
-from longboat.engines.kubernetes.workloads import workloads
-from longboat.fitting.pods import Claims, Pod, pod_of
+from longboat.fitting.pods import Claims, pod_of
 
 OURS = f"{names.MANAGED_BY}=longboat"
 ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
@@ -252,27 +252,6 @@ def _candidate(run: Waiting, now: float, claims: Claims) -> Candidate:
         unschedulable=run.unschedulable,
         gate_s=record.gate_s,
     )
-
-
-def gang_pods(record: Record, attempt: int, claims: Claims) -> tuple[Pod, ...]:
-    """The pods of an attempt before they exist, named after their nodes."""
-    found: list[Pod] = []
-    labels = manifests.labels_of(record, attempt)
-    templates = _templates(workloads(record, attempt, labels, suspended=True))
-    for role, template in zip(record.job.roles, templates):
-        metadata = {**template["metadata"], "name": role.name, "namespace": record.namespace}
-        one = pod_of({"metadata": metadata, "spec": template["spec"]}, claims)
-        found += [msgspec.structs.replace(one, name=f"{role.name}-{index}") for index in range(role.nodes)]
-    return tuple(found)
-
-
-def _templates(bodies: Iterable[Object]) -> list[Object]:
-    """Pod templates in the order of the roles."""
-    found = []
-    for body in bodies:
-        jobs = [one["template"] for one in body["spec"]["replicatedJobs"]] if body["kind"] == "JobSet" else [body]
-        found += [job["spec"]["template"] for job in jobs]
-    return found
 
 
 def _serve(client: Client, run: Waiting, verdict: Verdict, now: float) -> State:

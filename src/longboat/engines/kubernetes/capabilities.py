@@ -19,6 +19,7 @@ from longboat.engines.kubernetes.api import kinds
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import ApiError, Forbidden, Unreachable
 from longboat.engines.kubernetes.installing import HOME
+from longboat.engines.kubernetes.kueue_quotas import flavor_quotas
 from longboat.engines.kubernetes.offers import DEFAULT_GPU, Offer, offer_for, offers_of, selector_for
 from longboat.engines.kubernetes.permissions import PERMISSIONS, Permission
 from longboat.engines.kubernetes.podspec import DRA
@@ -164,7 +165,7 @@ class _Look:
             sees_all_pods=sees_all,
             device_classes=self.device_classes(served, uses) if _wants_gpus(job) else (),
             autoscaler=self.result(own) or surroundings.autoscaler_of(status, served, uses, is_known=is_known),
-            queues=_each(self.result(queues), surroundings.queue_of) if queues else None,
+            queues=self.result(queues) if queues else None,
             **collect(),
         )
 
@@ -261,9 +262,28 @@ class _Look:
             return None, False
         return surroundings.uses_of(seen, found), sees_all
 
-    def queues(self, served: Mapping[str, tuple[str, ...]]) -> list[dict[str, Any]]:
-        kind = kinds.LOCAL_QUEUE._replace(api_version=f"{KUEUE_GROUP}/{served[KUEUE_GROUP][0]}")
-        return self.client.list(kind).items
+    def queues(self, served: Mapping[str, tuple[str, ...]]) -> tuple[Queue, ...]:
+        """Queues of the namespace, with their quotas where ClusterQueues may be listed."""
+        version = f"{KUEUE_GROUP}/{served[KUEUE_GROUP][0]}"
+        local = self.client.list(kinds.LOCAL_QUEUE._replace(api_version=version)).items
+        clusters = self._or_none(kinds.CLUSTER_QUEUE._replace(api_version=version)) if local else None
+        cohorts = self._or_none(kinds.COHORT._replace(api_version=version)) if clusters else None
+        by_name = {str(one["metadata"]["name"]): one for one in clusters or ()}
+        found = []
+        for queue in map(surroundings.queue_of, local):
+            mine = by_name.get(queue.cluster_queue)
+            flavors = None if mine is None else flavor_quotas(mine, by_name.values(), cohorts)
+            found.append(msgspec.structs.replace(queue, flavors=flavors))
+        return tuple(found)
+
+    def _or_none(self, kind: kinds.Kind) -> list[dict[str, Any]] | None:
+        """All of a kind, or None where it may not be listed or is not served."""
+        try:
+            return self.client.list(kind).items
+        except Unreachable:
+            raise
+        except ApiError:
+            return None
 
     def device_classes(
         self, served: Mapping[str, tuple[str, ...]], uses: tuple[NodeUse, ...] | None

@@ -1,21 +1,29 @@
 """Could the nodes of this cluster ever hold this job, and what is the nearest that they could? Pure.
 
-"Ever" leaves out what passes: other runs, cordons, nodes that are not ready. It counts DaemonSets, which every pod of
-ours shares its node with. What is called nearest also leaves room for services that run here already.
+Whether they could is decided as the gate decides it: the run's own pods are placed by `longboat.fitting`, on nodes that
+hold nothing but DaemonSets. "Ever" leaves out what passes: other runs, cordons, nodes that are not ready. Only the
+words for what does not fit are made here; what is called nearest also leaves room for services that run here already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
+
 from longboat.core.jobs import Gpus, Job, Role, Value
 from longboat.core.resources import show_quantity
 from longboat.engines.kubernetes.capabilities import Capabilities
 from longboat.engines.kubernetes.offers import is_gpu_resource
-from longboat.engines.kubernetes.podspec import DRA, GPU_TAINT
+from longboat.engines.kubernetes.podspec import DRA
 from longboat.engines.kubernetes.surroundings import NodeUse
-from longboat.fitting.nodes import Taint
+from longboat.fitting.eligibility import admits, admits_labels, admits_taints, keys_looked_at
+from longboat.fitting.fleet import Fleet
+from longboat.fitting.nodes import NodeShape
+from longboat.fitting.packing import Placement, Shortfall, place
+from longboat.fitting.pods import Pod
 from longboat.fitting.quantities import CPU, DISK, MEMORY, PODS
+from longboat.fitting.selectors import Term
 
 Problem = tuple[str, str | None]
 """A reason, and the nearest that fits."""
@@ -68,32 +76,53 @@ def needs_of(role: Role, resource: str | None) -> dict[str, int]:
     return found
 
 
-def capacity_problems(job: Job, capabilities: Capabilities) -> list[Problem]:
-    """Why the nodes could never hold the job; empty if they could, or if they are not known."""
+def capacity_problems(job: Job, capabilities: Capabilities, pods: Sequence[Pod]) -> list[Problem]:
+    """Why the nodes could never hold the job's pods; empty if they could, or if they are not known."""
     if capabilities.nodes is None:
         return []
-    seats = [_Seat(role, capabilities) for role in job.roles]
-    problems = _gpu_problems(seats, capabilities)
-    problems += _size_problems(seats, CPU, _cpus, "cpus")
-    problems += _size_problems(seats, MEMORY, _memory, "memory")
-    problems += _disk_problems(seats)
-    problems += _shm_problems(seats)
-    return problems or _joint_problems(seats) or _pod_problems(seats)
+    seats = [_Seat(role, capabilities, pods) for role in job.roles]
+    problems = [*_gpu_problems(seats, capabilities), *_shm_problems(seats)]
+    placed = place(pods, Fleet([ever(use) for use in capabilities.nodes], []))
+    if isinstance(placed, Placement):
+        return problems
+    problems += _pod_problems(seats, capabilities)
+    if not problems:
+        problems += _gpu_counts([seat for seat in seats if seat.counts_gpus])
+        problems += _size_problems(seats, CPU, _cpus, "cpus")
+        problems += _size_problems(seats, MEMORY, _memory, "memory")
+        problems += _disk_problems(seats)
+    return problems or _joint_problems(seats) or [_apart(placed)]
+
+
+def ever(use: NodeUse) -> NodeShape:
+    """The node as it is when it is well and empty: uncordoned, with what DaemonSets leave of it."""
+    taints = tuple(taint for taint in use.node.taints if not taint.key.startswith(PASSING))
+    left = tuple(_less(use, use.daemons).items())
+    return msgspec.structs.replace(use.node, taints=taints, allocatable=left, is_unschedulable=False)
+
+
+def _apart(placed: Shortfall) -> Problem:
+    """Each pod would fit, but not all of them beside each other: anti-affinity, spreading, ports."""
+    role = placed.pod.name.rpartition("-")[0]
+    reason = f"only {placed.placed} of {placed.wanted} pods of role {role} find a node beside the others"
+    hint = f"nearest that fits: `nodes: {placed.placed}` for role {role}; " if placed.placed else ""
+    return f"{reason} ({placed.reason})", hint + "see `pod:` in the settings (`longboat config`)"
 
 
 class _Seat:
     """A role, what one of its pods needs, and the nodes that would take it by their labels and taints."""
 
-    def __init__(self, role: Role, capabilities: Capabilities) -> None:
+    def __init__(self, role: Role, capabilities: Capabilities, pods: Sequence[Pod]) -> None:
         self.role = role
         self.gpus = role.resources.gpus
         self.resource = capabilities.gpu_resource(self.gpus)
-        self.needs = needs_of(role, self.resource)
-        labels = capabilities.gpu_selector(self.gpus)
-        uses = capabilities.nodes or ()
-        self.rooms = [
-            room_of(use) for use in uses if _takes(use, self.resource) and (not labels or _carries(use, labels))
-        ]
+        self.pod = next(pod for pod in pods if pod.name == f"{role.name}-0")
+        self.needs = {PODS: 1, **dict(self.pod.shape.requests)}
+        self.rooms = [room_of(use) for use in capabilities.nodes or () if admits(self.pod.shape.placing, ever(use))]
+
+    @property
+    def counts_gpus(self) -> bool:
+        return bool(self.gpus.count) and self.resource in self.needs
 
     @property
     def with_gpus(self) -> list[Room]:
@@ -101,20 +130,6 @@ class _Seat:
         if self.resource is None or self.resource not in self.needs:
             return self.rooms
         return [room for room in self.rooms if room.has(self.resource) >= self.gpus.count] or self.rooms
-
-
-def _takes(use: NodeUse, resource: str | None) -> bool:
-    return not any(_repels(taint, resource) for taint in use.node.taints)
-
-
-def _repels(taint: Taint, resource: str | None) -> bool:
-    if taint.key.startswith(PASSING):
-        return False
-    return resource is None or taint.key not in (GPU_TAINT, resource)
-
-
-def _carries(use: NodeUse, labels: dict[str, tuple[str, ...]]) -> bool:
-    return any(use.node.labels.get(label) in values for label, values in labels.items())
 
 
 def times(rooms: Sequence[Room], needs: dict[str, int]) -> int:
@@ -134,7 +149,7 @@ def _gpu_problems(seats: list[_Seat], capabilities: Capabilities) -> list[Proble
             kinds = ", ".join(str(offer) for offer in offers)
             reason = f"role {seat.role.name} asks for {_kind(seat.gpus)} and the GPUs here are: {kinds}"
             return [(reason, f"drop the GPU's type or memory (`gpus: {seat.gpus.count}`), or name a type from here")]
-    return _gpu_counts(asking)
+    return []
 
 
 def _no_gpus(asking: list[_Seat], capabilities: Capabilities) -> Problem:
@@ -148,6 +163,8 @@ def _no_gpus(asking: list[_Seat], capabilities: Capabilities) -> Problem:
 
 
 def _gpu_counts(asking: list[_Seat]) -> list[Problem]:
+    if not asking:
+        return []
     nodes = {room.name: room for seat in asking for room in seat.rooms}
     counts = {
         name: sum(count for key, count in room.ever.items() if is_gpu_resource(key)) for name, room in nodes.items()
@@ -286,14 +303,41 @@ def _nearest_shape(seat: _Seat) -> str:
     return " with ".join(parts) + f" (node {best.name})"
 
 
-def _pod_problems(seats: list[_Seat]) -> list[Problem]:
-    """Nothing is asked for, yet there is no node that would take the pod."""
+def _pod_problems(seats: list[_Seat], capabilities: Capabilities) -> list[Problem]:
+    """A role that no node would take, however much it asks for."""
+    nodes = [ever(use) for use in capabilities.nodes or ()]
     for seat in seats:
-        if not seat.rooms:
-            why = "all have taints that it does not tolerate, or there is none"
-            reason = f"no node takes pods of role {seat.role.name}: {why}"
-            return [(reason, "see `kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints`")]
+        if seat.rooms:
+            continue
+        placing = seat.pod.shape.placing
+        labelled = [node for node in nodes if admits_labels(placing, node)]
+        reason = f"no node takes pods of role {seat.role.name}: "
+        if not nodes:
+            return [(reason + "there is none", "add a node, or an autoscaler")]
+        if not labelled:
+            asked = _shown_terms([placing.selector, *(placing.affinity or ())])
+            return [(f"{reason}none has the labels that they ask for ({asked})", _labels_there(seat.pod, nodes))]
+        if not any(admits_taints(placing, node) for node in labelled):
+            taints = sorted({str(taint) for node in labelled for taint in node.taints})
+            hint = "tolerate one of these taints (`pod: {spec: {tolerations: ...}}` in the settings), or add a node"
+            return [(f"{reason}all have taints that they do not tolerate ({', '.join(taints[:3])})", hint)]
+        return [(f"{reason}their volumes can be reached from none that would take them", "mount other claims")]
     return []
+
+
+def _shown_terms(terms: Iterable[Term]) -> str:
+    """Requirements as one would write them."""
+    shown = [f"{key} {how.lower()} {', '.join(values)}".rstrip() for term in terms for key, how, values in term]
+    return "; ".join(shown[:3])
+
+
+def _labels_there(pod: Pod, nodes: Sequence[NodeShape]) -> str:
+    """What the nodes have of the labels that the pod asks for."""
+    told = []
+    for key in keys_looked_at(pod.shape.placing):
+        values = sorted({node.labels[key] for node in nodes if key in node.labels})
+        told.append(f"{key}={', '.join(values[:5])}" if values else f"no {key}")
+    return f"nodes here have: {'; '.join(told)}"
 
 
 def _told(resource: str, count: int) -> str:

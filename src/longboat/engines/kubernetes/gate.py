@@ -23,6 +23,9 @@ from longboat.fitting.packing import Placement, take, take_each
 from longboat.fitting.pods import Pod
 
 GATE_S = 120.0
+BLIND_S = 30.0
+"""Where nodes may not be listed, whether a gang fits is only learnt by letting it in. The scheduler says within seconds
+that a pod finds no node; a gang that hears so holds others up for no longer than this, and then lets them try."""
 FIRST_BACK_OFF_S = 30.0
 LONGEST_BACK_OFF_S = 600.0
 JITTER = 0.25
@@ -85,11 +88,18 @@ def decide_gate(
     ordered = sorted((_qualified(one) for one in candidates), key=lambda one: one.order)
     inside = [one for one in ordered if one.let_in is not None]
     waiting = [one for one in ordered if one.let_in is None]
-    found = [_look_after(one, now, gate_s if one.gate_s is None else one.gate_s) for one in inside]
+    is_blind = room is None and any(now >= one.not_before for one in waiting)
+    found = [_look_after(one, now, _patience(one, gate_s, is_blind)) for one in inside]
     back = {(one.namespace, one.run) for one in found if one.action == "put_back"}
     kept = [one for one in inside if (one.namespace, one.run) not in back]
     found += _blind(waiting, kept, now) if room is None else _Hall(room, ordered, kept, now).serve(waiting)
     return found
+
+
+def _patience(one: Candidate, gate_s: float, is_blind: bool) -> float:
+    """How long a run that is in may take until all its pods have a node. Its own setting comes first."""
+    own = gate_s if one.gate_s is None else one.gate_s
+    return min(own, BLIND_S) if is_blind else own
 
 
 def back_off_s(uid: str, tries: int) -> float:
@@ -130,7 +140,8 @@ def _blind(waiting: list[Candidate], inside: list[Candidate], now: float) -> lis
     """Nothing is known of the nodes: one gang at a time, so that no two take each other's."""
     unfinished = next((one for one in inside if one.rest), None)
     found = []
-    for one in waiting:
+    # Who was put back may be impossible, and nobody can tell: first come those who were put back less often.
+    for one in sorted(waiting, key=lambda one: one.tries):
         if now < one.not_before:
             found.append(_wait(one, _pause(one, now)))
         elif unfinished is not None:

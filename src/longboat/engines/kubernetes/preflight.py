@@ -14,10 +14,15 @@ from longboat.core.errors import Refused
 from longboat.core.jobs import Job
 from longboat.engines.kubernetes.capabilities import Capabilities, Choices, named_claims
 from longboat.engines.kubernetes.capacity import Problem, capacity_problems
+from longboat.engines.kubernetes.kueue_quotas import queue_quota_problems
 from longboat.engines.kubernetes.permissions import Permission, grant, told
+from longboat.engines.kubernetes.planned_pods import planned_pods
+from longboat.engines.kubernetes.planned_pods import queue_of as planned_queue
 from longboat.engines.kubernetes.quotas import limit_problems, quota_problems
 from longboat.engines.kubernetes.records import Storage
+from longboat.engines.kubernetes.settings import ClusterSettings
 from longboat.engines.kubernetes.surroundings import Claim
+from longboat.fitting.pods import Claims
 from longboat.storage.urls import check_import
 
 OLDEST = (1, 29)
@@ -25,8 +30,13 @@ MANY = "ReadWriteMany"
 READ_MANY = "ReadOnlyMany"
 
 
-def check(job: Job, capabilities: Capabilities, settings: Choices | None = None) -> list[str]:
-    """Raise Refused with every reason and the nearest that fits, or return notices."""
+def check(
+    job: Job, capabilities: Capabilities, settings: ClusterSettings | None = None, claims: Claims | None = None
+) -> list[str]:
+    """Raise Refused with every reason and the nearest that fits, or return notices.
+
+    `claims`: where the volumes of the claims that the job mounts can be reached.
+    """
     storage = settings.storage if settings is not None else None
     problems: list[Problem] = []
     for ask in (_namespace_problems, _permission_problems):
@@ -39,7 +49,11 @@ def check(job: Job, capabilities: Capabilities, settings: Choices | None = None)
     problems += limit_problems(job, capabilities)
     exceeded, notices = quota_problems(job, capabilities)
     problems += exceeded
-    sizes = capacity_problems(job, capabilities)
+    pods = planned_pods(job, capabilities, settings, claims)
+    name = planned_queue(job, settings or ClusterSettings(), capabilities)
+    queue = capabilities.queue(name) if name else None
+    problems += queue_quota_problems(job, pods, queue.name, queue.flavors) if queue else []
+    sizes = capacity_problems(job, capabilities, pods)
     grows = capabilities.autoscaler is not None and capabilities.autoscaler.can_grow is not False
     if not grows:
         problems += sizes

@@ -26,13 +26,15 @@ from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import AlreadyThere, ApiError, Forbidden, Invalid
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, Kind
 from longboat.engines.kubernetes.apply import start_of
-from longboat.engines.kubernetes.capabilities import KUEUE_GROUP, Capabilities
+from longboat.engines.kubernetes.capabilities import KUEUE_GROUP, Capabilities, named_claims
 from longboat.engines.kubernetes.code import SHARED, Upload, found_secrets, launcher_name, plan_upload, send
 from longboat.engines.kubernetes.creation import WORKLOADS, create_object, make_first, templates_of
 from longboat.engines.kubernetes.dropped import dropped_fields
 from longboat.engines.kubernetes.isolation import SWITCH, is_possible
 from longboat.engines.kubernetes.observe import hash_of_record, is_record, read_record, read_stop
+from longboat.engines.kubernetes.occupancy import bound_claims
 from longboat.engines.kubernetes.offers import is_gpu_resource
+from longboat.engines.kubernetes.planned_pods import is_gated, pod_fields, queue_of
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.resuming import find_checkpoint
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of
@@ -86,6 +88,7 @@ class Submitter:
             code = pool.submit(snapshot_of, self.home, submission)
             packs = pool.submit(found_secrets, self.client, *SHARED)
             names_taken = pool.submit(self._not_free, job.name) if submission.run_id is None else None
+            bound = pool.submit(bound_claims, self.client) if named_claims(job, self.settings) else None
             # What takes our own time is done while the server takes its.
             from longboat.core.layouts import notices as layout_notices
             from longboat.engines.kubernetes.preflight import check
@@ -93,7 +96,7 @@ class Submitter:
             launcher_name()
             capabilities = with_only(seen.result(), self.settings.gpu_resource)
         notices = [
-            *check(job, capabilities, self.settings),
+            *check(job, capabilities, self.settings, bound.result() if bound else None),
             *layout_notices(job),
             *storage_notices(job, self.settings.storage),
         ]
@@ -147,9 +150,9 @@ class Submitter:
     def record_of(self, offer: Offer, name: str, upload: Upload | None = None, uid: str | None = None) -> Record:
         job, settings, capabilities, code = offer.job, self.settings, offer.capabilities, offer.code
         uid = uid or os.urandom(6).hex()
-        storage = run_storage(job, settings.storage, run=name, uid=uid)
-        kept = places(job, storage, run=name, uid=uid)
         queue = queue_of(job, settings, capabilities)
+        fields = pod_fields(job, settings, capabilities, queue=queue, run=name, uid=uid)
+        kept = places(job, fields["storage"], run=name, uid=uid)
         return Record(
             name=name,
             uid=uid,
@@ -157,14 +160,10 @@ class Submitter:
             namespace=self.client.namespace,
             created=self.client.now(),
             user=current_user(),
-            workload="jobset" if capabilities.has_jobset else "job",
             gate=queue is None and is_gated(job),
             gate_s=settings.gate_s,
             node_lost_s=settings.node_lost,
             gated_by="kueue" if queue is not None else "longboat" if is_gated(job) else "none",
-            images=images_of(job, settings)[0],
-            gpu_resource=_gpu_resource(job, capabilities),
-            gpu_selector=_gpu_selector(job, capabilities),
             bundle=code.hash if code else None,
             packs=upload.packs if upload else (),
             stored_packs=upload.stored if upload else (),
@@ -172,21 +171,16 @@ class Submitter:
             launcher=upload.launcher if upload else "",
             commit=code.commit if code else None,
             dirty=bool(code and code.dirty),
-            storage=storage,
             checkpoint_dir=kept.checkpoints,
             checkpoint_store=kept.store,
             artifacts_dir=kept.artifacts,
             resume_from=offer.resume_from,
             secrets={variable: (names.env_secret(name), variable) for variable in offer.secrets},
-            security="restricted" if capabilities.security == "restricted" else "baseline",
             queue=queue,
             queue_priority=(offer.queue_priority or settings.priority_class) if queue is not None else None,
-            topology=settings.topology if queue is not None else {},
-            pull_secrets=settings.pull_secrets,
-            pod=settings.pod,
-            service_account=settings.service_account,
             network_policy=settings.network_policy and is_possible(capabilities),
             notices=offer.notices,
+            **fields,
         )
 
     def submit(self, offer: Offer, run_id: str | None) -> Record | None:
@@ -360,13 +354,6 @@ def _uid_of(body: Mapping[str, Any]) -> str | None:
     return None if found is None else str(found)
 
 
-def queue_of(job: Job, settings: ClusterSettings, capabilities: Capabilities) -> str | None:
-    """Kueue's queue: the job's own; the context's for jobs that ask for something; none without Kueue."""
-    if not capabilities.has_kueue:
-        return None
-    return job.queue or (settings.queue if is_gated(job) else None)
-
-
 def with_only(capabilities: Capabilities, resource: str | None) -> Capabilities:
     """As if the nodes had no GPUs but those of the resource that was set."""
     if resource is None or capabilities.nodes is None:
@@ -377,19 +364,3 @@ def with_only(capabilities: Capabilities, resource: str | None) -> Capabilities:
         return msgspec.structs.replace(use, node=msgspec.structs.replace(use.node, allocatable=left))
 
     return msgspec.structs.replace(capabilities, nodes=tuple(kept(use) for use in capabilities.nodes))
-
-
-def is_gated(job: Job) -> bool:
-    """Whether the run must be let in: it holds something that others may wait for, or only all of it is of use."""
-    needs = [role.resources for role in job.roles]
-    return job.nodes > 1 or any(need.gpus.count or need.cpus or need.memory for need in needs)
-
-
-def _gpu_resource(job: Job, capabilities: Capabilities) -> str | None:
-    wanted = next((role.resources.gpus for role in job.roles if role.resources.gpus.count), None)
-    return None if wanted is None else capabilities.gpu_resource(wanted)
-
-
-def _gpu_selector(job: Job, capabilities: Capabilities) -> dict[str, dict[str, tuple[str, ...]]]:
-    found = {role.name: capabilities.gpu_selector(role.resources.gpus) for role in job.roles}
-    return {role: labels for role, labels in found.items() if labels}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
 from longboat.core.jobs import Value
+from longboat.engines.kubernetes.kueue_quotas import FlavorQuota
 from longboat.fitting.nodes import NodeShape, node_of
 from longboat.fitting.quantities import PODS, Amounts, total
 from longboat.fitting.requests import requests_of
@@ -46,6 +47,7 @@ class Queue(Value, frozen=True):
     is_active: bool | None = None
     message: str = ""
     pending: int | None = None  # workloads that wait in it
+    flavors: tuple[FlavorQuota, ...] | None = None  # what its ClusterQueue can ever give; None: may not be looked at
 
 
 class Quota(Value, frozen=True):
