@@ -14,6 +14,7 @@ _MODULES = {
     "--import": "importing",
     "--tell": "telling",
     "--status": "telling",
+    "--logs": "log_feed",
 }
 
 

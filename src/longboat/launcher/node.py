@@ -358,6 +358,10 @@ class Node:
             from .closing import close
 
             close(self.state, outcome, verdict)
+        if self.plan.echo == "pod":
+            from .log_feed import wait_for_readers
+
+            wait_for_readers(self.state)
 
     def _gang_verdict(self, outcome: dict[str, object]) -> dict[str, Any] | None:
         """This node has ended: tell, and on node 0 stay until all have."""

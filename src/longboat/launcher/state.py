@@ -12,7 +12,7 @@ from .jsonfiles import write_json, write_whole
 from .loop import ChildEnd, Loop
 from .plan import Plan
 from .ranks import Rank
-from .streams import Stream, pipe_size
+from .streams import RECORD, Stream, pipe_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ class State:
                 said = enumerate(text.splitlines(), self._said)
                 lines = ["node.err %d %s %s\n" % (number, now, line) for number, line in said]
                 self._said += len(lines)
+                self._keep_said(text)
             else:
                 lines = ["longboat [%s]: %s\n" % (self.plan.node, text)]
             try:
@@ -119,6 +120,16 @@ class State:
         if not self._has_refused:
             self._has_refused = True
             self.say("a connection from %s was refused, as all such are from now on: %s" % (address, reason))
+
+    def _keep_said(self, text: str) -> None:
+        """In a pod, the launcher's words have a log file too. Best effort: the disk may be what they tell of."""
+        path = self.path("logs", "node.err")
+        try:
+            with open(path, "ab") as log, open(path + ".idx", "ab") as index:
+                log.write("".join(line + "\n" for line in text.splitlines()).encode("utf-8", "replace"))
+                index.write(RECORD.pack(log.tell(), time.time_ns()))
+        except OSError:
+            pass
 
     def setup_stream(self) -> Stream:
         """The log of everything before the ranks."""

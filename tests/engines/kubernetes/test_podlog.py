@@ -60,6 +60,12 @@ class Source:
     def has_ended(self) -> bool:
         return True
 
+    def has_files(self, gap: Gap | None) -> bool:
+        return False
+
+    def files(self, seen: dict[str, int], *, follow: bool) -> Iterator[bytes]:
+        raise AssertionError("the pod has ended")
+
     def rest(self, seen: dict[str, int]) -> Iterator[PodLine]:
         return iter(())
 

@@ -85,6 +85,7 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
         "checkpoints": _checkpoints(record),
         "artifacts": {"dir": record.artifacts_dir, "patterns": list(job.artifacts)},
         "keep": kept,
+        "log_wait_s": record.log_wait_s,
         "line": {"port": LINE_PORT},
     }
 

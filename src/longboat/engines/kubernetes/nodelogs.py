@@ -13,6 +13,7 @@ from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.kinds import POD
 from longboat.engines.kubernetes.api.transport import Stream
 from longboat.engines.kubernetes.kept import Kept, told
+from longboat.engines.kubernetes.launcher_logs import LauncherLogs
 from longboat.engines.kubernetes.podlines import Gap, PodLine, place_of
 from longboat.engines.kubernetes.podlog import PodLog
 from longboat.engines.kubernetes.termination import PodEnd, container_of, outcome_of
@@ -44,6 +45,7 @@ class NodeLog:
         self._query = query
         self._kept = kept
         self._stop = threading.Event()
+        self._files = LauncherLogs(client, namespace, pod.name)
         self._stream: Stream | None = None
         self._followed: Stream | None = None
         self.log = PodLog(self, time=pod.started or pod.created, stop=self._stop)
@@ -58,6 +60,7 @@ class NodeLog:
     def stop(self) -> None:
         """End a reading from another thread."""
         self._stop.set()
+        self._files.close()
         if self._stream is not None:
             self._stream.close()
 
@@ -93,9 +96,18 @@ class NodeLog:
         self.lines = _lines_of(end)
         return self.is_over
 
+    def has_files(self, gap: Gap | None) -> bool:
+        return self._files.is_usable and not self.is_over and (gap is None or self._is_wanted(gap))
+
+    def files(self, seen: dict[str, int], *, follow: bool) -> Iterator[bytes]:
+        return self._files.read(seen, follow=follow)
+
+    def _is_wanted(self, gap: Gap) -> bool:
+        return self.fills and not (self._query.since is not None and gap.time < self._query.since)
+
     def fill(self, gap: Gap) -> Iterator[PodLine]:
         self.gaps.append(gap)
-        if not self.fills or (self._query.since is not None and gap.time < self._query.since):
+        if not self._is_wanted(gap):
             return iter(())
         return self._kept.fill(gap, self.attempt, self.node, None if self.is_over else self.pod)
 

@@ -1,14 +1,16 @@
 """One pod's log, read over any number of broken streams: every line once, each rank's in its order, nothing missing.
 
 A stream that breaks is opened again 2 s before the last line that came, and what was seen is skipped by its number. If
-what comes then does not join what was seen, the log is read from its beginning. Lines that the log no longer has (the
-kubelet shows only the newest file) are asked of `fill`, and then streams that it may not have at all of `rest`. Not
-here: whose log it is, and where other copies are.
+what comes then does not join what was seen, the log is read from its beginning. The kubelet shows only the newest file
+of a log: where lines are missing, or come faster than its files last, the rest is read from the launcher's own files
+(`files`), as long as the pod lives. Lines that it cannot give are asked of `fill`, and then streams that the log may
+not have at all of `rest`. Not here: whose log it is, and where other copies are.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from itertools import islice
@@ -23,6 +25,11 @@ SHORT_S, LONG_S = 0.05, 2.0
 """Between two tries: from, doubling up to."""
 TRIES = 8
 """How often a finished log is tried again without any progress."""
+FILE_TRIES = 5
+"""How often the launcher's files are tried without any progress, before the pod's log alone must do."""
+RUSH_BYTES, RUSH_S = 4 << 20, 5.0
+"""A log that grows by more than this in this time may be rotated (10 MiB by default) before we have read it: from then
+on it is read from the launcher's files. A slower one costs no exec."""
 
 
 class PodSource(Protocol):
@@ -33,6 +40,12 @@ class PodSource(Protocol):
 
     def has_ended(self) -> bool:
         """Whether the container has ended. May raise ApiError."""
+
+    def has_files(self, gap: Gap | None) -> bool:
+        """Whether the launcher's own files can be read, and are worth it for this gap (None: for what comes)."""
+
+    def files(self, seen: dict[str, int], *, follow: bool) -> Iterator[bytes]:
+        """What the launcher's files have beyond `seen`; with `follow` until the node has ended. Raises ApiError."""
 
     def fill(self, gap: Gap) -> Iterator[PodLine]:
         """Lines that the log no longer has."""
@@ -50,6 +63,26 @@ class _Doubtful(Exception):
 
 class _Lost(Exception):
     """The kubelet has no such log."""
+
+
+class _Behind(Exception):
+    """The pod's log has lost lines, or is about to."""
+
+
+class _Rush:
+    """How much came lately."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._bytes = 0
+
+    def add(self, count: int) -> bool:
+        """Note so many new bytes; whether they come too fast."""
+        now = time.monotonic()
+        if now - self._since > RUSH_S:
+            self._since, self._bytes = now, 0
+        self._bytes += count
+        return self._bytes > RUSH_BYTES
 
 
 class PodLog:
@@ -71,6 +104,9 @@ class PodLog:
         self._stop = stop or threading.Event()
         self._time = time  # of the last line
         self._parser = Parser()
+        self._rush = _Rush()
+        self._file_tries = FILE_TRIES
+        self._is_fed = False  # the launcher's files were read to their end
 
     def read(self, *, follow: bool, is_over: bool = False) -> Iterator[list[PodLine]]:
         """What is new: until the container has ended with `follow`, else what there is now.
@@ -94,11 +130,22 @@ class PodLog:
             except _Doubtful:
                 from_start = True
                 continue
+            except _Behind:
+                yield from self._from_files(follow=not is_last)
+                from_start = False
+                continue
             except NotThere:
                 self.is_gone = True
                 return
-            except (Forbidden, Invalid) as error:
-                if isinstance(error, Forbidden) or not follow:
+            except Forbidden:
+                # Who may not read logs may still be allowed to exec, and who may do neither is told.
+                if not self._has_files(None):
+                    raise
+                yield from self._from_files(follow=not is_last)
+                if self._is_fed:
+                    return
+            except Invalid as error:
+                if not follow:
                     raise
                 self.trouble = error.message  # its container has not started
             except (ApiError, _Lost) as error:
@@ -142,6 +189,34 @@ class PodLog:
                         lines.append(line)
                 if lines:
                     yield lines
+                    is_fast = self._rush.add(sum(len(line.data) for line in lines))
+                    if is_fast and follow and self._has_files(None):
+                        raise _Behind
+
+    def _has_files(self, gap: Gap | None) -> bool:
+        return self._file_tries > 0 and self._source.has_files(gap)
+
+    def _from_files(self, *, follow: bool) -> Iterator[list[PodLine]]:
+        """What the launcher's files have. Whether that was all, the pod's log and the launcher's last words tell."""
+        self._file_tries -= 1
+        try:
+            for batch in batches(self._source.files(dict(self.seen), follow=follow), is_last=False):
+                lines = []
+                for raw in batch:
+                    line = self._parser.parse(raw)
+                    if line.key != FOREIGN and take(line, self.seen):
+                        self._time = max(self._time, line.time)
+                        lines.append(line)
+                if lines:
+                    self.trouble = ""
+                    yield lines
+                    if follow:
+                        self._file_tries = FILE_TRIES
+            self._is_fed = True
+        except NotThere:
+            pass  # the pod is gone, or its container has ended: the pod's log tells
+        except ApiError as error:
+            self.trouble = error.message
 
     def _missing(self, line: PodLine, lines: list[PodLine], *, is_middle: bool) -> Iterator[list[PodLine]]:
         """Lines between what was seen and this one. What was read before them goes first."""
@@ -151,6 +226,8 @@ class PodLog:
         if lines:
             yield lines[:]
             lines.clear()
+        if self._has_files(Gap(line.key, seen, line.seq - seen, line.time)):
+            raise _Behind
         if is_middle:
             raise _Doubtful
         yield from _pieces(self._source.fill(Gap(line.key, seen, line.seq - seen, line.time)))

@@ -39,6 +39,7 @@ class Record(Value, frozen=True):
     gate: bool = False  # created suspended; a turn lets it in
     gate_s: float = 300.0  # how long a gang that was let in may take until all its pods have a node
     node_lost_s: float = 60.0  # a node of the cluster that is silent for so long is lost, and the attempt with it
+    log_wait_s: float = 0.0  # how long an ended node waits for attached readers of its log
     gated_by: str = "none"  # "none", "longboat", "kueue": who lets it in
     images: dict[str, str] = {}  # role -> image
     gpu_resource: str | None = None  # "nvidia.com/gpu", ...; "dra:CLASS": devices of that DeviceClass

@@ -31,6 +31,9 @@ from longboat.specs.trees import Mistakes, Node, Place
 FILE = "config.yaml"
 DEFAULT_GATE_S = 300.0
 DEFAULT_NODE_LOST_S = 60.0
+DEFAULT_LOG_WAIT_S = 120.0
+"""At 10 MB/s, a usual line to a cluster, a reader catches up with 1.2 GB meanwhile; longer than that, idle GPUs cost
+more than the last lines of a log that nobody stored are worth."""
 DEFAULT_IMAGE = "python:3.12-slim"
 FRAMEWORK_IMAGES = {"torch": "pytorch/pytorch", "tensorflow": "tensorflow/tensorflow"}
 
@@ -53,6 +56,7 @@ class ClusterSettings(Value, frozen=True):
     allow_host_paths: bool = False
     gate_s: float = DEFAULT_GATE_S
     node_lost: float = DEFAULT_NODE_LOST_S
+    log_wait_s: float = DEFAULT_LOG_WAIT_S
     pull_secrets: tuple[str, ...] = ()
     service_account: str | None = None
     network_policy: bool = True
@@ -243,6 +247,12 @@ FIELDS = (
         kind=duration(10.0, 3600.0),
         doc="A node that is silent for so long is lost, and the attempt with it.",
         default="60s",
+    ),
+    Field(
+        name="log_wait_s",
+        kind=duration(0.0, 3600.0),
+        doc="How long an ended node waits for attached readers of its log that are behind.",
+        default="120",
     ),
     Field(name="pull_secrets", kind=ListOf(item=_NAME, what="names"), doc="Secrets for pulling images.", default="[]"),
     Field(name="service_account", kind=_NAME, doc="Service account of the pods.", default="default"),

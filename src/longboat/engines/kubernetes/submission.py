@@ -163,6 +163,7 @@ class Submitter:
             gate=queue is None and is_gated(job),
             gate_s=settings.gate_s,
             node_lost_s=settings.node_lost,
+            log_wait_s=settings.log_wait_s,
             gated_by="kueue" if queue is not None else "longboat" if is_gated(job) else "none",
             bundle=code.hash if code else None,
             packs=upload.packs if upload else (),
