@@ -12,7 +12,7 @@ from longboat.cli.lines import LinePrinter
 from longboat.cli.places import placed
 from longboat.cli.terminal import clean, paint, say
 from longboat.cli.times import show_duration
-from longboat.core.errors import RUN_LOST_EXIT
+from longboat.core.errors import RUN_LOST_EXIT, EngineError
 from longboat.core.jobs import Job
 from longboat.core.runs import LogQuery, RunStatus
 from longboat.engines.engine import Engine
@@ -30,11 +30,15 @@ def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunSta
     printer = LinePrinter(prefixes=ranks > 1)
     attempt = 0
     with Watcher(engine, run, quiet=quiet) as watcher:
-        for line in engine.logs(run.name, LogQuery(follow=True)):
-            if line.attempt > attempt:
-                attempt = line.attempt
-                watcher.look()
-            printer(line)
+        try:
+            for line in engine.logs(run.name, LogQuery(follow=True)):
+                if line.attempt > attempt:
+                    attempt = line.attempt
+                    watcher.look()
+                printer(line)
+        except EngineError as error:
+            # The run goes on, and its exit code is the trainer's: a log that cannot be read changes nothing of that.
+            say(f"longboat: the log of {run.name} cannot be shown: {clean(error.message)}; the run goes on")
         ended = engine.wait(run.name)
     if not quiet:
         summarise(ended)

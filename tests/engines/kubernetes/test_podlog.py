@@ -207,3 +207,65 @@ def test_streams_that_were_rotated_away_whole_are_asked_for() -> None:
     assert log.seen == {"0.out": 8, "1.out": 2}, "a line that only tells of others is not counted"
     empty = PodLog(Rotated(Kubelet([], []).open))
     assert len(read(empty, follow=False)) == 11
+
+
+class Living(Source):
+    """A pod that lives, whose launcher has files. `breaks` says after how many bytes each reading of them breaks."""
+
+    def __init__(self, opening: Any, lines: list[tuple[float, bytes]], breaks: list[int] | None = None) -> None:
+        super().__init__(opening)
+        self.text = b"".join(data for _, data in lines)
+        self.breaks = breaks or []
+        self.asked: list[dict[str, int]] = []
+        self.is_over = False
+
+    def has_files(self, gap: Gap | None) -> bool:
+        return not self.is_over
+
+    def files(self, seen: dict[str, int], *, follow: bool) -> Iterator[bytes]:
+        self.asked.append(seen)
+        limit = self.breaks.pop(0) if self.breaks else None
+        for line in self.text.splitlines(keepends=True):
+            key, seq = line.split()[:2]
+            if int(seq) >= seen.get(key.decode(), 0):
+                limit = None if limit is None else limit - len(line)
+                if limit is not None and limit < 0:
+                    raise Unreachable("cut")
+                yield line
+        yield b"\n"
+        self.is_over = True
+
+
+@pytest.mark.parametrize("breaks", [[], [100], [0, 100, 0, 200]])
+def test_what_was_rotated_away_comes_from_the_files_of_a_pod_that_lives(breaks: list[int]) -> None:
+    everything = [said(rank, seq, seq) for seq in range(40) for rank in (0, 1)]
+    source = Living(Kubelet(everything[50:], []).open, everything, breaks)
+    found = read(PodLog(source))
+    for rank in (0, 1):
+        assert [line.seq for line in found if line.key == f"{rank}.out"] == list(range(40))
+
+
+def test_a_fast_log_is_read_from_the_files_before_anything_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longboat.engines.kubernetes.podlog.RUSH_BYTES", 20)
+    everything = [said(0, seq, seq) for seq in range(40)]
+    source = Living(Kubelet(everything[:20], []).open, everything)
+    assert [line.seq for line in read(PodLog(source))] == list(range(40))
+    (asked,) = source.asked
+    assert 0 < asked["0.out"] < 20
+
+
+def test_files_that_never_come_are_not_asked_for_without_end() -> None:
+    everything = [said(0, seq, seq) for seq in range(10)]
+    source = Living(Kubelet(everything[5:], []).open, everything, [0] * 1000)
+    source.fill = lambda gap: iter([PodLine(gap.key, -1, 0.0, b"5 lines are nowhere\n")])
+    assert [line.seq for line in read(PodLog(source))] == [-1, 5, 6, 7, 8, 9]
+    assert len(source.asked) == 5
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_who_may_not_read_logs_may_be_allowed_to_exec(follow: bool) -> None:
+    def forbidden(*, follow: bool, since: float | None) -> object:
+        raise Forbidden("pods/log is forbidden")
+
+    everything = [said(0, seq, seq) for seq in range(10)]
+    assert len(read(PodLog(Living(forbidden, everything, [100])), follow=follow)) == 10

@@ -21,8 +21,9 @@ from longboat.engines.kubernetes.podlines import to_log_line
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.views import PodView, pod_view
 
-HELD = 256
-"""Batches that wait to be shown; threads wait when there are more."""
+HELD_BYTES = 16 << 20
+"""Of all pods together, lines that wait to be shown: enough that no connection idles while a terminal scrolls. Threads
+wait when there is more, and with them their streams; every pod may hold one batch, so that none waits for another."""
 LOOK_S = 2.0
 """How often the run's state is looked at when nothing happens."""
 RUNNING_LOOK_S = 10.0
@@ -35,17 +36,39 @@ LATE_S = 10.0
 """After the run has ended, the log of a machine that the API server cannot reach is waited for so long."""
 
 
+class Room:
+    """Bytes that all readings together may hold."""
+
+    def __init__(self, limit: int = HELD_BYTES) -> None:
+        self._limit = limit
+        self._changed = threading.Condition()
+        self._held: dict[Reading, int] = {}
+
+    def take(self, reading: Reading, count: int) -> None:
+        """Wait for room. Whoever holds nothing has it at once."""
+        with self._changed:
+            while self._held.get(reading) and sum(self._held.values()) + count > self._limit:
+                self._changed.wait()
+            self._held[reading] = self._held.get(reading, 0) + count
+
+    def give_back(self, reading: Reading) -> None:
+        """All that this reading holds."""
+        with self._changed:
+            self._held.pop(reading, None)
+            self._changed.notify_all()
+
+
 class Reading:
     """One node's log, read in a thread of its own into the queue."""
 
-    def __init__(self, log: NodeLog, out: queue.Queue[Reading | None]) -> None:
+    def __init__(self, log: NodeLog, out: queue.Queue[Reading | None], room: Room) -> None:
         self.log = log
         self.lines: queue.SimpleQueue[list[LogLine]] = queue.SimpleQueue()
         self.error: Exception | None = None
         self.is_done = False
         self.moved = time.monotonic()
         self._out = out
-        self._room = threading.Semaphore(HELD)
+        self._room = room
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=f"log-{log.node}", daemon=True)
         self._thread.start()
@@ -55,7 +78,7 @@ class Reading:
         try:
             for batch in log.read(follow=True):
                 lines = [to_log_line(one, role=log.role, node=log.node, attempt=log.attempt) for one in batch]
-                self._room.acquire()
+                self._room.take(self, sum(len(one.data) for one in batch))
                 if self._stopped:
                     return
                 self.moved = time.monotonic()
@@ -74,13 +97,13 @@ class Reading:
             try:
                 found += self.lines.get_nowait()
             except queue.Empty:
+                self._room.give_back(self)
                 return found
-            self._room.release()
 
     def stop(self) -> None:
         self._stopped = True
         self.log.stop()
-        self._room.release()
+        self._room.give_back(self)
 
 
 class Live:
@@ -104,6 +127,7 @@ class Live:
         self._notice = notice
         self._queue: queue.Queue[Reading | None] = queue.Queue()
         self._readings: dict[str, Reading] = {}
+        self._room = Room()
         self._ignored: set[str] = set()
         self._looked = 0.0
         self._is_stale = True
@@ -187,7 +211,7 @@ class Live:
                 if log is None:
                     self._ignored.add(view.uid)
                 else:
-                    self._readings[view.uid] = Reading(log, self._queue)
+                    self._readings[view.uid] = Reading(log, self._queue, self._room)
 
     def _arrived(self, *, block: bool = True) -> Iterator[LogLine]:
         """What came since, merged."""

@@ -27,9 +27,10 @@ TRIES = 8
 """How often a finished log is tried again without any progress."""
 FILE_TRIES = 5
 """How often the launcher's files are tried without any progress, before the pod's log alone must do."""
-RUSH_BYTES, RUSH_S = 4 << 20, 5.0
-"""A log that grows by more than this in this time may be rotated (10 MiB by default) before we have read it: from then
-on it is read from the launcher's files. A slower one costs no exec."""
+RUSH_BYTES, RUSH_S = 512 << 10, 30.0
+"""A log that brings more than this in this time is read from the launcher's files from then on. At that speed the
+kubelet rotates it after 10 minutes (at 10 MiB), so whoever is slower loses nothing and costs no exec; and a reader that
+is itself slow, behind a fast log, has seen as much long before the first files are gone."""
 
 
 class PodSource(Protocol):
