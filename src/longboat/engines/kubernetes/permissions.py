@@ -48,6 +48,7 @@ PERMISSIONS: tuple[Permission, ...] = (
     *_all("create", "poddisruptionbudgets", "protection from drains", "policy"),
     *_all("get create update delete", "leases", "one gang is let in at a time", "coordination.k8s.io", "gate"),
     *_all("get list", "workloads", "what the queue says", "kueue.x-k8s.io", "kueue"),
+    *_all("list", "localqueues", "which queues there are", "kueue.x-k8s.io", "kueue"),
     _part("get", "log", "`logs`"),
     # A WebSocket is opened with GET; newer servers ask for the right to create as well.
     _part("get", "exec", "`exec`, `cp`, and a stop that keeps the grace"),
@@ -56,6 +57,9 @@ PERMISSIONS: tuple[Permission, ...] = (
     _part("create", "portforward", "port forwarding"),
     *_all("create list", "networkpolicies", "keeping other pods away", "networking.k8s.io", "comfort"),
     *_all("list", "events", "why a run waits", need="comfort"),
+    *_all("get list create delete", "persistentvolumeclaims", "`longboat volume`, claims of jobs", need="comfort"),
+    *_all("list", "resourcequotas", "what the namespace may use", need="comfort"),
+    *_all("list", "limitranges", "what one pod may ask for", need="comfort"),
     *_all("list", "services", "seeing that nothing is left", need="comfort"),
     *_all("list", "poddisruptionbudgets", "seeing that nothing is left", "policy", "comfort"),
     *_all("create", "pods", "reading a storage when no pod of the run lives", need="aide"),
