@@ -362,8 +362,6 @@ def _wants_gpus(job: Job | None) -> bool:
 def _is_needed(permission: Permission, served: Mapping[str, Any]) -> bool:
     if permission.need == "jobset":
         return JOBSET_GROUP in served
-    if permission.need == "job":
-        return JOBSET_GROUP not in served
     return permission.need != "kueue" or KUEUE_GROUP in served
 
 

@@ -12,7 +12,7 @@ from longboat.engines.kubernetes.api.errors import ApiError
 from longboat.engines.kubernetes.capabilities import Capabilities, Choices, observe
 from longboat.engines.kubernetes.explain import dns_addresses
 from longboat.engines.kubernetes.permissions import grant, told
-from longboat.engines.kubernetes.preflight import OLDEST, version_of
+from longboat.engines.kubernetes.preflight import OLDEST, needed_denials, version_of
 from longboat.fitting.quantities import CPU, MEMORY
 
 
@@ -64,7 +64,7 @@ def _namespace(seen: Capabilities) -> Check:
 
 
 def _permissions(seen: Capabilities) -> Check:
-    needed = [one for one in seen.denied if one.need in ("always", "job", "jobset")]
+    needed = needed_denials(seen)
     rest = [one for one in seen.denied if one not in needed]
     if needed:
         detail = "may not " + told(needed)
@@ -106,7 +106,11 @@ def _gpus(seen: Capabilities) -> Check:
 
 def _jobset(seen: Capabilities) -> Check:
     if seen.has_jobset:
-        return Check(name="jobset", ok=True, detail="served: runs are JobSets")
+        return Check(
+            name="jobset",
+            ok=True,
+            detail="served: runs are JobSets (without a storage or a queue, several roles are Jobs)",
+        )
     return Check(name="jobset", ok=None, detail="not here: runs are plain Jobs, which do the same")
 
 

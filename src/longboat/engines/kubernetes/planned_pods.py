@@ -14,7 +14,7 @@ import msgspec
 from longboat.core.jobs import Job
 from longboat.engines.kubernetes import manifests
 from longboat.engines.kubernetes.capabilities import Capabilities
-from longboat.engines.kubernetes.records import Record
+from longboat.engines.kubernetes.records import Record, Storage, WorkloadKind
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of
 from longboat.engines.kubernetes.storage import run_storage
 from longboat.engines.kubernetes.workloads import workloads
@@ -61,18 +61,44 @@ def pod_fields(
     job: Job, settings: ClusterSettings, capabilities: Capabilities, *, queue: str | None, run: str, uid: str
 ) -> dict[str, Any]:
     """The fields of a Record that its pods are made from, but for the names of Secrets."""
+    storage = run_storage(job, settings.storage, run=run, uid=uid)
     return {
-        "workload": "jobset" if capabilities.has_jobset else "job",
+        "workload": workload_kind(job, capabilities, queue=queue, storage=storage),
         "images": images_of(job, settings)[0],
         "gpu_resource": _gpu_resource(job, capabilities),
         "gpu_selector": _gpu_selector(job, capabilities),
-        "storage": run_storage(job, settings.storage, run=run, uid=uid),
+        "storage": storage,
         "security": "restricted" if capabilities.security == "restricted" else "baseline",
         "topology": settings.topology if queue is not None else {},
         "pull_secrets": settings.pull_secrets,
         "pod": settings.pod,
         "service_account": settings.service_account,
     }
+
+
+def workload_kind(job: Job, capabilities: Capabilities, *, queue: str | None, storage: Storage | None) -> WorkloadKind:
+    """A JobSet where it is served, unless plain Jobs keep logs that it would remove.
+
+    When the Job of one role fails, the JobSet controller deletes those of the other roles that have not ended, with
+    their pods and logs. A storage has the logs anyway; only a queue needs the JobSet, to admit all roles at once.
+    """
+    if not capabilities.has_jobset:
+        return "job"
+    is_exposed = len(job.roles) > 1 and storage is None and queue is None
+    may_use_jobs = not any(one.need == "job" for one in capabilities.denied)
+    return "job" if is_exposed and may_use_jobs else "jobset"
+
+
+def workload_notices(job: Job, settings: ClusterSettings, capabilities: Capabilities) -> list[str]:
+    """What a run of several roles as a JobSet loses without a storage."""
+    storage = run_storage(job, settings.storage, run=job.name, uid="0" * 8)
+    kind = workload_kind(job, capabilities, queue=queue_of(job, settings, capabilities), storage=storage)
+    if kind == "job" or len(job.roles) == 1 or storage is not None:
+        return []
+    return [
+        "no storage is set: when one role fails, JobSet removes the pods of the others, and the last lines of their"
+        " logs with them, unless somebody follows; `longboat config set kubernetes.storage.claim NAME` keeps them"
+    ]
 
 
 def queue_of(job: Job, settings: ClusterSettings, capabilities: Capabilities) -> str | None:

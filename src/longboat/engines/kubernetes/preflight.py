@@ -80,10 +80,16 @@ def _namespace_problems(capabilities: Capabilities) -> list[Problem]:
 
 
 def _permission_problems(capabilities: Capabilities) -> list[Problem]:
-    denied = [one for one in capabilities.denied if one.need in ("always", "job", "jobset")]
+    denied = needed_denials(capabilities)
     if not denied or capabilities.has_namespace is False:
         return []
     return [(f"you may not: {told(denied)}", f"ask for {grant(denied, namespace=capabilities.namespace)}")]
+
+
+def needed_denials(capabilities: Capabilities) -> list[Permission]:
+    """What somebody may not do who wants to run anything at all. With JobSet, nobody must be allowed to make Jobs."""
+    needs = ("always", "jobset") if capabilities.has_jobset else ("always", "job")
+    return [one for one in capabilities.denied if one.need in needs]
 
 
 def queue_of(job: Job, settings: Choices | None) -> str | None:

@@ -34,7 +34,7 @@ from longboat.engines.kubernetes.isolation import SWITCH, is_possible
 from longboat.engines.kubernetes.observe import hash_of_record, is_record, read_record, read_stop
 from longboat.engines.kubernetes.occupancy import bound_claims
 from longboat.engines.kubernetes.offers import is_gpu_resource
-from longboat.engines.kubernetes.planned_pods import is_gated, pod_fields, queue_of
+from longboat.engines.kubernetes.planned_pods import is_gated, pod_fields, queue_of, workload_notices
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.resuming import find_checkpoint
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of
@@ -99,6 +99,7 @@ class Submitter:
             *check(job, capabilities, self.settings, bound.result() if bound else None),
             *layout_notices(job),
             *storage_notices(job, self.settings.storage),
+            *workload_notices(job, self.settings, capabilities),
         ]
         check_volumes(job, allow_host_paths=self.settings.allow_host_paths)
         secrets = self._secrets(job, submission.environment)
