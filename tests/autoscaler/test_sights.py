@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from longboat.autoscaler.charges import Charge
-from longboat.autoscaler.memory import Asked, Memory, failed
+import msgspec
+import pytest
+
+from longboat.autoscaler.charges import DISTRUST_S, Charge
+from longboat.autoscaler.memory import LAG_S, Asked, Joined, Memory, failed, reconcile
 from longboat.autoscaler.providers.provider import Description, Machine, ProviderError, Purchase, Seen
 from longboat.autoscaler.sights import Sight, see
 from longboat.autoscaler.snapshot import FailureKind, Pool
@@ -87,3 +91,64 @@ def test_rights_that_come_back_have_the_pools_asked_again() -> None:
     assert {(one.pool, one.is_blind) for one in lost.failures} == {("gpu", False), ("gpu", True), ("spot", True)}
     assert seen(Cloud("auth"), lost, NOW + 10).memory == lost, "the same again is no news"
     assert seen(Cloud(), lost, NOW + 20).memory.failures == ()
+
+
+class Shrunken(Cloud):
+    """A cloud whose list shows only these."""
+
+    def __init__(self, *machines: str) -> None:
+        super().__init__()
+        self.machines = machines
+
+    def list(self, pools: Sequence[Pool]) -> Seen:
+        return Seen(machines=tuple(Machine(id=one, pool="gpu") for one in self.machines))
+
+
+def ordered(count: int, **more: Any) -> Memory:
+    machines = tuple(f"m-{number}" for number in range(count))
+    order = Asked(token="t", pool="gpu", count=count, asked=NOW - LAG_S, machines=machines, is_confirmed=True)
+    return Memory(orders=(msgspec.structs.replace(order, **more),))
+
+
+def look(memory: Memory, *machines: str, now: float = NOW, joined: Joined | None = None) -> Sight:
+    clouds = {"cloud": Shrunken(*machines), "rack": Cloud()}
+    return see(clouds, CHARGE, memory, now, joined or Joined(()))
+
+
+def test_a_list_that_lost_everything_is_not_believed_for_a_while() -> None:
+    memory = ordered(8)
+    for now in (NOW, NOW + 60, NOW + DISTRUST_S - 1):
+        found = look(memory, now=now)
+        memory = reconcile(found.memory, found.seen, Joined(()), CHARGE, now)
+        assert set(found.blind) == {"gpu"} and "lacks 8 of 8 machines" in found.blind["gpu"]
+        assert [(one.pool, one.is_blind) for one in found.blocked] == [("gpu", True)]
+        assert len(memory.order("t").machines) == 8, "nothing is forgotten"  # type: ignore[union-attr]
+        assert len([one for one in found.seen.machines if one.pool == "gpu"]) == 8
+        assert memory.doubts == {"gpu": NOW}, "and it is remembered since when, by whoever comes next"
+    found = look(memory, now=NOW + DISTRUST_S)
+    assert not found.blind and not found.blocked
+    after = reconcile(found.memory, found.seen, Joined(()), CHARGE, NOW + DISTRUST_S)
+    assert after.order("t") is None, "now it is believed"
+    assert look(after, now=NOW + DISTRUST_S + 1).memory.doubts == {}
+
+
+def test_machines_that_are_back_end_the_doubt() -> None:
+    doubted = look(ordered(4)).memory
+    back = look(doubted, "m-0", "m-1", "m-2", "m-3", now=NOW + 5)
+    assert not back.blind and back.memory.doubts == {}
+
+
+CASES: list[tuple[str, Memory, tuple[str, ...], Joined, bool]] = [
+    ("most", ordered(5), ("m-0", "m-1"), Joined(()), True),
+    ("half of them", ordered(4), ("m-0", "m-1"), Joined(()), False),
+    ("a single one", ordered(1), (), Joined(()), False),
+    ("a list that lags", ordered(4, asked=NOW - LAG_S + 1), (), Joined(()), False),
+    ("they are nodes", ordered(4), (), Joined((f"m-{number}", None) for number in range(4)), False),
+    ("another pool's", ordered(4, pool="metal"), (), Joined(()), False),
+]
+
+
+@pytest.mark.parametrize(("what", "memory", "listed", "joined", "is_doubted"), CASES, ids=[one[0] for one in CASES])
+def test_what_is_doubted(what: str, memory: Memory, listed: tuple[str, ...], joined: Joined, is_doubted: bool) -> None:
+    found = look(memory, *listed, joined=joined)
+    assert ("gpu" in found.blind) == is_doubted == ("gpu" in found.memory.doubts)

@@ -15,7 +15,7 @@ import msgspec
 from longboat.autoscaler.backoffs import closed, paused
 from longboat.autoscaler.charges import Charge
 from longboat.autoscaler.evictions import Evictions
-from longboat.autoscaler.memory import DELETING, Asked, Joined, Memory, Stale, Store, failed, shrank, worked
+from longboat.autoscaler.memory import DELETING, Asked, Joined, Stale, Store, failed, shrank, without_machine, worked
 from longboat.autoscaler.moments import text_of
 from longboat.autoscaler.objects import Body
 from longboat.autoscaler.plans import Action, Plan
@@ -25,8 +25,15 @@ from longboat.autoscaler.snapshot import CORDONED, IDLE, POOL_LABEL, UNDERUSED, 
 from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.api.client import Client, Object
-from longboat.engines.kubernetes.api.errors import Conflict, NotThere, Unreachable
+from longboat.engines.kubernetes.api.errors import Conflict, LeaseExpired, NotThere, Unreachable
 from longboat.engines.kubernetes.api.kinds import NODE
+
+ATTEMPTS = 3
+"""Of one change of a node that sends a heartbeat in the same moment, as often as every second."""
+
+
+class Demoted(LongboatError):
+    """Another process leads now: nothing more is ordered or deleted."""
 
 
 class Deed(Value, frozen=True):
@@ -58,14 +65,11 @@ class Actor:
         """Send again the orders of which it is not known whether they were taken."""
         deeds = []
         for order in self._store.memory.orders:
-            pool = self._pools.get(order.pool)
-            if not order.is_confirmed and self._may_work() and not (pool is not None and self._pause(pool)):
+            pool = self._pools.get(order.pool)  # one that left the pools file may come back, and its order with it
+            if pool is not None and not order.is_confirmed and self._may_work() and not self._pause(pool):
                 what = f"an order of {text_of(order.asked)} that was not confirmed"
                 action = Action(kind="grow", pool=order.pool, count=order.count, reason=what)
-                if pool is None:
-                    self._store.save(self._store.memory.without(order.token))
-                else:
-                    deeds.append(Deed(action=action, trouble=self._send(order)))
+                deeds.append(Deed(action=action, trouble=self._send(order)))
         return deeds
 
     def _grow(self, action: Action) -> str:
@@ -96,6 +100,7 @@ class Actor:
         if pause:  # since it was decided
             self._store.save(self._store.memory.without(order.token))
             return pause
+        self._need_leadership()
         purchase = Purchase(token=order.token, count=order.count, zone=order.zone, spot=pool.spot)
         try:
             made = self._providers[pool.provider].grow(pool, purchase)
@@ -116,6 +121,11 @@ class Actor:
             pass  # it told us that it cannot; the list will show what there is
         self._store.save(failed(self._store.memory, self._refusal(pool, error, order.zone)).without(order.token))
 
+    def _need_leadership(self) -> None:
+        """Right before a provider is asked to change something: what was decided is void once another leads."""
+        if not self._may_work():
+            raise Demoted("another autoscaler leads now")
+
     def _refusal(self, pool: Pool, error: ProviderError, zone: str | None = None) -> Failure:
         new = self._charge.refusal(pool.name, error.kind, self._client.now(), zone=zone)
         return msgspec.structs.replace(new, message=error.message)
@@ -128,6 +138,7 @@ class Actor:
 
     def _shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
         """One that is not there is gone, which was wanted. Who may not delete must not buy, either."""
+        self._need_leadership()
         try:
             self._providers[pool.provider].shrink(pool, machines, tokens)
         except ProviderError as error:
@@ -137,6 +148,10 @@ class Actor:
                 raise
         else:
             self._store.save(shrank(self._store.memory, pool))
+        memory = self._store.memory
+        for one in machines:
+            memory = without_machine(memory, one)
+        self._store.save(memory)
 
     # all actions of a plan
 
@@ -149,8 +164,9 @@ class Actor:
                 break
             try:
                 trouble = self._why_not(action, blind) or self._do(action, recheck)
-                deeds.append(Deed(action=action, trouble=trouble))
-            except (Unreachable, Stale):
+                if trouble is not None:
+                    deeds.append(Deed(action=action, trouble=trouble))
+            except (Unreachable, Stale, LeaseExpired, Demoted):
                 raise
             except LongboatError as error:
                 deeds.append(Deed(action=action, trouble=error.message))
@@ -164,7 +180,8 @@ class Actor:
             return ""
         return blind.get(action.pool) or self._pause(self._pools[action.pool])
 
-    def _do(self, action: Action, recheck: Recheck) -> str:
+    def _do(self, action: Action, recheck: Recheck) -> str | None:
+        """None: it was done before, and the copy that was decided on did not show it yet."""
         if action.kind == "grow":
             return self._grow(action)
         if action.kind == "forget":
@@ -172,7 +189,7 @@ class Actor:
         assert action.node is not None
         body = self._client.find(NODE, action.node)
         if body is None:
-            return ""
+            return None
         if action.kind == "cordon":
             return self._cordon(body)
         if action.kind == "uncordon":
@@ -184,15 +201,23 @@ class Actor:
     # nodes
 
     def _change(self, body: Object, spec: Object, annotations: Mapping[str, str | None]) -> str:
-        """At the version that was looked at: whoever was faster wins."""
-        meta = {"resourceVersion": body["metadata"]["resourceVersion"], "annotations": dict(annotations)}
-        try:
-            self._client.patch(NODE, body["metadata"]["name"], {"metadata": meta, **({"spec": spec} if spec else {})})
-        except Conflict:
-            return "the node has changed in this moment; looked at again in the next loop"
-        except NotThere:
-            pass
-        return ""
+        """At the version that was looked at: whoever was faster wins, unless it was only a heartbeat."""
+        name, seen = body["metadata"]["name"], body
+        for _ in range(ATTEMPTS):
+            meta = {"resourceVersion": seen["metadata"]["resourceVersion"], "annotations": dict(annotations)}
+            try:
+                self._client.patch(NODE, name, {"metadata": meta, **({"spec": spec} if spec else {})})
+                return ""
+            except NotThere:
+                return ""
+            except Conflict:
+                found = self._client.find(NODE, name)
+                if found is None:
+                    return ""
+                if not _is_as_before(seen, found):
+                    break
+                seen = found
+        return "the node has changed in this moment; looked at again in the next loop"
 
     def _cordon(self, body: Object) -> str:
         if (body.get("spec") or {}).get("unschedulable"):
@@ -216,8 +241,19 @@ class Actor:
             trouble = self._change(body, {"unschedulable": True}, marks)
             if trouble:
                 return trouble
+        # A binding that was under way when the mark was written has arrived by now, or will not be believed.
+        trouble = recheck.why_occupied(body)
+        if trouble:
+            self._take_mark_off(body["metadata"]["name"])
+            return trouble
         self._remove(body, recheck)
         return ""
+
+    def _take_mark_off(self, node: str) -> None:
+        """Nothing is lost yet: it is decided anew."""
+        body = self._client.find(NODE, node)
+        if body is not None and DELETING in _annotations(body):
+            self._change(body, {}, {DELETING: None})
 
     def _remove(self, body: Object, recheck: Recheck) -> None:
         """Of a node with the mark: the machine with all that belongs to it, then the node."""
@@ -241,8 +277,7 @@ class Actor:
                 continue
             there = recheck.why_not_finish(body)
             if there:
-                # Nothing is lost yet: it is decided anew.
-                self._change(body, {}, {DELETING: None})
+                self._take_mark_off(meta["name"])
                 deeds.append(Deed(action=action, trouble=there))
                 continue
             try:
@@ -269,7 +304,6 @@ class Actor:
         if Joined(named).has(action.machine):
             return "it has joined in this moment"
         self._shrink(pool, (action.machine,))
-        self._store.save(_without_machine(self._store.memory, action.machine))
         return ""
 
     # what is to be remembered
@@ -305,6 +339,18 @@ class Actor:
             self._change(body, {}, {CORDONED: None, DELETING: None})
 
 
+def _is_as_before(one: Object, other: Object) -> bool:
+    """Whether nothing has changed but what a kubelet reports again and again."""
+    parts = ("uid", "labels", "annotations", "deletionTimestamp")
+    same = all(one["metadata"].get(part) == other["metadata"].get(part) for part in parts)
+    return same and one.get("spec") == other.get("spec") and _conditions(one) == _conditions(other)
+
+
+def _conditions(body: Object) -> list[tuple[str, str]]:
+    found = (body.get("status") or {}).get("conditions") or ()
+    return [(one.get("type", ""), one.get("status", "")) for one in found]
+
+
 def _annotations(body: Body) -> Mapping[str, str]:
     found: Mapping[str, str] = body["metadata"].get("annotations") or {}
     return found
@@ -312,14 +358,3 @@ def _annotations(body: Body) -> Mapping[str, str]:
 
 def _text(moment: float | None) -> str | None:
     return None if moment is None else text_of(moment)
-
-
-def _without_machine(memory: Memory, machine: str) -> Memory:
-    orders = []
-    for order in memory.orders:
-        left = tuple(one for one in order.machines if one != machine)
-        gone = len(order.machines) - len(left)
-        order = msgspec.structs.replace(order, machines=left, count=order.count - gone)
-        if order.count > 0:
-            orders.append(order)
-    return msgspec.structs.replace(memory, orders=tuple(orders))

@@ -47,9 +47,9 @@ class Evictions:
         headers = {"Content-Type": "application/json"}
         try:
             # Not repeated inside: a budget that has no room answers like an overloaded server.
-            self._client.transport.request(
-                Ask("POST", path, headers, msgspec.json.encode(wanted), may_repeat=False, total_s=0.0)
-            )
+            body, left_s = msgspec.json.encode(wanted), self._client.left_s
+            ask = Ask("POST", path, headers, body, may_repeat=False, total_s=0.0, left_s=left_s)
+            self._client.transport.request(ask)
         except (NotThere, Conflict):
             return ""
         except ApiError as error:

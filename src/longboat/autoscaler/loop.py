@@ -14,7 +14,7 @@ from typing import Protocol
 from longboat.autoscaler.act import Actor, Deed
 from longboat.autoscaler.charges import Charge
 from longboat.autoscaler.decide import decide
-from longboat.autoscaler.memory import Stale, Store, reconcile
+from longboat.autoscaler.memory import Stale, Store, orphans, reconcile
 from longboat.autoscaler.observe import Watcher, joined_in, snapshot_from
 from longboat.autoscaler.plans import Plan
 from longboat.autoscaler.providers.provider import Provider
@@ -37,6 +37,7 @@ class Turn(Value, frozen=True):
     deeds: tuple[Deed, ...] = ()
     decide_s: float = 0.0
     total_s: float = 0.0
+    warnings: tuple[str, ...] = ()  # what a person should look at
 
 
 class Listener(Protocol):
@@ -109,7 +110,8 @@ class Loop:
             raise LongboatError("; ".join(blind_spots[:3]))
         self._store.load()
         deeds = [] if self.charge.is_dry else self._actor.resume()
-        sight = see(self._providers, self.charge, self._store.memory, self._client.now())
+        joined = joined_in(self._watcher.objects())
+        sight = see(self._providers, self.charge, self._store.memory, self._client.now(), joined)
         seen, blind = sight.seen, sight.blind
         objects, now = self._watcher.objects(), self._client.now()
         memory = reconcile(sight.memory, seen, joined_in(objects), self.charge, now)
@@ -123,7 +125,15 @@ class Loop:
         if not self.charge.is_dry:
             deeds += self._actor.perform(plan, snapshot, seen, blind)
         total_s = time.monotonic() - started
-        turn = Turn(now=now, snapshot=snapshot, plan=plan, deeds=tuple(deeds), decide_s=decide_s, total_s=total_s)
+        turn = Turn(
+            now=now,
+            snapshot=snapshot,
+            plan=plan,
+            deeds=tuple(deeds),
+            decide_s=decide_s,
+            total_s=total_s,
+            warnings=orphans(memory, self.charge.setups),
+        )
         for listener in self._listeners:
             listener.turned(turn)
         return turn

@@ -6,7 +6,7 @@ comes after a crash sends it again under the same token. `Store` reads and write
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -52,6 +52,7 @@ class Asked(Value, frozen=True):
 class Memory(Value, frozen=True):
     orders: tuple[Asked, ...] = ()
     failures: tuple[Failure, ...] = ()
+    doubts: dict[str, float] = {}  # pool -> since when its provider's list is not believed
     version: int = 1
 
     def order(self, token: str) -> Asked | None:
@@ -135,12 +136,52 @@ def reconcile(memory: Memory, seen: Seen, joined: Joined, charge: Charge, now: f
     for one in sorted(seen.machines, key=lambda one: one.id):
         if one.id not in claimed and one.state != "stopping" and not joined.has(one.id, one.node):
             _adopt(one, orders, now)
-    kept = [order for order in orders if order.missing or not order.is_confirmed or _alive(order, there, joined, now)]
+    kept = [
+        order
+        for order in orders
+        if order.missing or not order.is_confirmed or _alive(order, there, joined, now) or is_orphan(order, setups)
+    ]
+    kept = [order for order in kept if not is_orphan(order, setups) or order.missing or unjoined(order, joined)]
     return msgspec.structs.replace(
         memory,
         orders=tuple(sorted(kept, key=lambda order: (order.asked, order.token))),
         failures=tuple(one for one in memory.failures if is_remembered(one, settings, now, setups)),
     )
+
+
+def is_orphan(order: Asked, pools: Container[str]) -> bool:
+    """Its pool is not in the pools file any more: nobody can be asked what became of it, so it is kept."""
+    return order.pool not in pools
+
+
+def orphans(memory: Memory, pools: Container[str]) -> tuple[str, ...]:
+    """Of every such pool: what was ordered there, for a person."""
+    counts: dict[str, int] = {}
+    for order in memory.orders:
+        if is_orphan(order, pools):
+            counts[order.pool] = counts.get(order.pool, 0) + order.count
+    return tuple(
+        f"pool {pool} is not in the pools file any more, and {count} machines were ordered there: "
+        "they are not forgotten, and nobody looks after them until the pool is back"
+        for pool, count in sorted(counts.items())
+    )
+
+
+def unjoined(order: Asked, joined: Joined) -> list[str]:
+    """Machines of the order that are no node."""
+    return [one for one in order.machines if not joined.has(one)]
+
+
+def without_machine(memory: Memory, machine: str) -> Memory:
+    """After its deletion: an order that counts it no more."""
+    orders = []
+    for order in memory.orders:
+        left = tuple(one for one in order.machines if one != machine)
+        gone = len(order.machines) - len(left)
+        order = msgspec.structs.replace(order, machines=left, count=order.count - gone) if gone else order
+        if order.count > 0:
+            orders.append(order)
+    return msgspec.structs.replace(memory, orders=tuple(orders))
 
 
 def orders_of(memory: Memory, seen: Seen, joined: Joined, now: float) -> tuple[Order, ...]:

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from longboat.autoscaler.loop import Turn
 from longboat.autoscaler.plans import PoolNote
 from longboat.core.errors import EngineError
+from longboat.engines.kubernetes.health import Check, answer_of
 
 Labels = tuple[tuple[str, str], ...]
 Sample = tuple[Labels, float]
@@ -133,8 +134,8 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
-def serve(port: int, metrics: Metrics, questions: Mapping[str, Callable[[], bool]]) -> ThreadingHTTPServer:
-    """GET /metrics, and `questions`: path -> whether all is well. Port 0: any free one."""
+def serve(port: int, metrics: Metrics, checks: Mapping[str, Check]) -> ThreadingHTTPServer:
+    """GET /metrics, and `checks`: path -> what is wrong. Port 0: any free one."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 10.0
@@ -142,14 +143,13 @@ def serve(port: int, metrics: Metrics, questions: Mapping[str, Callable[[], bool
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 self._answer(200, metrics.text(), TEXT)
-            elif self.path in questions:
-                fine = questions[self.path]()
-                self._answer(200 if fine else 503, "ok\n" if fine else "no\n", "text/plain")
+            elif self.path in checks:
+                self._answer(*answer_of(checks[self.path]), "text/plain; charset=utf-8")
             else:
                 self._answer(404, "not found\n", "text/plain")
 
         def _answer(self, status: int, text: str, kind: str) -> None:
-            content = text.encode()
+            content = text.encode(errors="replace")
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))

@@ -22,7 +22,7 @@ from longboat.autoscaler.act import Deed
 from longboat.autoscaler.loop import Turn
 from longboat.autoscaler.memory import NAME as MEMORY
 from longboat.autoscaler.moments import text_of
-from longboat.autoscaler.plans import Action, Waiting
+from longboat.autoscaler.plans import Waiting
 from longboat.core.errors import LongboatError, UsageError
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import ApiError
@@ -71,16 +71,30 @@ def events_of(turn: Turn, home: str) -> Iterator[About]:
             yield About(NODE, "default", deed.action.node, reason, message, bool(deed.trouble))
     runs = {gang.name: gang.run for gang in turn.snapshot.gangs}
     for one in turn.plan.waiting:
-        yield from _about_waiting(one, runs)
+        yield from _about_waiting(one, runs, turn)
 
 
-def _about_waiting(one: Waiting, runs: dict[str, str | None]) -> Iterator[About]:
+def _about_waiting(one: Waiting, runs: dict[str, str | None], turn: Turn) -> Iterator[About]:
     reason = "TriggeredScaleUp" if one.expected is not None else "NotTriggerScaleUp"
     namespace, _, name = (one.pod or one.run or "").partition("/")
     if one.pod is not None:
         yield About(POD, namespace, name, reason, one.reason, one.expected is None)
     elif one.run is not None and runs.get(one.run):
-        yield About(CONFIG_MAP, namespace, name, reason, one.reason, one.expected is None)
+        yield About(CONFIG_MAP, namespace, name, reason, ordered_for(one, turn) or one.reason, one.expected is None)
+
+
+def ordered_for(one: Waiting, turn: Turn) -> str:
+    """What was ordered for a run in this turn, in words for its owner; empty: nothing."""
+    grown = [deed.action for deed in turn.deeds if deed.action.kind == "grow" and not deed.trouble]
+    mine = [action for action in grown if one.run in action.runs]
+    if not mine or one.expected is None:
+        return ""
+    counts = " and ".join(
+        f"{action.count} machine{'' if action.count == 1 else 's'} of pool {action.pool}"
+        + (" (for others too)" if len(action.runs) > 1 else "")
+        for action in mine
+    )
+    return f"waits for {counts}, ordered at {text_of(turn.now)}, expected by {text_of(one.expected)}"
 
 
 class Events:
@@ -222,15 +236,18 @@ class Webhook:
 
 
 def line_of(deed: Deed) -> str:
-    return sentence(deed.action) + (f" - not done: {deed.trouble}" if deed.trouble else "")
+    return sentence(deed) + (f" - not done: {deed.trouble}" if deed.trouble else "")
 
 
-def sentence(action: Action) -> str:
+def sentence(deed: Deed) -> str:
+    """What was done; of what was not done, what was to be done."""
+    action, is_done = deed.action, not deed.trouble
+    node, was = f"node {action.node}", "was" if is_done else "was to be"
     what = {
-        "grow": f"pool {action.pool} grows by {action.count}",
-        "uncordon": f"node {action.node} stays",
-        "drain": f"node {action.node} is drained",
-        "delete": f"node {action.node} is removed",
-        "forget": f"machine {action.machine} is given back",
-    }.get(action.kind, f"node {action.node} is cordoned")
+        "grow": f"pool {action.pool} {'grows' if is_done else 'was to grow'} by {action.count}",
+        "uncordon": f"the cordon of {node} {was} lifted",
+        "drain": f"pods of {node} {'were' if is_done else 'were to be'} evicted",
+        "delete": f"{node} {was} removed",
+        "forget": f"machine {action.machine} {was} given back",
+    }.get(action.kind, f"{node} {was} cordoned, to be removed if nothing comes to run there")
     return f"{what}: {action.reason}"

@@ -132,14 +132,8 @@ class Watcher:
 
     def blind_spots(self) -> list[str]:
         """What cannot be seen at the moment. Deciding without it would be deciding on old news."""
-        found = []
-        for kind, reflector in self._reflectors.items():
-            trouble = reflector.trouble
-            if trouble is not None:
-                found.append(f"cannot watch {kind.plural}: {trouble.message}")
-            elif not reflector.is_synced:
-                found.append(f"{kind.plural} were not listed yet")
-        return found
+        found = [reflector.blindness() for reflector in list(self._reflectors.values())]
+        return [text for text in found if text]
 
     def objects(self) -> Objects:
         self._look_for_kinds()
@@ -168,10 +162,11 @@ def snapshot_from(
         if DELETING in (body["metadata"].get("annotations") or {})
     }
     found = snapshot_of(objects, pools)
+    known = {pool.name for pool in pools}
     nodes = tuple(msgspec.structs.replace(node, is_going=True) if node.name in going else node for node in found.nodes)
     return msgspec.structs.replace(
         found,
         nodes=nodes,
-        orders=orders_of(memory, seen, joined_in(objects), now),
+        orders=tuple(one for one in orders_of(memory, seen, joined_in(objects), now) if one.pool in known),
         failures=(*memory.failures, *blocked),
     )

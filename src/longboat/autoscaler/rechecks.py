@@ -6,16 +6,35 @@ What was decided on a copy of the cluster may be old by now. Any doubt means tha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
+
+import msgspec
 
 from longboat.autoscaler.gangs import mark_of
 from longboat.autoscaler.keeping import daemon_of, keep_of_pod
-from longboat.autoscaler.machines import machines_of
+from longboat.autoscaler.machines import Machine, machines_of
 from longboat.autoscaler.moments import seconds_of
 from longboat.autoscaler.objects import Body, snapshot_of
 from longboat.autoscaler.providers.provider import Seen
 from longboat.autoscaler.snapshot import CORDONED, Pool, Settings
 from longboat.engines.kubernetes.api.client import Client, Object
-from longboat.engines.kubernetes.api.kinds import POD
+from longboat.engines.kubernetes.api.kinds import CLAIM, POD
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""The scheduler writes it on a claim whose volume is made where the pod will run, long before it binds the pod."""
+
+
+class _Claim(msgspec.Struct):
+    class Meta(msgspec.Struct):
+        name: str = ""
+        namespace: str = ""
+        annotations: dict[str, str] = {}
+
+    class Status(msgspec.Struct):
+        phase: str = ""
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+    status: Status = msgspec.field(default_factory=Status)
 
 
 def pods_on(client: Client, node: str) -> list[Object]:
@@ -52,20 +71,43 @@ class Recheck:
     def why_stay(self, body: Object) -> str:
         """Empty: it may go."""
         now = self._client.now()
-        found = snapshot_of({"Node": [body]}, self._pools)
-        (machine,) = machines_of(found, self._settings, now)
+        machine = self._machine(body, now)
         if machine.cordon == "person":
             return "somebody else has cordoned it"
-        if machine.condition == "failed":
-            reasons = (self._stays_on_failed(one, now) for one in self._pods(body))
-            return next((text for text in reasons if text), "") or self._unknown(body)
-        if machine.cordon != "ours":
-            return "our cordon was lifted"
-        since = seconds_of((body["metadata"].get("annotations") or {}).get(CORDONED))
-        if since is not None and now - since < self._settle_s:
-            return "cordoned a moment ago: a pod may still be on its way there"
+        if machine.condition != "failed":
+            if machine.cordon != "ours":
+                return "our cordon was lifted"
+            since = seconds_of((body["metadata"].get("annotations") or {}).get(CORDONED))
+            if since is not None and now - since < self._settle_s:
+                return "cordoned a moment ago: a pod may still be on its way there"
+            if body["metadata"]["name"] in self._chosen:
+                return f"a pod is on its way there: claim {self._chosen[body['metadata']['name']]} waits for its volume"
+        return self.why_occupied(body) or self._unknown(body)
+
+    def why_occupied(self, body: Object) -> str:
+        """Pods that are there at this moment and must not be lost; empty: none. Looked at again before the deletion."""
+        now = self._client.now()
         there = self._pods(body)
-        return f"pod {name_of(there[0])} is there" if there else self._unknown(body)
+        if self._machine(body, now).condition == "failed":
+            return next((text for one in there if (text := self._stays_on_failed(one, now))), "")
+        return f"pod {name_of(there[0])} is there" if there else ""
+
+    def _machine(self, body: Object, now: float) -> Machine:
+        (machine,) = machines_of(snapshot_of({"Node": [body]}, self._pools), self._settings, now)
+        return machine
+
+    @cached_property
+    def _chosen(self) -> dict[str, str]:
+        """Nodes that the scheduler has chosen for pods whose volumes are still being made: node -> claim.
+
+        Making a volume may take minutes; only then is the pod bound, whatever happened to the node meanwhile.
+        """
+        found = {}
+        for claim in self._client.list(CLAIM, everywhere=True, into=_Claim).items:
+            node = claim.metadata.annotations.get(SELECTED_NODE)
+            if node and claim.status.phase != "Bound":
+                found[node] = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        return found
 
     def why_not_finish(self, body: Object) -> str:
         """A pod that tolerates every taint may have come since; while the machine is there, it is not lost."""

@@ -1,7 +1,13 @@
-"""How the autoscaler stands, as one ConfigMap that `longboat autoscaler status` reads. Counts and words only."""
+"""How the autoscaler stands: a report for those who run the cluster, and numbers of its pools for everybody.
+
+Both are ConfigMaps. The report names runs of all namespaces and is for whoever may read ConfigMaps there; the other one
+tells every user that machines can be added, and names nobody. A run's owner learns of machines that are ordered for it
+by an event on the run's own record (`notices`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,10 +20,13 @@ from longboat.autoscaler.notices import sentence
 from longboat.autoscaler.plans import PoolNote, Waiting
 from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
-from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.api.client import Client, Object
+from longboat.engines.kubernetes.api.errors import Forbidden
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP
 
 NAME = "longboat-autoscaler-status"
+"""Of what everybody may read."""
+DETAILS = "longboat-autoscaler-report"
 MOST = 50
 REFRESH_S = 30.0
 
@@ -55,6 +64,8 @@ class Report(Value, frozen=True):
     waiting_count: int = 0
     deeds: tuple[DeedReport, ...] = ()  # the last of them, newest first
     trouble: str = ""  # why the last loop failed
+    warnings: tuple[str, ...] = ()  # what a person should look at
+    is_public: bool = False  # it names nobody: the rest is not for whoever asked
 
 
 def report_of(turn: Turn, before: Report | None, identity: str) -> Report:
@@ -69,7 +80,7 @@ def report_of(turn: Turn, before: Report | None, identity: str) -> Report:
         )
         for note in turn.plan.pools
     ]
-    new = [DeedReport(at=turn.now, text=sentence(one.action)[:500], trouble=one.trouble) for one in turn.deeds]
+    new = [DeedReport(at=turn.now, text=sentence(one)[:500], trouble=one.trouble) for one in turn.deeds]
     old = before.deeds if before is not None else ()
     return Report(
         at=turn.now,
@@ -79,6 +90,22 @@ def report_of(turn: Turn, before: Report | None, identity: str) -> Report:
         waiting=turn.plan.waiting[:MOST],
         waiting_count=len(turn.plan.waiting),
         deeds=(*reversed(new), *old)[:MOST],
+        warnings=turn.warnings[:MOST],
+    )
+
+
+def public(report: Report) -> Report:
+    """As much of it as everybody may know: numbers of the pools."""
+    pools = tuple(
+        PoolReport(
+            note=PoolNote(pool=one.note.pool, reason="", size=one.note.size, coming=one.note.coming),
+            min=one.min,
+            max=one.max,
+        )
+        for one in report.pools
+    )
+    return Report(
+        at=report.at, identity=report.identity, pools=pools, waiting_count=report.waiting_count, is_public=True
     )
 
 
@@ -93,12 +120,14 @@ def orders_in(turn: Turn) -> tuple[OrderReport, ...]:
 
 
 def read_report(client: Client, home: str) -> Report | None:
-    found = client.find(CONFIG_MAP, NAME, namespace=home)
-    text = ((found or {}).get("data") or {}).get("report")
-    try:
-        return msgspec.json.decode(text, type=Report) if text else None
-    except msgspec.DecodeError:
-        return None
+    """The whole report, or the public part of it where the other may not be read."""
+    for name in (DETAILS, NAME):
+        with contextlib.suppress(Forbidden, msgspec.DecodeError):
+            found = client.find(CONFIG_MAP, name, namespace=home)
+            text = ((found or {}).get("data") or {}).get("report")
+            if text:
+                return msgspec.json.decode(text, type=Report)
+    return None
 
 
 class Reporter:
@@ -127,11 +156,14 @@ class Reporter:
         is_same = before is not None and msgspec.structs.replace(before, at=0.0) == msgspec.structs.replace(new, at=0.0)
         if is_same and time.monotonic() - self._written < REFRESH_S:
             return
-        meta = {"name": NAME, "namespace": self._home, "labels": LABELS}
-        data = {"report": msgspec.json.encode(new).decode()}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
-        if self._try(lambda: self._client.apply(body)):
+        is_seen = self._try(lambda: self._client.apply(self._body(NAME, public(new))))
+        if self._try(lambda: self._client.apply(self._body(DETAILS, new))) and is_seen:
             self._written = time.monotonic()
+
+    def _body(self, name: str, report: Report) -> Object:
+        meta = {"name": name, "namespace": self._home, "labels": LABELS}
+        data = {"report": msgspec.json.encode(report).decode()}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
 
     def _try(self, work: Callable[[], object]) -> bool:
         try:

@@ -2,7 +2,8 @@
 
 A provider that throttles is not asked at all until its pause is over. One whose list cannot be had is tried again in
 every loop; meanwhile nothing is bought from it or deleted there. A list that was refused for lack of rights and then
-works shows that rights have changed: its pools that are off for that reason may be asked again.
+works shows that rights have changed: its pools that are off for that reason may be asked again. A list that lacks most
+of the machines that were ordered is not believed for a while: nothing is bought again or forgotten because of it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import msgspec
 
 from longboat.autoscaler.backoffs import closed, paused
 from longboat.autoscaler.charges import Charge
-from longboat.autoscaler.memory import Memory, failed
+from longboat.autoscaler.memory import LAG_S, Joined, Memory, failed
+from longboat.autoscaler.moments import text_of
 from longboat.autoscaler.providers.provider import Machine, Provider, ProviderError, Refusal, Seen
 from longboat.autoscaler.snapshot import Failure, Pool
 from longboat.core.jobs import Value
+
+NOBODY = Joined(())
 
 
 class Sight(Value, frozen=True):
@@ -26,8 +30,14 @@ class Sight(Value, frozen=True):
     blocked: tuple[Failure, ...] = ()  # refusals of this moment only
 
 
-def see(providers: Mapping[str, Provider], charge: Charge, memory: Memory, now: float) -> Sight:
-    """Of pools whose provider cannot be asked: what was known."""
+FEW = 2
+"""Fewer machines than this that are missing are nothing unusual: one that was reclaimed, say."""
+
+
+def see(
+    providers: Mapping[str, Provider], charge: Charge, memory: Memory, now: float, joined: Joined = NOBODY
+) -> Sight:
+    """Of pools whose provider cannot be asked: what was known. `joined`: machines that are nodes."""
     machines: list[Machine] = []
     refusals: list[Refusal] = []
     blind: dict[str, str] = {}
@@ -46,13 +56,48 @@ def see(providers: Mapping[str, Provider], charge: Charge, memory: Memory, now: 
             blind.update({pool.name: error.message for pool in mine})
             continue
         memory = _renewed(memory, mine)
-        machines += found.machines
-        refusals += found.refusals
+        memory, doubted = _doubted(memory, mine, found, joined, charge, now)
+        blind.update({one.pool: one.message for one in doubted})
+        blocked += doubted
+        machines += [one for one in found.machines if one.pool not in blind]
+        refusals += [one for one in found.refusals if one.pool not in blind]
     for order in memory.orders:
         if order.pool in blind:
             machines += [Machine(id=one, pool=order.pool, zone=order.zone) for one in order.machines]
     seen = Seen(machines=tuple(machines), refusals=tuple(refusals))
     return Sight(seen=seen, memory=memory, blind=blind, blocked=tuple(blocked))
+
+
+def _doubted(
+    memory: Memory, pools: Sequence[Pool], found: Seen, joined: Joined, charge: Charge, now: float
+) -> tuple[Memory, list[Failure]]:
+    """Pools whose list lacks most of what was ordered, while that is not believed; and since when, remembered."""
+    there = {one.id for one in found.machines}
+    doubts = dict(memory.doubts)
+    blocked = []
+    for pool in pools:
+        waiting = [
+            machine
+            for order in memory.orders
+            if order.pool == pool.name and now - order.asked >= LAG_S
+            for machine in order.machines
+            if not joined.has(machine)
+        ]
+        lost = [machine for machine in waiting if machine not in there]
+        if len(lost) < FEW or 2 * len(lost) <= len(waiting):
+            doubts.pop(pool.name, None)
+            continue
+        until = doubts.setdefault(pool.name, now) + charge.pace.distrust_s
+        if now < until:
+            message = (
+                f"its provider's list lacks {len(lost)} of {len(waiting)} machines that were ordered; "
+                f"not believed before {text_of(until)}"
+            )
+            new = charge.refusal(pool.name, "other", now)
+            blocked.append(msgspec.structs.replace(new, message=message, is_blind=True))
+    if doubts == memory.doubts:
+        return memory, blocked
+    return msgspec.structs.replace(memory, doubts=doubts), blocked
 
 
 def _why(pool: Pool, pause: Failure, charge: Charge, now: float) -> str:

@@ -7,14 +7,16 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from longboat.cli.terminal import clean, say
 from longboat.core.errors import UsageError
+from longboat.engines.kubernetes.api.boottime import clock
 
 if TYPE_CHECKING:
     from longboat.autoscaler.charges import Charge
-    from longboat.autoscaler.loop import Listener, Turn
+    from longboat.autoscaler.loop import Listener, Loop, Turn
     from longboat.autoscaler.providers.provider import Provider
     from longboat.autoscaler.reports import Report
     from longboat.autoscaler.saved import Saved
@@ -51,8 +53,10 @@ def look_live(context: str | None, home: str | None, pools: str) -> Saved:
         known = read_providers(pools)
         charge = Charge(pools=found, settings=settings, home=home_of(client, home), is_dry=True, providers=known)
         providers = open_providers(found, known, client, charge.home)
-        sight = see(providers, charge, Store(client, charge.home).load(), client.now())
-        objects, now = listed(client), client.now()
+        objects = listed(client)
+        memory = Store(client, charge.home).load()
+        sight = see(providers, charge, memory, client.now(), joined_in(objects))
+        now = client.now()
         memory = reconcile(sight.memory, sight.seen, joined_in(objects), charge, now)
         snapshot = snapshot_from(objects, found, memory, sight.seen, now, sight.blocked)
         return Saved(now=now, snapshot=snapshot, settings=settings)
@@ -146,17 +150,28 @@ class Station:
         if self.duty.metrics_port is not None:
             from longboat.autoscaler.metrics import serve
 
-            questions = {"/healthz": lambda: True, "/readyz": self.is_ready}
-            server = serve(self.duty.metrics_port, self.metrics, questions)
+            checks = {"/healthz": self.why_unhealthy, "/readyz": self.why_not_ready}
+            server = serve(self.duty.metrics_port, self.metrics, checks)
             tell(f"metrics at port {server.server_address[1]}")
 
-    def is_ready(self) -> bool:
-        """It works, or stands by: an update waits for this before it ends the old one."""
-        return not self.leader.trouble and (not self.leads() or self.journal.is_well)
+    def why_not_ready(self) -> str:
+        """Empty: it works, or stands by. An update waits for this before it ends the old one."""
+        if self.leader.trouble:
+            return self.leader.trouble
+        return "" if not self.leads() or self.journal.is_well else self.journal.trouble or "no loop has ended yet"
+
+    def why_unhealthy(self) -> str:
+        """What a restart may mend: threads that ended, loops that have failed (or hung) for long. Empty: nothing."""
+        from longboat.autoscaler.charges import stuck_s
+
+        if not self.leader.is_alive:
+            return "a thread that keeps the Lease has ended"
+        lasted = self.journal.silent_s
+        if not self.leads() or lasted <= stuck_s(self.charge):
+            return ""
+        return f"no loop has succeeded for {lasted:.0f} s: {self.journal.trouble or 'the last has not ended'}"
 
     def lead(self, listeners: tuple[Listener, ...]) -> None:
-        from longboat.autoscaler.loop import Loop
-
         told = ""
         while not self.ending.is_set():
             if not self.charge.is_dry and not self.leader.wait(1.0):
@@ -164,10 +179,28 @@ class Station:
                     tell(self.leader.trouble)
                 told = self.leader.trouble
                 continue
+            self.journal.begin()
+            left_s = self.leader.mandate()
             tell(f"{self.identity} {'looks only (dry run)' if self.charge.is_dry else 'leads'}")
-            Loop(self.client, self.charge, self.providers, listeners=listeners, may_work=self.goes_on).run(self.ending)
+            self.loop(left_s, listeners).run(self.ending)
             if not self.ending.is_set():
                 tell("another leads now")
+
+    def loop(self, left_s: Callable[[], float], listeners: tuple[Listener, ...]) -> Loop:
+        """Of one leadership: whatever it writes, it writes while that lasts."""
+        from longboat.autoscaler.loop import Loop
+        from longboat.autoscaler.providers.opening import open_providers
+
+        charge = self.charge
+        if charge.is_dry:
+            return Loop(self.client, charge, self.providers, listeners=listeners, may_work=self.goes_on)
+        client = self.client.within(left_s)
+        providers = open_providers(charge.pools, charge.providers, client, charge.home)
+
+        def goes_on() -> bool:
+            return left_s() > 0 and not self.ending.is_set()
+
+        return Loop(client, charge, providers, listeners=listeners, may_work=goes_on)
 
 
 class Journal:
@@ -177,11 +210,27 @@ class Journal:
         self.form, self.ends = form, ends
         self.trouble = ""
         self.is_well = False  # whether the last loop succeeded
+        self.warned: tuple[str, ...] = ()
+        self.begin()
+
+    def begin(self) -> None:
+        """From now on loops are expected."""
+        self._succeeded_at = clock()
+
+    @property
+    def silent_s(self) -> float:
+        """How long ago the last loop succeeded, or loops began."""
+        return clock() - self._succeeded_at
 
     def turned(self, turn: Turn) -> None:
         from longboat.autoscaler.journal import lines
 
         self.trouble, self.is_well = "", True
+        self._succeeded_at = clock()
+        for text in turn.warnings:
+            if text not in self.warned:
+                tell(text)
+        self.warned = turn.warnings
         for line in lines(turn, self.form):
             print(line if self.form == "json" else clean(line))
         sys.stdout.flush()
@@ -218,8 +267,14 @@ def print_report(found: Report, holder: str | None, now: float) -> None:
             ("last loop", f"{text_of(found.at)} ({show(now - found.at)} ago)"),
             ("trouble", found.trouble),
             ("waiting", found.waiting_count),
+            (
+                "note",
+                "who waits and what was done is shown to those who may read its report" if found.is_public else "",
+            ),
         ]
     )
+    for text in found.warnings:
+        say(f"longboat: {clean(text)}")
     rows = []
     for pool in found.pools:
         states = ", ".join(f"{count} {state}" for state, count in pool.states.items())
@@ -234,7 +289,7 @@ def print_report(found: Report, holder: str | None, now: float) -> None:
     if found.deeds:
         print()
         deeds = [(text_of(one.at), one.text, one.trouble) for one in found.deeds[:20]]
-        print_table(("TIME", "DONE", "NOT DONE BECAUSE"), deeds)
+        print_table(("TIME", "WHAT", "NOT DONE BECAUSE"), deeds)
 
 
 def print_orders(found: Report, now: float) -> None:

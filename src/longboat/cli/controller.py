@@ -57,7 +57,7 @@ def command(context: str | None, only: Sequence[str], home: str | None, health_p
     if health_port is not None:
         from longboat.engines.kubernetes.health import serve
 
-        serve(health_port, {"/healthz": station.is_alive, "/readyz": station.is_ready})
+        serve(health_port, {"/healthz": station.why_unhealthy, "/readyz": station.why_not_ready})
     leader.start()
     try:
         station.work()
@@ -90,16 +90,23 @@ class Station:
         self.controller: Controller | None = None
         self.said: set[str] = set()
 
-    def is_alive(self) -> bool:
+    def why_unhealthy(self) -> str:
+        """What a restart may mend: threads that ended, watches that have been blind for long. Empty: nothing."""
+        if not self.leader.is_alive:
+            return "a thread that keeps the Lease has ended"
         controller = self.controller
-        return controller is None or controller.is_alive or not self.leader.is_leader
+        return controller.why_unhealthy() if controller is not None and self.leader.is_leader else ""
 
-    def is_ready(self) -> bool:
-        """It leads and has seen what there is, or stands by: an update waits for this before it ends the old one."""
+    def why_not_ready(self) -> str:
+        """Empty: it leads and sees what there is, or stands by. An update waits for this before it ends the old one."""
         controller = self.controller
-        return not self.leader.trouble and (
-            not self.leader.is_leader or (controller is not None and controller.is_ready)
-        )
+        if self.leader.trouble:
+            return self.leader.trouble
+        if not self.leader.is_leader:
+            return ""
+        if controller is None:
+            return "it has only begun to lead"
+        return "" if controller.is_ready else "; ".join(controller.blind_spots()) or "not everything was seen yet"
 
     def work(self) -> None:
         while not self.ending.is_set():
@@ -112,13 +119,15 @@ class Station:
         """Take turns until told to end, or until another leads."""
         from longboat.engines.kubernetes.controller import Controller
 
+        left_s = self.leader.mandate()
+
         def goes_on() -> bool:
-            return self.leader.is_leader and not self.ending.is_set()
+            return left_s() > 0 and not self.ending.is_set()
 
         where = f", in {shown_namespaces(self.served)}" if self.served else ""
         say(f"longboat: {self.leader.identity} leads{where}")
         controller = Controller(
-            self.client,
+            self.client.within(left_s),
             namespaces=self.served or None,
             say=lambda text: say(f"longboat: {clean(text)}"),
             may_work=goes_on,

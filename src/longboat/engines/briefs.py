@@ -68,5 +68,6 @@ def brief(engine: str, record: Record, state: State) -> RunStatus:
 
 
 def command_text(job: Job) -> str:
-    run = job.roles[0].run
+    """Empty for a job without roles: no such job can be submitted, but a record may say anything."""
+    run = job.roles[0].run if job.roles else ""
     return run if isinstance(run, str) else shlex.join(run)

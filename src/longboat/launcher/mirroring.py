@@ -61,7 +61,7 @@ class Sender:
         self._ended = threading.Event()
 
     def start(self) -> None:
-        threading.Thread(target=self._work, daemon=True).start()
+        threading.Thread(target=self._run, daemon=True).start()
 
     def hurry(self) -> None:
         """The ranks have ended: what is complete by now is sent, then the thread ends."""
@@ -82,6 +82,16 @@ class Sender:
         if not self._ended.is_set():
             self._say("the newest checkpoint could not be sent to %s in time" % self._state.plan.checkpoint_store)
 
+    def _run(self) -> None:
+        """The thread: whatever ends it, `finish` must not wait for it any more."""
+        try:
+            self._work()
+        except BaseException as error:
+            self._tell("checkpoints are not sent any more", error)
+            raise
+        finally:
+            self._ended.set()
+
     def _work(self) -> None:
         pause_s, tries = LOOK_S, LAST_TRIES
         while True:
@@ -95,7 +105,6 @@ class Sender:
                 break
             pause_s = LOOK_S if is_fine else min(pause_s * 2, LONGEST_PAUSE_S)
             self._asked.wait(LOOK_S if is_last else pause_s)
-        self._ended.set()
 
     def _look(self) -> tuple[bool, bool]:
         """Send one that the store lacks. Whether all went well, and whether there is more to send."""
@@ -112,7 +121,10 @@ class Sender:
         is_copy = self._folder.startswith(plan.directory + "/")
         # A pod's disk is no place for all of them: where all are kept, it has the newest, and what is not sent yet.
         keeps_one = is_copy and not plan.keep_checkpoints and is_fine and not is_left
-        checkpoints.prune(self._folder, 1 if keeps_one else plan.keep_checkpoints)
+        try:
+            checkpoints.prune(self._folder, 1 if keeps_one else plan.keep_checkpoints)
+        except Exception as error:  # what stays is removed another time
+            self._tell("old checkpoints were not removed here", error)
         return is_fine, is_left
 
     def _send_next(self) -> None:
@@ -157,7 +169,7 @@ class Sender:
             self._noted = step
             write_json(self._state.path(checkpoints.MIRRORED), {"checkpoint": self._mirror.url_of(name)})
 
-    def _tell(self, what: str, error: Exception) -> None:
+    def _tell(self, what: str, error: BaseException) -> None:
         message = getattr(error, "message", None) or "%s: %s" % (type(error).__name__, error)
         hint = getattr(error, "hint", None)
         text = "%s: %s%s" % (what, message, "; %s" % hint if hint else "")

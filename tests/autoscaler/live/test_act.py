@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from longboat.autoscaler.act import Actor
 from longboat.autoscaler.charges import Charge
 from longboat.autoscaler.evictions import Evictions
-from longboat.autoscaler.memory import DELETING
+from longboat.autoscaler.memory import DELETING, Store
 from longboat.autoscaler.providers.configured import KwokSettings
 from longboat.autoscaler.providers.kwok import KwokProvider, node_of
 from longboat.autoscaler.providers.provider import Machine
+from longboat.autoscaler.rechecks import SELECTED_NODE
 from longboat.autoscaler.snapshot import CORDONED, POOL_LABEL, Settings
-from longboat.engines.kubernetes.api.kinds import BUDGET, NODE, POD
+from longboat.engines.kubernetes.api.client import Client
+from longboat.engines.kubernetes.api.kinds import BUDGET, CLAIM, NODE, POD
 from tests.autoscaler.live.stages import Stage, job_of, wait_for
 
 pytestmark = [pytest.mark.cluster]
@@ -164,3 +167,62 @@ def test_a_deletion_that_had_begun_stops_at_a_pod_that_came_since(stage: Stage) 
     (node,) = stage.nodes()
     assert node["metadata"]["name"] == before and DELETING not in node["metadata"]["annotations"]
     assert len(stage.pods("Running")) == 1 and not told.deeds("grow")
+
+
+class Late(Client):
+    """Another's pod is bound in the very moment in which a node is marked as being deleted."""
+
+    def patch(self, kind: Any, name: str, body: Any, **more: Any) -> Any:
+        done = super().patch(kind, name, body, **more)
+        if kind is NODE and DELETING in ((body.get("metadata") or {}).get("annotations") or {}) and not self.is_late:
+            self.is_late = True
+            self.create(bound_pod(name))
+        return done
+
+    is_late = False
+
+
+def bound_pod(node: str) -> dict[str, Any]:
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 0}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late"}, "spec": spec}
+
+
+def test_a_pod_that_is_bound_while_the_mark_is_written_keeps_the_machine(stage: Stage) -> None:
+    client = Late(stage.client.transport)
+    with stage.scaling(stage.charge(stage.pool("gpu")), client=client) as told:
+        stage.job("train", run_for="0.1s")
+        wait_for("the mark was written", lambda: client.is_late)
+        wait_for("it is seen", lambda: any("late is there" in one.trouble for one in told.deeds("delete")))
+        wait_for("the mark is off", lambda: DELETING not in (stage.nodes()[0]["metadata"].get("annotations") or {}))
+        assert len(stage.machines()) == len(stage.nodes()) == 1, "nothing was lost"
+        client.delete(POD, "late", grace_s=0)
+        wait_for("then it goes", lambda: not stage.machines() and not stage.nodes())
+
+
+def test_a_node_that_was_chosen_for_a_volume_stays(stage: Stage) -> None:
+    """The scheduler binds the pod when its volume is there, long after it has chosen the node."""
+    with stage.scaling(stage.charge(stage.pool("gpu"), idle_s=3600.0)):
+        stage.job("train", run_for="0.1s")
+        wait_for("it has ended", lambda: stage.is_done("train"))
+    name = str(stage.nodes()[0]["metadata"]["name"])
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "slow"}
+    meta = {"name": "disk", "annotations": {SELECTED_NODE: name}}
+    stage.client.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
+    with stage.scaling(stage.charge(stage.pool("gpu"))) as told:
+        wait_for("it is seen", lambda: any("claim" in one.trouble for one in told.deeds("delete")))
+        assert len(stage.machines()) == 1
+        stage.client.delete(CLAIM, "disk")
+        wait_for("then it goes", lambda: not stage.machines() and not stage.nodes())
+
+
+def test_a_heartbeat_does_not_put_a_change_off(stage: Stage) -> None:
+    name = node(stage, "one")
+    actor = Actor(stage.client, stage.charge(stage.pool("cpu")), {}, Store(stage.client, stage.namespace))
+    old = stage.client.get(NODE, name)
+    beat = {"status": {"conditions": [{**old["status"]["conditions"][0], "lastHeartbeatTime": "2026-11-15T12:00:00Z"}]}}
+    stage.client.patch(NODE, name, beat, subresource="status", kind_of_patch="strategic")
+    assert actor._cordon(old) == ""
+    cordoned_now = stage.client.get(NODE, name)
+    assert cordoned_now["spec"]["unschedulable"] is True
+    assert "has changed in this moment" in actor._change(old, {}, {"x": "y"}), "another's change is another matter"

@@ -18,9 +18,11 @@ from longboat.autoscaler.memory import (
     Store,
     failed,
     orders_of,
+    orphans,
     reconcile,
     retried,
     shrank,
+    without_machine,
     worked,
 )
 from longboat.autoscaler.providers.configured import KwokSettings
@@ -167,6 +169,27 @@ def test_an_auth_is_remembered_until_the_pools_file_says_something_else() -> Non
         assert reconcile(memory, Seen(), NOBODY, other, NOW).failures == ()
     same = Charge(pools=(GPU, msgspec.structs.replace(CPU, max=3)))
     assert reconcile(memory, Seen(), NOBODY, same, NOW).failures == memory.failures
+
+
+def test_an_order_whose_pool_left_the_pools_file_is_kept_until_its_machines_are_nodes() -> None:
+    memory = Memory(orders=(asked(machines=("a", "b")), asked("u", 1, is_confirmed=False)))
+    without = Charge(pools=(CPU,))
+    late = NOW + 100 * LAG_S
+    kept = reconcile(memory, Seen(), NOBODY, without, late)
+    assert kept.orders == memory.orders, "nobody can be asked what became of it"
+    (words,) = orphans(kept, without.setups)
+    assert "pool gpu is not in the pools file" in words and "3 machines" in words
+    back = reconcile(kept, Seen(machines=(machine("a"), machine("b"))), NOBODY, CHARGE, late)
+    assert back.orders == memory.orders and orphans(back, CHARGE.setups) == ()
+    joined = Joined([("a", "a"), ("b", "b")])
+    assert [one.token for one in reconcile(kept, Seen(), joined, without, late).orders] == ["u"]
+
+
+def test_a_machine_that_was_deleted_is_counted_in_no_order() -> None:
+    memory = Memory(orders=(asked(machines=("a", "b")), asked("u", 1, machines=("c",))))
+    assert [(one.count, one.machines) for one in without_machine(memory, "a").orders] == [(1, ("b",)), (1, ("c",))]
+    assert [one.token for one in without_machine(memory, "c").orders] == ["t"]
+    assert without_machine(memory, "x") == memory
 
 
 @pytest.mark.cluster

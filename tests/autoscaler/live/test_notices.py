@@ -16,10 +16,10 @@ from longboat.autoscaler.backoffs import Closed
 from longboat.autoscaler.journal import lines
 from longboat.autoscaler.loop import Loop, Turn
 from longboat.autoscaler.metrics import Metrics, serve
-from longboat.autoscaler.notices import Events, Webhook, events_of
+from longboat.autoscaler.notices import Events, Webhook, events_of, sentence
 from longboat.autoscaler.plans import Action, NodeNote, Plan, PoolNote, Waiting
 from longboat.autoscaler.providers.kwok import KwokProvider
-from longboat.autoscaler.reports import Reporter, read_report, report_of
+from longboat.autoscaler.reports import DETAILS, Reporter, public, read_report, report_of
 from longboat.autoscaler.snapshot import Order, Snapshot
 from longboat.core.errors import UsageError
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, EVENT, NAMESPACE
@@ -117,7 +117,7 @@ def test_a_webhook_is_told_what_was_done_and_who_is_refused_once(hook: Hook) -> 
     assert [set(body) for body in hook.bodies] == [{"text"}] * 3 and set(hook.kinds) == {"application/json"}
     first, second, third = (body["text"] for body in hook.bodies)
     assert first.startswith("longboat autoscaler (lab): pool gpu grows by 2: 2 for default/r\n")
-    assert "node n1 is removed: idle - not done: a pod is there" in first and "default/never waits" in first
+    assert "node n1 was to be removed: idle - not done: a pod is there" in first and "default/never waits" in first
     assert "default/r" not in first.partition("\n")[2]
     assert "cannot work: no answer" in second and "works again" in third
     assert said == []
@@ -163,7 +163,7 @@ def test_metrics_are_in_prometheus_text_format() -> None:
     metrics.turned(TURN)
     metrics.turned(TURN)
     metrics.failed("x")
-    server = serve(0, metrics, {"/readyz": lambda: False})
+    server = serve(0, metrics, {"/readyz": lambda: "blind"})
     try:
         port = server.server_address[1]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
@@ -276,6 +276,34 @@ def test_a_namespace_that_is_being_deleted_is_no_trouble(stage: Stage) -> None:
     finally:
         stage.client.patch(CONFIG_MAP, "held", {"metadata": {"finalizers": []}}, namespace=name)
     assert said == [f'an event cannot be written: namespaces "{name}-never" not found']
+
+
+def test_what_everybody_may_read_names_nobody() -> None:
+    report = report_of(TURN, None, "me")
+    assert "default/r" in repr(report), "there is somebody to name"
+    shown = public(report)
+    assert shown.is_public and [one.note.pool for one in shown.pools] == [one.note.pool for one in report.pools]
+    assert shown.waiting_count == report.waiting_count
+    text = repr(shown)
+    assert not any(word in text for word in ("default/", "n1", "never")), text
+
+
+def test_what_was_not_done_is_told_as_such() -> None:
+    for kind in ("grow", "cordon", "uncordon", "drain", "delete", "forget"):
+        action = Action(kind=kind, reason="x", pool="gpu", count=2, node="n1", machine="m1")  # type: ignore[arg-type]
+        done, planned = sentence(Deed(action=action)), sentence(Deed(action=action, trouble="no"))
+        assert done != planned and " to " in planned
+
+
+@pytest.mark.cluster
+def test_only_who_may_read_the_report_sees_names(stage: Stage) -> None:
+    said: list[str] = []
+    Reporter(stage.client, stage.namespace, "me", said.append).turned(TURN)
+    full = read_report(stage.client, stage.namespace)
+    assert full is not None and full.waiting and not full.is_public
+    stage.client.delete(CONFIG_MAP, DETAILS, namespace=stage.namespace)
+    found = read_report(stage.client, stage.namespace)
+    assert found is not None and found.is_public and not found.waiting and found.pools and said == []
 
 
 def report_text(stage: Stage) -> str:

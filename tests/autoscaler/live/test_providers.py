@@ -152,6 +152,24 @@ BAD: list[tuple[str, str]] = [
     ("import os; os.abort()", "signal 6"),
     ("import sys; sys.stdout.buffer.write(bytes([255, 254]))", "printed what is not understood"),
     ("import sys; sys.stdout.write('x' * (17 << 20))", "more than 16 MiB"),
+    ("while True: print('x' * 4096)", "more than 16 MiB"),
+    ("print('{}')", "printed what is not understood: Object missing required field `machines`"),
+    ("print('null')", "printed what is not understood"),
+    ("print('[]')", "printed what is not understood"),
+    ("print('{\"machines\": null}')", "printed what is not understood"),
+    ("print('{\"machines\": {}}')", "printed what is not understood"),
+    ("print('{\"Machines\": []}')", "missing required field `machines`"),
+    ('print(\'{"machines": [{"id": 7, "pool": "gpu"}]}\')', "printed what is not understood"),
+    ('print(\'{"machines": [{"id": "", "pool": "gpu"}]}\')', "without id"),
+    ('print(\'{"machines": [{"id": "a", "pool": "gpu", "state": "gone"}]}\')', "printed what is not understood"),
+    ('print(\'{"machines": [], "refusals": [{"pool": "x", "kind": "quota"}]}\')', "refusal of an unknown pool x"),
+    (
+        'print(\'{"machines": [{"id": "a", "pool": "gpu", "node": "n"}, {"id": "b", "pool": "gpu", "node": "n"}]}\')',
+        "same node",
+    ),
+    ("import json; print(json.dumps({'machines': [{'id': 'x' * 2000, 'pool': 'gpu'}]}))", "too long"),
+    ("import json; print(json.dumps({'machines': [{'id': 'a' + chr(10) + 'b', 'pool': 'gpu'}]}))", "no plain text"),
+    ("import json; print(json.dumps({'machines': [{'id': str(n), 'pool': 'gpu'} for n in range(50001)]}))", "50000"),
 ]
 
 
@@ -161,6 +179,31 @@ def test_bad_output_is_one_clear_error(tmp_path: Path, text: str, words: str) ->
         script(tmp_path, text).list([pool("gpu")])
     assert words in caught.value.message and caught.value.message.startswith("provider metal: the command for list")
     assert "\n" not in caught.value.message and caught.value.kind == "other"
+
+
+BAD_ORDERS: list[tuple[dict[str, Any], str]] = [
+    ({}, "missing required field `machines`"),
+    ({"machines": [{"id": "a", "pool": "other"}]}, "unknown pool other"),
+    ({"machines": [{"id": "a", "pool": "gpu", "token": "u"}]}, "the machine a of another order"),
+    ({"machines": [{"id": one, "pool": "gpu"} for one in "abc"]}, "3 machines for an order of 2"),
+]
+
+
+@pytest.mark.parametrize(("answer", "words"), BAD_ORDERS)
+def test_an_order_is_answered_with_its_own_machines(tmp_path: Path, answer: dict[str, Any], words: str) -> None:
+    provider = script(tmp_path, f"print({json.dumps(answer)!r})")
+    with pytest.raises(ProviderError) as caught:
+        provider.grow(pool("gpu"), Purchase(token="t", count=2))
+    assert words in caught.value.message
+    provider = script(tmp_path, "print('{\"machines\": []}')")
+    assert provider.grow(pool("gpu"), Purchase(token="t", count=2)) == ()
+
+
+def test_a_command_that_reads_no_question_and_floods_stderr_is_bounded(tmp_path: Path) -> None:
+    text = "import sys; sys.stdin.close(); sys.stderr.write('x' * (8 << 20) + '\\nlast words\\n'); sys.exit(4)"
+    many = [pool(f"pool-{number}") for number in range(2000)]
+    with pytest.raises(ProviderError, match="exit code 4: last words"):
+        script(tmp_path, text).list(many)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "no-such-kind"])
@@ -183,7 +226,7 @@ def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> No
     text = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
     with pytest.raises(ProviderError, match=r"did not end within 0\.5 s"):
         script(tmp_path, text, timeout_s=0.5).list([pool("gpu")])
-    provider = script(tmp_path, "import time; time.sleep(4); print('{}')", timeout_s=60.0)
+    provider = script(tmp_path, "import time; time.sleep(4); print('{\"machines\": []}')", timeout_s=60.0)
     assert provider.list([pool("gpu")]).machines == ()
     assert not mark.exists()
 
@@ -204,7 +247,8 @@ def test_words_are_no_shell_and_one_text_is(tmp_path: Path) -> None:
 
 
 def test_what_a_command_is_asked(tmp_path: Path) -> None:
-    text = "import json, sys; asked = json.load(sys.stdin); open('asked', 'w').write(json.dumps(asked)); print('{}')"
+    text = "import json, sys; asked = json.load(sys.stdin); open('asked', 'w').write(json.dumps(asked))"
+    text += "; print(json.dumps({'machines': []}))"
     provider = script(tmp_path, text, folder=str(tmp_path))
     wanted = pool("gpu", zones=("a",), spot=True, machine={"labels": {"gpu": "a100"}})
     provider.grow(wanted, Purchase(token="t", count=2, zone="a", spot=True))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from longboat.autoscaler.notices import Events
+from longboat.autoscaler.providers.configured import KwokSettings
 from longboat.autoscaler.reports import Reporter, read_report
 from longboat.core.errors import Refused
 from testbed import stages
@@ -45,11 +47,17 @@ def test_from_no_machine_at_all_a_run_gets_its_machines_and_they_go_with_it(benc
         with pytest.raises(Refused, match="no node offers a GPU"):
             engine.submit(submission)
         told_of = Reporter(stage.client, stage.namespace, "me", said.append)
-        with stage.scaling(stage.charge(stage.pool("gpu")), listeners=(told_of,)) as told:
+        events = Events(stage.client, stage.namespace, said.append)
+        slow = KwokSettings(ready_after_s=5.0)
+        with stage.scaling(stage.charge(stage.pool("gpu")), slow, listeners=(told_of, events)) as told:
             wait_for("it is known", lambda: read_report(stage.client, stage.namespace) is not None)
             run = engine.submit(submission).name
             assert any("longboat may add" in text for text in bench.notices), bench.notices
             wait_for("it has the machines", lambda: len(stage.nodes()) == 3)
+            words = f"autoscaler: waits for 3 machines of pool {stage.name('gpu')}, ordered at "
+            wait_for("its owner is told of them", lambda: words in engine.status(run).reason)
+            assert words in " ".join(one.reason for one in engine.list())
+            assert words in str(engine.explain(run))
             ended = engine.wait(run, timeout_s=90)
             assert (ended.phase, ended.exit_code) == ("succeeded", 0), ended
             wait_for("no machine is left", lambda: not stage.nodes() and not stage.machines())

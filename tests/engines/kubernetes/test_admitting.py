@@ -68,6 +68,7 @@ def test_what_an_ended_node_held_is_free_for_others(
     end_pod(client, first, "reader", phase)
     (seen,) = admitting._look(client)
     candidate = admitting._candidate(seen, client.now(), {})
+    assert candidate is not None
     assert set(candidate.placed) == {"trainer-0", "reader-0"} and not candidate.rest
     assert (candidate.made, candidate.ready) == (2, 2)
     second = submit_pair(bench, "second")
@@ -86,4 +87,5 @@ def test_a_pod_that_is_still_to_come_is_counted(bench: Bench, kwok_nodes: Callab
     client.patch(POD, name, {"metadata": {"labels": {names.ATTEMPT: "7"}}})
     (seen,) = admitting._look(client)
     candidate = admitting._candidate(seen, client.now(), {})
+    assert candidate is not None
     assert candidate.placed == ("trainer-0",) and [pod.name for pod in candidate.rest] == ["reader-0"]

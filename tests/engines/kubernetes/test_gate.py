@@ -231,7 +231,16 @@ def test_runs_of_one_name_in_two_namespaces_are_two() -> None:
     ones = [run("a", namespace="x"), run("a", namespace="y", created=NOW + 1)]
     found = decide_gate(ones, cluster(gpus=1), NOW)
     assert [(one.namespace, one.action) for one in found] == [("x", "let_in"), ("y", "wait")]
-    assert found[1].reason == "waits for 1 GPU: 0 free of 1; held by x/a"
+    assert found[1].reason == "waits for 1 GPU: 0 free of 1; held by runs of other namespaces", "no names of others"
+
+
+def test_who_is_before_it_in_another_namespace_is_counted_and_not_named() -> None:
+    holder = bound("p", "n0", holder="holder")
+    ones = [run("first", 2, namespace="x"), run("second", namespace="y", created=NOW + 1)]
+    ones += [run("third", namespace="y", created=NOW + 2)]
+    reasons = {one.run: one.reason for one in decide_gate(ones, cluster(holder, gpus=2), NOW)}
+    assert reasons["second"].endswith("held by runs of other namespaces; 1 run before it")
+    assert reasons["third"].endswith("2 runs before it (second, ...)")
 
 
 SIZES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=10)

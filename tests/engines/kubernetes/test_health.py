@@ -12,7 +12,7 @@ import pytest
 from longboat.core.errors import EngineError
 from longboat.engines.kubernetes.health import serve
 
-WELL = {"/healthz": True, "/readyz": True}
+TROUBLE = {"/healthz": "", "/readyz": ""}
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def port() -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number = free.getsockname()[1]
-    server = serve(number, {path: lambda path=path: WELL[path] for path in WELL})  # type: ignore[misc]
+    server = serve(number, {path: lambda path=path: TROUBLE[path] for path in TROUBLE})  # type: ignore[misc]
     yield number
     server.shutdown()
     server.server_close()
@@ -36,10 +36,15 @@ def ask(port: int, path: str) -> tuple[int, bytes]:
 
 def test_answers(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(port, "/healthz") == (200, b"ok\n")
-    monkeypatch.setitem(WELL, "/readyz", False)
-    assert ask(port, "/readyz")[0] == 503
+    monkeypatch.setitem(TROUBLE, "/readyz", "cannot watch pods: no\nway")
+    assert ask(port, "/readyz") == (503, b"cannot watch pods: no way\n")
     assert ask(port, "/healthz")[0] == 200
     assert ask(port, "/../etc/passwd")[0] == 404
+
+
+def test_a_check_that_fails_is_an_answer(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(TROUBLE, "/healthz")
+    assert ask(port, "/healthz") == (503, b"KeyError: '/healthz'\n")
 
 
 def test_a_port_that_is_taken_is_an_error_of_ours(port: int) -> None:

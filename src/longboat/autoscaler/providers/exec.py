@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from longboat.autoscaler.providers.bounded_process import TooMuch, communicate
 from longboat.autoscaler.providers.configured import ExecSettings, Verb
 from longboat.autoscaler.providers.provider import (
     KINDS,
@@ -29,13 +31,23 @@ from longboat.core.jobs import Command, Value
 from longboat.fitting.quantities import show_number
 
 MOST_BYTES = 16 << 20
+MOST_MACHINES = 50_000
+"""Ten times the nodes that Kubernetes is made for: more is a mistake of the command."""
+LONGEST = 1024
+"""Characters of an id, name or token."""
 SHOWN = 300
 T = TypeVar("T")
 
 
 class _Machines(Value, frozen=True):
-    machines: tuple[Machine, ...] = ()
+    """What list and grow print. `machines` must be there: an answer that lost it must not look like an empty cloud."""
+
+    machines: tuple[Machine, ...]
     refusals: tuple[Refusal, ...] = ()
+
+
+class _Nothing(Value, frozen=True):
+    """What shrink prints."""
 
 
 class _Wrong(Value, frozen=True):
@@ -53,13 +65,7 @@ class ExecProvider:
     def list(self, pools: Sequence[Pool]) -> Seen:
         asked = {"pools": [_pool(pool) for pool in pools]}
         found = self._ask("list", asked, _Machines)
-        known = {pool.name for pool in pools}
-        for machine in found.machines:
-            if not machine.id or machine.pool not in known:
-                raise self._bad("list", f"a machine ({machine.id or 'without id'}) of an unknown pool {machine.pool}")
-        twice = {one.id for one in found.machines}
-        if len(twice) < len(found.machines):
-            raise self._bad("list", "two machines have the same id")
+        self._check("list", found, {pool.name for pool in pools})
         return Seen(machines=found.machines, refusals=found.refusals)
 
     def grow(self, pool: Pool, purchase: Purchase) -> tuple[Machine, ...]:
@@ -70,12 +76,18 @@ class ExecProvider:
             "zone": purchase.zone,
             "spot": purchase.spot,
         }
-        return self._ask("grow", asked, _Machines).machines
+        found = self._ask("grow", asked, _Machines)
+        self._check("grow", found, {pool.name})
+        others = [one for one in found.machines if one.token not in (None, purchase.token)]
+        if others or len(found.machines) > purchase.count:
+            what = f"the machine {others[0].id} of another order" if others else f"{len(found.machines)} machines"
+            raise self._bad("grow", f"printed {what} for an order of {purchase.count}")
+        return found.machines
 
     def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
         asked = {"pool": _pool(pool), "machines": [*machines], "tokens": [*tokens]}
         try:
-            self._ask("shrink", asked, _Machines)
+            self._ask("shrink", asked, _Nothing)
         except ProviderError as error:
             if error.kind != "not-found":
                 raise
@@ -121,20 +133,48 @@ class ExecProvider:
             why = getattr(error, "strerror", None) or error
             raise ProviderError(f"{self._what(verb)} cannot be started: {why}") from None
         try:
-            out, err = process.communicate(question, timeout=self.settings.timeout_s)
+            limit_s = self.settings.timeout_s
+            out, err = communicate(process, question, timeout_s=limit_s, most_bytes=MOST_BYTES)
         except subprocess.TimeoutExpired:
             raise ProviderError(f"{self._what(verb)} did not end within {self.settings.timeout_s:g} s") from None
+        except TooMuch:
+            raise self._bad(verb, f"printed more than {MOST_BYTES >> 20} MiB") from None
         finally:
             _end(process)
-        if len(out) > MOST_BYTES:
-            raise self._bad(verb, f"printed more than {MOST_BYTES >> 20} MiB")
         return out, err, process.returncode
+
+    def _check(self, verb: Verb, found: _Machines, pools: set[str]) -> None:
+        trouble = mistake_in(found.machines, found.refusals, pools)
+        if trouble:
+            raise self._bad(verb, trouble)
 
     def _what(self, verb: Verb) -> str:
         return f"provider {self.name}: the command for {verb}"
 
     def _bad(self, verb: Verb, what: str) -> ProviderError:
         return ProviderError(f"{self._what(verb)} {what}", hint="docs/autoscaler.md describes what it must print")
+
+
+def mistake_in(machines: Sequence[Machine], refusals: Sequence[Refusal], pools: set[str]) -> str:
+    """What is wrong with what a command printed, beyond its form; empty: nothing. Pure."""
+    if len(machines) > MOST_MACHINES or len(refusals) > MOST_MACHINES:
+        return f"printed more than {MOST_MACHINES} machines"
+    for one in machines:
+        if not one.id or one.pool not in pools:
+            return f"a machine ({one.id[:SHOWN] or 'without id'}) of an unknown pool {one.pool[:SHOWN]}"
+        texts = (one.id, one.zone or "", one.token or "", one.node or "")
+        if any(len(text) > LONGEST or not text.isprintable() for text in texts):
+            return f"a machine ({one.id[:40]!r}) whose id, zone, token or node is too long or is no plain text"
+    for told in refusals:
+        if told.pool not in pools:
+            return f"a refusal of an unknown pool {told.pool[:SHOWN]}"
+    ids = Counter(one.id for one in machines)
+    nodes = Counter(one.node for one in machines if one.node)
+    for what, counts in (("id", ids), ("node", nodes)):
+        twice = next((name for name, count in counts.items() if count > 1), None)
+        if twice is not None:
+            return f"two machines have the same {what}, {twice[:SHOWN]}"
+    return ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -126,8 +126,11 @@ class KwokProvider:
     def _read(self) -> tuple[Object | None, Books, tuple[Fault, ...]]:
         found = self._client.find(CONFIG_MAP, BOOKS, namespace=self._home)
         data = (found or {}).get("data") or {}
-        books = msgspec.json.decode(data.get("machines", "{}"), type=Books)
-        return found, books, msgspec.json.decode(data.get("faults", "[]"), type=tuple[Fault, ...])
+        try:
+            books = msgspec.json.decode(data.get("machines", "{}"), type=Books)
+            return found, books, msgspec.json.decode(data.get("faults", "[]"), type=tuple[Fault, ...])
+        except msgspec.DecodeError as bad:
+            raise ProviderError(f"the ConfigMap {self._home}/{BOOKS} is not understood: {bad}") from None
 
     def _change(self, change: Callable[[Books, tuple[Fault, ...]], Books]) -> Books:
         """At the version that was read; somebody else's change in between means reading again."""

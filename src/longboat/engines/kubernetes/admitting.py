@@ -1,27 +1,27 @@
 """The gate at work: under the Lease, look at who waits and what is free, decide (`gate`), let runs in or put them back.
 
 Whoever asks for one run serves all of its namespace: a run whose submitter has left is let in by those who still look.
+A process that serves several namespaces (`share_gate`) decides for all of them at once, over one view of what is free:
+what it lets in in one is counted before the next is decided, whether its pods exist yet or not.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
-import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import ApiError, Conflict, Forbidden, NotThere
+from longboat.engines.kubernetes.api.errors import ApiError, Conflict, LeaseExpired, NotThere, Unreachable
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
+from longboat.engines.kubernetes.api.paging import collect
 from longboat.engines.kubernetes.apply import write_state
 from longboat.engines.kubernetes.gate import Candidate, Verdict, decide_gate
-from longboat.engines.kubernetes.lease import GATE, Lease
+from longboat.engines.kubernetes.gate_lease import HeldGate, hold_gates
 from longboat.engines.kubernetes.observe import BadRecord, is_record, read_record, read_stop
 from longboat.engines.kubernetes.occupancy import UNFINISHED, bound_claims, observe_room
 from longboat.engines.kubernetes.planned_pods import gang_pods
@@ -41,6 +41,8 @@ from longboat.fitting.pods import Claims, pod_of
 
 OURS = f"{names.MANAGED_BY}=longboat"
 ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
+REFUSED_S = 30.0
+"""A run whose objects may not be changed is tried again after so long."""
 AT_ONCE = 100
 """Runs named in one selector; where more are asked for, all are listed."""
 NEAR = 16
@@ -49,10 +51,11 @@ NEAR = 16
 Object = dict[str, Any]
 T = TypeVar("T")
 
-_LEASES: weakref.WeakKeyDictionary[Client, tuple[Lease, threading.Lock]] = weakref.WeakKeyDictionary()
-"""One for each client, because a dead holder is known by having been watched for a while. A Lease keeps processes
-apart, the lock the threads of this one."""
-_MAKING = threading.Lock()
+Name = tuple[str, str]
+"""Namespace and name of a run."""
+_SHARED: weakref.WeakKeyDictionary[Client, weakref.WeakMethod[Callable[[], Sequence[Client]]]]
+_SHARED = weakref.WeakKeyDictionary()
+"""Clients of other namespaces whose gates are served together with a client's own."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -76,59 +79,77 @@ class Waiting(msgspec.Struct, frozen=True):
         return self.is_in and len({pod.node for pod in self.pods}) < self.record.job.nodes
 
 
+def share_gate(client: Client, others: Callable[[], Sequence[Client]]) -> None:
+    """From now on whoever asks the gate by this client serves these namespaces' gates in the same turn.
+
+    `others`: a method of an object that keeps the clients; when it goes, so does this.
+    """
+    _SHARED[client] = weakref.WeakMethod(others)
+
+
 def ask_gate(client: Client, snapshot: Snapshot, now: float) -> State | None:
     """Serve the gate. The state of the run that asked as it is afterwards; None when somebody else serves now."""
-    with _gate_held(client) as is_ours:
-        return _serve_all(client, snapshot, now) if is_ours else None
-
-
-@contextlib.contextmanager
-def _gate_held(client: Client) -> Iterator[bool]:
-    with _MAKING:
-        if client not in _LEASES:
-            holder = f"{socket.gethostname()}-{os.getpid()}"
-            _LEASES[client] = (Lease(client, client.namespace, GATE, holder), threading.Lock())
-    lease, lock = _LEASES[client]
-    if not lock.acquire(blocking=False):
-        yield False
-        return
-    try:
+    shared = _SHARED[client]() if client in _SHARED else None
+    others = [one for one in shared() if one is not client] if shared is not None else []
+    with hold_gates([client, *others]) as gates:
         try:
-            is_ours = lease.try_hold()
-        except Forbidden:
-            # Without a Lease two may serve at once; what they do twice is put right by putting back.
-            yield True
-            return
-        try:
-            yield is_ours
-        finally:
-            if is_ours:
-                with contextlib.suppress(ApiError):
-                    lease.release()
-    finally:
-        lock.release()
+            return _serve_all([client, *others], gates, snapshot, now) if gates else None
+        except LeaseExpired:
+            return None  # what was read may be old by now; whoever has the gate reads it anew
 
 
-def _serve_all(client: Client, snapshot: Snapshot, now: float) -> State | None:
-    runs = _look(client)
-    claims = _claims(client, runs)
-    candidates = [_candidate(one, now, claims) for one in runs]
-    verdicts = decide_gate(candidates, observe_room(client, with_claims=False), now)
-    told: State | None = None
-    by_name = {one.record.name: one for one in runs}
+def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: Snapshot, now: float) -> State | None:
+    """`clients`: of all namespaces that are looked at; only runs of `gates` are changed."""
+    mine = {gate.origin.namespace: gate.client for gate in gates}
+    runs, candidates = _look_at_all(clients, frozenset(mine), now)
+    verdicts = decide_gate(candidates, observe_room(clients[0], with_claims=False), now)
     # Those who are let in or put back first: telling the others what they wait for takes its time.
     ordered = sorted(verdicts, key=lambda verdict: verdict.action == "wait")
+    told: State | None = None
     waiting = 0
     for verdict in ordered:
-        run = by_name[verdict.run]
-        state = _serve(client, run, verdict, now)
+        name = (verdict.namespace, verdict.run)
+        if verdict.namespace not in mine:
+            continue
+        client, run = mine[verdict.namespace], runs[name]
         waiting += verdict.action == "wait"
-        if verdict.run == snapshot.record.name:
+        state = _serve_one(client, run, verdict, now)
+        if name == (clients[0].namespace, snapshot.record.name):
             told = _told(snapshot.state, state)
         elif _is_news(run.state.gate, state.gate, verdict, is_near=waiting <= NEAR):
             with contextlib.suppress(Conflict, NotThere):
                 write_state(client, verdict.run, run.version, state)
     return told
+
+
+def _look_at_all(
+    clients: Sequence[Client], mine: Container[str], now: float
+) -> tuple[dict[Name, Waiting], list[Candidate]]:
+    runs: dict[Name, Waiting] = {}
+    candidates: list[Candidate] = []
+    for client in clients:
+        seen = _look(client)
+        claims = _claims(client, seen)
+        for one in seen:
+            found = _candidate(one, now, claims)
+            # Those who wait at a gate that somebody else serves are his to judge; those who are in hold something.
+            if found is not None and (client.namespace in mine or found.let_in is not None):
+                runs[(found.namespace, found.run)] = one
+                candidates.append(found)
+    return runs, candidates
+
+
+def _serve_one(client: Client, run: Waiting, verdict: Verdict, now: float) -> State:
+    """Do what the verdict says; the state afterwards."""
+    try:
+        return _serve(client, run, verdict, now)
+    except (Unreachable, LeaseExpired):
+        raise  # nobody can be served now
+    except ApiError as error:
+        # One that a webhook or a quota keeps from being changed must not keep all others waiting.
+        reason = f"cannot be changed: {error.message}"
+        gate = Gate(tries=verdict.tries, not_before=now + REFUSED_S, reason=reason)
+        return msgspec.structs.replace(run.state, gate=gate, reason=reason)
 
 
 def _is_news(before: Gate, after: Gate, verdict: Verdict, *, is_near: bool) -> bool:
@@ -147,13 +168,9 @@ def _told(mine: State, served: State) -> State:
 
 def _look(client: Client) -> list[Waiting]:
     """All runs that the gate concerns, with their pods."""
-    found: list[tuple[Any, Record, State]] = []
-    for body in client.list(CONFIG_MAP, labels=f"{OURS},{names.KIND}=run,!{names.ENDED}", into=SlimRecord).items:
-        if is_record(body):
-            with contextlib.suppress(BadRecord):  # told by whoever looks at it; it keeps nobody else waiting
-                record, state = read_record(body)
-                if record.gated_by == "longboat" and not state.is_final and read_stop(body) is None:
-                    found.append((body["metadata"], record, state))
+    # Of a thousand that wait, each body is let go as soon as it is read.
+    labels = f"{OURS},{names.KIND}=run,!{names.ENDED}"
+    found = collect(client, CONFIG_MAP, lambda body: _read(body, client.namespace), labels=labels, into=SlimRecord)
     asked = [record.name for _, record, _ in found]
     made: dict[str, list[WorkloadView]] = {}
     for kind in {JOBSET if record.workload == "jobset" else JOB for _, record, _ in found}:
@@ -168,6 +185,23 @@ def _look(client: Client) -> list[Waiting]:
     return _with_ended(client, runs)
 
 
+def _read(body: Any, namespace: str) -> tuple[Any, Record, State] | None:
+    """Metadata, record and state of a run that the gate concerns.
+
+    None also for a record that is damaged, of a newer version, or not its object's own: it concerns nobody else, and
+    is told of by whoever looks at that run (`longboat ps`, the controller).
+    """
+    if not is_record(body) or read_stop(body) is not None:
+        return None
+    try:
+        record, state = read_record(body)
+    except BadRecord:
+        return None
+    if record.namespace != namespace or record.gated_by != "longboat" or state.is_final:
+        return None
+    return body["metadata"], record, state
+
+
 def _sight(pod: Object) -> tuple[PodView, bool]:
     """A pod, and whether the scheduler found no node for it."""
     return pod_view(pod), pod_of(pod).is_unschedulable
@@ -180,9 +214,15 @@ def _by_run(
     labels = f"{OURS},{names.ROLE}" if kind is POD else OURS
     if len(runs) <= AT_ONCE:
         labels += f",{names.RUN} in ({','.join(runs)})"
+    asked = frozenset(runs)
+
+    def keep(body: Any) -> tuple[str, T] | None:
+        run = body["metadata"]["labels"].get(names.RUN, "")
+        return (run, view(body)) if run in asked else None
+
     found: dict[str, list[T]] = {}
-    for body in client.list(kind, labels=labels, fields=fields, into=into).items if runs else ():
-        found.setdefault(body["metadata"]["labels"].get(names.RUN, ""), []).append(view(body))
+    for run, one in collect(client, kind, keep, labels=labels, fields=fields, into=into) if runs else ():
+        found.setdefault(run, []).append(one)
     return found
 
 
@@ -232,14 +272,19 @@ def _claims(client: Client, runs: Iterable[Waiting]) -> Claims:
     return bound_claims(client) if is_needed else {}
 
 
-def _candidate(run: Waiting, now: float, claims: Claims) -> Candidate:
+def _candidate(run: Waiting, now: float, claims: Claims) -> Candidate | None:
+    """None for a run that no pods can be made of: its own turn says why, and nobody else waits for that."""
     record, state = run.record, run.state
+    try:
+        pods = gang_pods(record, state.attempt, claims)
+    except Exception:  # what a stranger wrote into a record may fail anywhere
+        return None
     let_in = (state.gate.let_in or now) if run.is_in else None
     return Candidate(
         run=record.name,
         uid=record.uid,
         created=run.made,
-        pods=gang_pods(record, state.attempt, claims),
+        pods=pods,
         namespace=record.namespace,
         priority=record.job.priority,
         let_in=let_in,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Key(NamedTuple):
-    """A run; without a name, the gate of a namespace."""
+    """A run; without a name, the gate."""
 
     namespace: str
     run: str = ""

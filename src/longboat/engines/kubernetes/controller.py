@@ -1,8 +1,9 @@
 """`longboat controller`: takes the turns of runs of a cluster or of some namespaces, so that nobody need be attached.
 
 It keeps nothing that it could not read again: it watches records and what belongs to them to know whose turn it is, and
-every turn reads its run anew. Runs that wait at the gate are served together, by one turn for their namespace. Only the
-leader works (`lease.Leader`); a second one stands by. Not the decisions, which are in `decide` and `gate`.
+every turn reads its run anew. Runs that wait at the gate are served together, those of all namespaces by one turn over
+one view of what is free. Only the leader works (`lease.Leader`); a second one stands by. Not the decisions, which are
+in `decide` and `gate`.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ import msgspec
 
 from longboat.core.errors import LongboatError, NotFound
 from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.admitting import share_gate
 from longboat.engines.kubernetes.agenda import Agenda, Key
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import NotThere
+from longboat.engines.kubernetes.api.errors import LeaseExpired, NotThere, Unreachable
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
 from longboat.engines.kubernetes.api.watch import Change, Reflector
 from longboat.engines.kubernetes.drive import Outlook, turn
 from longboat.engines.kubernetes.gangfile import CodeManifest
-from longboat.engines.kubernetes.observe import STATES, STOP, BadRecord
+from longboat.engines.kubernetes.observe import STATES, STOP
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.termination import Ended
 
@@ -40,6 +42,9 @@ GATE_S = 0.5
 GATE_LOOK_S = 5.0
 """And so often anyway: nodes and pods of others are not watched."""
 OVER = ("Complete", "Failed", "Completed")
+WAITING = ("pending", "recovering")
+GATE = Key("")
+"""The gate of all namespaces that are served."""
 
 
 class Noted(msgspec.Struct):
@@ -98,6 +103,7 @@ class Controller:
         self._agenda = Agenda()
         self._clients: dict[str, Client] = {}
         self._open: dict[Key, bool] = {}  # runs that have not ended: whether they wait at the gate
+        self._starting: set[Key] = set()  # those of them that may hold places without having pods there
         self._trouble: dict[Key, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
         self._lock = threading.Lock()
         self._reflectors: list[tuple[Kind, Reflector[Noted]]] = []
@@ -126,21 +132,26 @@ class Controller:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has seen what there is."""
-        return all(one.is_synced for kind, one in self._reflectors if kind != JOBSET)
-
-    @property
-    def is_alive(self) -> bool:
-        return all(thread.is_alive() for thread in self._threads)
+        """Whether it sees what there is."""
+        return all(one.is_fresh for kind, one in self._reflectors if kind != JOBSET)
 
     def blind_spots(self) -> list[str]:
-        """What cannot be watched at the moment, and why."""
-        found = []
+        """What cannot be watched at the moment, and why. Turns go on: each reads its run anew, not what was watched."""
+        found = [one.blindness() for one in self._needed()]
         for kind, reflector in self._reflectors:
-            trouble = reflector.trouble
-            if trouble is not None and not (kind == JOBSET and isinstance(trouble, NotThere)):
-                found.append(f"cannot watch {kind.plural}: {trouble.message}")
-        return found
+            if reflector.handler_trouble:
+                found.append(f"a change of {kind.plural} was not taken: {reflector.handler_trouble}")
+        return [text for text in found if text]
+
+    def why_unhealthy(self) -> str:
+        """Threads that ended, and watches that have been blind for long; empty: none."""
+        ended = [f"the thread {one.name} has ended" for one in self._threads if not one.is_alive()]
+        return "; ".join([*ended, *(text for one in self._needed() if (text := one.long_blindness()))])
+
+    def _needed(self) -> list[Reflector[Noted]]:
+        """A cluster need not serve JobSets."""
+        found = list(self._reflectors)
+        return [one for kind, one in found if not (kind == JOBSET and isinstance(one.trouble, NotThere))]
 
     # what the watches tell
 
@@ -162,10 +173,8 @@ class Controller:
         key = Key(meta.namespace, meta.name)
         state = _state(change.object)
         if change.type == "DELETED" or state.is_final:
-            with self._lock:
-                was_open = self._open.pop(key, None) is not None
-            if was_open:
-                self._wake_gates()
+            if self._forget(key):
+                self._wake_gate()
             if change.type == "DELETED":
                 self._agenda.forget(key)
             return
@@ -173,12 +182,13 @@ class Controller:
         with self._lock:
             waited = self._open.get(key)
             self._open[key] = waits
+            (self._starting.add if state.phase in WAITING else self._starting.discard)(key)
         now = time.monotonic()
         if not waits:
             self._agenda.note(key, now + SETTLE_S)
         elif not waited:
             self._agenda.forget(key)  # the gate looks after it now
-            self._agenda.note(Key(key.namespace), now + GATE_S)
+            self._agenda.note(GATE, now + GATE_S)
 
     def _part(self, change: Change[Noted]) -> None:
         """A pod, Job or JobSet of a run has changed."""
@@ -186,19 +196,25 @@ class Controller:
         key = Key(body.metadata.namespace, body.metadata.labels.get(names.RUN, ""))
         is_gone = change.type == "DELETED" or body.is_over
         if is_gone:
-            self._wake_gates()
+            self._wake_gate()
         with self._lock:
             waits = self._open.get(key)
         # Of a run that has ended, what still goes on was made by a process that did not know of the end.
         if key.run and waits is not True and (waits is False or not is_gone):
             self._agenda.note(key, time.monotonic() + SETTLE_S)
 
-    def _wake_gates(self) -> None:
+    def _forget(self, key: Key) -> bool:
+        """Whether it was open."""
+        with self._lock:
+            self._starting.discard(key)
+            return self._open.pop(key, None) is not None
+
+    def _wake_gate(self) -> None:
         """Something was freed: those who wait may fit now, wherever they are."""
         with self._lock:
-            waiting = {key.namespace for key, waits in self._open.items() if waits}
-        for namespace in waiting:
-            self._agenda.note(Key(namespace), time.monotonic() + GATE_S)
+            is_waited_for = any(self._open.values())
+        if is_waited_for:
+            self._agenda.note(GATE, time.monotonic() + GATE_S)
 
     # turns
 
@@ -208,7 +224,7 @@ class Controller:
                 self._agenda.close()
                 return
             try:
-                pause = self._serve_gate(key.namespace) if not key.run else self._turn(key)
+                pause = self._serve_gate() if key == GATE else self._turn(key)
                 self._trouble.pop(key, None)
                 if pause is not None:
                     self._agenda.note(key, time.monotonic() + pause)
@@ -223,20 +239,24 @@ class Controller:
         if outlook is None or outlook.snapshot.state.is_final or outlook.snapshot.is_deleting:
             return None
         if _is_at_gate(outlook):
-            self._agenda.note(Key(key.namespace), time.monotonic() + GATE_S)
+            self._agenda.note(GATE, time.monotonic() + GATE_S)
             return None
         if outlook.again_at is None:
             return LOOK_S
         return min(LOOK_S, max(SETTLE_S, outlook.again_at - self._client.now()))
 
-    def _serve_gate(self, namespace: str) -> float | None:
-        """A turn of one that waits serves all that wait beside it."""
+    def _serve_gate(self) -> float | None:
+        """A turn of one that waits serves all that wait beside it, in all namespaces."""
         with self._lock:
-            waiting = [key for key, waits in self._open.items() if waits and key.namespace == namespace]
-        for key in sorted(waiting):
+            waiting = sorted(key for key, waits in self._open.items() if waits)
+        for number, key in enumerate(waiting):
             try:
                 outlook = self._outlook(key)
-            except BadRecord as error:
+            except (Unreachable, LeaseExpired):
+                raise
+            except Exception as error:  # one that cannot ask must not keep all others waiting
+                if number == len(waiting) - 1:
+                    raise
                 self._note_trouble(key, error)
                 continue
             if outlook is not None and outlook.snapshot.workloads_of(outlook.snapshot.state.attempt):
@@ -244,13 +264,18 @@ class Controller:
             # It says that it waits, and there is nothing of it to be let in: another one serves the gate.
         return GATE_LOOK_S if waiting else None
 
+    def _at_gate(self) -> list[Client]:
+        """Of all namespaces where a run waits, or was let in and may not have its pods yet."""
+        with self._lock:
+            namespaces = sorted({key.namespace for key in self._starting})
+        return [self._of(namespace) for namespace in namespaces]
+
     def _outlook(self, key: Key) -> Outlook | None:
         """Take a turn; None where there is no such run any more."""
         try:
             return turn(self._of(key.namespace), key.run)
         except NotFound:
-            with self._lock:
-                self._open.pop(key, None)
+            self._forget(key)
             return None
 
     def _note_trouble(self, key: Key, error: Exception) -> None:
@@ -258,7 +283,7 @@ class Controller:
         times, before = self._trouble.get(key, (0, ""))
         self._trouble[key] = (times + 1, text)
         if text != before:
-            self._say(f"{key.namespace}/{key.run or 'gate'}: {text}")
+            self._say(f"{'the gate' if key == GATE else f'{key.namespace}/{key.run}'}: {text}")
         self._agenda.note(key, time.monotonic() + min(LOOK_S, AGAIN_S * 2 ** min(times, 10)))
 
     def _of(self, namespace: str) -> Client:
@@ -267,6 +292,7 @@ class Controller:
             if namespace not in self._clients:
                 own = copy.copy(self._client)
                 own.namespace = namespace
+                share_gate(own, self._at_gate)
                 self._clients[namespace] = own
             return self._clients[namespace]
 
@@ -280,7 +306,7 @@ def _state(record: Noted) -> State:
 
 def _waits(state: State) -> bool:
     """The gate has told it what it waits for: nothing but the gate can help it on."""
-    return state.phase in ("pending", "recovering") and bool(state.gate.reason) and state.gate.let_in is None
+    return state.phase in WAITING and bool(state.gate.reason) and state.gate.let_in is None
 
 
 def _is_at_gate(outlook: Outlook) -> bool:

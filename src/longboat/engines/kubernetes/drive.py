@@ -27,6 +27,7 @@ from longboat.engines.kubernetes.apply import apply, write_state
 from longboat.engines.kubernetes.creation import CannotRetry, Foreign
 from longboat.engines.kubernetes.decide import Action, Turn, decide
 from longboat.engines.kubernetes.observe import observe, snapshot_of
+from longboat.engines.kubernetes.occupancy import UNFINISHED
 from longboat.engines.kubernetes.records import Record
 from longboat.engines.kubernetes.views import Snapshot, pod_view, workload_view
 from longboat.engines.verdicts import describe
@@ -34,6 +35,8 @@ from longboat.engines.verdicts import describe
 MOST_TURNS = 12
 POLL_S = 1.0
 """How often a run is looked at where nothing may be watched."""
+BLIND_POLL_S = 5.0
+"""How often a run is looked at while its watches are broken: nothing would wake us, and an end must not be missed."""
 AGAIN_S = 2.0
 """When to do again what had no effect: ask a closed gate, tell somebody who does not listen."""
 SETTLE_S = 0.02
@@ -125,6 +128,16 @@ def _end(client: Client, snapshot: Snapshot, error: CannotRetry | Foreign) -> No
         write_state(client, snapshot.record.name, snapshot.version, final)
 
 
+class OtherPod(msgspec.Struct):
+    """What a run that waits at the gate has to know of another's pod: when it goes."""
+
+    class Meta(msgspec.Struct, rename="camel"):
+        uid: str = ""
+        resource_version: str = ""
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+
+
 class Driver:
     """Follows one run to its end and takes its turns. Not for several threads, but for `poke` and `close`.
 
@@ -204,16 +217,17 @@ class Driver:
         """While the run waits at the gate, the ends of other runs' pods concern it."""
         is_held = snapshot.record.gated_by == "longboat" and any(one.is_suspended for one in snapshot.workloads)
         if is_held and self._gate is None:
+            # Pods that have ended leave this watch as if they were deleted, and cost nothing however many there are.
+            labels, fields = f"{names.MANAGED_BY}=longboat", UNFINISHED
             self._gate = Reflector(
-                self.client, POD, labels=f"{names.MANAGED_BY}=longboat", on_change=self._heard_of_other
+                self.client, POD, labels=labels, fields=fields, into=OtherPod, on_change=self._heard_of_other
             )
         elif not is_held and self._gate is not None:
             self._gate.close()
             self._gate = None
 
     def _heard_of_other(self, change: Change[Any]) -> None:
-        phase = (change.object.get("status") or {}).get("phase")
-        if change.type == "DELETED" or phase in ("Succeeded", "Failed"):
+        if change.type == "DELETED":
             self._wake.set()
 
     def _wait(self, outlook: Outlook, deadline: float | None) -> bool:
@@ -237,6 +251,8 @@ class Driver:
         pauses += [moment - now for moment in (outlook.again_at, self._again_at) if moment is not None]
         if any(isinstance(one.trouble, (Forbidden, NotThere)) for one in self._reflectors.values()):
             pauses.append(POLL_S)
+        elif not all(one.is_fresh for one in self._reflectors.values()):
+            pauses.append(BLIND_POLL_S)
         return min(pauses, default=None)
 
     def _is_due(self) -> bool:

@@ -140,13 +140,15 @@ class KubernetesEngine:
 
     def list(self) -> Sequence[RunStatus]:
         from longboat.engines.kubernetes.listing import list_runs
+        from longboat.engines.kubernetes.machine_orders import with_orders
 
-        return list_runs(self.client, self._notice)
+        return with_orders(self.client, list_runs(self.client, self._notice))
 
     def status(self, run: str) -> RunStatus:
+        from longboat.engines.kubernetes.machine_orders import with_orders
         from longboat.engines.kubernetes.statuses import full_status
 
-        return full_status(self.client, self._observe(run))
+        return with_orders(self.client, [full_status(self.client, self._observe(run))])[0]
 
     def _observe(self, run: str) -> Snapshot:
         from longboat.engines.kubernetes.drive import turn_or_look
@@ -249,8 +251,12 @@ class KubernetesEngine:
 
     def explain(self, run: str) -> Explanation:
         from longboat.engines.kubernetes.explain import explain
+        from longboat.engines.kubernetes.machine_orders import with_orders
+        from longboat.engines.kubernetes.statuses import full_status
 
-        return explain(self.client, self._observe(run))
+        snapshot = self._observe(run)
+        (status,) = with_orders(self.client, [full_status(self.client, snapshot)])
+        return explain(self.client, snapshot, status)
 
     def doctor(self) -> Sequence[Check]:
         from longboat.engines.kubernetes.doctor import examine

@@ -145,7 +145,9 @@ def _blind(waiting: list[Candidate], inside: list[Candidate], now: float) -> lis
         if now < one.not_before:
             found.append(_wait(one, _pause(one, now)))
         elif unfinished is not None:
-            found.append(_wait(one, f"waits until all pods of {unfinished.run} have a node"))
+            is_near = unfinished.namespace == one.namespace
+            who = unfinished.run if is_near else "a run of another namespace"
+            found.append(_wait(one, f"waits until all pods of {who} have a node"))
         else:
             found.append(_let_in(one))
             unfinished = one
@@ -214,7 +216,7 @@ class _Hall:
         never = self._roomy.never(one.pods)
         if never is not None:
             return _wait(one, never)
-        shortfall = self.ledger.note(one.run, one.pods, before)
+        shortfall = self.ledger.note(f"{one.namespace}/{one.run}", one.pods, before)
         return lambda: _wait(one, self.ledger.words(one.namespace, one.pods, before, shortfall))
 
     @functools.cached_property

@@ -22,7 +22,7 @@ class Queue(Value, frozen=True):
     """Runs that wait before another, for something it asks for too."""
 
     count: int = 0
-    names: tuple[str, ...] = ()  # the first of them
+    names: tuple[str, ...] = ()  # the first of them, with their namespaces
     resources: frozenset[str] = frozenset()
 
 
@@ -99,8 +99,11 @@ class Ledger:
         holders = self._holders(pods, ordered, namespace)
         text += f"; held by {holders}" if holders else ""
         if before.count:
-            names = ", ".join(before.names) + (", ..." if before.count > _MOST_NAMES else "")
-            text += f"; {before.count} run{'s' if before.count > 1 else ''} before it ({names})"
+            mine = [name.removeprefix(f"{namespace}/") for name in before.names if name.startswith(f"{namespace}/")]
+            names = ", ".join(mine) + (", ..." if before.count > len(mine) and mine else "")
+            text += f"; {before.count} run{'s' if before.count > 1 else ''} before it" + (
+                f" ({names})" if names else ""
+            )
         return text
 
     def never(self, pods: Sequence[Pod]) -> str | None:
@@ -174,7 +177,8 @@ class Ledger:
         stocks = [self.stock(self._nodes(pods, resource), resource) for resource in lacking]
         names = list(dict.fromkeys(name for stock in stocks for name in stock.holders))[:_MOST_NAMES]
         more = max((stock.holder_count for stock in stocks), default=0) - len(names)
-        return ", ".join(_shown(name, namespace) for name in names) + (f" and {more} more" if more > 0 else "")
+        told = list(dict.fromkeys(_shown(name, namespace) for name in names))
+        return ", ".join(told) + (f" and {more} more" if more > 0 else "")
 
 
 def _holder(pod: Pod) -> str:
@@ -182,8 +186,10 @@ def _holder(pod: Pod) -> str:
 
 
 def _shown(holder: str, namespace: str) -> str:
-    """A run of the same namespace by its name alone."""
+    """Those of the same namespace by name. Whoever serves the gate may see more than whoever reads these words."""
     kind, _, name = holder.partition(" ")
+    if name.partition("/")[0] != namespace:
+        return f"{kind}s of other namespaces"
     return name.removeprefix(f"{namespace}/") if kind == "run" else f"the pod {name}"
 
 

@@ -1,4 +1,4 @@
-"""A door for probes: GET /healthz and /readyz answer `ok` or 503. Nothing about runs is told here."""
+"""HTTP endpoints for probes: GET /healthz and /readyz answer `ok`, or 503 with the reason. Nothing of runs is told."""
 
 from __future__ import annotations
 
@@ -8,24 +8,35 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from longboat.core.errors import EngineError
 
-Questions = Mapping[str, Callable[[], bool]]
+Check = Callable[[], str]
+"""What is wrong, in one line; empty: all is well."""
+LONGEST = 500
 
 
-def serve(port: int, questions: Questions) -> ThreadingHTTPServer:
-    """Answer on all addresses of the pod: probes come from outside of it. `questions`: path -> whether all is well."""
+def answer_of(check: Check) -> tuple[int, str]:
+    """Status and text of an answer. A check that fails is an answer, too: the reason must reach whoever probes."""
+    try:
+        trouble = check()
+    except Exception as error:
+        trouble = f"{type(error).__name__}: {error}"
+    return (503, " ".join(trouble.split())[:LONGEST] + "\n") if trouble else (200, "ok\n")
+
+
+def serve(port: int, checks: Mapping[str, Check]) -> ThreadingHTTPServer:
+    """Answer on all addresses of the pod: probes come from outside of it. `checks`: path -> what is wrong."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 10.0
 
         def do_GET(self) -> None:
-            asked = questions.get(self.path)
-            status = 404 if asked is None else 200 if asked() else 503
-            text = {200: b"ok\n", 404: b"not found\n", 503: b"no\n"}[status]
+            check = checks.get(self.path)
+            status, text = (404, "not found\n") if check is None else answer_of(check)
+            content = text.encode(errors="replace")
             self.send_response(status)
-            self.send_header("Content-Type", "text/plain")
-            self.send_header("Content-Length", str(len(text)))
+            self.send_header("Content-Type", "text/plain; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(text)
+            self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:
             """Probes are not worth a line each."""

@@ -33,6 +33,9 @@ from longboat.engines.kubernetes.lease import MANAGED_BY
 
 AUTOSCALER = "longboat-autoscaler"
 STATUS = f"{AUTOSCALER}-status"
+"""Numbers of its pools, for everybody."""
+REPORT = f"{AUTOSCALER}-report"
+"""What it does and for whom: it names runs of all namespaces, so only who may read ConfigMaps there sees it."""
 POOLS = f"{AUTOSCALER}-pools"
 BOOKS = "longboat-kwok"
 LABELS = {**MANAGED_BY, "app.kubernetes.io/name": AUTOSCALER}
@@ -64,7 +67,7 @@ CLUSTER: tuple[Rule, ...] = (
 )
 OWN: tuple[Rule, ...] = (
     Rule("", "configmaps", ("create",)),
-    Rule("", "configmaps", ("update", "patch"), (AUTOSCALER, STATUS)),
+    Rule("", "configmaps", ("update", "patch"), (AUTOSCALER, STATUS, REPORT)),
     Rule("coordination.k8s.io", "leases", ("create",)),
     Rule("coordination.k8s.io", "leases", ("get", "update", "delete"), (AUTOSCALER,)),
 )

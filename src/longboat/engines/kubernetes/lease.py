@@ -2,7 +2,8 @@
 
 Whether another holder is dead is judged by how long, on our own clock, its Lease has not changed; clocks of different
 machines are never compared. Whether we still hold it is judged from the moment before our last successful renewal was
-sent, so we stop believing in it before anybody else may take it.
+sent, so we stop believing in it before anybody else may take it. Whoever holds one looks at what is left of it before
+each write: `Client.within`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from longboat.core.errors import LongboatError
+from longboat.engines.kubernetes.api.boottime import clock
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import AlreadyThere, ApiError, Conflict, Forbidden, NotThere
 from longboat.engines.kubernetes.api.kinds import LEASE
@@ -29,22 +31,17 @@ MANAGED_BY = {"app.kubernetes.io/managed-by": "longboat"}
 Object = dict[str, Any]
 
 
-def clock() -> float:
-    """Seconds that also pass while the machine sleeps: a laptop that wakes up must not think that it still holds."""
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if boot is None else time.clock_gettime(boot)
-
-
 class Lease:
     """One process's view of one Lease. Not for several threads."""
 
     def __init__(self, client: Client, namespace: str, name: str, holder: str, ttl_s: float = TTL_S) -> None:
-        self._client = client
+        self.ttl_s = float(max(1, math.ceil(ttl_s)))
+        # Waiting longer than the Lease lasts for an answer about it is of no use.
+        self._client = client.within(lambda: self.ttl_s)
         self._namespace = namespace
         self.name = name
         # Two processes that call themselves alike are still two.
         self.holder = f"{holder[:200]}_{secrets.token_hex(8)}"
-        self._ttl_s = float(max(1, math.ceil(ttl_s)))
         self._until = -math.inf
         self._body: Object = {}
         self._seen: tuple[str, str] | None = None
@@ -69,7 +66,32 @@ class Lease:
         if taken is None:
             return False
         self._body = taken
-        self._until = before + self._ttl_s
+        self._until = before + self.ttl_s
+        return True
+
+    def renew(self, ttl_s: float | None = None) -> bool:
+        """Prolong it if nobody else has held it since it was taken; False: somebody may have. Also after it ran out.
+
+        So what was read under it is as good as before. `ttl_s`: for so long from now on.
+        """
+        before = clock()
+        self.ttl_s = self.ttl_s if ttl_s is None else float(max(1, math.ceil(ttl_s)))
+        if not self._body:
+            return False
+        body: Object | None
+        try:
+            body = self._client.replace(self._wanted(self._body, 0))
+        except Conflict:
+            # It may be our own renewal, sent twice, that we meet.
+            found = self._client.find(LEASE, self.name, namespace=self._namespace)
+            is_ours = found is not None and (found.get("spec") or {}).get("holderIdentity") == self.holder
+            body = self._replace(found, 0) if found is not None and is_ours else None
+        except NotThere:
+            body = None
+        if body is None:
+            self._body, self._until = {}, -math.inf
+            return False
+        self._body, self._until = body, before + self.ttl_s
         return True
 
     def _renew(self) -> Object | None:
@@ -91,7 +113,7 @@ class Lease:
         if other == self.holder:
             return self._replace(found, 0)
         self._body, self._until = {}, -math.inf
-        if other and not self._is_dead(found, float(spec.get("leaseDurationSeconds") or self._ttl_s)):
+        if other and not self._is_dead(found, float(spec.get("leaseDurationSeconds") or self.ttl_s)):
             return None
         return self._replace(found, 1)
 
@@ -121,7 +143,7 @@ class Lease:
             "metadata": {**kept, "name": self.name, "namespace": self._namespace, "labels": labels},
             "spec": {
                 "holderIdentity": self.holder,
-                "leaseDurationSeconds": int(self._ttl_s),
+                "leaseDurationSeconds": int(self.ttl_s),
                 "acquireTime": spec.get("acquireTime") if is_mine else now,
                 "renewTime": now,
                 "leaseTransitions": int(spec.get("leaseTransitions") or 0) + transitions,
@@ -187,6 +209,7 @@ class Leader:
         self._stopping = threading.Event()
         self._changed = threading.Condition()
         self._was_leader = False
+        self._term = 0  # another number whenever somebody else may have led in between
         self._threads = [
             threading.Thread(target=work, name=f"leader {name}", daemon=True) for work in (self._renew, self._watch)
         ]
@@ -196,6 +219,24 @@ class Leader:
     @property
     def is_leader(self) -> bool:
         return self._lease.is_held and not self._stopping.is_set()
+
+    def mandate(self) -> Callable[[], float]:
+        """How many seconds of this leadership are surely left, to be asked again and again.
+
+        Once somebody else may have led it is 0 for good, though we lead again: what was decided before is void.
+        """
+        term = self._term
+
+        def left_s() -> float:
+            is_over = self._stopping.is_set() or self._term != term
+            return 0.0 if is_over else self._lease.left_s
+
+        return left_s
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its threads work. One that was not started or was stopped has none to miss."""
+        return self._stopping.is_set() or all(one.ident is None or one.is_alive() for one in self._threads)
 
     def start(self) -> None:
         for thread in self._threads:
@@ -219,13 +260,17 @@ class Leader:
     def _renew(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._lease.try_hold()
+                if not self._lease.renew():
+                    self._term += 1
+                    self._lease.try_hold()
                 self.trouble = ""
             except LongboatError as error:
                 self.trouble = error.message
+            except Exception as error:  # the thread must live: with it goes the Lease
+                self.trouble = f"{type(error).__name__}: {error}"
             self._tell()
             self._stopping.wait(self._pause_s)
-        with contextlib.suppress(LongboatError):
+        with contextlib.suppress(Exception):
             self._lease.release()
 
     def _watch(self) -> None:
@@ -240,4 +285,7 @@ class Leader:
             was, self._was_leader = self._was_leader, leads
             self._changed.notify_all()
         if was and not leads and not self._stopping.is_set() and self._on_lost is not None:
-            self._on_lost()
+            try:
+                self._on_lost()
+            except Exception as error:
+                self.trouble = f"{type(error).__name__}: {error}"

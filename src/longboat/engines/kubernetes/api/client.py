@@ -7,12 +7,13 @@ exec and port-forward (`streams`, `forwarding`).
 from __future__ import annotations
 
 import builtins
+import copy
 import functools
 import os
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, TypeVar, overload
 from urllib.parse import urlencode
 
@@ -26,6 +27,7 @@ from longboat.engines.kubernetes.api.transport import Ask, Stream, Transport
 
 MANAGER = "longboat"
 REPEATABLE = ("GET", "HEAD", "PUT", "DELETE")
+READING = ("GET", "HEAD")
 PATCHES = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
@@ -103,6 +105,7 @@ class Client:
         self.context = transport.access.context
         self.namespace = transport.access.namespace
         self.server = transport.access.server
+        self.left_s: Callable[[], float] | None = None
 
     @classmethod
     def open(
@@ -111,6 +114,17 @@ class Client:
         """From the kubeconfig, or from the pod we are in. Nothing is asked of the server yet."""
         variables = os.environ if environment is None else environment
         return cls(Transport(kubeconfig.find(context, namespace, variables), variables))
+
+    def within(self, left_s: Callable[[], float]) -> Client:
+        """The same cluster for somebody whose right to write ends: by a Lease, say, that others may take then.
+
+        Every attempt at a write asks first how many seconds are left, ends by then, and is not made when none are
+        (LeaseExpired). Reading is always allowed.
+        """
+        before = self.left_s
+        found = copy.copy(self)
+        found.left_s = left_s if before is None else lambda: min(before(), left_s())
+        return found
 
     @property
     def requests(self) -> int:
@@ -155,7 +169,9 @@ class Client:
             headers["Content-Type"] = content_type
         repeats = method in REPEATABLE if may_repeat is None else may_repeat
         total_s = min(timeout_s, TOTAL_S)
-        return self.transport.request(Ask(method, path + as_text(query), headers, sent, timeout_s, repeats, total_s))
+        left_s = None if method in READING else self.left_s
+        ask = Ask(method, path + as_text(query), headers, sent, timeout_s, repeats, total_s, left_s=left_s)
+        return self.transport.request(ask)
 
     @overload
     def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object: ...

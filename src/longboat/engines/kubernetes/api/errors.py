@@ -54,5 +54,9 @@ class Unreachable(ApiError):
     """No answer: connection refused, cut, timed out, TLS or credentials that cannot be had."""
 
 
+class LeaseExpired(ApiError):
+    """The Lease that allowed a write has run out: it was not sent, or nobody waits for its answer any more."""
+
+
 class KubeconfigError(EngineError):
     """The kubeconfig cannot be used: not there, not YAML, an unknown context, a way to log in that we do not speak."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable
 
+from longboat.core.errors import EngineError
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import ApiError, Unreachable
 from longboat.engines.kubernetes.api.kinds import POD
@@ -21,6 +23,8 @@ from longboat.engines.kubernetes.api.websocket import Closed, WebSocket, connect
 PROTOCOL = "v4.channel.k8s.io"
 DATA, ERROR = 0, 1
 BLOCK = 1 << 15
+BUSY_S = 0.2
+"""Between two tries to serve a connection where descriptors or threads are short."""
 QUIET_S = 30.0
 """A client that sends no more and hears nothing for so long is taken to be gone."""
 
@@ -79,17 +83,19 @@ class PortForward:
         while not self.is_closed:
             try:
                 local, _ = self._listener.accept()
-            except OSError:
+                threading.Thread(target=self._serve, args=(local,), name="forwarded", daemon=True).start()
+            except (OSError, RuntimeError) as error:
                 if self.is_closed:
                     return
-                continue
-            threading.Thread(target=self._serve, args=(local,), name="forwarded", daemon=True).start()
+                # No descriptor or no thread is left: said, and tried again when some may be free.
+                self._complain(f"a connection to port {self.port} cannot be served now: {error}")
+                time.sleep(BUSY_S)
 
     def _serve(self, local: socket.socket) -> None:
         with local:
             try:
                 remote = connect(self.client, self._path, {"ports": self.remote_port}, [PROTOCOL])
-            except ApiError as error:
+            except EngineError as error:  # credentials that cannot be had, too
                 self._complain(error.message)
                 return
             link = _Link(local, remote)

@@ -7,7 +7,10 @@ twice is the same as doing it once.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import NamedTuple
+
+from longboat.engines.kubernetes.api.errors import LeaseExpired
 
 TOTAL_S = 30.0
 """All attempts at one request together, pauses included."""
@@ -41,6 +44,14 @@ def pause_s(failure: Failure, attempt: int, *, spent_s: float, total_s: float = 
         # Everybody is told the same number: spread, or all of us come back in the same moment.
         pause = max(pause, failure.retry_after_s + random.uniform(0.0, 0.25))
     return pause if spent_s + pause < total_s else None
+
+
+def allowed_s(timeout_s: float, left_s: Callable[[], float] | None, what: str) -> float:
+    """How long an attempt may take that is made now; LeaseExpired where none may be made any more."""
+    left = timeout_s if left_s is None else left_s()
+    if left <= 0:
+        raise LeaseExpired(f"{what} was not sent: the Lease that allowed it has run out")
+    return min(timeout_s, left)
 
 
 def seconds(retry_after: str | None) -> float | None:

@@ -146,7 +146,7 @@ class _Pump:
             self.session.end_input()
         except Unreachable:
             pass  # The reader of the output meets it too, and says more.
-        except (OSError, ValueError) as error:
+        except Exception as error:  # the command would wait for its input for ever
             self.trouble = error
             self.session.close()
 

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Ask(NamedTuple):
-    """One request. `may_repeat`: doing it twice is the same as doing it once."""
+    """One request. `may_repeat`: doing it twice is the same as doing it once; `left_s`: how long it may be sent yet."""
 
     method: str
     path: str
@@ -49,9 +49,13 @@ class Ask(NamedTuple):
     may_repeat: bool = True
     total_s: float = patience.TOTAL_S
     is_upgrade: bool = False
+    left_s: Callable[[], float] | None = None
 
     def told(self) -> str:
         return f"{self.method} {self.path.partition('?')[0]}"
+
+    def allowed_s(self) -> float:
+        return patience.allowed_s(self.timeout_s, self.left_s, self.told())
 
 
 class Connection(http.client.HTTPConnection):
@@ -254,10 +258,10 @@ class Transport:
         if ask.body is not None:
             headers["Content-Length"] = str(len(ask.body))
         if connection.sock is None:
-            connection.connect_s = min(dialing.CONNECT_S, ask.timeout_s)
+            connection.connect_s = min(dialing.CONNECT_S, ask.allowed_s())
             connection.connect()
         assert connection.sock is not None
-        connection.sock.settimeout(ask.timeout_s)
+        connection.sock.settimeout(ask.allowed_s())
         with self._lock:
             self.requests += 1
         asked = time.time()

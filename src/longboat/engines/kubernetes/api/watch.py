@@ -1,7 +1,8 @@
 """What changes in a cluster, as it changes: one watch, and a reflector that keeps a copy of a collection for ever.
 
 A watch may break at any moment, silently or not. The reflector goes on from the last version it saw, lists anew when
-the server no longer knows that version, and tells what vanished in between as deletions.
+the server no longer knows that version, and tells what vanished in between as deletions. Whatever goes wrong in its
+thread is noted (`trouble`) and tried again; a copy that nobody vouched for lately is not `is_fresh`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from longboat.core.errors import LongboatError
 from longboat.engines.kubernetes.api.answers import error_in
+from longboat.engines.kubernetes.api.boottime import clock
 from longboat.engines.kubernetes.api.client import Client, as_text, read
 from longboat.engines.kubernetes.api.errors import ApiError, Expired, Forbidden, Invalid, NotThere, Unreachable
 from longboat.engines.kubernetes.api.kinds import Kind
@@ -23,8 +26,18 @@ LASTS_S = 290
 """The server ends a watch after so long; another is opened where it ended."""
 SILENCE_S = 90.0
 """Bookmarks come every minute. A connection that is silent for longer is dead, whatever TCP says."""
+BLIND_S = 120.0
+"""A copy is believed for so long after the last list, event, bookmark or opened watch. Longer than SILENCE_S: a
+connection that died is noticed and opened anew before anybody calls the copy old."""
+UNHEALTHY_S = 300.0
+"""A copy that is older fails its process's liveness probe. An API server that restarts is away for less; what a restart
+of the process may mend (a token, a plugin, memory) is not waited for longer."""
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 10.0
+LONGEST_LINE = 64 << 20
+"""Bytes of one event. etcd keeps at most a few MiB of an object: more is no event, and must not fill the memory."""
+MOST_TELLINGS = 3
+"""How often a change is told to a handler that fails."""
 NO_USE = (Forbidden, Invalid, NotThere)
 T = TypeVar("T")
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -98,11 +111,13 @@ class Watch(Generic[T]):
         # Not repeated inside: the reflector has its own patience, and can be closed while it waits.
         ask = Ask("GET", scope.path(client) + as_text(query), total_s=0.0)
         self._stream: Stream = client.transport.stream(ask, idle_s=silence_s)
+        self.heard_at = clock()  # the last line, bookmarks included; at first the beginning of the answer
 
     def __iter__(self) -> Iterator[Change[T]]:
         try:
             for line in self._lines():
                 found = _LINES.decode(line)
+                self.heard_at = clock()
                 if found.type == "ERROR":
                     raise error_in(msgspec.json.decode(found.object), self._what)
                 version = _MARKS.decode(found.object).metadata.resource_version
@@ -118,6 +133,8 @@ class Watch(Generic[T]):
         rest = b""
         for content in self._stream:
             *lines, rest = (rest + content).split(b"\n")
+            if len(rest) > LONGEST_LINE:
+                raise Unreachable(f"{self._what}: an event of more than {LONGEST_LINE >> 20} MiB")
             yield from (line for line in lines if line)
 
     def close(self) -> None:
@@ -150,7 +167,8 @@ def version_of(item: Any) -> str:
 class Reflector(Generic[T]):
     """A copy of a collection that follows the cluster, in a thread of its own, until `close`.
 
-    `on_change` is called in that thread for every change, deletions that were missed included; it must not raise.
+    `on_change` is called in that thread for every change, deletions that were missed included. If it raises, that is
+    noted in `handler_trouble`, and the change is told again with the next news.
     """
 
     def __init__(
@@ -177,7 +195,10 @@ class Reflector(Generic[T]):
         self.revision = 0
         self.is_synced = False
         self.trouble: ApiError | None = None
+        self.handler_trouble = ""
         self.version = ""
+        self._listed_at = clock()
+        self._untold: dict[str, tuple[Change[T], int]] = {}
         self._thread = threading.Thread(target=self._run, name=f"watch-{kind.plural}", daemon=True)
         self._thread.start()
 
@@ -186,6 +207,37 @@ class Reflector(Generic[T]):
         """All objects by uid, as of now."""
         with self._changed:
             return dict(self._items)
+
+    @property
+    def age_s(self) -> float:
+        """How long nobody has vouched for the copy: since the last list, event, bookmark, or watch that was opened.
+
+        Before the first list: since it was begun.
+        """
+        with self._changed:
+            held, listed = self._watch, self._listed_at
+        return max(0.0, clock() - (listed if held is None else max(listed, held.heard_at)))
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the copy may be decided on: it was listed, it is followed, and news of it are not too old."""
+        return self.is_synced and self._thread.is_alive() and self.age_s <= BLIND_S
+
+    def blindness(self) -> str:
+        """Why the copy cannot be relied on at the moment, for a person; empty when it can."""
+        plural, trouble = self._scope.kind.plural, self.trouble
+        if trouble is not None:
+            return f"cannot watch {plural}: {trouble.message}"
+        if not self._thread.is_alive():
+            return f"the watch of {plural} has ended"
+        if not self.is_synced:
+            return f"{plural} were not listed yet"
+        return "" if self.is_fresh else f"nothing was heard of {plural} for {self.age_s:.0f} s"
+
+    def long_blindness(self) -> str:
+        """The same, once it has lasted so long that somebody must be called; empty before."""
+        is_over = self.age_s > UNHEALTHY_S or not self._thread.is_alive()
+        return f"{self.blindness()} (for {self.age_s:.0f} s)" if is_over else ""
 
     def sync(self, timeout_s: float = 30.0) -> Reflector[T]:
         """Wait for the first list. What the server refuses for good is raised at once, other trouble in the end."""
@@ -233,6 +285,11 @@ class Reflector(Generic[T]):
             except ApiError as error:
                 self._note(error)
                 told = float(error.details.get("retryAfterSeconds") or 0.0)
+            except Exception as error:
+                # A token file that cannot be read, a plugin that is gone, no memory, an event nobody foresaw: a thread
+                # that ended here would leave a copy that looks alive. An event that failed may fail again: list anew.
+                self._note(_as_api_error(error))
+                self.version = ""
             pause = FIRST_PAUSE_S if self.revision > before else min(pause * 2, LONGEST_PAUSE_S)
             self._stop.wait(max(pause, told) * random.uniform(1.0, 1.25))
 
@@ -259,6 +316,7 @@ class Reflector(Generic[T]):
                     changes.append(Change("MODIFIED", item))
             self._items = now
             self.version = version
+            self._listed_at = clock()
             self.trouble = None
             self.is_synced = True
             self.revision += 1
@@ -295,5 +353,21 @@ class Reflector(Generic[T]):
         self._tell(change)
 
     def _tell(self, change: Change[T]) -> None:
-        if self._on_change is not None and not self._stop.is_set():
-            self._on_change(change)
+        if self._on_change is None or self._stop.is_set():
+            return
+        untold, self._untold = self._untold, {}
+        uid = uid_of(change.object)
+        untold.pop(uid, None)  # what is newer says all
+        for one, times in (*untold.values(), (change, 0)):
+            try:
+                self._on_change(one)
+            except Exception as error:  # a fault in one handler must not end the watch
+                self.handler_trouble = f"{type(error).__name__}: {error}"
+                if times + 1 < MOST_TELLINGS:
+                    self._untold[uid_of(one.object)] = (one, times + 1)
+
+
+def _as_api_error(error: Exception) -> ApiError:
+    if isinstance(error, LongboatError):
+        return Unreachable(error.message, hint=error.hint)
+    return Unreachable(f"{type(error).__name__}: {error}")
