@@ -14,6 +14,9 @@ from longboat.autoscaler import memory as memories
 from longboat.autoscaler import sights
 from longboat.autoscaler.memory import Store
 from longboat.autoscaler.providers.exec import ExecProvider
+from longboat.engines.kubernetes.api import watch
+from longboat.engines.kubernetes.api.client import Client
+from testbed.proxy import ApiProxy
 from tests.autoscaler.live.stages import QUICK, Stage, job_of, wait_for
 from tests.autoscaler.live.test_providers import CLOUD, settings
 
@@ -101,3 +104,23 @@ def test_an_order_outlives_a_pool_that_is_taken_out_of_the_file(stage: Stage, tm
         wait_for("loops go on", lambda: len(told.turns) > 3)
         assert not told.deeds("grow")
     assert len(rack.machines) == 1
+
+
+def test_nothing_is_decided_on_a_picture_that_is_not_fresh(
+    stage: Stage, api_proxy: ApiProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {"KUBECONFIG": str(api_proxy.kubeconfig)}
+    with Client.open(namespace=stage.namespace, environment=environment) as client:
+        with stage.scaling(stage.charge(stage.pool("gpu")), client=client) as told:
+            wait_for("it works", lambda: len(told.turns) > 2)
+            monkeypatch.setattr(watch, "BLIND_S", 1.0)
+            api_proxy.freeze()  # connections stay, and nothing comes any more
+            wait_for("it is noticed", lambda: any("nothing was heard of" in text for text in told.failures))
+            before = len(told.turns)
+            stage.job("train")
+            failures = len(told.failures)
+            wait_for("it tries again and again", lambda: len(told.failures) > failures + 2)
+            assert len(told.turns) == before and not told.deeds("grow") and not stage.machines()
+            monkeypatch.undo()
+            api_proxy.restore()
+            wait_for("it runs", lambda: len(stage.pods("Running")) == 1)

@@ -14,6 +14,7 @@ from longboat.engines.kubernetes.api import credentials, watch
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.structs import ConfigMap
 from longboat.engines.kubernetes.api.watch import Change
+from longboat.engines.kubernetes.controller import Controller
 from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
 from tests.engines.kubernetes.api.test_watch import config, data, eventually, reflecting, until
@@ -183,3 +184,26 @@ def test_a_dead_thread_is_blindness(client: Client) -> None:
         found._thread.join(10.0)
         assert found.is_synced and not found.is_fresh
         assert "has ended" in found.blindness() and found.long_blindness()
+
+
+def test_the_controller_says_which_watch_is_blind(
+    proxied: Client, api_proxy: ApiProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = Controller(proxied, namespaces=[proxied.namespace], say=lambda text: None)
+    controller.start()
+    try:
+        eventually(lambda: controller.is_ready)
+        assert not controller.blind_spots() and not controller.why_unhealthy()
+        api_proxy.freeze()
+        monkeypatch.setattr(watch, "BLIND_S", 0.5)
+        monkeypatch.setattr(watch, "UNHEALTHY_S", 1.0)
+        eventually(lambda: not controller.is_ready)
+        assert any("pods" in text for text in controller.blind_spots())
+        eventually(lambda: "configmaps" in controller.why_unhealthy())
+        monkeypatch.undo()
+        api_proxy.restore()
+        eventually(lambda: controller.is_ready and not controller.why_unhealthy())
+    finally:
+        api_proxy.restore()
+        controller.close()
+    assert "has ended" in controller.why_unhealthy()
