@@ -1,4 +1,4 @@
-.PHONY: help demo test soak lint bench cluster testbed-build clean
+.PHONY: help demo test soak lint bench cluster image testbed-build clean
 
 help:
 	@echo "make demo    install Longboat into .venv and train on this machine"
@@ -6,6 +6,7 @@ help:
 	@echo "make soak    the same with the long tests: faults, kill storms, every flavour of a cluster"
 	@echo "make lint    ruff, mypy, import layers, the launcher's grammar"
 	@echo "make cluster start a real Kubernetes on this machine (testbed/README.md)"
+	@echo "make image   IMAGE=NAME: the image for longboat install, with docker, podman or buildah"
 	@echo "make bench   measure against peers, write bench/results.json"
 	@echo "make clean   remove .venv and everything built"
 
@@ -26,6 +27,9 @@ bench:
 
 cluster:
 	@sh scripts/cluster.sh
+
+image:
+	@sh scripts/image.sh "$(IMAGE)"
 
 testbed-build:
 	@sh scripts/environment.sh dev && .venv/bin/python -m testbed build

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from testbed import binaries, checkout, namespaces, wheels
+from testbed import binaries, dockerfile, namespaces, wheels
 from testbed.binaries import Binaries
 from testbed.errors import Missing, TestbedError
 
@@ -55,7 +55,7 @@ _follow_use_libuv()
 
 @dataclass(frozen=True)
 class Recipe:
-    """How an image is made: of one program, of Debian packages, or of wheels or this checkout on top of another."""
+    """How an image is made: of one program, of Debian packages, of wheels on top of another, or by a Dockerfile."""
 
     name: str
     program: str = ""
@@ -67,7 +67,9 @@ class Recipe:
     base: str = ""
     """An image that every node has. This one is a layer on top of it, and its archive has only that layer."""
     wheels: tuple[str, ...] = ()
-    """What that layer holds, from a package index; without any, it is this checkout."""
+    """What that layer holds, from a package index."""
+    builder: str = ""
+    """deploy/Dockerfile makes the image, on `base` and with this one for pip; its archive has all layers."""
 
 
 RECIPES = {
@@ -96,11 +98,8 @@ RECIPES = {
         ),
         Recipe("jobset", program="jobset", settings={"Entrypoint": ["/jobset"], "User": "65532:65532"}),
         Recipe("kueue", program="kueue", settings={"Entrypoint": ["/kueue"], "User": "65532:65532"}),
-        Recipe(
-            "longboat",
-            base="python",
-            settings={"Env": [f"PATH={PATH}", "LANG=C.UTF-8"], "Cmd": ["longboat"], "User": "65532:65532"},
-        ),
+        Recipe("python-pip", base="python", wheels=("pip>=24",), settings={"Env": [f"PATH={PATH}"]}),
+        Recipe("longboat", base="python", builder="python-pip"),
     )
 }
 
@@ -112,12 +111,14 @@ def reference(name: str) -> str:
 def key_of(recipe: Recipe) -> str:
     """Changes with what goes into the image."""
     parts = asdict(recipe)
-    additions, base, wanted = parts.pop("additions"), parts.pop("base"), parts.pop("wheels")
+    additions, base, wanted, builder = (parts.pop(name) for name in ("additions", "base", "wheels", "builder"))
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode() + b"1")
     if additions:
         digest.update(json.dumps(additions, sort_keys=True).encode())
     if base:
-        digest.update(f"{key_of(RECIPES[base])} {' '.join(wanted) or checkout.key()}".encode())
+        digest.update(f"{key_of(RECIPES[base])} {' '.join(wanted)}".encode())
+    if builder:
+        digest.update(f"{key_of(RECIPES[builder])} {dockerfile.key()}".encode())
     if recipe.program:
         target = next(one for one in binaries.TARGETS if recipe.program in one.programs)
         digest.update(binaries.key_of(target).encode())
@@ -148,15 +149,23 @@ def archive(name: str, programs: Binaries) -> Path:
         if not wanted.exists():
             print(f"testbed images: making {name}", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as scratch:
-                layer = Path(scratch) / "layer.tar"
-                fill_layer(recipe, layer, programs)
-                finished = Path(scratch) / "image.tar"
-                below = layers_of(archive(recipe.base, programs)) if recipe.base else []
-                write_archive(finished, layer, reference(name), recipe.settings, below)
-                finished.rename(wanted)
+                make_archive(recipe, Path(scratch), programs).rename(wanted)
                 if recipe.base:
                     remove_older(wanted)
     return wanted
+
+
+def make_archive(recipe: Recipe, scratch: Path, programs: Binaries) -> Path:
+    finished = scratch / "image.tar"
+    if recipe.builder:
+        below = (archive(recipe.base, programs), archive(recipe.builder, programs))
+        dockerfile.build(finished, reference(recipe.name), *below)
+        return finished
+    layer = scratch / "layer.tar"
+    fill_layer(recipe, layer, programs)
+    layers = layers_of(archive(recipe.base, programs)) if recipe.base else []
+    write_archive(finished, layer, reference(recipe.name), recipe.settings, layers)
+    return finished
 
 
 def layers_of(archive: Path) -> list[dict[str, object]]:
@@ -185,7 +194,7 @@ def remove_older(wanted: Path) -> None:
 
 def fill_layer(recipe: Recipe, layer: Path, programs: Binaries) -> None:
     if recipe.base:
-        wheels.fill_layer(recipe.wheels, layer) if recipe.wheels else checkout.fill_layer(layer)
+        wheels.fill_layer(recipe.wheels, layer)
         return
     if not recipe.program:
         debian_layer(recipe, layer)
