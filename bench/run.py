@@ -31,6 +31,7 @@ BEGIN, END = "<!-- results: begin, written by bench/run.py --docs -->", "<!-- re
 PARTS = {
     "peers": "Start-up and small jobs, against peers (seconds)",
     "startup": "Start-up of the command line",
+    "syncing": "What it costs that runs survive a power loss",
     "queued": "Queued and idle runs",
     "bundles": "Bundles",
     "tee": "Log throughput",

@@ -211,3 +211,28 @@ def test_the_name_of_a_download(url: str, name: str) -> None:
 
 def test_what_is_shown_of_a_url() -> None:
     assert shown("https://me:pw@h:8/x?sig=1#f") == "https://h:8/x"
+
+
+def test_after_a_restart_only_what_was_synced_is_carried_on_with(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What had arrived and was not on the disk may be anything: here it is zeros."""
+    import json
+
+    from longboat.storage import transfers
+
+    monkeypatch.setattr(transfers, "SYNC_BYTES", 64_000)
+    # A tick below what arrives in one read at most, so that some of it is synced and some is not.
+    site.breaks = [200_000]
+    with pytest.raises(EngineError):
+        fetch(f"{site.url}/x.bin", f"{tmp_path}/x", transfer=Transfer(attempts=1))
+    notes = json.loads((tmp_path / "x.notes").read_text())
+    synced = notes["synced"]
+    assert 0 <= synced <= 200_000
+    (tmp_path / "x.notes").write_text(json.dumps({**notes, "boot": "another"}))
+    lost = DATA[:synced] + bytes(200_000 - synced)
+    (tmp_path / "x").write_bytes(lost)
+    site.breaks = []
+    fetch(f"{site.url}/x.bin", f"{tmp_path}/x", transfer=QUICK)
+    assert (tmp_path / "x").read_bytes() == DATA
+    assert site.ranges[-1] == (f"bytes={synced}-" if synced else None)

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from longboat.bundles import durable
 from longboat.core.errors import EngineError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -57,15 +58,9 @@ def write_new(path: str, data: bytes, mode: int = 0o600) -> None:
         os.close(fd)
 
 
-def replace_file(path: str, data: bytes, temporary_folder: str) -> None:
-    """Write the file whole: a reader sees the old content or the new, never a part."""
-    temporary = fresh_name(temporary_folder)
-    write_new(temporary, data)
-    try:
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+def replace_file(path: str, data: bytes, temporary_folder: str, *, is_durable: bool = False) -> None:
+    """Write the file whole: a reader sees the old content or the new, never a part. Durable: after a power loss too."""
+    durable.write_file(path, data, temporary=fresh_name(temporary_folder), is_durable=is_durable)
 
 
 def remove_tree(path: str) -> None:

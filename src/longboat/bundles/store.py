@@ -3,8 +3,9 @@
     objects/ab/cdef...   one content each, never changed        manifests/<hash>.json   one tree each
     cache/               what `take` knows of files by their stat  tmp/                  being written
 
-Everything is written under a temporary name and renamed, so a process may die at any time. Nothing is synced to the
-disk one by one; instead a content counts as present only with its full size, and a manifest only with its own hash.
+Everything is written under a temporary name and renamed, so a process may die at any time. A content counts as present
+only with its full size, and a manifest only with its own hash. For a power loss, contents are synced together (one by
+one they would take seconds) before the manifest that needs them is saved: what is saved can be laid out ever after.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from typing import BinaryIO
 
 import msgspec
 
-from longboat.bundles import checkout
+from longboat.bundles import checkout, durable
 from longboat.bundles.disk import errors_explained, explain, fresh_name, replace_file, write_all, write_new
 from longboat.bundles.manifests import EMPTY_HASH, Snapshot, check_tree, is_hash, tree_hash
 from longboat.core.errors import BundleError, NotFound
 
 GRACE_S = 3600.0
 """What is younger than this is not collected: the run that needs it may not have been written down yet."""
+
+SETTLED_S = 600.0
+"""What is older than this has been written to the disk by the kernel itself: after half a minute by default, and after
+ten minutes at most where a laptop saves power. Younger contents may be those of a process that died before its sync."""
 
 _OTHERWISE = ", or set LONGBOAT_HOME to a folder on another disk"
 _CACHE_KEPT_S = 30 * 86400.0
@@ -43,14 +48,16 @@ class Store:
         self.root = Path(root)
         self._root = os.path.abspath(root)
         self._made: set[str] = set()
+        self._unsynced: set[str] = set()
 
     def prepare(self) -> None:
         """Make the folders; from then on writing may start."""
         with self._explained():
             os.makedirs(self._root, 0o700, exist_ok=True)
-            for name in _FOLDERS:
-                with suppress(FileExistsError):
-                    os.mkdir(f"{self._root}/{name}", 0o700)
+            made = [name for name in _FOLDERS if _make_folder(f"{self._root}/{name}")]
+            if made:
+                durable.sync_folder(self._root)
+                durable.sync_folder(os.path.dirname(self._root))
 
     def _explained(self) -> AbstractContextManager[None]:
         return errors_explained(self._root, otherwise=_OTHERWISE)
@@ -88,10 +95,16 @@ class Store:
         return f"{self._root}/objects/{hash[:2]}/{hash[2:]}"
 
     def has(self, hash: str, size: int) -> bool:
+        path = self.object_path(hash)
         try:
-            return os.stat(self.object_path(hash)).st_size == size
+            found = os.stat(path)
         except OSError:
             return False
+        if found.st_size != size:
+            return False
+        if time.time() - found.st_ctime < SETTLED_S:
+            self._unsynced.add(path)
+        return True
 
     def put(self, data: bytes, hash: str) -> None:
         """Keep a content whose hash is known."""
@@ -127,19 +140,45 @@ class Store:
         folder = f"{self._root}/objects/{hash[:2]}"
         try:
             if folder not in self._made:
-                with suppress(FileExistsError):
-                    os.mkdir(folder, 0o700)
+                _make_folder(folder)
                 self._made.add(folder)
             os.replace(temporary, f"{folder}/{hash[2:]}")
+            self._unsynced.add(f"{folder}/{hash[2:]}")
         except OSError as error:
             with suppress(OSError):
                 os.unlink(temporary)
             raise explain(error, self._root, otherwise=_OTHERWISE) from error
 
     def save(self, snapshot: Snapshot) -> None:
-        """Keep the manifest. Written again each time, so that its age says when it was last used."""
+        """Keep the manifest, and all that it needs, for good. Its age says when it was last used."""
+        data = _encoder.encode(snapshot)
         with self._explained():
-            replace_file(self._manifest(snapshot.hash), _encoder.encode(snapshot), self.temporary)
+            self._sync_contents()
+            if not self._touch(snapshot.hash, data):
+                replace_file(self._manifest(snapshot.hash), data, self.temporary, is_durable=True)
+
+    def _sync_contents(self) -> None:
+        durable.sync_files(self._unsynced)
+        folders = {os.path.dirname(path) for path in self._unsynced}
+        for folder in folders:
+            durable.sync_folder(folder)
+        if folders:
+            durable.sync_folder(f"{self._root}/objects")
+        self._unsynced.clear()
+
+    def _touch(self, hash: str, data: bytes) -> bool:
+        """Make the manifest young, where it is this very one. Syncing what is on the disk already costs nothing."""
+        path = self._manifest(hash)
+        try:
+            with open(path, "rb") as file:
+                if file.read(len(data) + 1) != data:
+                    return False
+                durable.sync(file.fileno())
+            durable.sync_folder(os.path.dirname(path))
+            os.utime(path)
+        except OSError:
+            return False
+        return True
 
     def _manifest(self, hash: str) -> str:
         return f"{self._root}/manifests/{hash}.json"
@@ -229,6 +268,15 @@ def decode(data: bytes, hash: str | None = None) -> Snapshot:
     if found != snapshot.hash or (hash is not None and found != hash):
         raise BundleError("the manifest of the bundle does not have its own hash", hint="submit the job again")
     return snapshot
+
+
+def _make_folder(path: str) -> bool:
+    """Whether it was made now."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _files(folder: str) -> list[tuple[str, str, float]]:

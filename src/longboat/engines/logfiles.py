@@ -17,6 +17,7 @@ from longboat.core.runs import LogLine, LogQuery
 
 _RECORD = struct.Struct("<QQ")
 _BLOCK = 1 << 20
+_LATEST_NS = 4_000_000_000_000_000_000  # in the year 2096: a time beyond it is garbage, and no calendar shows it
 
 
 class Source(Value, frozen=True):
@@ -38,8 +39,12 @@ class Times:
         self._log = path
         self._ends: list[int] = []
         self._times: list[int] = []
+        self._is_broken = False
 
     def refresh(self) -> None:
+        """Read on. From the first record on that no launcher writes (a power loss leaves such) it is ignored."""
+        if self._is_broken:
+            return
         try:
             with open(self._path, "rb") as file:
                 file.seek(len(self._ends) * _RECORD.size)
@@ -48,6 +53,9 @@ class Times:
             return
         whole = len(data) - len(data) % _RECORD.size
         for end, when in _RECORD.iter_unpack(data[:whole]):
+            if end < (self._ends[-1] if self._ends else 0) or not 0 < when < _LATEST_NS:
+                self._is_broken = True
+                return
             self._ends.append(end)
             self._times.append(when)
 

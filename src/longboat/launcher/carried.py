@@ -20,6 +20,7 @@ FILES = (
     "bundles/__init__.py",
     "bundles/checkout.py",
     "bundles/disk.py",
+    "bundles/durable.py",
     "bundles/extraction.py",
     "bundles/limits.py",
     "bundles/trees.py",

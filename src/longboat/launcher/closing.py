@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from . import checkpoints, termination
+from . import carried, checkpoints, termination
 from .plan import resumed_from
 from .state import State
 
@@ -72,6 +72,16 @@ def keep(state: State) -> None:
     for name in sorted(os.listdir(plan.directory)):
         if name in ("outcome.json", "verdict.json") or (name.startswith("rank-") and name.endswith(".json")):
             shutil.copyfile(state.path(name), os.path.join(target, name))
+    _sync(target)
+
+
+def _sync(folder: str) -> None:
+    """The pod's node may be switched off a moment after this: what is kept has to be on the storage by then."""
+    durable = carried.load("bundles.durable")
+    durable.sync_tree(folder)
+    for _ in range(2):  # <keep>/<attempt>, and <keep>, or the folders above an artifact: they may be new as well
+        folder = os.path.dirname(folder)
+        durable.sync_folder(folder)
 
 
 def collect(state: State) -> None:
@@ -96,3 +106,6 @@ def collect(state: State) -> None:
                 shutil.copytree(match, target, symlinks=True, dirs_exist_ok=True)
             else:
                 shutil.copy2(match, target)
+    made = os.path.join(plan.artifacts_dir, plan.node)
+    if os.path.isdir(made):
+        _sync(made)

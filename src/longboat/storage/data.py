@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from longboat.bundles import durable
 from longboat.bundles.disk import errors_explained, remove_tree, replace_file
 from longboat.bundles.trees import Limits
 from longboat.core.errors import EngineError
@@ -105,10 +106,13 @@ def _import(item: DataImport, place: str, key: str, means: _Means) -> None:
         found, size = _checked(item, part), os.stat(part).st_size
         _fill(item, part, stage)
     names = sorted(os.listdir(stage))[:_MOST_NAMES]  # what lies in the target because of this import, at its top
-    _merge(stage, place)
+    # The marker says "all is here" for ever: what it speaks of must be on the disk before it is.
+    durable.sync_tree(stage)
+    for folder in _merge(stage, place):
+        durable.sync_folder(folder)
     remove_tree_if_there(stage)
     marker = {"sha256": found, "size": size, "time": time.time(), "names": names}
-    replace_file(f"{own}/{key}.json", json.dumps(marker).encode(), own)
+    replace_file(f"{own}/{key}.json", json.dumps(marker).encode(), own, is_durable=True)
     remove_tree_if_there(part)
 
 
@@ -154,18 +158,23 @@ def _name_the_url(error: BaseException, part: str, url: str) -> None:
         error.args = (message.replace(part, shown(url)),)
 
 
-def _merge(stage: str, place: str) -> None:
-    """Move everything into place. A folder that exists is filled; a file of the same name is replaced."""
+def _merge(stage: str, place: str) -> list[str]:
+    """Move everything into place. A folder that exists is filled; a file of the same name is replaced.
+
+    Answers with the folders that have got new names.
+    """
     conflict = _conflict(stage, place)
     if conflict is not None:
         raise EngineError(f"{conflict}: in the way of the data import", hint="remove it, or import to another folder")
     with os.scandir(stage) as children:
         found = [(child.name, child.is_dir(follow_symlinks=False)) for child in children]
+    changed = [place]
     for name, is_folder in sorted(found):
         if is_folder and os.path.isdir(f"{place}/{name}"):
-            _merge(f"{stage}/{name}", f"{place}/{name}")
+            changed += _merge(f"{stage}/{name}", f"{place}/{name}")
         else:
             os.replace(f"{stage}/{name}", f"{place}/{name}")
+    return changed
 
 
 def _conflict(stage: str, place: str) -> str | None:

@@ -13,6 +13,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from longboat.bundles import durable
 from longboat.core.errors import EngineError, Refused
 from longboat.storage.objectstores import Found, Moved, ObjectSource, Store
 from longboat.storage.stores import open_store
@@ -165,7 +166,7 @@ class _Fetching:
 
     def _fetch_one(self, found: Found) -> None:
         place = f"{self._parts}/{_name(found)}"
-        if os.path.exists(f"{place}.done"):
+        if _size(f"{place}.done") == found.size:
             return
         tag = "" if found in self._odd else found.tag
         Download(ObjectSource(self._store, found.key, tag=tag), place, self._transfer).run()
@@ -173,4 +174,12 @@ class _Fetching:
         if size != found.size:
             os.unlink(place)
             raise Moved(f"{self._store.name_of(found.key)}: has {size:,} bytes, and {found.size:,} when it was listed")
+        durable.sync_file(place)  # a later call relies on the name alone
         os.rename(place, f"{place}.done")
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return None

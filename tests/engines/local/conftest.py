@@ -12,7 +12,7 @@ import pytest
 from longboat.engines.local.files import read_value
 from longboat.engines.local.home import Home
 from longboat.engines.local.processes import ProcessId, is_alive
-from longboat.engines.local.records import RunFiles
+from longboat.engines.local.runfiles import RunFiles
 from tests.conformance.conftest import Jobs
 from tests.conformance.places import LocalPlace, open_local
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longboat.core.errors import EngineError
 from longboat.core.runs import LogQuery
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.processes import identify, is_alive
@@ -253,30 +252,3 @@ def test_a_foreign_process_with_the_pid_of_ours_is_never_killed(local: LocalJobs
     finally:
         stranger.kill()
         stranger.wait()
-
-
-@pytest.mark.parametrize("data", [b"", b"{", b'{"phase": "flying"}'])
-def test_a_damaged_state(local: LocalJobs, data: bytes) -> None:
-    local.run("print(1)", name="whole")
-    run = local.run("print(1)", name="broken")
-    (local.files(run.name).directory / "state.json").write_bytes(data)
-    with pytest.raises(EngineError, match=r"state\.json is damaged") as caught:
-        local.engine.status(run.name)
-    assert "longboat rm" in (caught.value.hint or "")
-    told: list[str] = []
-    engine = LocalEngine(local.home.root, environment=local.place.environment, on_notice=told.append)
-    assert [status.name for status in engine.list()] == ["whole"]
-    assert any("damaged" in text for text in told)
-    engine.delete("broken")
-    assert local.home.run_names() == ["whole"]
-
-
-def test_a_damaged_record_of_a_running_run(local: LocalJobs) -> None:
-    run = local.submit(WAITS)
-    local.until_said(run.name, "ready")
-    (local.files(run.name).directory / "record.json").write_bytes(b"{")
-    with pytest.raises(EngineError, match=r"record\.json is damaged"):
-        local.engine.status(run.name)
-    local.engine.delete(run.name)
-    assert local.home.run_names() == []
-    assert local.place.processes(run.uid) == []

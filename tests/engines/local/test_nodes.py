@@ -15,7 +15,8 @@ from longboat.core.layouts import ports_needed
 from longboat.engines.local.home import Home
 from longboat.engines.local.machine import Gpu
 from longboat.engines.local.nodes import Environment, Preparation, example_ports, layout_of, sites_of
-from longboat.engines.local.records import Record, RunFiles
+from longboat.engines.local.records import Record
+from longboat.engines.local.runfiles import RunFiles
 from tests.engines.local.values import job, role
 
 

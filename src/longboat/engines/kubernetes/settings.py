@@ -107,13 +107,13 @@ def write_setting(environment: Mapping[str, str], key: str, text: str | None) ->
     from longboat.specs.show import to_yaml
 
     path = path_of(environment)
-    make_folder(path.parent)
+    make_folder(path.parent, is_durable=True)
     with locked(path.parent / f".{FILE}.lock"):
         root = _changed(_tree(path), key, text)
         settings = _settings(root)
         shown = _plain(root)
         assert isinstance(shown, dict)
-        write_bytes(path, to_yaml(shown).encode())
+        write_bytes(path, to_yaml(shown).encode(), is_durable=True)
     return settings
 
 

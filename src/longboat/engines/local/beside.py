@@ -12,7 +12,8 @@ from typing import Any
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.variables import is_scrubbed
 from longboat.engines.local.files import copy, read_value
-from longboat.engines.local.records import Record, RunFiles, State
+from longboat.engines.local.records import Record, State
+from longboat.engines.local.runfiles import RunFiles
 
 
 def execute(
@@ -75,7 +76,8 @@ def _place(files: RunFiles, record: Record, state: State, text: str, *, node: st
 
 def _plan_of(files: RunFiles, state: State, *, node: str | None, rank: int | None) -> dict[str, Any]:
     folder = files.attempt_dir(state.attempt)
-    plans = [read_value(path, dict[str, Any]) or {} for path in sorted(folder.glob("*/plan.json"))]
+    read = [read_value(path, dict[str, Any]) for path in sorted(folder.glob("*/plan.json"))]
+    plans = [plan for plan in read if plan and "node_rank" in plan]
     for plan in sorted(plans, key=lambda plan: int(plan["node_rank"])):
         if node is not None and plan["node"] != node:
             continue

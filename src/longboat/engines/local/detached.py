@@ -11,7 +11,7 @@ from typing import NoReturn
 import msgspec
 
 from longboat.engines.local.files import disk
-from longboat.engines.local.records import RunFiles
+from longboat.engines.local.runfiles import RunFiles
 
 
 def wake(files: RunFiles) -> None:

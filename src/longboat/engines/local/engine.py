@@ -15,7 +15,8 @@ from longboat.engines.engine import Submission
 from longboat.engines.local.detached import reap_supervisors, spawn, wake
 from longboat.engines.local.files import is_current, open_lock, try_lock, write_value
 from longboat.engines.local.home import Home, check_run_id
-from longboat.engines.local.records import Record, RunFiles, State, StopRequest
+from longboat.engines.local.records import Record, State, StopRequest, replace
+from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.statuses import ENGINE, brief_status, full_status
 
 if TYPE_CHECKING:
@@ -156,7 +157,10 @@ class LocalEngine:
             raise NotFound(f"{record.name} was removed", hint="`longboat ps -a` lists all runs")
         lock = open_lock(files.lock)
         try:
-            if not try_lock(lock) or not is_current(lock, files.lock) or files.state().is_final:
+            if not try_lock(lock) or not is_current(lock, files.lock) or files.state(is_alone=True).is_final:
+                return False
+            if files.stored_record() is None:
+                self._give_up(files)
                 return False
             from longboat.engines.local.recovery import may_respawn
             from longboat.engines.local.submission import supervisor_environment
@@ -168,6 +172,14 @@ class LocalEngine:
         finally:
             os.close(lock)
         return True
+
+    def _give_up(self, files: RunFiles) -> None:
+        """The record is lost, and with it what another attempt would need. The caller holds the run's lock."""
+        from longboat.engines.local.rebuilding import DAMAGED_RECORD, rebuilt_state
+
+        known = files.state(is_alone=True)
+        state = rebuilt_state(files, files.record(), known, is_alone=True, damaged=DAMAGED_RECORD)
+        files.write_state(replace(state, serial=state.serial + 1))
 
     def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
         from longboat.engines.local.logs import Follower, last_lines
@@ -213,6 +225,7 @@ class LocalEngine:
             time.sleep(pause if timeout_s is None else max(0.0, min(pause, started + timeout_s - now)))
             pause = min(pause * 1.25, 0.2)
             state = files.state()
+        files.sync()
         return full_status(files, record, state)
 
     # ending
@@ -221,7 +234,7 @@ class LocalEngine:
         files, _, state = self._observe(run)
         if state.is_final:
             return
-        write_value(files.stop, StopRequest(at=time.time(), grace_s=grace_s))
+        write_value(files.stop, StopRequest(at=time.time(), grace_s=grace_s), is_durable=True)
         wake(files)
 
     def delete(self, run: str, *, purge: bool = False) -> None:

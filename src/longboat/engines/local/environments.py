@@ -8,17 +8,23 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from longboat.bundles import durable
 from longboat.bundles.manifests import Snapshot
 from longboat.core.errors import EngineError
-from longboat.engines.local.files import locked, make_folder, remove_tree
+from longboat.engines.local.files import locked, make_folder, remove_tree, write_bytes
 from longboat.engines.local.home import Home
 from longboat.engines.local.nodes import Environment
 
 _INSTALLS = re.compile(r"\b(pip3?|uv|poetry|pdm)\b")
 _PIP_ONLY = re.compile(r"\s*(python3?\s+-m\s+)?pip3?\s+install\s+[^;&|<>`$()]*")
+
+
+MARKER = "setup-complete"
+_BOOT = "made-in-boot"
 
 
 def prepare_environment(home: Home, setup: str | None, snapshot: Snapshot | None, *, path: str) -> Environment:
@@ -35,9 +41,9 @@ def prepare_environment(home: Home, setup: str | None, snapshot: Snapshot | None
     if python is None:
         raise EngineError("setup needs python, and there is none on PATH", hint="install python3")
     folder = home.folder("environments") / _key(setup, snapshot, python)
-    marker = folder / "setup-complete"
+    marker = folder / MARKER
     with locked(folder.with_suffix(".lock")):
-        if not (folder / "bin" / "python").exists():
+        if not (folder / "bin" / "python").exists() or not _is_whole(folder):
             _create(python, folder)
     done = marker.exists() and all(_PIP_ONLY.fullmatch(line) for line in setup.splitlines() if line.strip())
     return Environment(
@@ -47,6 +53,27 @@ def prepare_environment(home: Home, setup: str | None, snapshot: Snapshot | None
         variables={"VIRTUAL_ENV": str(folder)},
         marker=str(marker),
     )
+
+
+def settle_environment(marker: Path) -> None:
+    """Setup has succeeded: say so for all later runs, once everything that it installed is on the disk."""
+    if marker.exists():
+        return
+    try:
+        durable.sync_tree(str(marker.parent))
+        write_bytes(marker, b"", is_durable=True)
+    except (OSError, EngineError) as error:  # the next run does the setup again
+        print(f"cannot keep {marker.parent}: {error}", file=sys.stderr)
+
+
+def _is_whole(folder: Path) -> bool:
+    """One that never got its marker was not synced: after a restart of the machine its files may be empty."""
+    if (folder / MARKER).exists():
+        return True
+    try:
+        return (folder / _BOOT).read_text() == (durable.boot_id() or "")
+    except OSError:
+        return False
 
 
 def _key(setup: str, snapshot: Snapshot | None, python: str) -> str:
@@ -84,6 +111,7 @@ def _create(python: str, folder: Path) -> None:
             hint="on Debian and Ubuntu: apt-get install python3-venv",
         )
     _see_parent(python, folder)
+    write_bytes(folder / _BOOT, (durable.boot_id() or "").encode())
 
 
 def _see_parent(python: str, folder: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from longboat.core.runs import Explanation, RunStatus
-from longboat.engines.local.records import Record, RunFiles
+from longboat.engines.local.records import Record
+from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.postmortems import explain_status
 
 __all__ = ["explain_run", "explain_status"]

@@ -1,4 +1,7 @@
-"""Plain files, written whole: temporary name, then rename. Errors of the disk become EngineError here."""
+"""Plain files of the embedded engine, replaced whole. Errors of the disk become EngineError here.
+
+Which of them are synced is said where they are written; how, in bundles/durable.py.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from longboat.bundles import durable
 from longboat.core.errors import EngineError
 
 T = TypeVar("T")
@@ -41,36 +45,34 @@ def disk(doing: str) -> Iterator[None]:
         raise disk_error(error, doing) from error
 
 
-def make_folder(path: Path) -> Path:
+def make_folder(path: Path, *, is_durable: bool = False) -> Path:
+    """`is_durable`: its name survives a power loss, and those of the folders above it that were made now."""
     with disk(f"create {path}"):
+        above = [folder for folder in (path, *path.parents) if not folder.is_dir()] if is_durable else []
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for made in above:
+            durable.sync_folder(os.fspath(made.parent))
     return path
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write the whole file or nothing, readable by the owner only."""
-    temporary = f"{path}.{os.getpid()}.tmp"
+def write_bytes(path: Path, data: bytes, *, is_durable: bool = False) -> None:
+    """Write the whole file or nothing, readable by the owner only. `is_durable`: it survives a power loss."""
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
-        finally:
-            os.close(descriptor)
-        os.rename(temporary, path)
+        durable.write_file(os.fspath(path), data, temporary=f"{path}.{os.getpid()}.tmp", is_durable=is_durable)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
         raise disk_error(error, f"write {path}") from error
 
 
-def write_value(path: Path, value: Any) -> None:
-    write_bytes(path, msgspec.json.encode(value))
+def write_value(path: Path, value: Any, *, is_durable: bool = False) -> None:
+    write_bytes(path, msgspec.json.encode(value), is_durable=is_durable)
 
 
 def read_value(path: Path, kind: type[T]) -> T | None:
-    """The stored value, or None when the file is missing. Stored data is read leniently: unknown fields are ignored."""
+    """The stored value, or None where the file is missing or damaged: after a power loss a file may be empty.
+
+    Nobody can mend such a file, so it counts as not written; whoever reads it has to do without. Stored data is read
+    leniently: unknown fields are ignored.
+    """
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -79,8 +81,8 @@ def read_value(path: Path, kind: type[T]) -> T | None:
         raise disk_error(error, f"read {path}") from error
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise EngineError(f"{path} is damaged: {error}", hint="`longboat rm --force` removes the run") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def open_lock(path: Path) -> int:

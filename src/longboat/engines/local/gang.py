@@ -11,10 +11,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
-from longboat.core.jobs import Value
 from longboat.core.runs import RankReport
+from longboat.engines.local.attempt_files import Beat, Stall, reports_of
 from longboat.engines.local.decisions import Ending, Outcome
 from longboat.engines.local.files import disk, read_value, write_value
 from longboat.engines.local.nodes import Node
@@ -27,22 +25,6 @@ KILL_MARGIN_S = 5.0
 
 
 _TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
-
-
-class Beat(Value, frozen=True):
-    """What the engine reads of `beat.json`."""
-
-    time: float = 0.0
-    phase: str = ""
-    missing: tuple[str, ...] = ()
-    ranks: dict[str, dict[str, object]] = {}
-
-
-class Stall(Value, frozen=True):
-    """`stall.json`"""
-
-    rank: int
-    silent_s: float
 
 
 class Gang:
@@ -289,20 +271,7 @@ def outcome_of(node: Node) -> Outcome | None:
 
 
 def beat_of(node: Node) -> Beat | None:
-    try:
-        return read_value(node.directory / "beat.json", Beat)
-    except msgspec.MsgspecError:
-        return None
-
-
-def reports_of(directory: Path) -> list[RankReport]:
-    """How the ranks of a node ended, as far as they did."""
-    reports = []
-    for path in sorted(directory.glob("rank-*.json")):
-        report = read_value(path, RankReport)
-        if report is not None:
-            reports.append(report)
-    return reports
+    return read_value(node.directory / "beat.json", Beat)
 
 
 def live_launchers(nodes: Sequence[Path]) -> list[ProcessId]:

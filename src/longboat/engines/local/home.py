@@ -48,7 +48,7 @@ class Home:
 
     def prepare(self) -> None:
         """Create the home, or say clearly why it cannot be used."""
-        make_folder(self.root)
+        make_folder(self.root, is_durable=True)
         with disk(f"use {self.root}"):
             owner = self.root.stat().st_uid
         if owner != os.getuid() and os.getuid() != 0:
@@ -56,7 +56,7 @@ class Home:
                 f"{self.root} belongs to another user (uid {owner})",
                 hint="set LONGBOAT_HOME to a folder of your own",
             )
-        make_folder(self.runs)
+        make_folder(self.runs, is_durable=True)
 
 
 def check_run_id(name: str) -> None:

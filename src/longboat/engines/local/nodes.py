@@ -16,7 +16,8 @@ from longboat.core.layouts import Layout, NodeLayout, Site, lay_out, ports_neede
 from longboat.engines.local.files import disk, make_folder, write_bytes
 from longboat.engines.local.home import Home
 from longboat.engines.local.machine import Gpu
-from longboat.engines.local.records import Record, RunFiles
+from longboat.engines.local.records import Record
+from longboat.engines.local.runfiles import RunFiles
 
 PEER_TIMEOUT_S = 600.0
 

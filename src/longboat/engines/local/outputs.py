@@ -6,12 +6,18 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from longboat.bundles import durable
 from longboat.core.errors import EngineError, LongboatError
-from longboat.engines.local.files import copy, make_folder, remove_tree
+from longboat.engines.local.files import copy, disk, make_folder, remove_tree
 from longboat.engines.local.home import Home
 from longboat.engines.local.nodes import Environment
-from longboat.engines.local.records import Record, RunFiles
+from longboat.engines.local.records import Record
+from longboat.engines.local.runfiles import RunFiles
+
+if TYPE_CHECKING:
+    from threading import Thread
 
 
 class DataFailed(EngineError):
@@ -26,6 +32,7 @@ class Outputs:
         self._files = files
         self._record = record
         self._environment: Environment | None = None
+        self._settling: Thread | None = None
 
     # into the attempt
 
@@ -95,8 +102,14 @@ class Outputs:
         return self._environment
 
     def note_setup_done(self) -> None:
+        """In a thread: an environment of many thousand files takes seconds to sync, and the run must be watched."""
         if self._environment is not None and self._environment.marker is not None:
-            Path(self._environment.marker).touch()
+            import threading
+
+            from longboat.engines.local.environments import settle_environment
+
+            self._settling = threading.Thread(target=settle_environment, args=(Path(self._environment.marker),))
+            self._settling.start()
 
     def resume_from(self, report: Callable[[str], None]) -> str | None:
         """The newest complete checkpoint of this run, else the one it was told to begin with."""
@@ -154,6 +167,17 @@ class Outputs:
             target = self._files.artifacts / work.parent.name / match
             copy(source, target)
 
+    def sync_logs(self, attempt_dir: Path) -> None:
+        """Logs and artifacts stay after the end, also when the power fails a moment later."""
+        with disk(f"sync the logs in {attempt_dir}"):
+            logs = [path for path in attempt_dir.glob("*/logs/*") if path.stat().st_size]
+            durable.sync_files([os.fspath(path) for path in logs])
+            folders = {os.fspath(folder) for path in logs for folder in tuple(path.parents)[:4]}
+            for folder in sorted(folders, key=len, reverse=True):
+                durable.sync_folder(folder)
+            if any(self._files.artifacts.iterdir()):
+                durable.sync_tree(os.fspath(self._files.artifacts))
+
     def prune(self, *, is_ended: bool = False) -> None:
         from longboat.storage.checkpoints import prune
 
@@ -170,6 +194,8 @@ class Outputs:
 
     def forget(self) -> None:
         """At the end of the run: scratch goes, an unused checkpoint folder too."""
+        if self._settling is not None:
+            self._settling.join()
         for scratch in self._files.directory.glob("attempts/*/*/scratch"):
             remove_tree(scratch)
         remove_tree(self._files.directory / "volumes")

@@ -9,7 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
+from longboat.bundles.durable import boot_id
 from longboat.core.jobs import Value
+
+__all__ = [
+    "ProcessId", "become_subreaper", "boot_id", "descendants", "identify", "is_alive", "kill_until_gone", "marked",
+    "reap", "start_ticks",
+]  # fmt: skip
 
 _LINUX = sys.platform.startswith("linux")
 
@@ -20,14 +26,6 @@ class ProcessId(Value, frozen=True):
     pid: int
     start_ticks: int | None = None
     boot_id: str | None = None
-
-
-def boot_id() -> str | None:
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return None
 
 
 def start_ticks(pid: int) -> int | None:

@@ -1,12 +1,19 @@
-"""What is stored about a run: the record (written once) and the state (written by its supervisor)."""
+"""What is stored about a run: the record (written once) and the state (written by its supervisor).
+
+The state is in two files. `state.json` is synced to the disk and has what is promised: attempts that began and ended,
+how the run ended. `progress.json` has the same fields and is written more often: what the run waits for, since when it
+runs. A power loss may take the second one; the first holds then.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
 import msgspec
 
-from longboat.core.errors import EngineError
+from longboat.bundles import durable
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
 from longboat.engines.local.files import read_value, write_value
@@ -14,7 +21,7 @@ from longboat.engines.local.processes import ProcessId
 
 KEPT_VARIABLES = (
     "PATH", "HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
-    "PYTHONPATH", "PYTHONHOME", "LANG", "LC_ALL", "TZ", "LONGBOAT_GPUS", "LONGBOAT_SLOTS",
+    "PYTHONPATH", "PYTHONHOME", "LANG", "LC_ALL", "TZ", "LONGBOAT_GPUS", "LONGBOAT_SLOTS", "LONGBOAT_SYNC",
 )  # fmt: skip
 """Variables of the submitter that a later supervisor must see too. None of them is a place for secrets."""
 
@@ -52,6 +59,7 @@ class State(Value, frozen=True):
     attempts: tuple[Attempt, ...] = ()
     supervisor: ProcessId | None = None
     gpus: tuple[str, ...] = ()  # ids held
+    serial: int = 0  # counts what was written: of two files the one with the higher number holds
 
     @property
     def is_final(self) -> bool:
@@ -63,8 +71,8 @@ class StopRequest(Value, frozen=True):
     grace_s: float | None = None
 
 
-class RunFiles:
-    """The files of one run."""
+class RunFolder:
+    """The files of one run, as they are stored. What to do about damaged ones is decided in `runfiles`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -74,32 +82,49 @@ class RunFiles:
         self.log = directory / "supervisor.log"
         self.artifacts = directory / "artifacts"
         self._state = directory / "state.json"
+        self._progress = directory / "progress.json"
         self._record = directory / "record.json"
 
-    def record(self) -> Record:
-        record = read_value(self._record, Record)
-        if record is None:
-            raise EngineError(f"{self._record} is missing", hint="remove the run with `longboat rm --force`")
-        return record
+    def stored_record(self) -> Record | None:
+        """None where it is missing or damaged. Without it no later attempt can be made."""
+        return read_value(self._record, Record)
 
-    def state(self) -> State:
-        return read_value(self._state, State) or State()
+    def stored_state(self) -> State | None:
+        """None where it is missing or damaged. What was last noted beside it holds if it is newer."""
+        state, progress = read_value(self._state, State), self.stored_progress()
+        return progress if state and progress and progress.serial > state.serial else state
+
+    def stored_progress(self) -> State | None:
+        return read_value(self._progress, State)
 
     def write_record(self, record: Record) -> None:
-        write_value(self._record, record)
+        write_value(self._record, record, is_durable=True)
 
     def write_state(self, state: State) -> None:
-        write_value(self._state, state)
+        """From now on this holds, also after a power loss."""
+        write_value(self._state, state, is_durable=True)
+
+    def write_progress(self, state: State) -> None:
+        """What may be lost: a file of its own, so that a state that was promised is never put at risk by a hint."""
+        write_value(self._progress, state)
+
+    def sync(self) -> None:
+        """What can be read here is on the disk: its writer may be between the rename and the sync of the folder."""
+        with contextlib.suppress(OSError):
+            durable.sync_folder(os.fspath(self.directory))
 
     def state_ns(self) -> int:
         """When the state was last written; 0 when never."""
-        try:
-            return self._state.stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
+        latest = 0
+        for path in (self._state, self._progress):
+            with contextlib.suppress(FileNotFoundError):
+                latest = max(latest, path.stat().st_mtime_ns)
+        return latest
 
     def stop_request(self) -> StopRequest | None:
-        return read_value(self.stop, StopRequest)
+        """Whether the user asked for the end. A damaged request is one too: only its grace is lost."""
+        request = read_value(self.stop, StopRequest)
+        return StopRequest(at=0.0) if request is None and self.stop.exists() else request
 
     def attempt_dir(self, attempt: int) -> Path:
         return self.directory / "attempts" / str(attempt)

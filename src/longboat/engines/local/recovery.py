@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import Value
-from longboat.engines.local.decisions import Ending, Outcome
+from longboat.engines.local.attempt_files import began_before_restart, is_started, read_ending
+from longboat.engines.local.decisions import Ending
 from longboat.engines.local.files import read_value, write_value
-from longboat.engines.local.gang import drain, hold, let_go, live_launchers, reports_of
-from longboat.engines.local.processes import boot_id, descendants, kill_until_gone, marked
-from longboat.engines.local.records import Record, RunFiles, State, replace
+from longboat.engines.local.gang import drain, hold, let_go, live_launchers
+from longboat.engines.local.processes import descendants, kill_until_gone, marked
+from longboat.engines.local.records import Record, State, replace
+from longboat.engines.local.runfiles import RunFiles
 
 RESPAWNS = 5
 """How many supervisors in a row may die without having changed the run's state."""
@@ -45,11 +46,6 @@ def may_respawn(files: RunFiles) -> bool:
     return False
 
 
-def is_started(files: RunFiles, attempt: int) -> bool:
-    """Whether any launcher of this attempt ever ran."""
-    return any(files.attempt_dir(attempt).glob("*/launcher.json"))
-
-
 def ending_of_files(files: RunFiles, record: Record, state: State) -> Ending | None:
     """Wait for the launchers that the old supervisor left (they end by themselves), sweep, and read how it ended.
 
@@ -65,31 +61,6 @@ def ending_of_files(files: RunFiles, record: Record, state: State) -> Ending | N
     kill_until_gone(lambda: [*marked(record.uid), *descendants(os.getpid())])
     drain(held)
     let_go(held)
-    if not is_started(files, state.attempt):
+    if not is_started(files, state.attempt) and not began_before_restart(state):
         return None
     return read_ending(folder, record, state)
-
-
-def read_ending(folder: Path, record: Record, state: State) -> Ending:
-    nodes = {f"{role.name}-{index}": role.name for role in record.job.roles for index in range(role.nodes)}
-    outcomes = {name: read_value(folder / name / "outcome.json", Outcome) for name in nodes}
-    restarted = state.supervisor is not None and state.supervisor.boot_id not in (None, boot_id())
-    return Ending(
-        outcomes={name: outcome for name, outcome in outcomes.items() if outcome is not None},
-        reports=[report for name in nodes for report in reports_of(folder / name)],
-        nodes=list(nodes),
-        deciding=[name for name, role in nodes.items() if role in record.job.ends and not _follows(folder / name)],
-        reason="stop" if files_stopped(folder) else None,
-        lost_message="the machine restarted" if restarted else "the run's supervisor was killed",
-    )
-
-
-def _follows(node: Path) -> bool:
-    """Whether the node only served a remote mpirun: it ends when it is told to."""
-    plan = read_value(node / "plan.json", dict[str, object]) or {}
-    return plan.get("starter") == "follower"
-
-
-def files_stopped(folder: Path) -> bool:
-    """Whether a stop had been asked for before."""
-    return (folder.parent.parent / "stop.json").exists()

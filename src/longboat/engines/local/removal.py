@@ -7,11 +7,12 @@ import fcntl
 import os
 from pathlib import Path
 
+from longboat.bundles import durable
 from longboat.core.errors import EngineError
 from longboat.engines.local.files import disk, is_current, open_lock, remove_tree
 from longboat.engines.local.home import Home
 from longboat.engines.local.processes import kill_until_gone, marked
-from longboat.engines.local.records import RunFiles
+from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.slots import discard_ticket
 
 
@@ -34,6 +35,7 @@ def remove_run(home: Home, directory: Path, *, purge: bool) -> None:
         with disk(f"remove {directory}"):
             discard_ticket(home, directory.name)
             directory.rename(trash)
+            durable.sync_folder(str(directory.parent))  # what was removed does not come back
     finally:
         os.close(lock)
     if purge and checkpoints is not None:
@@ -48,12 +50,11 @@ def _collect(home: Home) -> None:
     """Code that no run needs any more, and leftovers of removals that were interrupted."""
     from longboat.bundles.store import Store
 
-    keep: set[str] = set()
-    for name in home.run_names():
-        with contextlib.suppress(EngineError):
-            bundle = RunFiles(home.runs / name).record().bundle
-            if bundle is not None:
-                keep.add(bundle)
-    Store(home.folder("bundles")).collect(keep)
+    runs = [RunFiles(home.runs / name) for name in home.run_names()]
+    records = [files.stored_record() for files in runs if files.directory.is_dir()]
+    # What a run with a damaged record needs is not known: nothing is collected until that run is removed.
+    if None not in records:
+        keep = {record.bundle for record in records if record is not None and record.bundle is not None}
+        Store(home.folder("bundles")).collect(keep)
     for leftover in home.runs.glob(".gone-*"):
         remove_tree(leftover)

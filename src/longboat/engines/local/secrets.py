@@ -10,7 +10,7 @@ from pathlib import Path
 
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.jobs import Secret
-from longboat.engines.local.files import disk, write_bytes
+from longboat.engines.local.files import disk, make_folder, write_bytes
 from longboat.engines.local.home import Home
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -18,8 +18,8 @@ _FOLDER = "secrets"
 
 
 def set_secret(home: Home, name: str, value: str) -> None:
-    home.folder(_FOLDER)
-    write_bytes(_path(home, name), value.encode())
+    make_folder(home.root / _FOLDER, is_durable=True)
+    write_bytes(_path(home, name), value.encode(), is_durable=True)
 
 
 def list_secrets(home: Home) -> list[str]:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from longboat.core.runs import RankStatus, RunStatus
 from longboat.engines.briefs import brief
+from longboat.engines.local.attempt_files import Beat, reports_of
 from longboat.engines.local.files import read_value
-from longboat.engines.local.gang import Beat, reports_of
-from longboat.engines.local.records import Record, RunFiles, State
+from longboat.engines.local.records import Record, State
+from longboat.engines.local.runfiles import RunFiles
 
 ENGINE = "local"
 
@@ -61,6 +62,8 @@ def rank_statuses(files: RunFiles, record: Record, state: State) -> list[RankSta
             beat = read_value(folder / node / "beat.json", Beat) or Beat()
             reports = {report.rank: report for report in reports_of(folder / node)}
             for name, facts in beat.ranks.items():
+                if not name.isdigit():
+                    continue
                 report = reports.get(int(name))
                 signs = [
                     float(t) for t in (facts.get("step_time"), facts.get("output_time")) if isinstance(t, (int, float))

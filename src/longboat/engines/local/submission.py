@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from longboat.bundles import durable
 from longboat.bundles.manifests import Snapshot
 from longboat.bundles.snapshot import take
 from longboat.bundles.store import Store
@@ -21,7 +22,8 @@ from longboat.core.jobs import Job
 from longboat.engines.engine import Submission
 from longboat.engines.local.files import disk, locked, make_folder, open_lock, remove_tree, try_lock, write_bytes
 from longboat.engines.local.home import NAME_LIMIT, Home
-from longboat.engines.local.records import KEPT_VARIABLES, Record, RunFiles, State
+from longboat.engines.local.records import KEPT_VARIABLES, Record, State
+from longboat.engines.local.runfiles import RunFiles
 from longboat.storage.urls import is_object_url, object_url, run_url
 
 
@@ -102,11 +104,15 @@ def take_number(home: Home) -> int:
     folder = home.folder("queue")
     with locked(folder / ".lock"):
         counter = folder / ".next"
+        boot = durable.boot_id() or ""
         try:
-            number = int(counter.read_text())
+            written_in, _, text = counter.read_text().rpartition(" ")
+            number = int(text)
         except (OSError, ValueError):
-            number = 1
-        write_bytes(counter, str(number + 1).encode())
+            written_in, number = None, 1
+        if written_in != boot:  # it is not synced: what an earlier boot left may be too small, or nothing at all
+            number = max([number, *(RunFiles(home.runs / name).record().number + 1 for name in home.run_names())])
+        write_bytes(counter, f"{boot} {number + 1}".encode())
     return number
 
 
@@ -118,15 +124,17 @@ def create_run(home: Home, record: Record, diff: bytes | None) -> tuple[RunFiles
         files = RunFiles(temporary)
         lock = open_lock(files.lock)
         try_lock(lock)
-        files.write_record(msgspec.structs.replace(record, number=take_number(home)))
-        files.write_state(State(reason="is being started"))
+        # Once submitted, a run is there, also after a power loss: its files, then its folder, then its name.
         make_folder(files.artifacts)
         if diff:
-            write_bytes(temporary / "code.diff", diff)
+            write_bytes(temporary / "code.diff", diff, is_durable=True)
+        files.write_state(State(reason="is being started"))
+        files.write_record(msgspec.structs.replace(record, number=take_number(home)))
         target = home.runs / record.name
         try:
             with disk(f"create {target}"):
                 os.rename(temporary, target)
+                durable.sync_folder(os.fspath(home.runs))
         except Exception:
             os.close(lock)
             if target.exists():

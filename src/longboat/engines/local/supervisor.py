@@ -31,8 +31,9 @@ from longboat.engines.local.nodes import Preparation, layout_of
 from longboat.engines.local.outputs import DataFailed, Outputs
 from longboat.engines.local.preflight import request_of
 from longboat.engines.local.processes import become_subreaper, identify, reap
-from longboat.engines.local.records import Record, RunFiles, State, replace
+from longboat.engines.local.records import Record, State, replace
 from longboat.engines.local.recovery import ending_of_files
+from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.secrets import read_secrets
 from longboat.engines.local.slots import Ports, Queue
 from longboat.engines.verdicts import describe, retry_after, retry_note, start_failure
@@ -52,7 +53,7 @@ class Supervisor:
         self.home = Home(directory.parent.parent)
         self.files = RunFiles(directory)
         self.record: Record = self.files.record()
-        self.state: State = self.files.state()
+        self.state: State = self.files.state(is_alone=True)
         self._wake = self._open_wake()
         self._alarm = self._catch_children()
         self._queue: Queue | None = None
@@ -61,6 +62,7 @@ class Supervisor:
         self._gpus: list[tuple[Gpu, ...]] = []
         self._running_since: float | None = None
         self._is_saved = True
+        self._is_promised = True  # what has to survive a power loss is synced
         self._outputs = Outputs(self.home, self.files, self.record)
 
     @property
@@ -142,7 +144,7 @@ class Supervisor:
             self._outputs.discard_work(self.files.attempt_dir(self.state.attempt))
             number = self.state.attempt + 1
             note = retry_note(failure, number=number, retries=self.job.retries)
-            self._save(phase="recovering", reason=note, attempt=number, cause=failure.cause)
+            self._save(is_durable=True, phase="recovering", reason=note, attempt=number, cause=failure.cause)
             self._sleep(delay)
 
     def _close_attempt(self, failure: Failure | None) -> None:
@@ -152,6 +154,10 @@ class Supervisor:
         closed = msgspec.structs.replace(
             opened or Attempt(number=number, started=time.time()), ended=time.time(), failure=failure
         )
+        try:
+            self._outputs.sync_logs(self.files.attempt_dir(number))
+        except LongboatError as error:  # a log that cannot be synced is no reason to lose how the attempt ended
+            print(error.message, file=sys.stderr)
         self._save(attempts=(*before, closed))
 
     def _pick_up(self, before: State) -> Failure | None:
@@ -196,7 +202,9 @@ class Supervisor:
         variables = {**os.environ, **read_secrets(self.home, self.job.secrets, os.environ)}
         gang = Gang(preparation.nodes, self.record, attempt=attempt)
         started = Attempt(number=attempt, started=time.time(), resumed_from=resume)
-        self._save(attempts=(*(a for a in self.state.attempts if a.number != attempt), started))
+        # Before the first rank: a power loss must not make this attempt look as if it had never begun.
+        attempts = (*(a for a in self.state.attempts if a.number != attempt), started)
+        self._save(is_durable=True, attempts=attempts)
         assert self._queue is not None
         gang.start(variables, [*self._queue.descriptors, *self._ports.descriptors])
         return gang
@@ -248,7 +256,8 @@ class Supervisor:
     def _finish(self, phase: str, *, exit_code: int | None, reason: str, cause: str | None = None) -> None:
         self._outputs.prune(is_ended=True)
         self._outputs.forget()
-        self._save(phase=phase, exit_code=exit_code, reason=reason, cause=cause, ended=time.time(), gpus=())
+        ended = {"exit_code": exit_code, "reason": reason, "cause": cause, "ended": time.time()}
+        self._save(is_durable=True, phase=phase, gpus=(), **ended)
         deadline = time.monotonic() + SAVE_S
         while not self._is_saved and time.monotonic() < deadline:
             self._pause(TICK_S)
@@ -312,12 +321,19 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         return reader
 
-    def _save(self, **changes: object) -> None:
-        """Store the new state. A full disk does not end a training: it is stored as soon as that is possible."""
-        self.state = replace(self.state, **changes)
+    def _save(self, *, is_durable: bool = False, **changes: object) -> None:
+        """Store the new state; durable where the attempts or the end of the run have changed.
+
+        A full disk does not end a training: it is stored as soon as that is possible.
+        """
+        self.state = replace(self.state, serial=self.state.serial + 1, **changes)
+        self._is_promised = self._is_promised and not is_durable
         try:
-            self.files.write_state(self.state)
-            self._is_saved = True
+            if self._is_promised:
+                self.files.write_progress(self.state)
+            else:
+                self.files.write_state(self.state)
+            self._is_saved = self._is_promised = True
         except EngineError as error:
             self._is_saved = False
             print(error.message, file=sys.stderr)
@@ -349,6 +365,6 @@ def _stop_handler(files: RunFiles) -> Callable[[int, object], None]:
     from longboat.engines.local.records import StopRequest
 
     def handle(_number: int, _frame: object) -> None:
-        write_value(files.stop, StopRequest(at=time.time()))
+        write_value(files.stop, StopRequest(at=time.time()), is_durable=True)
 
     return handle

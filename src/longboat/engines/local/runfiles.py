@@ -1,0 +1,36 @@
+"""The files of a run as everybody reads them: where one is damaged, rebuilt from the others (`rebuilding`)."""
+
+from __future__ import annotations
+
+from longboat.core.errors import NotFound
+from longboat.engines.local.records import Record, RunFolder, State
+
+
+class RunFiles(RunFolder):
+    def record(self) -> Record:
+        """What was submitted; where the file is damaged, as much of it as the attempts' files tell."""
+        record = self.stored_record()
+        if record is not None:
+            return record
+        self._check_there()
+        from longboat.engines.local.rebuilding import rebuilt_record
+
+        return rebuilt_record(self)
+
+    def state(self, *, is_alone: bool = False) -> State:
+        """Where the run stands; where the file is damaged, what the attempts' files tell.
+
+        `is_alone`: the caller holds the run's lock, so no supervisor lives.
+        """
+        state = self.stored_state()
+        if state is not None:
+            return state
+        if not self.directory.is_dir():
+            return self.stored_progress() or State()
+        from longboat.engines.local.rebuilding import rebuilt_state
+
+        return rebuilt_state(self, self.record(), self.stored_progress(), is_alone=is_alone)
+
+    def _check_there(self) -> None:
+        if not self.directory.is_dir():
+            raise NotFound(f"{self.directory.name} was removed", hint="`longboat ps -a` lists all runs")
