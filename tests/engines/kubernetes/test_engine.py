@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -12,6 +15,7 @@ from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, POD
 from longboat.engines.kubernetes.drive import turn
 from testbed import api
 from tests.engines.kubernetes.benches import Bench
+from tests.engines.kubernetes.controlling import OURS
 
 pytestmark = pytest.mark.pods
 
@@ -47,6 +51,27 @@ def test_a_damaged_record_is_told_of_and_can_be_removed(bench: Bench) -> None:
     assert any("damaged" in text for text in bench.notices)
     bench.engine.delete(run.name)
     assert bench.engine.client.find(CONFIG_MAP, run.name) is None
+
+
+@pytest.mark.parametrize("text", ["{", '{"name": "other"}', None])
+def test_by_force_a_run_is_removed_whose_record_cannot_be_read(bench: Bench, text: str | None) -> None:
+    """While it runs, by labels and owner: nothing that the record says is needed for it."""
+    run = bench.engine.submit(bench.submission("import time; time.sleep(600)", retries=1)).name
+    client = bench.engine.client
+    api.wait_for("it has a pod", lambda: bool(client.list(POD).items), 90.0, every_s=0.2)
+    client.patch(CONFIG_MAP, run, {"data": {"record": text}})
+    words = [sys.executable, "-m", "longboat", "rm", run, "--engine", "kubernetes", "--namespace", bench.namespace]
+
+    def typed(*more: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **bench.environment}
+        return subprocess.run([*words, *more], env=environment, capture_output=True, text=True, check=False)
+
+    refused = typed()
+    assert refused.returncode == 205 and "longboat rm --force" in refused.stderr, refused.stderr
+    removed = typed("--force")
+    assert (removed.returncode, removed.stdout) == (0, f"{run}\n"), removed.stderr
+    left = [one for kind in (CONFIG_MAP, JOB, POD) for one in client.list(kind, labels=OURS).items]
+    assert left == []
 
 
 def test_a_submission_that_was_interrupted_ends_as_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -300,7 +300,7 @@ class Controller:
 def _state(record: Noted) -> State:
     try:
         return STATES.decode(record.data.state)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return State()  # what a newer version wrote: the turn will say what is wrong
 
 

@@ -125,7 +125,7 @@ def read_stop(body: Mapping[str, Any]) -> StopRequest | None:
         return None
     try:
         return STOPS.decode(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         # Whoever wrote this wanted a stop, with whatever grace.
         return StopRequest(at=0.0)
 
