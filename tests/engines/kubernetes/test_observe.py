@@ -54,6 +54,12 @@ def test_a_record_that_nobody_acts_upon(what: str) -> None:
     assert caught.value.hint == "`longboat rm --force` removes it"
 
 
+def test_a_message_about_a_record_does_not_steer_a_terminal() -> None:
+    with pytest.raises(BadRecord) as caught:
+        read_record(body(record=text(namespace="\x1b]0;evil\x07\n")))
+    assert caught.value.message.isprintable()
+
+
 def test_fields_of_a_newer_version_are_no_damage() -> None:
     newer = text()[:-1] + ',"quantum":{"bits":8}}'
     assert read_record(body(record=newer))[0] == record()

@@ -44,6 +44,7 @@ class KubernetesEngine:
         self._notice = on_notice or (lambda text: None)
         self._opened: tuple[int, Client, ClusterSettings] | None = None
         self._ending: set[str] = set()  # runs that we were asked to end
+        self._followed: set[str] = set()  # runs of others, of which that was said
 
     @property
     def client(self) -> Client:
@@ -162,11 +163,21 @@ class KubernetesEngine:
 
         return record.user == current_user() or record.name in self._ending
 
+    def _drives(self, record: Record) -> bool:
+        """`_may_act`; whoever follows a run of another is told that it goes on by that other's doing."""
+        may_act = self._may_act(record)
+        if not may_act and record.name not in self._followed:
+            self._followed.add(record.name)
+            self._notice(f"{record.name} is another's run: it is followed here, not restarted or let in")
+        return may_act
+
     def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
         from longboat.engines.kubernetes.logs import Follower
         from longboat.engines.kubernetes.observe import find_record
 
         snapshot = self._observe(run)
+        if query.follow and not snapshot.state.is_final:
+            self._drives(snapshot.record)
 
         def look() -> State:
             return self._observe(run).state
@@ -183,7 +194,7 @@ class KubernetesEngine:
         from longboat.engines.kubernetes.drive import wait_for_end
         from longboat.engines.kubernetes.statuses import full_status
 
-        snapshot = wait_for_end(self.client, run, timeout_s, self._may_act)
+        snapshot = wait_for_end(self.client, run, timeout_s, self._drives)
         if not snapshot.state.is_final:
             state = snapshot.state
             why = f": {state.reason}" if state.reason else ""

@@ -43,6 +43,8 @@ MOST_ASKED = 3
 """Pods whose events are read: of a gang whose volume is missing, all say the same."""
 MOST_NODES = 50_000
 """Nodes of one run, ten times what the largest clusters have: of a number that somebody forged no list is made."""
+MOST_QUOTED = 300
+"""Characters of a message about a record, a line or two of a terminal."""
 LATE_S = 5.0
 """A pod that should be gone for this long, or that outlives a dead one of its gang for so long, is looked into."""
 SLOW_S = 10.0
@@ -88,7 +90,9 @@ class BadRecord(EngineError):
     """A record that nobody acts upon: it is damaged, of a newer version, or about another run than its object."""
 
     def __init__(self, run: str, what: str) -> None:
-        super().__init__(f"the record of run {run} {what}", hint="`longboat rm --force` removes it")
+        # Others wrote what is quoted here: nothing of it steers a terminal or fills a log.
+        shown = "".join(char if char.isprintable() else "?" for char in what[:MOST_QUOTED])
+        super().__init__(f"the record of run {run} {shown}", hint="`longboat rm --force` removes it")
 
 
 def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
