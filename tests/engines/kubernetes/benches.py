@@ -15,10 +15,19 @@ IMAGE = "longboat.test/python:latest"
 
 
 class Bench:
-    def __init__(self, cluster: Cluster, namespace: str, root: Path, kubeconfig: Path | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        root: Path,
+        kubeconfig: Path | None = None,
+        *,
+        queue: str | None = None,
+    ) -> None:
         home = root / "home"
         home.mkdir(parents=True)
-        (home / "config.yaml").write_text(json.dumps({"kubernetes": {"image": IMAGE}}))
+        settings = {"image": IMAGE, **({"queue": queue} if queue else {})}
+        (home / "config.yaml").write_text(json.dumps({"kubernetes": settings}))
         chosen = str(kubeconfig or cluster.kubeconfig)
         self.environment = {"LONGBOAT_HOME": str(home), "KUBECONFIG": chosen, "PATH": "/usr/bin:/bin"}
         self.root = root

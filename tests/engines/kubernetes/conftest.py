@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from longboat.engines.kubernetes.api.client import Client
+from testbed import api
 from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
 from tests.engines.kubernetes.benches import Bench
+from tests.engines.kubernetes.flavours import queue_of
 
 
 def opened(kubeconfig: Path, namespace: str) -> Client:
@@ -30,7 +32,14 @@ def proxied(api_proxy: ApiProxy, namespace: str) -> Iterator[Client]:
 
 
 @pytest.fixture
-def bench(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Bench]:
-    found = Bench(cluster, namespace, tmp_path)
-    yield found
-    found.close()
+def flavour() -> str:
+    """Parametrized by tests that try more than one (`flavours`)."""
+    return "job"
+
+
+@pytest.fixture
+def bench(cluster: Cluster, namespace: str, flavour: str, cluster_api: api.Api, tmp_path: Path) -> Iterator[Bench]:
+    with queue_of(flavour, cluster_api, namespace) as queue:
+        found = Bench(cluster, namespace, tmp_path, queue=queue)
+        yield found
+        found.close()

@@ -25,6 +25,7 @@ from tests.engines.kubernetes.controlling import (
     wait_for_phase,
     wait_for_word,
 )
+from tests.engines.kubernetes.flavours import FLAVOURS
 
 pytestmark = pytest.mark.pods
 
@@ -37,6 +38,7 @@ def client(bench: Bench) -> Client:
     return bench.engine.client
 
 
+@pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_detached_gang_is_let_in_retried_and_written_down(bench: Bench, client: Client) -> None:
     said: list[str] = []
     with controlled(bench.environment, bench.namespace, said):
@@ -76,6 +78,7 @@ def test_a_gang_that_waits_for_another_is_let_in_when_that_has_ended(
     assert said == []
 
 
+@pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_stop_that_is_asked_for_keeps_its_grace(bench: Bench, client: Client) -> None:
     code = """
 import signal, sys, time
@@ -149,6 +152,7 @@ def test_a_namespace_that_is_deleted_under_its_runs_is_forgotten(
     other.engine.close()
 
 
+@pytest.mark.parametrize("flavour", FLAVOURS)
 def test_the_second_takes_over_from_one_that_was_killed(bench: Bench, client: Client, tmp_path: Path) -> None:
     environment = {**bench.environment, "LONGBOAT_POD": "one"}
     first = Process(environment, bench.namespace, tmp_path / "first.log")

@@ -19,6 +19,7 @@ from testbed import api
 from testbed.clusters import Cluster
 from tests.engines.kubernetes.benches import IMAGE, Bench
 from tests.engines.kubernetes.controlling import LONG_S, MARKING, controlled, traces, wait_for_end
+from tests.engines.kubernetes.flavours import FLAVOURS
 
 pytestmark = [pytest.mark.pods, pytest.mark.soak]
 
@@ -94,7 +95,10 @@ class Share:
         assert [one for one in traces(client) if one != f"Lease {GATE}"] == []
 
 
-def test_killed_after_any_write(cluster: Cluster, cluster_api: api.Api, namespace: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("flavour", FLAVOURS[:2])
+def test_killed_after_any_write(
+    cluster: Cluster, flavour: str, cluster_api: api.Api, namespace: str, tmp_path: Path
+) -> None:
     def share(number: int) -> Share:
         with api_lock:
             return Share(cluster, cluster_api, namespace, number, tmp_path)

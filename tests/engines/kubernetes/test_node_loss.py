@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from longboat.engines.kubernetes.decide import LINE_LOST_S, Create, Drop, Fence, Remove, Tell, Turn, decide
+from longboat.core.errors import NotFound
+from longboat.engines.kubernetes.beside import pod_of
+from longboat.engines.kubernetes.decide import Create, Drop, Fence, Remove, Tell, Turn, decide
 from longboat.engines.kubernetes.endings import judge
 from longboat.engines.kubernetes.node_loss import LEAST_LOST_S, is_reachable, with_losses
 from longboat.engines.kubernetes.observe import LATE_S, SLOW_S, doubtful_hosts
 from longboat.engines.kubernetes.records import State
-from longboat.engines.kubernetes.survivors import SETTLING_S, TELL_S
+from longboat.engines.kubernetes.survivors import LINE_LOST_S, SETTLING_S, TELL_S
 from longboat.engines.kubernetes.termination import PodEnd
 from longboat.engines.kubernetes.views import HostView, PodView, Snapshot, StopRequest
 from tests.engines.kubernetes.run_samples import (
@@ -114,6 +116,22 @@ def test_survivors_of_a_lost_node_are_told_then_deleted(index: int) -> None:
     over = snapshot(away(index), ended(1 - index, ended_by="stop"), state=state, hosts=LOST, job_=retried())
     state = decide(over, NOW).state or State()
     assert (state.attempt, state.cause) == (1, "lost") and "node-1" in state.reason
+
+
+def test_a_lost_pod_and_one_that_is_gone_are_the_end_although_the_job_does_not_notice() -> None:
+    seen = snapshot(away(0, is_forced=True), state=broken(10.0, hosts=WHERE), hosts=LOST, job_=retried())
+    state = decide(seen, NOW).state
+    assert state is not None and (state.attempt, state.cause) == (1, "lost") and "node-1" in state.reason
+
+
+def test_an_attempt_that_never_ends_is_given_up() -> None:
+    """A pod was lost before the other one was even created, and nobody creates it."""
+    state = State(phase="pending", attempts=(opened(),), broken=NOW - 30 - TELL_S)
+    turn = decide(snapshot(away(0, is_forced=True), state=state, hosts=LOST, job_=retried()), NOW)
+    assert turn.actions == (Remove(attempt=0),)
+    assert turn.state is not None and turn.state.attempts[0].failure is not None
+    gone = snapshot(state=turn.state, workloads=(), hosts=LOST, job_=retried())
+    assert (decide(gone, NOW).state or state).attempt == 1
 
 
 def test_both_nodes_lost() -> None:
@@ -236,6 +254,13 @@ def test_nobody_asks_a_launcher_on_a_node_that_is_not_ready(
     one: PodView, hosts: dict[str, HostView], may: bool
 ) -> None:
     assert is_reachable(one, snapshot(one, hosts=hosts)) is may
+
+
+def test_commands_beside_the_ranks_go_to_a_node_that_answers() -> None:
+    seen = snapshot(away(0), running(1), state=RAN, hosts=silent(3.0))
+    assert pod_of(seen, node=None).node == "worker-1"
+    with pytest.raises(NotFound, match="worker-0 cannot be reached: node node-1 is not ready"):
+        pod_of(seen, node="worker-0")
 
 
 @pytest.mark.parametrize(

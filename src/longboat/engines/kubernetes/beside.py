@@ -22,6 +22,7 @@ from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import ApiError
 from longboat.engines.kubernetes.api.streams import run_in_pod
 from longboat.engines.kubernetes.logs import ranks_of
+from longboat.engines.kubernetes.node_loss import is_reachable
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.remote import Remote, command_of
 from longboat.engines.kubernetes.storage import NODE, is_inside
@@ -67,9 +68,13 @@ def pod_of(snapshot: Snapshot, *, node: str | None, rank: int | None = None) -> 
         names = ", ".join(f"{role}-{index}" for role, index in nodes)
         raise NotFound(f"the run has no {what} to work in", hint=f"nodes: {names}")
     running = {pod.node: pod for pod in snapshot.pods_of(state.attempt) if pod.is_running}
-    for name in wanted:
-        if name in running:
-            return running[name]
+    reached = [running[name] for name in wanted if name in running and is_reachable(running[name], snapshot)]
+    if reached:
+        return reached[0]
+    silent = next((running[name] for name in wanted if name in running), None)
+    if silent is not None:
+        hint = "`longboat status` says when it is given up"
+        raise NotFound(f"{silent.node} cannot be reached: node {silent.host} is not ready", hint=hint)
     what = wanted[0] if node is not None or rank is not None else record.name
     raise NotFound(f"{what} does not run now: {record.name} is {state.phase}", hint=_why(state))
 

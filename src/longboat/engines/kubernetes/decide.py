@@ -7,7 +7,6 @@ nothing of that one runs any more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,23 +16,22 @@ from longboat.core.jobs import Value
 from longboat.core.runs import Attempt, Failure
 from longboat.engines.kubernetes.endings import Verdict, expected_nodes, is_over, judge
 from longboat.engines.kubernetes.handover import GIVEN_UP, handover_due, is_made
-from longboat.engines.kubernetes.node_loss import (
-    is_host_well,
-    is_reachable,
-    noted_hosts,
-    silence_words,
-    with_losses,
-)
+from longboat.engines.kubernetes.node_loss import noted_hosts, silence_words, with_losses
 from longboat.engines.kubernetes.progress import Progress, facts_of, progress_of
 from longboat.engines.kubernetes.records import State
-from longboat.engines.kubernetes.survivors import LINGER_S, SETTLING_S, TELL_S, dead_members, hurry_of
+from longboat.engines.kubernetes.survivors import (
+    LINGER_S,
+    TELL_S,
+    dead_members,
+    hurry_of,
+    settling_s,
+    told_to_stop,
+)
 from longboat.engines.kubernetes.views import PodView, Snapshot
 from longboat.engines.verdicts import describe, retry_after, retry_note, start_failure
 
 SUSPICIOUS_S = 5.0
 """How often we look at a node that may be lost."""
-LINE_LOST_S = 30.0
-"""Launchers that have not heard of each other for so long end their ranks (`launcher.gangfile.LOST_S`)."""
 STARTING_LOOK_S = 3.0
 TROUBLE_S = 20.0
 SLOW_TROUBLE_S = 600.0
@@ -201,9 +199,19 @@ def _going(snapshot: Snapshot, now: float) -> Turn:
         snapshot = msgspec.structs.replace(snapshot, state=new)
     back = _put_back_at(snapshot, progress)
     actions: tuple[Action, ...] = (LetIn(attempt=attempt),) if back is not None and back <= now else ()
+    hurry = hurry_of(snapshot)
+    if hurry is not None and now >= hurry.drop_at and all(pod.end for pod in snapshot.pods_of(attempt)):
+        return _given_up(snapshot, now)
     hurried, late = _hurried(snapshot, now)
     times = [moment for moment in (again, back, late, _starting_look(snapshot, progress, now)) if moment is not None]
     return Turn(state=new, actions=(*actions, *hurried), again_at=min(times, default=None))
+
+
+def _given_up(snapshot: Snapshot, now: float) -> Turn:
+    """Nothing of the attempt runs any more, and its workload does not notice: it goes, judged by what is seen now."""
+    failure = judge(snapshot, snapshot.state.attempt).failure
+    state = snapshot.state if failure is None else _sentenced(snapshot.state, failure)
+    return Turn(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
 
 
 def _hurried(snapshot: Snapshot, now: float) -> tuple[tuple[Action, ...], float | None]:
@@ -216,14 +224,7 @@ def _hurried(snapshot: Snapshot, now: float) -> tuple[tuple[Action, ...], float 
         return (), hurry.tell_at
     if now >= hurry.drop_at:
         return tuple(Drop(pod=pod.name, uid=pod.uid) for pod in left), now + LINGER_S
-    return tuple(Tell(pod=pod.name, grace_s=hurry.grace_s) for pod in _told(left, snapshot)), now + LINGER_S
-
-
-def _told(pods: Sequence[PodView], snapshot: Snapshot) -> list[PodView]:
-    """Whose launchers are told to stop: node 0's, which tells all others; without it, everybody's."""
-    reachable = [pod for pod in pods if is_reachable(pod, snapshot)]
-    first = expected_nodes(snapshot.record.job)[0]
-    return [pod for pod in reachable if pod.node == first] or reachable
+    return tuple(Tell(pod=pod.name, grace_s=hurry.grace_s) for pod in told_to_stop(left, snapshot)), now + LINGER_S
 
 
 def _starting_look(snapshot: Snapshot, progress: Progress, now: float) -> float | None:
@@ -312,7 +313,7 @@ def _stopping(snapshot: Snapshot, now: float) -> Turn:
     if state.told != snapshot.stop.at:
         left = [pod for pod in pods.values() if pod.end is None]
         told = _replace(noted, told=snapshot.stop.at, told_when=now)
-        actions = tuple(Tell(pod=pod.name, grace_s=grace) for pod in _told(left, snapshot))
+        actions = tuple(Tell(pod=pod.name, grace_s=grace) for pod in told_to_stop(left, snapshot))
         return Turn(state=noted, actions=actions, after=told, again_at=now + grace + TELL_S)
     deadline = state.told_when + grace + TELL_S
     if now < deadline:
@@ -335,7 +336,7 @@ def _with_fences(turn: Turn, snapshot: Snapshot, now: float) -> Turn:
 def _concluded(snapshot: Snapshot, now: float) -> Turn:
     """The attempt is over: the run has ended, or is tried again."""
     verdict = judge(snapshot, snapshot.state.attempt)
-    settling = _settling_s(snapshot, now)
+    settling = settling_s(snapshot, now)
     state = _closed(snapshot, verdict, now)
     failure, retries = verdict.failure, snapshot.record.job.retries
     snapshot = msgspec.structs.replace(snapshot, state=state)
@@ -358,31 +359,6 @@ def _concluded(snapshot: Snapshot, now: float) -> Turn:
     again = _replace(again, gate=type(again.gate)(), broken=0.0, hosts={})
     snapshot = msgspec.structs.replace(snapshot, state=again)
     return Turn(state=again, actions=_earlier(snapshot), again_at=now + delay)
-
-
-def _settling_s(snapshot: Snapshot, now: float) -> float:
-    """Ranks of a pod whose end nobody saw may still be ending on their node, with their grace."""
-    state, job = snapshot.state, snapshot.record.job
-    pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
-    silent = [pod.end.ended for pod in pods.values() if pod.is_lost and pod.end is not None and pod.end.ended]
-    # One that is cut off but alive ends its ranks by itself when it has heard nothing of the others for a while.
-    cut_off_s = max(silent) + LINE_LOST_S + job.grace_s + SETTLING_S - now if silent and job.nodes > 1 else 0.0
-    is_removed = any(one.number == state.attempt and one.failure is not None for one in state.attempts)
-    vanished = [member for member in expected_nodes(job) if member not in pods]
-    if is_removed or state.started is None or _is_end_known(snapshot, vanished):
-        return max(0.0, cut_off_s)
-    return max(cut_off_s, job.grace_s + SETTLING_S)
-
-
-def _is_end_known(snapshot: Snapshot, vanished: Sequence[str]) -> bool:
-    """Whether the ranks of pods that are gone have surely ended."""
-    pods = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
-    first = pods.get(expected_nodes(snapshot.record.job)[0])
-    said = first.end.said if first is not None and first.end is not None else None
-    if said is not None and said.gang is not None and said.gang.cause != "lost":
-        return True  # node 0 waited for all others
-    # A Job counts an index as failed when the kubelet has said that the pod is over, or when its node is gone.
-    return all(is_host_well(snapshot, member) for member in vanished)
 
 
 def _closed(snapshot: Snapshot, verdict: Verdict, now: float) -> State:

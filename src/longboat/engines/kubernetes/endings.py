@@ -41,8 +41,13 @@ def is_over(snapshot: Snapshot, attempt: int) -> bool:
     pods = snapshot.pods_of(attempt)
     if any(pod.end is None for pod in pods):
         return False
-    if {pod.node for pod in pods} >= set(expected_nodes(snapshot.record.job)):
+    missing = set(expected_nodes(snapshot.record.job)) - {pod.node for pod in pods}
+    if not missing:
         return True
+    if any(pod.is_lost for pod in pods) and attempt == snapshot.state.attempt:
+        # A pod on a lost node keeps its Job from ending; an index that had its pod gets no other.
+        state = snapshot.state
+        return state.phase == "running" or state.is_final or missing <= snapshot.failed_nodes
     return all(one.failed is not None or one.is_complete for one in snapshot.workloads_of(attempt))
 
 

@@ -6,8 +6,11 @@ minutes; those that lost their connection to it wait for it to come back. Whoeve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.endings import NEVER_STARTED, expected_nodes
+from longboat.engines.kubernetes.node_loss import is_host_well, is_reachable
 from longboat.engines.kubernetes.termination import PodEnd
 from longboat.engines.kubernetes.views import PodView, Snapshot
 
@@ -15,6 +18,8 @@ SETTLING_S = 5.0
 """Launchers that have met are given so long to hear of a death by themselves: what they say then says more."""
 LINGER_S = 10.0
 """After the grace of the ranks, a launcher has so long to write down how they ended."""
+LINE_LOST_S = 30.0
+"""Launchers that have not heard of each other for so long end their ranks (`launcher.gangfile.LOST_S`)."""
 TELL_S = 30.0
 """After its grace, a gang that was told to stop has so long to be gone."""
 
@@ -72,3 +77,35 @@ def _wait_s(pod: PodView | None, grace_s: float) -> float:
     if pod.end.said is None or pod.end.cause in NEVER_STARTED:
         return SETTLING_S
     return grace_s + LINGER_S  # it told node 0, which ends the others with their grace
+
+
+def told_to_stop(pods: Sequence[PodView], snapshot: Snapshot) -> list[PodView]:
+    """Whose launchers are told to stop: node 0's, which tells all others; without it, everybody's."""
+    reachable = [pod for pod in pods if is_reachable(pod, snapshot)]
+    first = expected_nodes(snapshot.record.job)[0]
+    return [pod for pod in reachable if pod.node == first] or reachable
+
+
+def settling_s(snapshot: Snapshot, now: float) -> float:
+    """Ranks of a pod whose end nobody saw may still be ending on their node, with their grace."""
+    state, job = snapshot.state, snapshot.record.job
+    pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
+    silent = [pod.end.ended for pod in pods.values() if pod.is_lost and pod.end is not None and pod.end.ended]
+    # One that is cut off but alive ends its ranks by itself when it has heard nothing of the others for a while.
+    cut_off_s = max(silent) + LINE_LOST_S + job.grace_s + SETTLING_S - now if silent and job.nodes > 1 else 0.0
+    is_removed = any(one.number == state.attempt and one.failure is not None for one in state.attempts)
+    vanished = [member for member in expected_nodes(job) if member not in pods]
+    if is_removed or state.started is None or _is_end_known(snapshot, vanished):
+        return max(0.0, cut_off_s)
+    return max(cut_off_s, job.grace_s + SETTLING_S)
+
+
+def _is_end_known(snapshot: Snapshot, vanished: Sequence[str]) -> bool:
+    """Whether the ranks of pods that are gone have surely ended."""
+    pods = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
+    first = pods.get(expected_nodes(snapshot.record.job)[0])
+    said = first.end.said if first is not None and first.end is not None else None
+    if said is not None and said.gang is not None and said.gang.cause != "lost":
+        return True  # node 0 waited for all others
+    # A Job counts an index as failed when the kubelet has said that the pod is over, or when its node is gone.
+    return all(is_host_well(snapshot, member) for member in vanished)

@@ -14,7 +14,7 @@ from longboat.engines.kubernetes.api.streams import run_in_pod
 from longboat.engines.kubernetes.storage import NODE, ROOT
 
 LAUNCHER = ("python3", "-I", "-S", f"{ROOT}/launcher/launcher.pyz")
-TELL_S = 5.0
+TELL_S = 8.0
 """A launcher that cannot be reached within this is not told: its pod is deleted instead."""
 ASK_S = 2.0
 """`status` shows what it knows by then. A node that is lost but not yet known to be keeps the API server waiting."""

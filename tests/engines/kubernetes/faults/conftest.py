@@ -10,24 +10,33 @@ from pathlib import Path
 
 import pytest
 
-from testbed import api, cleanup, clusters, kueue, profiles, requirements
+from testbed import api, cleanup, clusters, profiles, requirements
 from testbed.clusters import Cluster
 from testbed.errors import Missing
 from testbed.proxy import ApiProxy
 from testbed.up import up
 from tests.engines.kubernetes.faults.grounds import Ground
+from tests.engines.kubernetes.flavours import queue_of
 
 
 @pytest.fixture
-def ground(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Ground]:
-    with contextlib.closing(Ground(cluster, namespace, tmp_path)) as made:
+def queue(flavour: str, cluster_api: api.Api, namespace: str) -> Iterator[str | None]:
+    with queue_of(flavour, cluster_api, namespace) as made:
         yield made
 
 
 @pytest.fixture
-def stormy(cluster: Cluster, namespace: str, api_proxy: ApiProxy, tmp_path: Path) -> Iterator[Ground]:
+def ground(cluster: Cluster, namespace: str, queue: str | None, tmp_path: Path) -> Iterator[Ground]:
+    with contextlib.closing(Ground(cluster, namespace, tmp_path, queue=queue)) as made:
+        yield made
+
+
+@pytest.fixture
+def stormy(
+    cluster: Cluster, namespace: str, queue: str | None, api_proxy: ApiProxy, tmp_path: Path
+) -> Iterator[Ground]:
     """A ground whose engine speaks through `api_proxy`, which behaves again at the end."""
-    with contextlib.closing(Ground(cluster, namespace, tmp_path, api_proxy.kubeconfig)) as made:
+    with contextlib.closing(Ground(cluster, namespace, tmp_path, api_proxy.kubeconfig, queue=queue)) as made:
         yield made
         api_proxy.restore()
 
@@ -38,12 +47,6 @@ PROFILES = {
     "kueue": ("two-nodes", "jobset", "kueue"),
 }
 """What a run is made of, and so what its cluster has: Kueue looks after runs that name a queue."""
-
-
-@pytest.fixture
-def flavour() -> str:
-    """Parametrized by tests that try more than one."""
-    return "job"
 
 
 @pytest.fixture(scope="session")
@@ -84,14 +87,8 @@ def own_ground(own_cluster: Cluster, flavour: str, tmp_path: Path) -> Iterator[G
         with_api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         account = api.path_of("ServiceAccount", "v1", name, "default")
         api.wait_for("the namespace has its service account", lambda: with_api.get(account) is not None, 60.0)
-        if flavour == "kueue":
-            quotas = {"cpu": "64", "memory": "1Pi", "ephemeral-storage": "1Pi"}
-            with_api.apply(kueue.queue(name, name, quotas))
-        with contextlib.closing(Ground(own_cluster, name, tmp_path)) as made:
-            made.queue = name if flavour == "kueue" else None
-            made.configure()
-            yield made
-        with_api.close()
-        with_api.delete(api.path_of("Namespace", "v1", name=name))
-        for kind in ("ClusterQueue", "ResourceFlavor") if flavour == "kueue" else ():
-            with_api.delete(api.path_of(kind, kueue.VERSION, name=name))
+        with queue_of(flavour, with_api, name) as queue:
+            with contextlib.closing(Ground(own_cluster, name, tmp_path, queue=queue)) as made:
+                yield made
+            with_api.close()
+            with_api.delete(api.path_of("Namespace", "v1", name=name))

@@ -69,7 +69,16 @@ sys.exit(code)
 class Ground:
     """One test's engine, its ranks' book, and what was in the cluster before."""
 
-    def __init__(self, cluster: Cluster, namespace: str, root: Path, kubeconfig: Path | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        root: Path,
+        kubeconfig: Path | None = None,
+        *,
+        queue: str | None = None,
+    ) -> None:
+        """`queue`: Kueue's, for all runs."""
         self.cluster = cluster
         self.namespace = namespace
         self.root = root
@@ -81,7 +90,7 @@ class Ground:
         home = root / "home"
         home.mkdir()
         self.home = home
-        self.queue: str | None = None  # of Kueue, for all runs
+        self.queue = queue
         self.configure()
         self.environment = {
             "LONGBOAT_HOME": str(home),

@@ -10,7 +10,12 @@ from longboat.core.runs import LogQuery
 from testbed import faults
 from tests.engines.kubernetes.faults.grounds import LONG_S, Ground
 
-pytestmark = [pytest.mark.pods, pytest.mark.soak, pytest.mark.xdist_group("own-cluster")]
+pytestmark = [
+    pytest.mark.pods,
+    pytest.mark.soak,
+    pytest.mark.xdist_group("own-cluster"),
+    pytest.mark.parametrize("flavour", ["job", "jobset", "kueue"]),
+]
 
 
 def test_the_api_server_is_restarted(own_ground: Ground) -> None:

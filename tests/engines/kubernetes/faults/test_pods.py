@@ -7,18 +7,18 @@ import pytest
 from longboat.core.errors import LongboatError
 from testbed import api
 from tests.engines.kubernetes.faults.grounds import Ground
+from tests.engines.kubernetes.flavours import FLAVOURS
 
-pytestmark = pytest.mark.pods
+pytestmark = [pytest.mark.pods, pytest.mark.parametrize("flavour", FLAVOURS)]
 
 RETRIED = {"count": 1, "backoff": "0s"}
 
 
-def pod_of(ground: Ground, index: int, attempt: int = 0) -> str:
-    return next(name for name in pods(ground) if name.startswith(f"job-a{attempt}-worker-{index}-"))
-
-
-def pods(ground: Ground) -> list[str]:
-    return [item["metadata"]["name"] for item in ground.api.items(api.path_of("Pod", "v1", ground.namespace))]
+def pod_of(ground: Ground, index: int) -> str:
+    """Of the first attempt."""
+    items = ground.api.items(api.path_of("Pod", "v1", ground.namespace))
+    wanted = {"longboat.dev/attempt": "0", "batch.kubernetes.io/job-completion-index": str(index)}
+    return next(one["metadata"]["name"] for one in items if wanted.items() <= one["metadata"]["labels"].items())
 
 
 def evict(ground: Ground, pod: str) -> None:
@@ -60,7 +60,7 @@ def test_a_pod_that_is_deleted_by_force_never_runs_beside_its_successor(ground: 
 def test_the_only_pod_deleted_by_force_and_no_retry(ground: Ground) -> None:
     ground.submit()
     ground.until_started()
-    ground.api.delete(api.path_of("Pod", "v1", ground.namespace, pods(ground)[0]), grace_s=0)
+    ground.api.delete(api.path_of("Pod", "v1", ground.namespace, pod_of(ground, 0)), grace_s=0)
     ended = ground.wait()
     assert (ended.phase, ended.exit_code) == ("failed", 208), ended.reason
     assert ended.cause in ("preemption", "lost"), "whether its last words were heard"

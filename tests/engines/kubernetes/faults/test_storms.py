@@ -10,8 +10,9 @@ import pytest
 from longboat.core.runs import LogQuery
 from testbed.proxy import ApiProxy
 from tests.engines.kubernetes.faults.grounds import LONG_S, Ground
+from tests.engines.kubernetes.flavours import FLAVOURS
 
-pytestmark = pytest.mark.pods
+pytestmark = [pytest.mark.pods, pytest.mark.parametrize("flavour", FLAVOURS)]
 
 
 def start_storm(proxy: ApiProxy) -> None:
