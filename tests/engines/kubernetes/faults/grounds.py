@@ -100,7 +100,12 @@ class Ground:
         self.notices: list[str] = []
         self.engine = self.open()
         self.api = api.Api(cluster)
+        self.before: set[str] = set()
+        self.until(self._note_before, "the cluster serves all its types")
+
+    def _note_before(self) -> bool:
         self.before = self.census()
+        return True
 
     def configure(self, **more: Any) -> None:
         """Settings for engines that are opened from now on."""
