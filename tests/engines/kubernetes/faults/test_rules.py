@@ -66,7 +66,7 @@ HALF = State(reason=STARTING)
 
 
 def body(state: State = HALF, **fields: object) -> dict[str, object]:
-    return manifests.record_object(msgspec.structs.replace(record(), uid="1" * 12, **fields), state)
+    return manifests.record_object(msgspec.structs.replace(record(), **fields), state)
 
 
 def test_the_same_submission_may_be_finished_by_anybody() -> None:
@@ -79,6 +79,7 @@ def test_the_same_submission_may_be_finished_by_anybody() -> None:
         body(State(reason=STARTING, attempts=(Attempt(number=0, started=NOW),))),
         body(State(phase="failed", reason="the submission was interrupted")),
         body(job=job(nodes=3)),
+        body(uid="1" * 12),
         body(bundle="f" * 64),
         body(packs=("longboat-code-1",)),
         body(launcher="longboat-launcher-1"),
