@@ -9,7 +9,8 @@ import pytest
 
 from longboat.engines.kubernetes import lease as leases
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import LEASE
+from longboat.engines.kubernetes.api.errors import LeaseExpired
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, LEASE
 from longboat.engines.kubernetes.lease import Leader, Lease, held
 from testbed.proxy import ApiProxy
 
@@ -175,3 +176,51 @@ def test_a_leader_that_is_cut_off_is_told_and_another_leads(
     first.stop()
     assert client.get(LEASE, "longboat-controller")["spec"]["holderIdentity"] == second.identity
     second.stop()
+
+
+def config(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+
+
+def test_what_was_decided_in_one_term_is_not_written_in_the_next(
+    client: Client, proxied: Client, api_proxy: ApiProxy
+) -> None:
+    first = Leader(proxied, proxied.namespace, "first", ttl_s=3)
+    first.start()
+    assert first.wait(60)
+    left_s = first.mandate()
+    bounded = proxied.within(left_s)
+    bounded.create(config("before"))
+    second = Leader(client, client.namespace, "second", ttl_s=3)
+    second.start()
+    api_proxy.freeze()
+    assert second.wait(120)
+    assert left_s() == 0.0
+    api_proxy.restore()
+    with pytest.raises(LeaseExpired):
+        bounded.create(config("after"))
+    second.stop()
+    assert first.wait(60), "it leads again"
+    assert left_s() == 0.0 and first.mandate()() > 0.0
+    with pytest.raises(LeaseExpired):
+        bounded.create(config("after"))
+    first.stop()
+    assert first.mandate()() == 0.0 and client.find(CONFIG_MAP, "after") is None
+
+
+def test_a_renewal_shows_that_nobody_has_held_it_since(client: Client, clock: Clock) -> None:
+    one, other = lease_of(client, "one"), lease_of(client, "other")
+    assert not one.renew(), "it was never taken"
+    assert one.try_hold()
+    clock.now += 100
+    assert not one.is_held and one.renew() and one.is_held, "late, but nobody came between"
+    assert one.renew(30) and client.get(LEASE, NAME)["spec"]["leaseDurationSeconds"] == 30
+    rewrite(client, renewTime="2999-01-01T00:00:00.000000Z")
+    assert one.renew(), "what was written in our name is ours"
+    assert not other.try_hold()
+    clock.now += 31
+    assert other.try_hold()
+    assert not one.renew() and not one.is_held
+    other.release()
+    assert not one.renew(), "it is free, and what was read under it may still be old"
+    assert one.try_hold()
