@@ -69,5 +69,10 @@ def test_both_nodes_resume_from_the_bucket_another_run_too_and_purge_empties_it(
     bench.environment.update(KEYS)
     bench.engine.close()
     bench.engine = bench.open()
+    with pytest.raises(EngineError, match="told by AWS_ENDPOINT_URL which server this is"):
+        bench.engine.delete(first.name, purge=True)
+    bench.environment["AWS_ENDPOINT_URL"] = store.url  # a record does not decide where credentials go
+    bench.engine.close()
+    bench.engine = bench.open()
     bench.engine.delete(first.name, purge=True)
     assert mirror.complete() == []

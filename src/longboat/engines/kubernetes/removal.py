@@ -69,13 +69,33 @@ def fence_lost(client: Client, run: str) -> None:
 
 
 def purge_store(record: Record, environment: Mapping[str, str]) -> None:
-    """Checkpoints in an object store, with the credentials of whoever asks. Raises EngineError."""
+    """Checkpoints in an object store, with the credentials of whoever asks. Raises EngineError.
+
+    The record says which bucket and folder: one that only this run can have. What it says about endpoints, accounts,
+    credentials and files is not used: anybody may have written it.
+    """
     if record.checkpoint_store is None:
         return
     from longboat.engines.local.home import Home
-    from longboat.engines.mirrored import purge, submitters_variables
+    from longboat.engines.mirrored import callers_variables, purge_for
 
-    purge(record.checkpoint_store, submitters_variables(Home(environment=environment), record.job, environment))
+    check_places(record)
+    home = Home(environment=environment)
+    purge_for(record.job, record.checkpoint_store, callers_variables(home, environment))
+
+
+def check_places(record: Record) -> None:
+    """Refuse a record whose folders are not those of its own run: what is in them would be removed."""
+    from longboat.engines.kubernetes.storage import places, run_folder
+
+    kept = places(record.job, record.storage, run=record.name, uid=record.uid)
+    is_own = (kept.store, kept.checkpoints) == (record.checkpoint_store, record.checkpoint_dir)
+    folder = f"longboat/{run_folder(record.name, record.uid)}"
+    if not is_own or (record.storage is not None and record.storage.folder != folder):
+        raise EngineError(
+            f"the record of {record.name} names folders that are not those of this run: nothing in them is removed",
+            hint="`longboat rm` without --purge removes the run, and leaves them as they are",
+        )
 
 
 def clear_storage(client: Client, record: Record, *, purge: bool) -> None:

@@ -50,6 +50,8 @@ def _newest(client: Client, record: Record, state: State) -> str:
             f" {record.name}",
             hint=HINT,
         )
+    if record.checkpoint_store is not None:
+        object_url(record.checkpoint_store)  # pods fetch from there: nothing but a bucket
     return record.checkpoint_store or newest
 
 

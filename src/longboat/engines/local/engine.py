@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longboat.core.errors import EngineError, NotFound, Refused, WaitTimeout
+from longboat.core.errors import EngineError, NotFound, Refused, UsageError, WaitTimeout
 from longboat.core.plans import Check, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
 from longboat.engines.engine import Submission
@@ -167,6 +167,9 @@ class LocalEngine:
 
             if not may_respawn(files):
                 return False
+            if not is_own(files):
+                self._notice(f"the supervisor of {record.name} was killed; only its owner starts another one")
+                return False
             self._notice(f"the supervisor of {record.name} was killed; a new one takes over and cleans up")
             spawn(files, lock, supervisor_environment(record, self.environment))
         finally:
@@ -260,10 +263,14 @@ class LocalEngine:
             record = files.record()
         except EngineError:
             return
-        if record.checkpoint_store is not None:
-            from longboat.engines.mirrored import purge, submitters_variables
+        if record.checkpoint_store is None:
+            return
+        from longboat.engines.mirrored import callers_variables, purge, purge_for, submitters_variables
 
+        if is_own(files):
             purge(record.checkpoint_store, submitters_variables(self.home, record.job, self.environment))
+        else:
+            purge_for(record.job, record.checkpoint_store, callers_variables(self.home, self.environment))
 
     # beside the ranks
 
@@ -271,6 +278,9 @@ class LocalEngine:
         from longboat.engines.local.beside import execute
 
         files, _, state = self._observe(run)
+        if not is_own(files):
+            # Its environment, PATH included, would be that of a process of ours.
+            raise UsageError(f"{run} is a run of another user", hint="commands beside its ranks are for its owner")
         return execute(files, state, command, node=node, rank=rank, environment=self.environment)
 
     def copy_from(self, run: str, source: str, destination: Path, *, node: str | None = None) -> None:
@@ -295,6 +305,14 @@ class LocalEngine:
         from longboat.engines.local.doctor import examine
 
         return examine(self.home, self.environment)
+
+
+def is_own(files: RunFiles) -> bool:
+    """Whether the caller made this run. Another user's files decide nothing here, also where root can read them."""
+    try:
+        return files.directory.stat().st_uid == os.getuid()
+    except FileNotFoundError:
+        return False
 
 
 def _settle(recovered: Sequence[RunFiles]) -> None:
