@@ -177,6 +177,8 @@ def test_root_starts_nothing_of_another_users_run(tmp_path: Path) -> None:
         pytest.skip("needs root")
     from longboat.engines.engine import Submission
     from longboat.engines.local.engine import LocalEngine
+    from longboat.engines.local.files import locked
+    from longboat.engines.local.records import RunFiles, State
 
     said: list[str] = []
     engine = LocalEngine(tmp_path / "home", on_notice=said.append)
@@ -186,13 +188,15 @@ def test_root_starts_nothing_of_another_users_run(tmp_path: Path) -> None:
     engine.stop(name, grace_s=0)
     engine.wait(name)
     folder = tmp_path / "home" / "runs" / name
-    (folder / "state.json").unlink()  # as if it had never ended
-    (folder / "stop.json").unlink()
+    files = RunFiles(folder)
+    with locked(files.lock):  # its supervisor has left
+        files.write_state(State(reason="is being started"))  # as if it had been killed early
+        files.stop.unlink()
     os.chown(folder, 65534, 65534)
     os.chmod(folder, stat.S_IRWXU)
     assert [one.name for one in engine.list()] == [name]
     assert any("only its owner" in text for text in said)
-    assert not list(folder.glob("wake")) and engine.status(name).phase == "pending"
+    assert engine.status(name).phase == "pending"
     with pytest.raises(UsageError, match="run of another user"):
         engine.exec(name, ["true"])
     os.chown(folder, 0, 0)

@@ -283,6 +283,24 @@ def test_data_is_there_before_setup(make_pods: Make, web: tuple[str, Path], tmp_
     assert "imported http://127.0.0.1" in told and "pass-word" not in told and "hidden" not in told
 
 
+def test_a_url_that_is_a_secret_comes_out_of_the_environment_and_no_rank_sees_it(
+    make_pods: Make, web: tuple[str, Path], tmp_path: Path
+) -> None:
+    url, folder = web
+    (folder / "plain.bin").write_bytes(b"plain")
+    item = {"url": f"{url}/plain.bin", "to": "in", "sha256": None, "unpack": True, "variable": "LONGBOAT_DATA_URL_0"}
+    script = "import os; print(open('in/plain.bin').read(), [v for v in os.environ.values() if 'hidden' in v])"
+    pods = make_pods(script=script, data=[item])
+    assert pods.run(env={"LONGBOAT_DATA_URL_0": f"{url}/plain.bin?sig=hidden"}) == [0], pods.message()
+    assert pods.log(0, "0.out") == "plain []\n"
+    told = pods.stdout() + pods.stderr() + json.dumps(pods.message())
+    files = [path for path in pods.node(0).rglob("*") if path.is_file() and path.name != "train.py"]
+    assert "hidden" not in told and not [path for path in files if b"sig=hidden" in path.read_bytes()]
+    lacking = make_pods(script=script, data=[item])
+    lacking.run()
+    assert "should be the variable LONGBOAT_DATA_URL_0" in lacking.message()["message"]
+
+
 @pytest.mark.parametrize("how", ["digest", "gone", "hostile", "s3"])
 def test_data_that_cannot_be_had(make_pods: Make, web: tuple[str, Path], how: str) -> None:
     url, folder = web

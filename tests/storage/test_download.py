@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import EngineError, Refused
-from longboat.storage.download import Transfer, check_url, fetch, file_name, shown
+from longboat.storage.download import Transfer, check_url, fetch, file_name, redacted
 from tests.storage.servers import Site, serving
 
 QUICK = Transfer(timeout_s=5.0, attempts=3, backoff_s=0.01)
@@ -210,7 +210,7 @@ def test_the_name_of_a_download(url: str, name: str) -> None:
 
 
 def test_what_is_shown_of_a_url() -> None:
-    assert shown("https://me:pw@h:8/x?sig=1#f") == "https://h:8/x"
+    assert redacted("https://me:pw@h:8/x?sig=1#f") == "https://h:8/x"
 
 
 def test_after_a_restart_only_what_was_synced_is_carried_on_with(

@@ -12,12 +12,13 @@ from longboat.core.jobs import Command, Job
 from longboat.core.layouts import Layout, NodeLayout
 from longboat.core.plans import Plan
 from longboat.engines.engine import Engine, Submission
+from longboat.engines.secret_urls import redacted_job
 from longboat.specs.show import job_to_mapping, to_yaml
 
 
 def plan_record(plan: Plan, notices: Sequence[str]) -> dict[str, object]:
     return {
-        "job": job_to_mapping(plan.job),
+        "job": job_to_mapping(redacted_job(plan.job)),
         "framework_reason": plan.job.framework_reason,
         "layout": plain(plan.layout),
         "actions": plain(plan.actions),
@@ -63,7 +64,7 @@ def show_manifests(place: Engine, submission: Submission, notices: Sequence[str]
 
 def print_job(job: Job) -> None:
     print("# the job, as it was understood")
-    print(to_yaml(job_to_mapping(job)), end="")
+    print(to_yaml(job_to_mapping(redacted_job(job))), end="")
     print(f"# framework {job.framework}: {job.framework_reason}")
 
 

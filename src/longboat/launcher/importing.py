@@ -62,7 +62,7 @@ def _import(raw: dict[str, Any]) -> None:
         load("storage.prefixes").fetch_named(where, raw["objects"], raw["folder"], os.environ)
         return
     download = load("storage.download")
-    shown = download.shown(raw["url"])
+    shown = download.redacted(raw["url"])
     if load("storage.data").import_data(_Item(raw), Path(raw["folder"])):
         sys.stderr.write("longboat: imported %s to %s\n" % (shown, raw["to"]))
 
@@ -101,6 +101,10 @@ def run_import(state: State, items: list[dict[str, Any]], env: dict[str, str] | 
         return str(error)
     while state.running:
         state.loop.turn()
+    try:
+        os.unlink(path)  # a URL in it may be a secret
+    except OSError:
+        pass
     state.catch_up(stream)
     if ends and ends[0].code == 0:
         return None

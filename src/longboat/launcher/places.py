@@ -187,8 +187,18 @@ def _data_items(state: State, data: list[dict[str, Any]], links: dict[str, tuple
         else:
             folder = os.path.join(state.plan.directory, "data", str(number))
             links[to] = (folder, folder)
-        items.append({**item, "folder": folder})
+        items.append({**item, "url": _url_of(item), "folder": folder})
     return items
+
+
+def _url_of(item: dict[str, Any]) -> str:
+    """A URL that is a secret comes as a variable of the container, out of a Secret. Raises PlaceError."""
+    variable = item.get("variable")
+    if variable is None:
+        return str(item["url"])
+    if not os.environ.get(variable):
+        raise PlaceError("data %s: its whole URL is a secret and should be the variable %s" % (item["url"], variable))
+    return os.environ[variable]
 
 
 def import_data(state: State, items: list[dict[str, Any]]) -> bool:

@@ -14,6 +14,7 @@ from longboat.specs.trees import Mistakes, Node, join
 _YAML11 = {"yes": "true", "on": "true", "no": "false", "off": "false", "y": "true", "n": "false"}
 _UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 _PASSWORD = re.compile(r"//[^/@\s]*@")
+_QUERY = re.compile(r"(://[^\s?#]*)[?#].*", re.DOTALL)  # of a signed URL it is the secret
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 
 
@@ -51,7 +52,7 @@ def describe(node: Node) -> str:
     if isinstance(value, (list, dict)):
         return "a list" if isinstance(value, list) else "a mapping"
     shown = node.shown if node.shown is not None else node.text
-    shown = _PASSWORD.sub("//***@", shown)
+    shown = _QUERY.sub(r"\1?***", _PASSWORD.sub("//***@", shown))
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     if isinstance(value, str):
         return f"the text {quote(shown)}"

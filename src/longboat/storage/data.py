@@ -21,7 +21,7 @@ from longboat.bundles import durable
 from longboat.bundles.disk import errors_explained, remove_tree, replace_file
 from longboat.bundles.trees import Limits
 from longboat.core.errors import EngineError
-from longboat.storage.download import DEFAULT_TRANSFER, Transfer, fetch, file_name, shown
+from longboat.storage.download import DEFAULT_TRANSFER, Transfer, fetch, file_name, redacted
 from longboat.storage.urls import check_import, is_object_url, object_url
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _checked(item: DataImport, part: str) -> str:
     if item.sha256 is not None and found != item.sha256.lower():
         os.unlink(part)
         raise EngineError(
-            f"{shown(item.url)}: the sha256 is {found}, not {item.sha256.lower()}",
+            f"{redacted(item.url)}: the sha256 is {found}, not {item.sha256.lower()}",
             hint="the content has changed or was damaged on the way; correct `sha256` if the new content is right",
         )
     return found
@@ -154,8 +154,8 @@ def _name_the_url(error: BaseException, part: str, url: str) -> None:
         os.unlink(part)
     message = getattr(error, "message", None)
     if isinstance(message, str):
-        error.message = message.replace(part, shown(url))  # type: ignore[attr-defined]
-        error.args = (message.replace(part, shown(url)),)
+        error.message = message.replace(part, redacted(url))  # type: ignore[attr-defined]
+        error.args = (message.replace(part, redacted(url)),)
 
 
 def _merge(stage: str, place: str) -> list[str]:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from longboat.bundles.disk import errors_explained, explain
 from longboat.core.errors import EngineError
 from longboat.storage.transfers import CHUNK, DEFAULT_TRANSFER, Download, Transfer
-from longboat.storage.urls import check_url, file_name, is_object_url, object_url, shown
+from longboat.storage.urls import check_url, file_name, is_object_url, object_url, redacted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from longboat.storage.transfers import Progress, Source
 
-__all__ = ["DEFAULT_TRANSFER", "Transfer", "check_url", "fetch", "file_name", "shown"]
+__all__ = ["DEFAULT_TRANSFER", "Transfer", "check_url", "fetch", "file_name", "redacted"]
 
 
 def fetch(

@@ -82,6 +82,8 @@ def reason_of(error: BaseException, timeout_s: float) -> str:
     if isinstance(error, urllib.error.HTTPError):
         return f"the server answers {error.code} {error.reason}"
     inner = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(inner, http.client.InvalidURL):
+        return "it leads to an address that is none"  # the reason would show it, with all that is secret in it
     if isinstance(inner, (socket.timeout, TimeoutError)):
         return f"no answer for {timeout_s:g} s"
     return str(inner) or type(inner).__name__

@@ -32,11 +32,19 @@ class ObjectUrl(NamedTuple):
         return f"{self.scheme}://{self.bucket}/{urllib.parse.quote(self.key, safe=_SHOWN)}"
 
 
-def shown(url: str) -> str:
-    """The URL as messages may show it: without its user, password and query, which may be secrets."""
-    parts = urllib.parse.urlsplit(url)
+def redacted(url: str) -> str:
+    """The URL as anybody may see it: without its user, password, query and fragment, which may be secrets."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:
+        return url.partition("://")[0][:10] + "://..."  # no URL: where its secret part begins is not known
     host = parts.netloc.rpartition("@")[2]
     return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def is_secret(url: str) -> bool:
+    """Whether whoever sees the whole URL can do what others cannot: it is signed, or holds a user and password."""
+    return redacted(url) != url.partition("#")[0]
 
 
 def file_name(url: str) -> str:
@@ -54,17 +62,20 @@ def object_url(url: str) -> ObjectUrl:
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
     if "@" in bucket or ":" in bucket:
-        raise Refused(f"{shown(url)}: credentials do not belong into a URL", hint="give them as `secrets` of the job")
+        raise Refused(
+            f"{redacted(url)}: credentials do not belong into a URL", hint="give them as `secrets` of the job"
+        )
     if "?" in key or "#" in key:
         raise Refused(
-            f"{shown(url)}: the URL of an object has no query", hint="write ? as %3F and # as %23 if the name has them"
+            f"{redacted(url)}: the URL of an object has no query",
+            hint="write ? as %3F and # as %23 if the name has them",
         )
     if not _BUCKET.fullmatch(bucket):
-        raise Refused(f"{shown(url)}: {bucket[:80]!r} is no name of a bucket", hint=f"{scheme}://BUCKET/NAME")
+        raise Refused(f"{redacted(url)}: this is no name of a bucket", hint=f"{scheme}://BUCKET/NAME")
     try:
         return ObjectUrl(scheme, bucket, urllib.parse.unquote(key, errors="strict"))
     except UnicodeDecodeError:
-        raise Refused(f"{shown(url)}: the name is not UTF-8") from None
+        raise Refused(f"{redacted(url)}: the name is not UTF-8") from None
 
 
 def run_url(to: str, folder: str) -> str:
@@ -80,17 +91,18 @@ def check_url(url: str) -> None:
     except ValueError:
         raise Refused("a data URL is not valid", hint="use http://, https:// or file://") from None
     if any(ord(char) <= 32 or ord(char) == 127 for char in url):
-        raise Refused(f"{shown(url)!r}: a URL has no blanks", hint="write them as %20")
+        raise Refused(f"{redacted(url)!r}: a URL has no blanks", hint="write them as %20")
     if scheme not in SCHEMES:
         raise Refused(
-            f"{shown(url)}: data comes from http, https, s3, gs, az or file URLs", hint="mount other stores as a volume"
+            f"{redacted(url)}: data comes from http, https, s3, gs, az or file URLs",
+            hint="mount other stores as a volume",
         )
     if scheme in STORES:
         object_url(url)
     elif scheme == "file" and host not in (None, "localhost"):
-        raise Refused(f"{shown(url)}: a file URL is about this machine", hint="write file:///path/to/it")
+        raise Refused(f"{redacted(url)}: a file URL is about this machine", hint="write file:///path/to/it")
     elif scheme != "file" and not (host and host.isascii()):
-        raise Refused(f"{shown(url)}: this URL names no host")
+        raise Refused(f"{redacted(url)}: this URL names no host")
 
 
 def check_import(url: str, sha256: str | None) -> None:
@@ -98,6 +110,6 @@ def check_import(url: str, sha256: str | None) -> None:
     check_url(url)
     if sha256 is not None and is_object_url(url) and object_url(url).is_prefix:
         raise Refused(
-            f"{shown(url)}: a sha256 is that of one file, and this means all objects below a name",
+            f"{redacted(url)}: a sha256 is that of one file, and this means all objects below a name",
             hint="leave `sha256` out, or name one object",
         )

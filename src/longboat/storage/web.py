@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from longboat.core.errors import EngineError
 from longboat.storage.transfers import WORTH_RETRYING, Changed
-from longboat.storage.urls import shown
+from longboat.storage.urls import redacted
 
 _SAFE = "%/:=&?~#+!$,;'@()*[]"  # may stand in a URL as they are; what is quoted already stays so
 
@@ -23,7 +23,7 @@ class _OnlyWeb(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
         if urllib.parse.urlsplit(newurl).scheme not in ("http", "https"):
-            raise EngineError(f"{shown(req.full_url)}: the server sends to a place that is not http or https")
+            raise EngineError(f"{redacted(req.full_url)}: the server sends to a place that is not http or https")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -51,7 +51,7 @@ class WebSource:
         path, query = (urllib.parse.quote(text, safe=_SAFE) for text in (parts.path or "/", parts.query))
         self._url = urllib.parse.urlunsplit((parts.scheme, host, path, query, ""))
         self._opener = _opener()
-        self.shown = shown(url)
+        self.shown = redacted(url)
 
     def open(self, have: int, tag: str | None, timeout_s: float) -> Any:
         request = urllib.request.Request(self._url, headers={"User-Agent": "longboat", "Accept-Encoding": "identity"})

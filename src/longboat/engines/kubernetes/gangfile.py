@@ -19,6 +19,7 @@ from longboat.core.layouts import SCRUBBED, Layout, NodeLayout, RankLayout, Site
 from longboat.core.resources import show_quantity
 from longboat.engines.kubernetes import names, storage
 from longboat.engines.kubernetes.records import Record
+from longboat.engines.secret_urls import variable_of
 
 VERSION = 1
 LIMIT = 900 << 10
@@ -80,7 +81,7 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
         "deciding": list(job.ends),
         "timeout_s": timeout_s,
         "code": None if code is None else _code(code),
-        "data": [_data(item.url, item.to, item.sha256, item.unpack) for item in job.data],
+        "data": [_data(record, place) for place in range(len(job.data))],
         "links": storage.links(record),
         "checkpoints": _checkpoints(record),
         "artifacts": {"dir": record.artifacts_dir, "patterns": list(job.artifacts)},
@@ -210,5 +211,8 @@ def _code(code: CodeManifest) -> dict[str, Any]:
     return found if code.url is None else {**found, "url": code.url, "objects": code.objects}
 
 
-def _data(url: str, to: str, sha256: str | None, unpack: bool) -> dict[str, Any]:
-    return {"url": url, "to": to, "sha256": sha256, "unpack": unpack}
+def _data(record: Record, place: int) -> dict[str, Any]:
+    """One import. `variable`, if there is one, has the whole URL in the pod; the record knows it without its secret."""
+    item, variable = record.job.data[place], variable_of(place)
+    found = {"url": item.url, "to": item.to, "sha256": item.sha256, "unpack": item.unpack}
+    return {**found, "variable": variable} if variable in record.secrets else found

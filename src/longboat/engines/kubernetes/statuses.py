@@ -15,6 +15,7 @@ from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.node_loss import is_reachable
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.views import PodView, Snapshot
+from longboat.engines.secret_urls import redacted_job
 
 ENGINE = "kubernetes"
 STARTING = "is being started"
@@ -112,7 +113,7 @@ def make_status(snapshot: Snapshot, told: Mapping[str, Mapping[str, Any]]) -> Ru
         artifacts_dir=record.artifacts_dir,
         attempts=_with_resumed(state, told),
         ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
-        spec=record.job,
+        spec=redacted_job(record.job),
     )
 
 

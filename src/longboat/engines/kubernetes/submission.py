@@ -42,6 +42,7 @@ from longboat.engines.kubernetes.statuses import STARTING, current_user
 from longboat.engines.kubernetes.storage import check_volumes, places, run_storage, storage_notices
 from longboat.engines.kubernetes.surroundings import NodeUse
 from longboat.engines.local.home import Home
+from longboat.engines.secret_urls import redacted_job, secret_urls
 
 Object = dict[str, Any]
 Notice = Callable[[str], None]
@@ -56,9 +57,9 @@ class Offer(Value, frozen=True):
     """Everything about a run but its name, found out before anything is created."""
 
     submission: Submission
-    job: Job
+    job: Job  # as anybody may see it
     capabilities: Capabilities
-    secrets: dict[str, str]
+    secrets: dict[str, str]  # variable -> value, signed URLs of `data` among them
     notices: tuple[str, ...]
     code: Code | None = None
     resume_from: str | None = None
@@ -102,11 +103,11 @@ class Submitter:
             *workload_notices(job, self.settings, capabilities),
         ]
         check_volumes(job, allow_host_paths=self.settings.allow_host_paths)
-        secrets = self._secrets(job, submission.environment)
+        secrets = {**self._secrets(job, submission.environment), **secret_urls(job)}
         taken = code.result()
         offer = Offer(
             submission=submission,
-            job=job,
+            job=redacted_job(job),
             capabilities=capabilities,
             secrets=secrets,
             notices=(*notices, *images_of(job, self.settings)[1], *(taken.warnings if taken else ())),

@@ -14,12 +14,13 @@ from longboat.engines.local.nodes import example_ports, layout_of
 from longboat.engines.local.preflight import request_of
 from longboat.engines.local.submission import free_name, record_of, snapshot_of
 from longboat.engines.mirrored import kept_reason
+from longboat.engines.secret_urls import redacted_job
 
 
 def make_plan(home: Home, submission: Submission, notices: Sequence[str]) -> Plan:
     """The layout shows the ports as they might be: free ones are chosen when the run starts."""
     home.prepare()
-    job = submission.job
+    job = redacted_job(submission.job)
     name = submission.run_id or free_name(home, submission)
     snapshot = snapshot_of(home, submission)
     record = record_of(home, submission, name=name, snapshot=snapshot)

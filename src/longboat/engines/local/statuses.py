@@ -11,6 +11,7 @@ from longboat.engines.local.attempt_files import Beat, reports_of
 from longboat.engines.local.files import read_value
 from longboat.engines.local.records import Record, State
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.secret_urls import redacted_job
 
 ENGINE = "local"
 
@@ -37,7 +38,7 @@ def full_status(files: RunFiles, record: Record, state: State) -> RunStatus:
         artifacts_dir=str(files.artifacts),
         directory=str(files.directory),
         ranks=tuple(ranks),
-        spec=record.job,
+        spec=redacted_job(record.job),
     )
 
 
