@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -30,6 +31,63 @@ def test_no_program_of_the_repository_is_run(tmp_path: Path) -> None:
     assert asked.head(str(root))
     assert not (tmp_path / "sprung").exists()
     assert (root / ".git/index").read_bytes() == index
+
+
+@pytest.mark.parametrize("name", ["evil", "Evil.one", "a=b", "with blank"])
+@pytest.mark.parametrize("how", ["clean", "process"])
+@pytest.mark.parametrize("where", [".gitattributes", ".git/info/attributes"])
+def test_no_filter_of_the_repository_is_run(tmp_path: Path, name: str, how: str, where: str) -> None:
+    root = make(tmp_path / "root", {"a.py": "1\n", "b.py": "1\n"})
+    commit_all(root)
+    trap = make(tmp_path, {"trap": f"#!/bin/sh\ntouch {tmp_path}/sprung\ncat\n"}) / "trap"
+    trap.chmod(0o755)
+    attribute = name.split()[0] if " " in name else name
+    with open(root / ".git/config", "a") as config:
+        config.write(f'[filter "{attribute}"]\n\t{how} = {trap}\n\trequired = true\n')
+    make(root, {"a.py": "2\n", where: f"*.py filter={attribute}\n"})
+    os.utime(root / "b.py")  # touched: git must compare its content
+    try:
+        assert b"+2" in asked.diff(str(root), lambda path: True) and "=" not in name
+    except asked.GitFailed as error:
+        assert "cannot be switched off" in str(error) and "=" in name
+    assert set(asked.listing(str(root)).tracked) == {"a.py", "b.py"}
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_no_program_of_a_submodule_is_run(tmp_path: Path) -> None:
+    inner = make(tmp_path / "root" / "inner", {"x.py": "1\n"})
+    commit_all(inner)
+    trap = make(tmp_path, {"trap": f"#!/bin/sh\ntouch {tmp_path}/sprung\ncat\n"}) / "trap"
+    trap.chmod(0o755)
+    root = make(tmp_path / "root", {"a.py": "1\n"})
+    commit_all(root)  # with the other as a submodule
+    git(inner, "config", "filter.evil.clean", str(trap))
+    make(inner, {"x.py": "2\n", ".gitattributes": "*.py filter=evil\n"})
+    make(root, {"a.py": "2\n"})
+    assert b"+2" in asked.diff(str(root), lambda path: True)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_nothing_is_fetched_for_a_repository_that_lacks_objects(tmp_path: Path) -> None:
+    """A partial clone would fetch them from an address of its own, which may name a program."""
+    root = make(tmp_path / "root", {"a.py": "1\n"})
+    commit_all(root)
+    trap = make(tmp_path, {"trap": f"#!/bin/sh\ntouch {tmp_path}/sprung\n"}) / "trap"
+    trap.chmod(0o755)
+    git(root, "config", "core.repositoryFormatVersion", "1")
+    git(root, "config", "extensions.partialClone", "origin")
+    git(root, "config", "remote.origin.promisor", "true")
+    for setting, value in (("url", f"ext::{trap}"), ("uploadpack", str(trap))):
+        git(root, "config", f"remote.origin.{setting}", value)
+    git(root, "config", "protocol.ext.allow", "always")
+    blob = hashlib.sha1(b"blob 2\x001\n").hexdigest()
+    (root / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    make(root, {"a.py": "2\n"})
+    asked.diff(str(root), lambda path: True)
+    assert asked.head(str(root)) and not (tmp_path / "sprung").exists()
+    git(root, "config", "remote.origin.url", str(tmp_path))
+    asked.diff(str(root), lambda path: True)
+    assert not (tmp_path / "sprung").exists()
 
 
 def test_another_repository_in_the_environment_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from longboat.core.jobs import Value
 
 MAX_DIFF_BYTES = 1 << 20
 _TIMEOUT_S = 120.0
+_MOST_FILTERS = 100  # a command line has an end; repositories have one or two
 _SAFE = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "-c", "core.quotePath=false", "--no-pager")
 _KEPT = ("GIT_CONFIG_", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "GIT_EXEC_PATH")
 
@@ -93,11 +94,29 @@ def diff(root: str, travels: Callable[[str], bool]) -> bytes:
     """The uncommitted changes of tracked files below `root`, as a patch; bounded, without files that do not travel and
     without what looks like a secret."""
     options = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/")
-    data = _first_bytes(root, ("diff", *options, "--relative", "HEAD", "--", "."), MAX_DIFF_BYTES)
+    shallow = ("--ignore-submodules=dirty", "--submodule=short")  # else git is started in each, by its own settings
+    arguments = (*_without_filters(root), "diff", *options, *shallow, "--relative", "HEAD", "--", ".")
+    data = _first_bytes(root, arguments, MAX_DIFF_BYTES)
     kept = b"".join(_kept_section(section, travels) for section in _sections(data))
     if len(data) >= MAX_DIFF_BYTES:
         kept = kept[: kept.rfind(b"\n") + 1] + b"# the rest is left out: the changes are larger than 1 MiB\n"
     return kept
+
+
+def _without_filters(root: str) -> tuple[str, ...]:
+    """Settings that switch off every `filter.NAME` of the configuration: git runs their programs to compare files.
+
+    Files that a filter keeps in another form (git-lfs) then differ as soon as they are touched. Raises GitFailed.
+    """
+    code, data, complaints = _run(root, ("config", "--list", "--name-only", "-z"))
+    if code:
+        raise GitFailed(complaints.strip().partition("\n")[0] or f"git config ended with {code}")
+    names = {name for name in _decode(data) if name.startswith("filter.") and name.count(".") > 1}
+    drivers = sorted({name.rpartition(".")[0] for name in names})
+    if len(drivers) > _MOST_FILTERS or any("=" in driver for driver in drivers):
+        raise GitFailed("the repository has filters that cannot be switched off")  # -c ends a name at the first =
+    off = ("clean=", "process=", "smudge=", "required=false")
+    return tuple(word for driver in drivers for value in off for word in ("-c", f"{driver}.{value}"))
 
 
 def _sections(data: bytes) -> list[bytes]:
@@ -176,4 +195,6 @@ def _command(root: str, arguments: tuple[str, ...]) -> list[str]:
 def _environment(outer: Mapping[str, str]) -> dict[str, str]:
     """Without what a git hook or a user's script may have set: the question is about this folder, not about theirs."""
     inner = {name: value for name, value in outer.items() if not name.startswith("GIT_") or name.startswith(_KEPT)}
-    return {**inner, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    # Objects that a partial clone lacks are not fetched: the address is the repository's, and may name a program.
+    offline = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+    return {**inner, **offline, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}

@@ -23,6 +23,7 @@ FILES = (
     "bundles/durable.py",
     "bundles/extraction.py",
     "bundles/limits.py",
+    "bundles/merging.py",
     "bundles/trees.py",
     "storage/__init__.py",
     "storage/awskeys.py",

@@ -87,7 +87,8 @@ def _sync(folder: str) -> None:
 def collect(state: State) -> None:
     """Copy what the job's `artifacts` name out of the working copy, to `<artifacts>/<node>/`."""
     import glob
-    import shutil
+
+    from .carried import load
 
     plan = state.plan
     if not plan.artifacts_dir:
@@ -101,11 +102,8 @@ def collect(state: State) -> None:
             if real != work and not real.startswith(work + "/"):
                 continue  # a link out of the working copy: the run's own checkpoints, data, volumes
             target = os.path.join(plan.artifacts_dir, plan.node, os.path.relpath(match, work))
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            if os.path.isdir(match):
-                shutil.copytree(match, target, symlinks=True, dirs_exist_ok=True)
-            else:
-                shutil.copy2(match, target)
+            os.makedirs(plan.artifacts_dir, exist_ok=True)
+            load("bundles.merging").merge(real, target, plan.artifacts_dir)
     made = os.path.join(plan.artifacts_dir, plan.node)
     if os.path.isdir(made):
         _sync(made)

@@ -58,6 +58,8 @@ def import_data(
         return False
     with errors_explained(place):
         os.makedirs(f"{place}/{_OWN}", exist_ok=True)
+        if os.path.islink(f"{place}/{_OWN}"):
+            raise EngineError(f"{place}/{_OWN} is a link, and the import would go where it leads", hint="remove it")
         with _locked(f"{place}/{_OWN}/{key}.lock"):
             if _is_done(marker, place):
                 return False
@@ -78,7 +80,7 @@ def _is_done(marker: str, place: str) -> bool:
 
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -96,6 +98,8 @@ def _import(item: DataImport, place: str, key: str, means: _Means) -> None:
     own = f"{place}/{_OWN}"
     part, stage = f"{own}/{key}.part", f"{own}/{key}.stage"
     remove_tree_if_there(stage)
+    if os.path.islink(part):
+        os.unlink(part)
     if is_object_url(item.url) and object_url(item.url).is_prefix:
         from longboat.storage.prefixes import fetch_below
 

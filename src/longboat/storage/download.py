@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from longboat.bundles.disk import errors_explained, explain
 from longboat.core.errors import EngineError
-from longboat.storage.transfers import CHUNK, DEFAULT_TRANSFER, Download, Transfer
+from longboat.storage.transfers import CHUNK, DEFAULT_TRANSFER, Download, Transfer, not_through_links
 from longboat.storage.urls import check_url, file_name, is_object_url, object_url, redacted
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def fetch(
 def _copy_local(url: str, place: str, progress: Progress | None) -> None:
     source = urllib.parse.unquote(urllib.parse.urlsplit(url).path)
     try:
-        with open(source, "rb") as reader, open(place, "wb") as writer:
+        with open(source, "rb") as reader, open(place, "wb", opener=not_through_links) as writer:
             total, done = os.fstat(reader.fileno()).st_size, 0
             while data := reader.read(CHUNK):
                 writer.write(data)

@@ -164,7 +164,8 @@ class Download:
         notes = self._remember(response, total, done)
         self._check_room(total, done)
         try:
-            fd = os.open(self._place, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (0 if resumes else os.O_TRUNC), 0o666)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | (0 if resumes else os.O_TRUNC)
+            fd = os.open(self._place, flags, 0o666)
             try:
                 os.lseek(fd, done, os.SEEK_SET)
                 synced = done
@@ -215,7 +216,7 @@ class Download:
 
     def _write_notes(self, notes: _Notes) -> None:
         """Not synced: where they are lost the download begins anew, and that is right."""
-        with open(self._notes(), "wb") as file:
+        with open(self._notes(), "wb", opener=not_through_links) as file:
             file.write(json.dumps(notes._asdict()).encode())
 
     def _recall(self) -> str | None:
@@ -244,6 +245,11 @@ class Download:
 
     def _notes(self) -> str:
         return self._place + ".notes"
+
+
+def not_through_links(path: str, flags: int) -> int:
+    """An opener for files in folders that others may write to, too: a link that they put there is not followed."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
 def no_room(what: str, size: int, free: int) -> EngineError:

@@ -13,7 +13,6 @@ import io
 import json
 import os
 import posixpath
-import shutil
 import tempfile
 import threading
 import zlib
@@ -24,6 +23,7 @@ from typing import Any, BinaryIO, cast
 from longboat.bundles.disk import errors_explained
 from longboat.bundles.extraction import extract
 from longboat.bundles.manifests import Limits
+from longboat.bundles.merging import merge
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.kubernetes import inpod
 from longboat.engines.kubernetes.api.client import Client
@@ -199,13 +199,11 @@ class Framed(io.RawIOBase):
 
 
 def settle(found: Path, target: Path) -> None:
-    """Put what was unpacked in its place. Into a folder that exists it is merged."""
-    if found.is_dir() and not found.is_symlink() and target.is_dir():
-        shutil.copytree(found, target, symlinks=True, dirs_exist_ok=True)
-        return
-    if target.is_dir() and not target.is_symlink():
-        raise EngineError(f"{target} is a folder, and what is copied is not", hint="name another destination")
-    os.replace(found, target)
+    """Put what was unpacked in its place. Into a folder that exists it is merged, and nothing goes through a link."""
+    if os.path.lexists(target):
+        merge(str(found), str(target))
+    else:
+        os.rename(found, target)
 
 
 @contextlib.contextmanager

@@ -118,16 +118,17 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def copy(source: Path, target: Path) -> None:
-    """A file or a folder with all in it, links as links; into a folder that exists it is merged."""
-    import shutil
+def copy(source: Path, target: Path, *, below: Path | None = None) -> None:
+    """A file or a folder with all in it, links as links; into a folder that exists it is merged.
+
+    A link that is named itself is followed. Nothing is written through a link that is at the target, or between it and
+    the folder `below`.
+    """
+    from longboat.bundles.merging import merge
 
     with disk(f"copy {source} to {target}"):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-        else:
-            shutil.copy2(source, target)
+        (target.parent if below is None else below).mkdir(parents=True, exist_ok=True)
+        merge(os.path.realpath(source), str(target), str(below or ""))
 
 
 def remove_tree(path: Path) -> None:

@@ -165,7 +165,7 @@ class Outputs:
             if not real.is_relative_to(os.path.realpath(work)):
                 continue  # a link out of the working copy: the run's own checkpoints, data, volumes
             target = self._files.artifacts / work.parent.name / match
-            copy(source, target)
+            copy(source, target, below=self._files.artifacts)
 
     def sync_logs(self, attempt_dir: Path) -> None:
         """Logs and artifacts stay after the end, also when the power fails a moment later."""
