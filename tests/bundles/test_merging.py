@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longboat.bundles import merging
@@ -107,6 +107,7 @@ def test_cp_of_both_engines_and_artifacts_go_through_no_link(tmp_path: Path, out
 
 
 @given(st.lists(st.sampled_from(["a", "b", "a/b", "a/c", "b/a", "c/a/b"]), min_size=1, max_size=4), st.data())
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_nothing_leaves_whatever_links_there_are(names: list[str], data: st.DataObject) -> None:
     import tempfile
 
