@@ -178,7 +178,8 @@ def test_root_starts_nothing_of_another_users_run(tmp_path: Path) -> None:
     from longboat.engines.engine import Submission
     from longboat.engines.local.engine import LocalEngine
     from longboat.engines.local.files import locked
-    from longboat.engines.local.records import RunFiles, State
+    from longboat.engines.local.records import State
+    from longboat.engines.local.runfiles import RunFiles
 
     said: list[str] = []
     engine = LocalEngine(tmp_path / "home", on_notice=said.append)
