@@ -187,6 +187,23 @@ def test_a_finished_log_that_never_comes_is_given_up() -> None:
         read(log_of(Kubelet([said(0, 0, 0)], [3] * 100)), follow=False)
 
 
+def test_a_node_that_takes_long_to_be_silent_is_given_up_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longboat.engines.kubernetes.podlog.GIVE_UP_S", -1.0)
+    kubelet = Kubelet([said(0, 0, 0)], [3] * 100)
+    with pytest.raises(Unreachable):
+        read(log_of(kubelet), follow=False)
+    assert len(kubelet.opened) == 1
+
+
+def test_a_file_that_begins_within_a_line_does_not_speak_with_a_strangers_voice() -> None:
+    half = (0.0, said(0, 4, 0.0)[1][9:])
+    source = Source(Kubelet([half, said(0, 5, 1), said(0, 6, 2)], []).open, lambda gap: iter(()))
+    assert [(line.key, line.seq) for line in read(PodLog(source))] == [("0.out", 5), ("0.out", 6)]
+    crash = [(0.0, b"python3: not found\n")]
+    assert [line.data for line in read(log_of(Kubelet(crash, [])))] == [b"python3: not found\n"]
+    assert [line.data for line in read(log_of(Kubelet([*crash, said(0, 0, 1)], [])))][0] == b"python3: not found\n"
+
+
 def test_streams_that_were_rotated_away_whole_are_asked_for() -> None:
     class Rotated(Source):
         def rest(self, seen: dict[str, int]) -> Iterator[PodLine]:

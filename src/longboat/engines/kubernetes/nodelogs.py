@@ -19,6 +19,8 @@ from longboat.engines.kubernetes.podlog import PodLog
 from longboat.engines.kubernetes.termination import PodEnd, container_of, outcome_of
 from longboat.engines.kubernetes.views import PodView
 
+READ_S = 30.0
+"""What was written already comes at once; a machine that is cut off in the middle of it says nothing any more."""
 SILENCE_S = 120.0
 """A stream that is silent for longer is opened again: it may be dead without anybody knowing."""
 ROTATED_S = 9.0
@@ -82,7 +84,11 @@ class NodeLog:
     def open(self, *, follow: bool, since: float | None) -> closing[Stream]:
         moment = None if since is None else f"{datetime.fromtimestamp(int(since), timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
         self._stream = self._client.log(
-            self.pod, namespace=self._namespace, follow=follow, since_time=moment, idle_s=SILENCE_S if follow else None
+            self.pod,
+            namespace=self._namespace,
+            follow=follow,
+            since_time=moment,
+            idle_s=SILENCE_S if follow else READ_S,
         )
         self._followed = self._stream if follow else None
         if self._stop.is_set():

@@ -25,6 +25,8 @@ SHORT_S, LONG_S = 0.05, 2.0
 """Between two tries: from, doubling up to."""
 TRIES = 8
 """How often a finished log is tried again without any progress."""
+GIVE_UP_S = 20.0
+"""... and for how long: an API server takes half a minute to say of each try that a lost node does not answer."""
 FILE_TRIES = 5
 """How often the launcher's files are tried without any progress, before the pod's log alone must do."""
 RUSH_BYTES, RUSH_S = 512 << 10, 30.0
@@ -115,11 +117,11 @@ class PodLog:
         A follower never gives up; whoever waits for it may `stop` it.
         A last line without newline counts only if the container `is_over`: it may have been caught in mid-line.
         """
-        is_last, from_start, tries = not follow, not self.seen, 0
+        is_last, from_start, tries, moved = not follow, not self.seen, 0, time.monotonic()
         while not self._stop.is_set():
             try:
                 for lines in self._stream(follow=not is_last, from_start=from_start, is_over=is_over):
-                    tries, self.trouble = 0, ""
+                    tries, moved, self.trouble = 0, time.monotonic(), ""
                     yield lines
                 if is_last:
                     # What was rotated away, with nothing of the same stream since, leaves no gap to be seen.
@@ -153,7 +155,7 @@ class PodLog:
                 from_start = False
                 self.trouble = str(error)
                 self.is_refused = isinstance(error, _Lost) or error.status != 0
-                if is_last and tries >= TRIES:
+                if is_last and (tries >= TRIES or time.monotonic() - moved > GIVE_UP_S):
                     if isinstance(error, _Lost):
                         self.is_gone = True
                         return
@@ -169,6 +171,7 @@ class PodLog:
             since = self._time - OVERLAP_S
         foreign_left = self.seen.get(FOREIGN, 0)
         is_first = True
+        head: PodLine | None = None  # a first line that is not the launcher's: a word of its own, or the end of a line
         with self._source.open(follow=follow, since=since) as chunks:
             for batch in batches(chunks, is_last=is_over):
                 lines: list[PodLine] = []
@@ -183,7 +186,15 @@ class PodLog:
                             foreign_left -= 1
                             continue
                         line = line._replace(time=self._time)
+                        if is_first:
+                            is_first, head = False, line
+                            continue
                     is_first = False
+                    if head is not None:
+                        # The file of a rotated log may begin within a line, whose beginning went with the file before.
+                        if line.seq <= 0 and take(head, self.seen):
+                            lines.append(head)
+                        head = None
                     yield from self._missing(line, lines, is_middle=since is not None)
                     if take(line, self.seen):
                         self._time = max(self._time, line.time)
@@ -193,6 +204,8 @@ class PodLog:
                     is_fast = self._rush.add(sum(len(line.data) for line in lines))
                     if is_fast and follow and self._has_files(None):
                         raise _Behind
+        if head is not None and take(head, self.seen):
+            yield [head]
 
     def _has_files(self, gap: Gap | None) -> bool:
         return self._file_tries > 0 and self._source.has_files(gap)
