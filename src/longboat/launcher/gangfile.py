@@ -96,6 +96,7 @@ def _wait(gang: dict[str, Any], root: str) -> dict[str, Any]:
         "token_file": os.path.join(root, "gang", "token"),
         "timeout_s": float(line.get("timeout_s") or PEERS_S),
         "lost_s": float(line.get("lost_s") or LOST_S),
+        "together": bool(line.get("together")),
         # A follower ends when it is told to, never by itself.
         "deciding": [
             name_of(node) for node in gang["nodes"] if node["role"] in deciding and node.get("starter") != "follower"

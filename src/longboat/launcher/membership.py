@@ -321,5 +321,18 @@ class Hand(Membership):
         channel, begun = self._channel, time.monotonic()
         while not channel.is_idle and time.monotonic() < self._until(begun):
             self.loop.turn()
+        if self.state.plan.ends_together and self.state.is_over and not self.is_hurried:
+            self._wait_for_others()
         self.loop.cancel("line")
         self._dialer.close()
+
+    def _wait_for_others(self) -> None:
+        """Until node 0 hangs up, which it does when all have ended. What is waited for is no more than node 0 waits.
+
+        A JobSet deletes, when the Job of one role has failed, the pods of those roles that have not ended yet, and
+        their logs with them. If all end at the same moment, nothing is left to delete.
+        """
+        plan, channel = self.state.plan, self._channel
+        until = time.monotonic() + plan.grace_s + self.lost_s + FAREWELL_S
+        while channel.is_up and time.monotonic() < min(until, channel.heard + self.lost_s):
+            self.loop.turn()

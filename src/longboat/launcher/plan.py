@@ -71,6 +71,7 @@ class Plan:
         self.line_token_file = str(wait.get("token_file") or "")
         self.line_lost_s = float(wait.get("lost_s") or 30.0)
         self.deciding: list[str] = list(wait.get("deciding") or [])
+        self.ends_together = bool(wait.get("together"))  # after a failure no node ends before all have
         self.run_timeout_s: float | None = wait.get("run_timeout_s")
         self.termination: str | None = raw.get("termination")
         self.log_wait_s = float(raw.get("log_wait_s") or 0.0)  # how long an ended node waits for readers of its logs

@@ -18,7 +18,7 @@ from testbed.clusters import Cluster
 from tests.engines.kubernetes.benches import Bench
 from tests.engines.kubernetes.broken import job_of
 
-ROLES = {"chief": {"nodes": 1, "run": ["python", "chief.py"]}, "slow": {"nodes": 2, "run": ["python", "slow.py"]}}
+ROLES = {"slow": {"nodes": 2, "run": ["python", "slow.py"]}, "chief": {"nodes": 1, "run": ["python", "chief.py"]}}
 SLOW = """
 import signal, sys, time
 def leave(*_):
@@ -50,7 +50,7 @@ def test_which_workload_keeps_the_logs(tmp_path: Path) -> None:
 
     kueue = served(**{"kueue.x-k8s.io": ("v1beta2",)})
     (notice,) = workload_notices(two, ClusterSettings(queue="q"), kueue)
-    assert "JobSet removes the pods of the others" in notice
+    assert "JobSet removes the pods of the other roles" in notice
     assert workload_notices(two, ClusterSettings(queue="q", storage=claim), kueue) == []
     assert workload_notices(one, ClusterSettings(queue="q"), kueue) == []
     assert workload_notices(two, ClusterSettings(), kueue) == []

@@ -87,8 +87,14 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
         "artifacts": {"dir": record.artifacts_dir, "patterns": list(job.artifacts)},
         "keep": kept,
         "log_wait_s": record.log_wait_s,
-        "line": {"port": LINE_PORT},
+        "line": _line(record),
     }
+
+
+def _line(record: Record) -> dict[str, Any]:
+    """With JobSet, whose failure removes the pods of other roles: all nodes of a gang that failed end together."""
+    is_exposed = record.workload == "jobset" and len(record.job.roles) > 1 and record.storage is None
+    return {"port": LINE_PORT, "together": True} if is_exposed else {"port": LINE_PORT}
 
 
 def _checkpoints(record: Record) -> dict[str, Any]:

@@ -80,7 +80,8 @@ def workload_kind(job: Job, capabilities: Capabilities, *, queue: str | None, st
     """A JobSet where it is served, unless plain Jobs keep logs that it would remove.
 
     When the Job of one role fails, the JobSet controller deletes those of the other roles that have not ended, with
-    their pods and logs. A storage has the logs anyway; only a queue needs the JobSet, to admit all roles at once.
+    their pods and logs. Launchers end together then (`gangfile`), but a pod that is killed waits for nobody. A storage
+    has the logs anyway; only a queue needs the JobSet, to admit all roles at once.
     """
     if not capabilities.has_jobset:
         return "job"
@@ -96,8 +97,8 @@ def workload_notices(job: Job, settings: ClusterSettings, capabilities: Capabili
     if kind == "job" or len(job.roles) == 1 or storage is not None:
         return []
     return [
-        "no storage is set: when one role fails, JobSet removes the pods of the others, and the last lines of their"
-        " logs with them, unless somebody follows; `longboat config set kubernetes.storage.claim NAME` keeps them"
+        "no storage is set: when a pod of one role is killed, JobSet removes the pods of the other roles, and their logs"
+        " with them; `longboat config set kubernetes.storage.claim NAME` keeps them"
     ]
 
 
