@@ -6,6 +6,7 @@ which has `say(rank, stream, text, newline=True)`.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,8 @@ from typing import Any
 from longboat.core.jobs import Job, Role
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import POD, VOLUME
+from longboat.engines.kubernetes.api.errors import AlreadyThere
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, POD, VOLUME
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.views import PodView, Snapshot, pod_view
 from testbed.clusters import Cluster
@@ -118,8 +120,32 @@ def speak(client: Client, program: str, *, node: str = "worker-0", attempt: int 
             **spec,
         },
     }
+    if storage is not None:
+        _vouch(client, storage)
     client.create(body)
     return name
+
+
+def _vouch(client: Client, storage: dict[str, Any]) -> None:
+    """The record of the run and a Job of its with this storage: what nobody's Job mounts is not read for anybody."""
+    meta = {"name": "train", "namespace": client.namespace}
+    record = client.find(CONFIG_MAP, "train") or client.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+    )
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "train", "uid": record["metadata"]["uid"]}
+    spec = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": IMAGE}],
+        "volumes": [{"name": "storage", **storage}],
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {**meta, "labels": {names.RUN: "train"}, "ownerReferences": [owner]},
+        "spec": {"suspend": True, "template": {"spec": spec}},
+    }
+    with contextlib.suppress(AlreadyThere):
+        client.create(job)
 
 
 def views(client: Client) -> list[PodView]:

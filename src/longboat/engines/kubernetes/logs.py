@@ -190,8 +190,11 @@ class Follower:
     def _vanished(self, live: Live) -> Iterator[LogLine]:
         """The end of the logs of pods that were deleted while they were followed."""
         for log in live.unfinished:
-            lines, notice = self._kept.rest(log.attempt, log.node, log.log.seen, live.state)
-            yield from merged([_line(line, log) for line in lines], self._query)
+            try:
+                lines, notice = self._kept.rest(log.attempt, log.node, log.log.seen, live.state)
+                yield from merged([_line(line, log) for line in lines], self._query)
+            except LongboatError as error:
+                notice = f"the end of the log of {log.node} cannot be read from the storage: {error.message}"
             if notice:
                 self._notice(notice)
 

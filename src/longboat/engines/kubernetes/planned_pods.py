@@ -97,8 +97,8 @@ def workload_notices(job: Job, settings: ClusterSettings, capabilities: Capabili
     if kind == "job" or len(job.roles) == 1 or storage is not None:
         return []
     return [
-        "no storage is set: when a pod of one role is killed, JobSet removes the pods of the other roles, and their logs"
-        " with them; `longboat config set kubernetes.storage.claim NAME` keeps them"
+        "no storage is set: when a pod of one role is killed, JobSet removes the pods of the other roles with their"
+        " logs; `longboat config set kubernetes.storage.claim NAME` keeps them"
     ]
 
 
