@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import EngineError
-from longboat.engines.local.environments import prepare_environment
+from longboat.engines.local.environments import prepare_environment, settle_environment
 from longboat.engines.local.home import Home
 from tests.engines.local.conftest import LocalJobs
 
@@ -22,6 +22,24 @@ def test_no_environment_is_made_for_nothing(tmp_path: Path, setup: str | None) -
 def test_no_python(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="no"):
         prepare_environment(Home(tmp_path), "pip install x", None, path=str(tmp_path))
+
+
+def test_an_environment_that_was_never_marked_is_made_anew_after_a_restart(tmp_path: Path) -> None:
+    """Nothing of it was synced: its files may be empty. One that is marked was."""
+    home, path = Home(tmp_path), "/usr/bin:/bin"
+    made = prepare_environment(home, "pip install x", None, path=path)
+    folder = Path(made.variables["VIRTUAL_ENV"])
+    (folder / "installed").write_text("")
+    prepare_environment(home, "pip install x", None, path=path)
+    assert (folder / "installed").exists(), "within one boot it is used again"
+    (folder / "made-in-boot").write_text("another")
+    assert made.marker is not None
+    settle_environment(Path(made.marker))
+    assert prepare_environment(home, "pip install x", None, path=path).setup is None
+    assert (folder / "installed").exists(), "what is marked is whole"
+    Path(made.marker).unlink()
+    prepare_environment(home, "pip install x", None, path=path)
+    assert not (folder / "installed").exists()
 
 
 def wheel(folder: Path, name: str, version: str) -> None:

@@ -97,6 +97,22 @@ def test_a_run_appears_whole_with_its_lock_held(tmp_path: Path) -> None:
     os.close(other)
 
 
+@pytest.mark.parametrize("left", ["", "another-boot 1", "another-boot 900", "garbage\0"])
+def test_after_a_restart_the_queue_counts_on(tmp_path: Path, left: str) -> None:
+    """The counter is not synced: what an earlier boot left of it may be nothing, or too old."""
+    home = Home(tmp_path / "home")
+    home.prepare()
+    for number in (1, 2, 3):
+        created = create_run(home, record_of(home, submission(tmp_path), name=f"run-{number}", snapshot=None), None)
+        assert created is not None and created[0].record().number == number
+        os.close(created[1])
+    (home.root / "queue" / ".next").write_text(left)
+    created = create_run(home, record_of(home, submission(tmp_path), name="later", snapshot=None), None)
+    assert created is not None
+    os.close(created[1])
+    assert created[0].record().number == (900 if "900" in left else 4)
+
+
 def test_resuming_needs_a_complete_checkpoint(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     (tmp_path / "old" / "step-1").mkdir(parents=True)
