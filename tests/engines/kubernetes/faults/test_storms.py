@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from functools import partial
 
@@ -103,5 +105,19 @@ def test_a_stop_in_a_storm_reaches_the_gang(stormy: Ground, api_proxy: ApiProxy,
     stormy.engine.stop("job")
     ended = stormy.wait()
     assert (ended.phase, ended.exit_code) == ("stopped", 143), ended.reason
+    stormy.check_book(ranks=2)
+    stormy.remove()
+
+
+def test_a_stop_asks_no_rank_how_it_is(stormy: Ground, api_proxy: ApiProxy) -> None:
+    """Each question is a command in a pod, and takes as long as the order to stop."""
+    stormy.submit(nodes=2)
+    stormy.until_started(ranks=2)
+    before = len(api_proxy.seen)
+    place = ["--engine", "kubernetes", "--namespace", stormy.namespace]
+    command = [sys.executable, "-m", "longboat", "stop", "job", "--grace", "0s", *place]
+    done = subprocess.run(command, env=stormy.environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "job\n"), done.stderr
+    assert sum("/exec" in one.request.path for one in api_proxy.seen[before:]) == 1
     stormy.check_book(ranks=2)
     stormy.remove()
