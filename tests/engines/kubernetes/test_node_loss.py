@@ -109,6 +109,7 @@ def test_survivors_of_a_lost_node_are_told_then_deleted(index: int) -> None:
     other = running(1 - index)
     first = decide(snapshot(away(index), other, state=RAN, hosts=LOST, job_=retried()), NOW)
     assert first.state is not None and first.state.broken == NOW
+    assert "node-1" in first.state.reason and "the others are ending" in first.state.reason
     assert kinds(first) == ["Fence", "Tell"] and first.actions[1] == Tell(pod=other.name, grace_s=30.0)
     state = broken(30.0 + TELL_S)
     late = decide(snapshot(away(index, is_forced=True), other, state=state, hosts=LOST, job_=retried()), NOW)

@@ -81,10 +81,14 @@ def is_host_well(snapshot: Snapshot, member: str) -> bool:
 
 
 def silence_words(snapshot: Snapshot) -> str:
-    """Which nodes of the attempt under way are silent, and when they are given up; empty where none is."""
+    """Which nodes of the attempt under way are lost, or silent and when they are given up; empty where none is."""
+    pods = snapshot.pods_of(snapshot.state.attempt)
+    lost = [pod.end.message for pod in pods if pod.is_lost and pod.end is not None]
+    if lost:
+        return f"{lost[0]}; the others are ending"
     told = []
     limit_s = limit_of(snapshot)
-    for pod in snapshot.pods_of(snapshot.state.attempt):
+    for pod in pods:
         host = snapshot.hosts.get(pod.host or "")
         if pod.end is None and host is not None and host.not_ready_since is not None:
             what = "is not ready" if host.said else "is silent"
