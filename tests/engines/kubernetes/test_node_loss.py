@@ -135,6 +135,12 @@ def test_an_attempt_that_never_ends_is_given_up() -> None:
     assert (decide(gone, NOW).state or state).attempt == 1
 
 
+def test_a_gang_that_succeeded_is_not_lost_because_its_job_does_not_notice() -> None:
+    done = ended(0, 0, gang=verdict(0), at=NOW - 300)
+    state = decide(snapshot(done, state=broken(300.0), job_=retried()), NOW).state
+    assert state is not None and (state.phase, state.exit_code) == ("succeeded", 0)
+
+
 def test_both_nodes_lost() -> None:
     turn = decide(snapshot(away(0), away(1), state=RAN, hosts=LOST, job_=retried()), NOW)
     assert kinds(turn) == ["Fence", "Fence", "Remove"]

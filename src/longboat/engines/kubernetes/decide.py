@@ -210,7 +210,9 @@ def _going(snapshot: Snapshot, now: float) -> Turn:
 def _given_up(snapshot: Snapshot, now: float) -> Turn:
     """Nothing of the attempt runs any more, and its workload does not notice: it goes, judged by what is seen now."""
     failure = judge(snapshot, snapshot.state.attempt).failure
-    state = snapshot.state if failure is None else _sentenced(snapshot.state, failure)
+    if failure is None:
+        return _concluded(snapshot, now)  # node 0 has said that all is well
+    state = _sentenced(snapshot.state, failure)
     return Turn(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
 
 
