@@ -18,6 +18,8 @@ from longboat.core.runs import LogLine, LogQuery
 _RECORD = struct.Struct("<QQ")
 _BLOCK = 1 << 20
 _LATEST_NS = 4_000_000_000_000_000_000  # in the year 2096: a time beyond it is garbage, and no calendar shows it
+MOST_LINE = 64 << 20
+"""Bytes of one line. What is longer has lost its newlines, or never had any."""
 
 
 class Source(Value, frozen=True):
@@ -83,6 +85,7 @@ class Reader:
         self._times = Times(source.path)
         self._offset = 0
         self._partial: list[bytes] = []
+        self._held = 0  # bytes of it
 
     def skip_to(self, query: LogQuery) -> None:
         self._times.refresh()
@@ -135,6 +138,10 @@ class Reader:
         self._offset += len(block)
         if rest:
             self._partial.append(rest)
+            self._held = len(rest) if whole else self._held + len(rest)
+            if self._held > MOST_LINE:  # told in pieces: nobody has room for a line without end
+                data, self._partial, self._held = b"".join(self._partial), [], 0
+                yield self._line(data, self._offset)
 
     def _line(self, data: bytes, end: int) -> LogLine:
         source = self.source

@@ -4,6 +4,7 @@ everything else the launcher imports together. Not for large documents.
 
 from __future__ import annotations
 
+import errno
 import os
 
 TYPE_CHECKING = False
@@ -89,16 +90,24 @@ def read_json(path: str) -> Any:
     return loads(read_bytes(path).decode("utf-8"))
 
 
-def read_bytes(path: str) -> bytes:
-    """All bytes of a file, also of one in /proc, whose size is not known."""
+MOST = 256 << 20
+"""Bytes of a file that is read whole. Ranks write some of them, and what they write has no end that we know of."""
+
+
+def read_bytes(path: str, most: int = MOST) -> bytes:
+    """All bytes of a file, also of one in /proc, whose size is not known. Raises OSError for one that is too large."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         parts: list[bytes] = []
+        size = 0
         while True:
             part = os.read(descriptor, 65536)
             if not part:
                 return b"".join(parts)
             parts.append(part)
+            size += len(part)
+            if size > most:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
     finally:
         os.close(descriptor)
 

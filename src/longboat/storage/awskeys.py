@@ -11,7 +11,7 @@ import os
 import time
 import urllib.parse
 from calendar import timegm
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError
 from longboat.storage.exchanges import Exchange, Rejected, Request, children, parse_xml, text_of
@@ -149,7 +149,7 @@ def _of_container(environment: Mapping[str, str]) -> Keys | None:
         if token:
             headers["Authorization"] = token
         answer = Exchange(direct=True).ask(Request("GET", url, headers), _NEAR_S)
-        return _keys(json.loads(answer.body))
+        return _keys(answer.body)
     except (Rejected, ValueError, OSError, KeyError) as error:
         text = error if isinstance(error, Rejected) else type(error).__name__
         raise EngineError(f"the container's credentials cannot be had: {text}") from None
@@ -167,12 +167,19 @@ def _of_machine(environment: Mapping[str, str]) -> Keys | None:
         folder = f"{base}/latest/meta-data/iam/security-credentials/"
         role = exchange.ask(Request("GET", folder, session), _NEAR_S).body.decode().split("\n")[0].strip()
         path = urllib.parse.quote(role)
-        return _keys(json.loads(exchange.ask(Request("GET", folder + path, session), _NEAR_S).body))
+        return _keys(exchange.ask(Request("GET", folder + path, session), _NEAR_S).body)
     except (Rejected, OSError, ValueError, KeyError, *BROKEN):
         return None
 
 
-def _keys(told: Any) -> Keys:
+def _keys(body: bytes) -> Keys:
+    """Raises ValueError and KeyError for what a server answers that hands out none."""
+    try:
+        told = json.loads(body)
+    except RecursionError:
+        raise ValueError("nested without end") from None
+    if not isinstance(told, dict) or not all(isinstance(value, str) for value in told.values()):
+        raise ValueError("no credentials")
     return Keys(told["AccessKeyId"], told["SecretAccessKey"], told.get("Token"), expiry(told.get("Expiration") or ""))
 
 

@@ -138,5 +138,5 @@ def token_of(body: bytes) -> Token:
     try:
         told = json.loads(body)
         return Token(str(told["access_token"]), time.time() + float(told["expires_in"]))
-    except (KeyError, TypeError, UnicodeDecodeError):
+    except (KeyError, TypeError, UnicodeDecodeError, RecursionError):
         raise ValueError("no token") from None

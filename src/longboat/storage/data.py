@@ -34,6 +34,7 @@ ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".
 DATA_LIMITS = Limits(max_bytes=64 << 40, max_files=50_000_000, max_ratio=1000, ratio_from=1 << 30)
 _OWN = ".longboat"
 _MOST_NAMES = 100
+_MOST_MARKER = 1 << 20  # a hundred names, each of at most 255 bytes
 
 
 def import_data(
@@ -71,10 +72,10 @@ def import_data(
 def _is_done(marker: str, place: str) -> bool:
     try:
         with open(marker, "rb") as file:
-            names = json.loads(file.read())["names"]
+            names = json.loads(file.read(_MOST_MARKER))["names"]
         # Somebody may have emptied the folder and left ours.
         return all(os.path.lexists(f"{place}/{name}") for name in names)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return False
 
 

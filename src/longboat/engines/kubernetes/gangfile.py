@@ -7,6 +7,7 @@ are written once. `node_of` puts one node together again as the launcher does, s
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,9 @@ from longboat.engines.secret_urls import variable_of
 VERSION = 1
 LIMIT = 900 << 10
 """Bytes of the compressed gang file. A Secret holds 1 MiB."""
+
+MOST_UNPACKED = 256 << 20
+"""A Secret can be written by others than us: 900 KiB of it may stand for a gigabyte."""
 
 COORDINATOR_PORT = 29500
 RANK_PORT = 2222
@@ -119,8 +123,12 @@ def encode(gang: Mapping[str, Any], *, limit: int = LIMIT) -> bytes:
 def decode(data: bytes) -> dict[str, Any]:
     """A gang file that was written by `encode`."""
     try:
-        gang: dict[str, Any] = msgspec.json.decode(gzip.decompress(data), type=dict[str, Any])
-    except (OSError, EOFError, msgspec.MsgspecError) as error:
+        unpacking = zlib.decompressobj(wbits=31)
+        text = unpacking.decompress(data, MOST_UNPACKED)
+        if not unpacking.eof:
+            raise EngineError("the gang file is damaged: it breaks off, or grows without measure")
+        gang: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+    except (zlib.error, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise EngineError(f"the gang file is damaged: {error}") from None
     return gang
 

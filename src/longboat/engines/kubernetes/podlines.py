@@ -25,6 +25,10 @@ _LINE = re.compile(
 _LOST = (b"unable to retrieve container logs for ", b"failed to try resolving symlinks in path ")
 
 
+MOST_LINE = 64 << 20
+"""Bytes of one line. What is longer has lost its newlines, or never had any."""
+
+
 class PodLine(NamedTuple):
     key: str  # "0.out", "setup.out", "node.err", or FOREIGN
     seq: int  # -1: not counted
@@ -44,14 +48,19 @@ class Gap(NamedTuple):
 def batches(chunks: Iterable[bytes], *, is_last: bool = True) -> Iterator[list[bytes]]:
     """Whole lines, as many as each chunk completes. A last one without newline only if nothing can follow any more."""
     rest: list[bytes] = []
+    held = 0
     for chunk in chunks:
         head, newline, tail = chunk.rpartition(b"\n")
         if newline:
             whole = b"".join((*rest, head, newline))
-            rest = []
+            rest, held = [], 0
             yield whole.splitlines(keepends=True) if not _has_odd_ends(whole) else _split(whole)
         if tail:
             rest.append(tail)
+            held += len(tail)
+            if held > MOST_LINE:  # told in pieces: whoever reads has no room for a line without end
+                yield [b"".join(rest)]
+                rest, held = [], 0
     if rest and is_last:
         yield [b"".join(rest)]
 

@@ -28,7 +28,7 @@ from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.kubernetes import inpod
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import ApiError, NotThere
-from longboat.engines.kubernetes.api.streams import STDOUT, Place, Session, converse, run_in_pod
+from longboat.engines.kubernetes.api.streams import STDOUT, Beginning, Place, Session, converse, run_in_pod
 from longboat.engines.kubernetes.api.websocket import Closed
 
 LIMITS = Limits(max_bytes=1 << 50, max_files=10_000_000)
@@ -37,6 +37,10 @@ _START = (
     "import base64,sys,zlib;exec(zlib.decompress(base64.urlsafe_b64decode(sys.argv.pop(1))),{'__name__':'__main__'})"
 )
 _ERROR_BYTES = 4096
+MOST_ANSWER = 64 << 20
+"""Of an answer that is read whole: names of a folder with a million files."""
+SILENT_S = 300.0
+"""For so long a program in a pod may find nothing to say: a disk over a network may take minutes for one read."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -73,7 +77,9 @@ class Remote:
 
     def names(self, path: str) -> list[str]:
         """What is in a folder."""
-        found: list[str] = json.loads(b"".join(self._output("names", check_path(path))))
+        found = self.ask("names", check_path(path))
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            raise EngineError(f"{self.pod}: the answer is no list of names")
         return found
 
     def read(self, path: str) -> Iterator[bytes]:
@@ -116,8 +122,8 @@ class Remote:
         self._run("remove", check_path(path))
 
     def run(self, command: Sequence[str], *, stdin: bytes | None = None) -> tuple[int, bytes, bytes]:
-        """Any command: exit code, stdout, stderr (its beginning)."""
-        out, err = io.BytesIO(), io.BytesIO()
+        """Any command: exit code, stdout, stderr (their beginnings)."""
+        out, err = Beginning(MOST_ANSWER), Beginning(_ERROR_BYTES)
         code = run_in_pod(
             self.client,
             self.pod,
@@ -131,8 +137,17 @@ class Remote:
         return code, out.getvalue(), err.getvalue()
 
     def ask(self, verb: str, *arguments: str) -> Any:
-        """A verb of `inpod` that answers in JSON."""
-        return json.loads(b"".join(self._output(verb, *arguments)))
+        """A verb of `inpod` that answers in JSON. Raises EngineError for an answer that is none, or has no end."""
+        parts, size = [], 0
+        for part in self._output(verb, *arguments):
+            parts.append(part)
+            size += len(part)
+            if size > MOST_ANSWER:
+                raise EngineError(f"{self.pod}: the answer is longer than {MOST_ANSWER >> 20} MiB")
+        try:
+            return json.loads(b"".join(parts))
+        except (ValueError, RecursionError):
+            raise EngineError(f"{self.pod}: the answer is not understood") from None
 
     def _output(self, verb: str, *arguments: str) -> Iterator[bytes]:
         place = Place(self.pod, self.namespace, self.container, tuple(command_of(verb, *arguments)))
@@ -140,9 +155,9 @@ class Remote:
         with self._explained(), contextlib.closing(Session(self.client, place, stdin=False, tty=False)) as session:
             try:
                 while True:
-                    message = session.receive()
+                    message = session.receive(SILENT_S)
                     if message is None:
-                        continue
+                        raise EngineError(f"{self.pod}: no answer for {SILENT_S:.0f} s")
                     if message[0] == STDOUT:
                         yield message[1]
                     else:
@@ -151,7 +166,7 @@ class Remote:
                 self._check(session.exit_code(), said, arguments)
 
     def _run(self, verb: str, *arguments: str, stdin: BinaryIO | None = None) -> None:
-        said = io.BytesIO()
+        said = Beginning(_ERROR_BYTES)
         place = Place(self.pod, self.namespace, self.container, tuple(command_of(verb, *arguments)))
         with self._explained():
             session = Session(self.client, place, stdin=stdin is not None, tty=False, needs_end=False)

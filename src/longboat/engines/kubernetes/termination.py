@@ -73,7 +73,7 @@ def read_termination(text: str) -> Ended | None:
     """The launcher's message; None for a text that is not one. Fields that make no sense are left out."""
     try:
         raw = msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     if not isinstance(raw, dict) or not isinstance(raw.get("v"), int) or "exit_code" not in raw:
         return None

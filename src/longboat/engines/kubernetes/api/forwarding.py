@@ -25,6 +25,7 @@ DATA, ERROR = 0, 1
 BLOCK = 1 << 15
 BUSY_S = 0.2
 """Between two tries to serve a connection where descriptors or threads are short."""
+MOST_WORDS = 1 << 16  # of what a pod's side complains of: a sentence
 QUIET_S = 30.0
 """A client that sends no more and hears nothing for so long is taken to be gone."""
 
@@ -143,7 +144,7 @@ class _Link:
                 if not begun[channel]:
                     begun[channel], content = True, content[2:]  # first the port's number
                 if channel == ERROR:
-                    complaint += content
+                    complaint = (complaint + content)[:MOST_WORDS]
                 elif content:
                     self.local.sendall(content)
         except (Closed, Unreachable, OSError):

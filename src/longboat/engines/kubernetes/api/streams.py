@@ -9,6 +9,7 @@ nobody in the pod is told that we are gone.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import select
@@ -27,6 +28,23 @@ V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
 END = 255
 BLOCK = 1 << 15
+MOST_STATUS = 1 << 20
+"""Of what a server says about how a command ended. It is a few hundred bytes, with a message of the runtime's in it."""
+
+
+class Beginning(io.BytesIO):
+    """The first bytes of what a command writes: it runs in somebody else's image, and may write without end."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+        self.is_cut = False
+
+    def write(self, content: Any, /) -> int:
+        room = self._most - self.tell()
+        self.is_cut = self.is_cut or len(content) > room
+        super().write(content[:room])
+        return len(content)
 
 
 class Place(NamedTuple):
@@ -95,7 +113,7 @@ class Session:
                 return None
             channel, content = message[0] if message else END, message[1:]
             if channel == STATUS:
-                self._status += content
+                self._status = (self._status + content)[:MOST_STATUS]
             elif channel in (STDOUT, STDERR) and content:
                 return channel, content
 
@@ -111,7 +129,7 @@ def exit_code_in(status: bytes) -> int:
     """What the status channel said in the end."""
     try:
         told: dict[str, Any] = json.loads(status)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Unreachable("the connection ended before the command did") from None
     if told.get("status") == "Success":
         return 0

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
-from longboat.engines.kubernetes.api import dialing, patience
+from longboat.engines.kubernetes.api import bodies, dialing, patience
 from longboat.engines.kubernetes.api.answers import error_of, is_status
 from longboat.engines.kubernetes.api.credentials import Credentials, Identity
 from longboat.engines.kubernetes.api.errors import Unreachable
@@ -174,11 +174,9 @@ class Transport:
         """The whole answer; an `ApiError` if it is none of the good ones."""
 
         def read_all(connection: Connection, response: http.client.HTTPResponse) -> bytes:
-            content = response.read()
+            content = bodies.read_whole(response)
             self._keep(connection, response)
-            if response.headers.get("Content-Encoding") == "gzip":
-                content = zlib.decompress(content, wbits=31)
-            return content
+            return bodies.unpacked(content) if response.headers.get("Content-Encoding") == "gzip" else content
 
         return self._try(ask, read_all)
 
@@ -230,7 +228,7 @@ class Transport:
                 response = self._exchange(connection, ask)
                 if response.status < 300:
                     return finish(connection, response)
-                content = response.read()
+                content = bodies.read_whole(response, bodies.MOST_REFUSAL)
                 self._keep(connection, response)
             except (OSError, http.client.HTTPException, zlib.error) as error:
                 self._after_break(ask, connection, error, attempt, began)

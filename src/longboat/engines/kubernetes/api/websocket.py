@@ -25,6 +25,8 @@ from longboat.engines.kubernetes.api.transport import Ask, end, reason_of
 MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 LARGEST = 16 << 20
+"""Of one message, in however many frames. Kubernetes sends at most 32 KiB at once."""
+MOST_PONGS = 64  # answers to pings that wait until something can be sent; the latest are enough
 PING_S = 10.0
 SILENCE_S = 45.0
 """Every ping is answered: silence for longer means that nobody is there any more."""
@@ -92,7 +94,7 @@ class WebSocket:
         self._tls = threading.Lock()
         self._sending = threading.Lock()
         self._outgoing = bytearray()
-        self._control: deque[bytes] = deque()
+        self._control: deque[bytes] = deque(maxlen=MOST_PONGS)
         self._frames = Frames()
         self._parts: list[bytes] = []
         self._heard = self._pinged = self._left = time.monotonic()
@@ -170,6 +172,8 @@ class WebSocket:
                 self._send_soon(content, PONG)
             elif opcode != PONG:
                 self._parts.append(content)
+                if len(self._parts) > 1 and sum(map(len, self._parts)) > LARGEST:
+                    raise Unreachable(f"the server sent a message of more than {LARGEST >> 20} MiB")
                 if is_last:
                     whole, self._parts = b"".join(self._parts), []
                     return whole
