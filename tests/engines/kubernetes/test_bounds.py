@@ -32,6 +32,7 @@ from longboat.engines.kubernetes.remote import Remote
 from longboat.engines.kubernetes.statuses import make_status
 from longboat.engines.kubernetes.telling import ask_status, checked
 from longboat.engines.kubernetes.termination import read_termination
+from longboat.engines.local.files import last_lines_of
 from longboat.engines.logfiles import Reader, Source
 from longboat.launcher.jsonfiles import read_bytes
 from tests.engines.kubernetes.run_samples import running, snapshot
@@ -284,6 +285,12 @@ def test_a_line_of_a_log_file_without_end_is_told_in_pieces(tmp_path: Path, monk
             file.write(b"." * 50)
         assert not list(reader.lines(is_last=False))
     assert [line.data for line in reader.lines(is_last=True)] == [b"." * 2500]
+
+
+def test_the_last_lines_of_a_large_log(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"first\n" + b"x" * 100_000 + b"\nlast\n")
+    assert last_lines_of(tmp_path / "log")[-1] == "last" and len("".join(last_lines_of(tmp_path / "log"))) < 8192
+    assert last_lines_of(tmp_path / "none") == []
 
 
 def test_a_file_that_a_rank_makes_large_is_not_read(tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ def own_autoscaler(status: Mapping[str, Any] | None, now: float) -> Autoscaler |
         ]
         if not pools or now - float(told.get("at", 0.0)) > SILENT_S:
             return None
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return None
     detail = ", ".join(f"{name} {size} of at most {most}" for name, size, most in pools)
     return Autoscaler(name="longboat", can_grow=any(size < most for _, size, most in pools), detail=detail)
@@ -294,7 +294,7 @@ def _cluster_autoscaler(text: str) -> Autoscaler:
 
     try:
         told = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         told = None
     groups = told.get("nodeGroups") if isinstance(told, dict) else None
     if not isinstance(groups, list):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from longboat.core.runs import Explanation, RunStatus
+from longboat.engines.local.files import last_lines_of
 from longboat.engines.local.records import Record
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.postmortems import explain_status
@@ -18,7 +19,7 @@ def explain_run(files: RunFiles, record: Record, status: RunStatus) -> Explanati
 
 def _setup_tail(files: RunFiles, status: RunStatus) -> tuple[str, ...]:
     for path in sorted(files.attempt_dir(status.attempt).glob("*/logs/setup.out")):
-        lines = path.read_bytes()[-8192:].decode(errors="replace").splitlines()
+        lines = last_lines_of(path)
         if lines:
             return tuple(lines[-15:])
     return ()

@@ -85,6 +85,16 @@ def read_value(path: Path, kind: type[T]) -> T | None:
         return None
 
 
+def last_lines_of(path: Path, most: int = 8192) -> list[str]:
+    """The last lines of a log, which may have grown to any size; none where there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+            return file.read(most).decode(errors="replace").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def open_lock(path: Path) -> int:
     """A descriptor to lock with. The file is created if needed."""
     with disk(f"open {path}"):

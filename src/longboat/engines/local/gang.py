@@ -14,7 +14,7 @@ from pathlib import Path
 from longboat.core.runs import RankReport
 from longboat.engines.local.attempt_files import Beat, Stall, reports_of
 from longboat.engines.local.decisions import Ending, Outcome
-from longboat.engines.local.files import disk, read_value, write_value
+from longboat.engines.local.files import disk, last_lines_of, read_value, write_value
 from longboat.engines.local.nodes import Node
 from longboat.engines.local.processes import ProcessId, descendants, is_alive, kill_until_gone, marked
 from longboat.engines.local.records import Record
@@ -216,7 +216,7 @@ class Gang:
         """What a launcher that left no outcome had said."""
         for name in self._lost_ns:
             with contextlib.suppress(OSError):
-                words = (self.nodes[name].directory / "launcher.log").read_text(errors="replace").splitlines()
+                words = last_lines_of(self.nodes[name].directory / "launcher.log")
                 if words:
                     return f"its launcher failed: {words[-1]}"
         return "its launcher was killed"

@@ -9,7 +9,7 @@ from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import Value
 from longboat.engines.local.attempt_files import began_before_restart, is_started, read_ending
 from longboat.engines.local.decisions import Ending
-from longboat.engines.local.files import read_value, write_value
+from longboat.engines.local.files import last_lines_of, read_value, write_value
 from longboat.engines.local.gang import drain, hold, let_go, live_launchers
 from longboat.engines.local.processes import descendants, kill_until_gone, marked
 from longboat.engines.local.records import Record, State, replace
@@ -37,7 +37,7 @@ def may_respawn(files: RunFiles) -> bool:
         write_value(path, Respawns(count=count, state_ns=state_ns))
         return True
     kill_until_gone(lambda: marked(files.record().uid))
-    words = files.log.read_text(errors="replace").splitlines() if files.log.exists() else []
+    words = last_lines_of(files.log)
     reason = f"its supervisor died {RESPAWNS} times at once: {words[-1] if words else 'no reason was given'}"
     state = files.state()
     files.write_state(
