@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 import uuid
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from longboat.core.errors import EngineError
 from longboat.storage.checkpoints import complete_steps
 from longboat.storage.mirrors import Mirror
 from longboat.storage.stores import open_store
@@ -226,13 +228,13 @@ assert folder.startswith(os.environ["LONGBOAT_NODE_DIR"])
 """
 
 
-def send(url: str, server: Running, folder: Path, *steps: int) -> None:
+def send(url: str, server: Running, folder: Path, *steps: int, attempt: int | None = None) -> None:
     for step in steps:
         path = folder / f"step-{step}"
         path.mkdir(parents=True)
         (path / "model.bin").write_text(f"weights{step}")
         (path / ".complete").write_text("{}")
-        Mirror(url, server.environment).send(path)
+        Mirror(url, server.environment, attempt=attempt).send(path)
 
 
 def test_every_node_fetches_the_newest(s3: Running, url: str, make_pods: Make, tmp_path: Path) -> None:
@@ -257,13 +259,73 @@ def test_a_node_that_found_another_fetches_what_node_0_resumes_from(
     pods = make_pods(script=RESUMES, roles={"worker": 2}, plan={"attempt": 1, "setup": wait})
     pods.start(0, gang=gang_of(pods, url, 0), env=s3.environment)
     pods.until(lambda: (pods.node(0) / "checkpoints" / "step-5").exists())
-    send(url, s3, tmp_path / "later", 6)  # of a pod of the attempt before that was not quite gone
-    Mirror(url, s3.environment).prune(2)
+    store, key = open_store(object_url(url), s3.environment), object_url(url).key
+    for name in ("model.bin", ".complete"):  # by hand, so that it is of no attempt
+        store.put(f"{key}/step-6/{name}", b"")
     pods.start(1, gang=gang_of(pods, url, 1), env=s3.environment)
     pods.until(lambda: (pods.node(1) / "checkpoints" / "step-6").exists())
     (pods.folder / "go").touch()
     assert [pods.wait(place) for place in range(2)] == [0, 0]
     assert [pods.log(place, f"{place}.out") for place in range(2)] == ["step-5 weights5\n"] * 2
+
+
+def test_what_an_attempt_before_sends_once_this_one_has_started_is_not_resumed_from(
+    s3: Running, url: str, make_pods: Make, tmp_path: Path
+) -> None:
+    """A pod of it was not quite gone, or lives on a machine that is cut off."""
+    send(url, s3, tmp_path / "sent", 5, attempt=0)
+    wait = 'test "$LONGBOAT_NODE" = worker-1 || while [ ! -e "$SHARED/go" ]; do sleep 0.05; done'
+    pods = make_pods(script=RESUMES, roles={"worker": 2}, plan={"attempt": 1, "setup": wait})
+    pods.start(0, gang=gang_of(pods, url, 0), env=s3.environment)
+    pods.until(lambda: (pods.node(0) / "checkpoints" / "step-5").exists())
+    with pytest.raises(EngineError, match="attempt 1 of the run has started"):
+        send(url, s3, tmp_path / "later", 6, attempt=0)
+    send(url, s3, tmp_path / "latest", 7)  # had looked before, and says that it is of attempt 0 all the same
+    pods.start(1, gang=gang_of(pods, url, 1), env=s3.environment)
+    pods.until(lambda: (pods.node(1) / "checkpoints" / "step-5").exists())
+    (pods.folder / "go").touch()
+    assert [pods.wait(place) for place in range(2)] == [0, 0]
+    assert [pods.log(place, f"{place}.out") for place in range(2)] == ["step-5 weights5\n"] * 2
+
+
+def test_of_several_roles_one_writes_and_sends(s3: Running, url: str, make_pods: Make) -> None:
+    """The first that decides success, wherever it stands; the others' are thrown away, and they are told."""
+    script = SAVES + "save(1, os.environ['LONGBOAT_NODE'])"
+    roles = {"ps": 1, "chief": 1, "worker": 2}
+    pods = make_pods(script=script, roles=roles, deciding=["worker", "chief"])
+    pods.gang["deciding"] = ["chief", "worker"]
+    assert run(pods, url, s3.environment) == [0] * 4
+    assert stored(url, s3) == ["step-1"]
+    assert (pods.node(1) / "checkpoints" / "step-1" / "model.bin").read_text() == "chief-01"
+    for place in (0, 2, 3):
+        assert (
+            not complete_steps(pods.node(place) / "checkpoints") and not (pods.node(place) / "mirrored.json").exists()
+        )
+    assert "checkpoints of worker-0 are not kept: chief-0 writes those of the run" in pods.log(2, "2.err")
+
+
+def test_of_several_roles_one_writes_to_a_shared_folder(make_pods: Make) -> None:
+    pods = make_pods(script=SAVES + "save(1, os.environ['LONGBOAT_NODE'])", roles={"ps": 1, "chief": 1, "worker": 2})
+    pods.gang["deciding"] = ["chief", "worker"]
+    assert pods.run() == [0] * 4
+    assert os.listdir(pods.folder / "checkpoints") == ["step-1"]
+    assert (pods.folder / "checkpoints" / "step-1" / "model.bin").read_text() == "chief-01"
+    marker = json.loads((pods.folder / "checkpoints" / "step-1" / ".complete").read_text())
+    assert (marker["attempt"], marker["node"], marker["uid"]) == (0, "chief-0", pods.uid)
+
+
+def test_an_attempt_fences_off_those_before_it_in_a_shared_folder(make_pods: Make) -> None:
+    pods = make_pods(script=SAVES + "print(longboat.resume_from()); save(2)", plan={"attempt": 2})
+    folder = pods.folder / "checkpoints"
+    (folder / "step-1").mkdir(parents=True)
+    (folder / "step-1" / ".complete").write_text('{"attempt": 0}')
+    assert pods.run() == [0]
+    assert pods.log(0, "0.out") == f"{folder / 'step-1'}\n"
+    assert sorted(os.listdir(folder)) == [".attempt-2", "step-1", "step-2"]
+    late = make_pods(script=SAVES + "save(9)", plan={"attempt": 1})
+    late.gang["checkpoints"]["dir"] = str(folder)
+    assert late.run() == [209]
+    assert "attempt 2 of the run has started" in late.message()["message"]
 
 
 def test_a_run_begins_with_what_another_one_sent(

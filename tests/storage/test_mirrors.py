@@ -112,20 +112,23 @@ def test_the_marker_is_written_last_and_removed_first(s3: Running, faulty: Betwe
     first = checkpoint(tmp_path, 1)
     mirror.send(first)
     sent = [path for method, path, _ in faulty.requests if method == "PUT"]
-    assert len(sent) == 4 and sent[-1].endswith("/step-1/.complete")
+    assert len(sent) == 4 and sent[-1].endswith("/.complete")
+    assert len({path.partition("/step-1/")[2].partition("/")[0] for path in sent}) == 1
     mirror.send(checkpoint(tmp_path, 2))
     faulty.requests.clear()
     mirror.prune(1)
     removed = [path for method, path, _ in faulty.requests if method == "DELETE"]
-    assert len(removed) == 4 and removed[0].endswith("/step-1/.complete")
-    # The same step again, with other files: what is not part of it any more goes, the old marker before all else.
-    (first / "empty").unlink()
+    assert len(removed) == 4 and "/step-1/" in removed[0] and removed[0].endswith("/.complete")
+    # The same step again, with other files: another folder, and the one before goes once it is complete, marker first.
     (tmp_path / "step-2" / "empty").unlink()
+    (tmp_path / "step-2" / ".complete").write_text("again")
     faulty.requests.clear()
     mirror.send(tmp_path / "step-2")
-    writes = [(method, path.rpartition("/step-2/")[2]) for method, path, _ in faulty.requests if method != "GET"]
-    assert writes[0] == ("DELETE", ".complete") and writes[-1] == ("PUT", ".complete")
-    assert "step-2/empty" not in objects(url, s3.environment)
+    writes = [(method, path.rpartition("/")[2]) for method, path, _ in faulty.requests if method in ("PUT", "DELETE")]
+    assert [method for method, _ in writes] == ["PUT"] * 3 + ["DELETE"] * 4
+    assert writes[2] == ("PUT", ".complete") and writes[3] == ("DELETE", ".complete")
+    left = [name for name in objects(url, s3.environment) if name.startswith("step-2/")]
+    assert len(left) == 3 and not [name for name in left if name.endswith("/empty")]
 
 
 def test_a_store_that_fails_in_the_middle_has_no_complete_one(
@@ -222,7 +225,8 @@ def test_one_that_is_removed_while_it_is_fetched_is_passed_over(
     for step in (1, 2):
         direct.send(checkpoint(tmp_path, step))
     faulty.cuts = [3]  # the first read of an object breaks off, and by then somebody prunes
-    faulty.after_cut = lambda: direct._remove(f"{direct.where.key}step-2/", [".complete", "model.bin"])
+    (gone,) = [copy for copy in direct._contents().copies if copy.name == "step-2"]
+    faulty.after_cut = lambda: direct._remove(gone, [".complete", "model.bin"])
     found = Mirror(url, through(s3, faulty), QUICK).fetch_newest(tmp_path / "copy")
     assert found == tmp_path / "copy" / "step-1" and content_of(found) == content_of(tmp_path / "step-1")
     assert os.listdir(tmp_path / "copy") == ["step-1"]

@@ -34,6 +34,7 @@ FILES = (
     "storage/data.py",
     "storage/download.py",
     "storage/exchanges.py",
+    "storage/fences.py",
     "storage/gcs.py",
     "storage/mirrors.py",
     "storage/objectstores.py",

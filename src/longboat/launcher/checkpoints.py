@@ -39,7 +39,15 @@ def kept(directory: str, folder: str | None, store: str | None) -> str | None:
         return None
 
 
-def watch(folder: str, keep: int) -> None:
+def begin(folder: str | None, attempt: int, uid: str) -> None:
+    """Fence off the attempts before this one. Raises EngineError: a newer one has started, or it cannot be written."""
+    if folder and attempt > 0:
+        from pathlib import Path
+
+        load("storage.checkpoints").begin_attempt(Path(folder), attempt, uid)
+
+
+def watch(folder: str, keep: int, attempt: int) -> None:
     """Look every now and then, in a thread of its own for a storage may take its time; prune whenever there is a newer
     complete one."""
     import _thread
@@ -49,18 +57,18 @@ def watch(folder: str, keep: int) -> None:
         while True:
             found = newest(folder)
             if found is not None and found != known:
-                prune(folder, keep)
+                prune(folder, keep, attempt)
                 known = found
             time.sleep(LOOK_S)
 
     _thread.start_new_thread(look, ())
 
 
-def prune(folder: str, keep: int) -> None:
+def prune(folder: str, keep: int, attempt: int) -> None:
     """All but the newest `keep` complete ones; 0 keeps all. Best effort: what stays is removed another time."""
     from pathlib import Path
 
     try:
-        load("storage.checkpoints").prune(Path(folder), keep)
-    except Exception:  # in use, gone, not ours to remove
+        load("storage.checkpoints").prune(Path(folder), keep, attempt)
+    except Exception:  # in use, gone, not ours to remove; or a newer attempt has started
         pass

@@ -26,7 +26,7 @@ def close(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) ->
             except Exception as error:  # whatever it is, the message below must be written
                 state.say("not kept: %s" % error)
     if plan.wait_kind == "line" and plan.checkpoint_dir and plan.node_rank == 0 and state.sender is None:
-        checkpoints.prune(plan.checkpoint_dir, plan.keep_checkpoints)
+        checkpoints.prune(plan.checkpoint_dir, plan.keep_checkpoints, plan.attempt)
     if state.sender is not None:
         announce(state, outcome, gang)  # should this process be killed while it sends
         state.sender.finish()

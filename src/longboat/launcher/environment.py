@@ -30,6 +30,7 @@ def node_environment(plan: Plan, inherited: dict[str, str]) -> dict[str, str]:
     )
     for name, value in (
         ("LONGBOAT_CHECKPOINT_DIR", plan.checkpoint_dir),
+        ("LONGBOAT_CHECKPOINT_WRITER", plan.checkpoint_writer),
         ("LONGBOAT_ARTIFACTS_DIR", plan.artifacts_dir),
         ("TMPDIR", plan.scratch),
     ):

@@ -73,6 +73,7 @@ def _plan(gang: dict[str, Any], rank: int, root: str, inherited: list[str]) -> d
         peers=[{"node": name_of(each), "address": each["address"]} for each in gang["nodes"]],
         wait=_wait(gang, root),
         checkpoint_dir=checkpoints.get("dir"),
+        checkpoint_writer=_writer(gang),
         artifacts_dir=artifacts.get("dir"),
         resume_from=checkpoints.get("resume"),
         checkpoint_store=checkpoints.get("store"),
@@ -87,9 +88,19 @@ def _plan(gang: dict[str, Any], rank: int, root: str, inherited: list[str]) -> d
     return plan
 
 
+def _deciding(gang: dict[str, Any]) -> list[str]:
+    """Names of the nodes that decide success, in the order of all nodes."""
+    deciding = gang.get("deciding") or list(gang["roles"])
+    return [name_of(node) for node in gang["nodes"] if node["role"] in deciding and node.get("starter") != "follower"]
+
+
+def _writer(gang: dict[str, Any]) -> str:
+    """The node whose first rank writes the run's checkpoints. One only: storage may be shared by all."""
+    return (_deciding(gang) or [name_of(gang["nodes"][0])])[0]
+
+
 def _wait(gang: dict[str, Any], root: str) -> dict[str, Any]:
     line = gang.get("line") or {}
-    deciding = gang.get("deciding") or list(gang["roles"])
     return {
         "kind": "line",
         "port": int(line.get("port") or LINE_PORT),
@@ -98,9 +109,7 @@ def _wait(gang: dict[str, Any], root: str) -> dict[str, Any]:
         "lost_s": float(line.get("lost_s") or LOST_S),
         "together": bool(line.get("together")),
         # A follower ends when it is told to, never by itself.
-        "deciding": [
-            name_of(node) for node in gang["nodes"] if node["role"] in deciding and node.get("starter") != "follower"
-        ],
+        "deciding": _deciding(gang),
         "run_timeout_s": gang.get("timeout_s"),
     }
 

@@ -35,10 +35,12 @@ def is_url(place: str | None) -> bool:
 
 
 def sends(state: State) -> bool:
-    """Whether this node sends: the one whose ranks write, or node 0 where all nodes share one folder."""
+    """Whether this node sends: the one whose first rank writes. One only, whether nodes share a folder or not."""
     plan = state.plan
     if not plan.checkpoint_store or not plan.checkpoint_dir:
         return False
+    if plan.checkpoint_writer:
+        return plan.node == plan.checkpoint_writer
     return plan.index == 0 if plan.checkpoint_dir.startswith(plan.directory + "/") else plan.node_rank == 0
 
 
@@ -122,14 +124,15 @@ class Sender:
         # A pod's disk is no place for all of them: where all are kept, it has the newest, and what is not sent yet.
         keeps_one = is_copy and not plan.keep_checkpoints and is_fine and not is_left
         try:
-            checkpoints.prune(self._folder, 1 if keeps_one else plan.keep_checkpoints)
+            checkpoints.prune(self._folder, 1 if keeps_one else plan.keep_checkpoints, plan.attempt)
         except Exception as error:  # what stays is removed another time
             self._tell("old checkpoints were not removed here", error)
         return is_fine, is_left
 
     def _send_next(self) -> None:
         if self._mirror is None:
-            mirror = load("storage.mirrors").Mirror(self._state.plan.checkpoint_store, self._env)
+            plan = self._state.plan
+            mirror = load("storage.mirrors").Mirror(plan.checkpoint_store, self._env, attempt=plan.attempt)
             there = mirror.complete()
             self._mirror = mirror
             self._sent = {name: self._identity(name) for _, name in there}
@@ -191,7 +194,10 @@ def fetch_before(state: State) -> bool:
     plan = state.plan
     items: list[dict[str, Any]] = []
     if plan.checkpoint_store:
-        items.append({"checkpoints": plan.checkpoint_store, "folder": plan.checkpoint_dir})
+        item: dict[str, Any] = {"checkpoints": plan.checkpoint_store, "folder": plan.checkpoint_dir}
+        if plan.node_rank == 0:  # it fences off the attempts before this one, for all
+            item.update(attempt=plan.attempt, uid=plan.uid)
+        items.append(item)
     if is_url(plan.resume_from):
         url, plan.resume_from = plan.resume_from, state.path(RESUME)
         plan.resume_url = url
@@ -230,6 +236,14 @@ def fetch_item(raw: dict[str, Any], env: dict[str, str]) -> None:
     if checkpoints.newest(raw.get("unless")) is not None:
         return
     begun = time.monotonic()
+    if raw.get("attempt"):
+        mirror = load("storage.mirrors").Mirror(raw["checkpoints"], env)
+        try:
+            mirror.begin_attempt(int(raw["attempt"]), str(raw["uid"]))
+        except Exception as error:
+            if type(error).__name__ == "Fenced":
+                raise
+            stderr.write("longboat: attempts before this one are not fenced off: %s\n" % error)  # read-only, perhaps
     before = checkpoints.newest(raw["folder"])
     found = load("storage.mirrors").fetch_checkpoint(raw["checkpoints"], Path(raw["folder"]), env)
     if found is not None and str(found) != before:

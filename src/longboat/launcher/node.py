@@ -146,7 +146,7 @@ class Node:
         if self.plan.node_rank == 0 or folder.startswith(self.plan.directory + "/"):
             from .checkpoints import watch
 
-            watch(folder, self.plan.keep_checkpoints)
+            watch(folder, self.plan.keep_checkpoints, self.plan.attempt)
 
     def _serve(self, mpi: dict[str, Any]) -> None:
         """Before this node says that it is ready: mpirun may call at once."""

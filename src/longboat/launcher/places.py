@@ -43,6 +43,7 @@ def make_ready(state: State, gang: dict[str, Any], root: str) -> None:
         if not _fetch_checkpoints(state):
             return
         if state.plan.node_rank == 0:
+            _begin_attempt(state)
             state.plan.resume_from = resume_from(
                 state.plan.checkpoint_dir, state.plan.resume_from, state.plan.resume_url
             )
@@ -51,6 +52,19 @@ def make_ready(state: State, gang: dict[str, Any], root: str) -> None:
     except OSError as error:
         message = "%s: %s" % (error.filename or state.plan.directory, error.strerror or error)
         state.failure = Failure("setup", EXIT_SETUP, message)
+
+
+def _begin_attempt(state: State) -> None:
+    """Node 0, before it decides what all resume from. A folder of the node's own has nobody else in it."""
+    plan = state.plan
+    if not plan.checkpoint_dir or plan.checkpoint_dir.startswith(plan.directory + "/"):
+        return
+    try:
+        checkpoints.begin(plan.checkpoint_dir, plan.attempt, plan.uid)
+    except Exception as error:
+        if type(error).__name__ == "Fenced":
+            raise PlaceError(str(error)) from None
+        state.say("attempts before this one are not fenced off: %s" % error)  # a storage that is only read, perhaps
 
 
 def _fetch_checkpoints(state: State) -> bool:

@@ -61,6 +61,7 @@ class Plan:
         self.stall_s: float | None = raw.get("stall_s")
         self.memory_limit: int | None = raw.get("memory_limit")
         self.checkpoint_dir: str | None = raw.get("checkpoint_dir")
+        self.checkpoint_writer = str(raw.get("checkpoint_writer") or "")
         self.artifacts_dir: str | None = raw.get("artifacts_dir")
         self.checkpoint_store: str | None = raw.get("checkpoint_store")
         self.resume_from: str | None = raw.get("resume_from")

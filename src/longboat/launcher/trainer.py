@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _WRITE_S = 1.0
+_PUBLISH_TRIES = 10  # renames that others are faster at; only two attempts at once, or two scripts, race for a name
 _RANK_VARIABLES = ("LONGBOAT_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _LOCAL_VARIABLES = ("LONGBOAT_LOCAL_RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _SIZE_VARIABLES = ("WORLD_SIZE", "LONGBOAT_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
@@ -79,8 +80,8 @@ class checkpoint:
     """`with longboat.checkpoint(step) as folder:` - write a checkpoint into the folder; when the block ends well it is
     completed and becomes `step-N`.
 
-    The first rank of a role writes: rank 0 where there is only one role. In any other rank the folder is a temporary
-    one that is thrown away.
+    One rank of the run writes: the first of the first role that decides success, which is rank 0 where there is only
+    one role. In any other rank the folder is a temporary one that is thrown away.
     """
 
     def __init__(self, number: int) -> None:
@@ -92,14 +93,14 @@ class checkpoint:
         if _writes():
             parent = checkpoint_dir()
             name = "step-%d" % self._number
-            self._folder = os.path.join(parent, ".%s.%d.tmp" % (name, os.getpid()))
             try:
-                _remove(self._folder)
+                _check_fence(parent)
+                self._folder = os.path.join(parent, _temporary_name(name))
                 os.mkdir(self._folder)
                 self._final = os.path.join(parent, name)
                 return self._folder
             except OSError as error:
-                _warn("no checkpoint of step %d: %s: %s" % (self._number, self._folder, error.strerror))
+                _warn("no checkpoint of step %d: %s: %s" % (self._number, self._folder or parent, error.strerror))
         import tempfile
 
         self._folder = tempfile.mkdtemp(prefix="longboat-")
@@ -110,16 +111,39 @@ class checkpoint:
             if self._final is not None and kind is None:
                 _complete(self._folder, self._final, self._number)
         except OSError as problem:
-            _warn("no checkpoint of step %d: %s" % (self._number, problem))
+            _warn("no checkpoint of step %d: %s" % (self._number, problem if problem.errno else problem.strerror))
         _remove(self._folder)
 
 
 def _writes() -> bool:
     """Not simply rank 0: in a run with parameter servers that may be one of them."""
-    _, _, index = os.environ.get("LONGBOAT_NODE", "").rpartition("-")
+    node, writer = os.environ.get("LONGBOAT_NODE", ""), os.environ.get("LONGBOAT_CHECKPOINT_WRITER")
+    _, _, index = node.rpartition("-")
     if not index:
         return rank() == 0
-    return index == "0" and _number(_LOCAL_VARIABLES, 0) == 0
+    is_first = index == "0" and _number(_LOCAL_VARIABLES, 0) == 0
+    if is_first and writer and node != writer:
+        _warn("checkpoints of %s are not kept: %s writes those of the run" % (node, writer))
+        return False
+    return is_first
+
+
+def _temporary_name(name: str) -> str:
+    """Of no other process, attempt or machine: pids in pods are alike, and storage may be shared."""
+    node = os.environ.get("LONGBOAT_NODE") or "node"
+    return ".%s.a%d.%s.%s.tmp" % (name, _attempt(), node, os.urandom(8).hex())
+
+
+def _attempt() -> int:
+    return _number(("LONGBOAT_ATTEMPT",), 0)
+
+
+def _check_fence(parent: str) -> None:
+    """Raises OSError when a newer attempt has put up its fence, `.attempt-K`: this one lives on by mistake."""
+    numbers = [name[9:] for name in os.listdir(parent) if name.startswith(".attempt-")]
+    newest = max([int(number) for number in numbers if number.isdigit()] or [-1])
+    if newest > _attempt():
+        raise OSError(0, "attempt %d of the run has started, and this is attempt %d" % (newest, _attempt()))
 
 
 def _complete(folder: str, final: str, number: int) -> None:
@@ -130,18 +154,56 @@ def _complete(folder: str, final: str, number: int) -> None:
         for file in files:
             _sync(os.path.join(parent, file))
         _sync(parent)
-    attempt = _number(("LONGBOAT_ATTEMPT",), 0)
+    told = {"step": number, "attempt": _attempt(), "time": time.time(), "id": os.urandom(8).hex()}
+    for key, name in (("uid", "LONGBOAT_RUN_UID"), ("node", "LONGBOAT_NODE")):
+        if os.environ.get(name):
+            told[key] = os.environ[name]
     with open(os.path.join(folder, ".complete"), "w") as marker:
-        json.dump({"step": number, "attempt": attempt, "time": time.time()}, marker)
+        json.dump(told, marker)
         marker.flush()
         os.fsync(marker.fileno())
     _sync(folder)
+    _publish(folder, final)
+
+
+def _publish(folder: str, final: str) -> None:
+    """Give the folder its name, in place of an older one of the same step; never in place of a newer attempt's."""
+    import errno
+
     old = "%s.old" % folder
-    if os.path.lexists(final):
-        os.rename(final, old)
-    os.rename(folder, final)
-    _sync(os.path.dirname(final))
-    _remove(old)
+    for _ in range(_PUBLISH_TRIES):
+        _check_fence(os.path.dirname(final))
+        try:
+            os.rename(final, old)
+        except FileNotFoundError:
+            pass
+        is_newer = _attempt_of(old) > _attempt()
+        try:
+            os.rename(old if is_newer else folder, final)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                if os.path.isdir(old):
+                    os.rename(old, final)
+                raise
+            _remove(old)  # somebody else has put his there meanwhile, which is newer than this
+            continue
+        if is_newer:
+            raise OSError(0, "a newer attempt has written it meanwhile")
+        _sync(os.path.dirname(final))
+        _remove(old)
+        return
+    raise OSError(0, "others write it at the same time")
+
+
+def _attempt_of(folder: str) -> int:
+    """The attempt that completed a checkpoint; -1: nothing there, or not told."""
+    import json
+
+    try:
+        with open(os.path.join(folder, ".complete")) as marker:
+            return int(json.loads(marker.read(65536))["attempt"])
+    except Exception:
+        return -1
 
 
 def _sync(path: str) -> None:

@@ -1,7 +1,8 @@
 """Which checkpoints are complete, and which may go. Writing them is the trainer's work, through `longboat.checkpoint`.
 
 A complete one is a folder `step-N` that holds a file `.complete`. Trainers write under another name
-(`.step-N.<pid>.tmp`, `step-N.tmp-<pid>`) and rename at the end; whatever lacks name or marker was never finished.
+(`.step-N.aATTEMPT.NODE.RANDOM.tmp`, by hand `step-N.tmp-ANYTHING`) and rename at the end; whatever lacks name or marker
+was never finished. What an older attempt completed after a newer one had started does not count (`fences`).
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
 """
 
@@ -10,24 +11,25 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from longboat.bundles.disk import explain, remove_tree
+from longboat.bundles.disk import explain, remove_tree, write_all
 from longboat.core.errors import EngineError
+from longboat.storage import fences
+from longboat.storage.fences import MARKER as MARKER
+from longboat.storage.fences import MARKER_MAX, Fence, Marker
 
-MARKER = ".complete"
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _STEP = re.compile(r"step-(\d{1,18})")
-_UNFINISHED = re.compile(r"\.?step-(\d{1,18})(?:\.tmp-.*|\.\d+\.tmp(?:\.old)?)?")
+_UNFINISHED = re.compile(r"\.?step-(\d{1,18})(?:\.tmp-.*|\.(?:\d+|a(\d{1,9})\..*)\.tmp(?:\.old)?)?", re.DOTALL)
 _REMOVED = ".removed-"
 
 
 def complete_steps(folder: Path) -> list[tuple[int, Path]]:
-    """Step and folder of every complete checkpoint, oldest first; none when there is no such folder."""
-    found = []
-    for name in _folders(folder):
-        match = _STEP.fullmatch(name)
-        if match and os.path.isfile(folder / name / MARKER):
-            found.append((int(match.group(1)), folder / name))
-    return sorted(found)
+    """Step and folder of every complete checkpoint that counts, oldest first; none when there is no such folder."""
+    return sorted((step, path) for step, path, _ in _counting(folder))
 
 
 def newest_complete(folder: Path) -> Path | None:
@@ -35,11 +37,40 @@ def newest_complete(folder: Path) -> Path | None:
     return steps[-1][1] if steps else None
 
 
-def prune(folder: Path, keep: int) -> list[Path]:
-    """Remove all but the newest `keep` complete checkpoints (0 keeps all) and what was never finished before the newest
-    complete one; what was removed.
+def begin_attempt(folder: Path, attempt: int, uid: str) -> None:
+    """Fence off the attempts before this one; before it looks for what to resume from. Raises Fenced, EngineError.
 
-    A folder is renamed before it is removed: one that is half removed never looks complete.
+    The first attempt has nobody to fence off.
+    """
+    if attempt <= 0 or not folder.is_dir():
+        return
+    fences.check(newest_attempt(folder), attempt)
+    accepted = frozenset(_key(path, marker) for _, path, marker in _counting(folder))
+    _write_synced(folder / fences.fence_name(attempt), fences.encode(Fence(attempt, accepted), uid))
+    for name in _fence_names(folder):
+        if (fences.newest_of([name]) or 0) < attempt:
+            _unlink(folder / name)
+
+
+def newest_attempt(folder: Path) -> int | None:
+    """The newest attempt that has put up its fence here."""
+    return fences.newest_of(_fence_names(folder))
+
+
+def forget_attempts(folder: Path) -> None:
+    """Remove the fences of a folder in which there is nothing else: nobody checkpointed."""
+    names = os.listdir(folder) if folder.is_dir() else []
+    if names and all(fences.FENCE.fullmatch(name) for name in names):
+        for name in names:
+            _unlink(folder / name)
+
+
+def prune(folder: Path, keep: int, attempt: int | None = None) -> list[Path]:
+    """Remove all but the newest `keep` complete checkpoints (0 keeps all), those that do not count, and what was never
+    finished before the newest complete one; what was removed.
+
+    An attempt that is fenced off removes nothing, and none removes what a newer one is writing. A folder is renamed
+    before it is removed: one that is half removed never looks complete.
     """
     for name in _folders(folder):
         if name.startswith(_REMOVED):
@@ -47,14 +78,125 @@ def prune(folder: Path, keep: int) -> list[Path]:
     complete = complete_steps(folder)
     if not complete:
         return []
-    newest = complete[-1][0]
+    return [path for path in _surplus(folder, complete, keep, attempt) if _set_aside(path, attempt)]
+
+
+def _surplus(folder: Path, complete: Sequence[tuple[int, Path]], keep: int, attempt: int | None) -> list[Path]:
+    newest, fence = complete[-1][0], _newest_fence(folder)
     surplus = [path for _, path in complete[:-keep]] if keep > 0 else []
     finished = {path.name for _, path in complete}
     for name in _folders(folder):
         match = _UNFINISHED.fullmatch(name)
-        if match and name not in finished and int(match.group(1)) < newest:
+        if not match or name in finished:
+            continue
+        by = int(match.group(2)) if match.group(2) else None
+        if by is not None and attempt is not None and by > attempt:
+            continue
+        if int(match.group(1)) < newest or _is_fenced_off(folder / name, fence):
             surplus.append(folder / name)
-    return [path for path in surplus if _set_aside(path)]
+    return surplus
+
+
+def _is_fenced_off(path: Path, fence: Fence | None) -> bool:
+    """Complete, and of no use: an older attempt went on after a newer one had started."""
+    data = _read(path / MARKER) if _STEP.fullmatch(path.name) else None
+    if data is None:
+        return False
+    marker = fences.read_marker(data)
+    return not fences.counts(fence, _key(path, marker), marker.attempt)
+
+
+def _counting(folder: Path) -> list[tuple[int, Path, Marker]]:
+    fence = _newest_fence(folder)
+    return [each for each in _marked(folder) if fences.counts(fence, _key(each[1], each[2]), each[2].attempt)]
+
+
+def _marked(folder: Path) -> list[tuple[int, Path, Marker]]:
+    """Every checkpoint with a marker, whether it counts or not."""
+    found = []
+    for name in _folders(folder):
+        match = _STEP.fullmatch(name)
+        data = _read(folder / name / MARKER) if match else None
+        if match and data is not None:
+            found.append((int(match.group(1)), folder / name, fences.read_marker(data)))
+    return found
+
+
+def _key(path: Path, marker: Marker) -> str:
+    return f"{path.name}:{marker.digest}"
+
+
+def _newest_fence(folder: Path) -> Fence | None:
+    newest = newest_attempt(folder)
+    if newest is None:
+        return None
+    return fences.decode(newest, _read(folder / fences.fence_name(newest), 1 << 24) or b"")
+
+
+def _fence_names(folder: Path) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if fences.FENCE.fullmatch(name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise explain(error, str(folder)) from error
+
+
+def _read(path: Path, limit: int = MARKER_MAX) -> bytes | None:
+    """The beginning of a plain file; None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(limit)
+    except OSError:
+        return None
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    """On the disk, whole, before anybody relies on it."""
+    temporary = f"{path.parent}/.tmp-{path.name}-{os.urandom(6).hex()}"
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            write_all(fd, data)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+        sync_path(str(path.parent))
+    except OSError as error:
+        try:
+            os.unlink(temporary)
+        except OSError:
+            pass
+        raise explain(error, str(path)) from error
+
+
+def sync_tree(folder: str) -> None:
+    """All files and folders below, to the disk. Raises OSError."""
+    for parent, _, files in os.walk(folder):
+        for file in files:
+            sync_path(os.path.join(parent, file))
+        sync_path(parent)
+
+
+def sync_path(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if not os.path.isdir(path):  # some network file systems refuse it for folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _unlink(path: Path) -> None:
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise explain(error, str(path)) from error
 
 
 def _folders(folder: Path) -> list[str]:
@@ -69,10 +211,15 @@ def _folders(folder: Path) -> list[str]:
         raise explain(error, str(folder)) from error
 
 
-def _set_aside(path: Path) -> bool:
+def _set_aside(path: Path, attempt: int | None) -> bool:
+    """Remove one. Looked at once more after the rename: whoever was asleep meanwhile puts it back."""
+    fences.check(newest_attempt(path.parent), attempt)
     aside = path.parent / f"{_REMOVED}{path.name}-{os.getpid()}-{os.urandom(4).hex()}"
     try:
         os.rename(path, aside)
+        if attempt is not None and (newest_attempt(path.parent) or 0) > attempt:
+            os.rename(aside, path)
+            return False
     except FileNotFoundError:
         return False  # another process was faster
     except OSError as error:

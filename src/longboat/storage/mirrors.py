@@ -1,7 +1,9 @@
 """Checkpoints of one run below a URL of an object store: sent, kept to a number, fetched, removed.
 
-As in a folder, a complete one is `step-N` with `.complete` in it: an object that is written last and removed first, so
-that one that is half sent or half removed never looks complete. Who writes checkpoints sends them; nobody else does.
+Every sending has a prefix of its own, `step-N/aATTEMPT-TIME-RANDOM/`, and is complete with `.complete` in it: an object
+that is written last and removed first, so that one that is half sent or half removed never looks complete, and no two
+senders ever write to one prefix. Attempts are fenced as in a folder, by objects `.attempt-K` (`fences`). A checkpoint
+right below `step-N/`, put there by hand or by an older version, is read as well.
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
 """
 
@@ -9,13 +11,18 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from longboat.bundles.disk import explain
 from longboat.core.errors import EngineError
-from longboat.storage.checkpoints import MARKER, complete_steps
+from longboat.storage import fences
+from longboat.storage.checkpoints import MARKER, complete_steps, sync_path, sync_tree
 from longboat.storage.data import remove_tree_if_there
+from longboat.storage.fences import Fence
+from longboat.storage.objectstores import Missing
 from longboat.storage.prefixes import fetch_below
 from longboat.storage.stores import open_store
 from longboat.storage.transfers import DEFAULT_TRANSFER, Transfer
@@ -27,7 +34,9 @@ if TYPE_CHECKING:
 AT_ONCE = 8
 SMALL = 4 << 20
 """Files up to this size are sent a few at once; larger ones one after the other, for memory is the trainer's."""
-_OBJECT = re.compile(r"(step-(\d{1,18}))/(.+)", re.DOTALL)
+FETCH_TRIES = 3
+"""A checkpoint may be replaced while it is fetched; who replaces it every time writes faster than anybody can read."""
+_OBJECT = re.compile(r"(step-(\d{1,18}))/(?:(a(\d{1,9})-[0-9a-f]{16}-[0-9a-f]{8})/)?(.+)", re.DOTALL)
 _STEP = re.compile(r"step-\d{1,18}")
 
 
@@ -72,52 +81,136 @@ def _check_name(path: str) -> None:
         raise EngineError(f"{path!r}: the name of the file is not UTF-8, and no name of an object") from None
 
 
-class Mirror:
-    """The checkpoints of one run in a store. Every call raises EngineError."""
+class Copy(NamedTuple):
+    """One checkpoint as it was sent once: every sending has a folder of its own, which nobody else ever writes to."""
 
-    def __init__(self, url: str, environment: Mapping[str, str], transfer: Transfer = DEFAULT_TRANSFER) -> None:
+    step: int
+    name: str  # step-N
+    folder: str  # aATTEMPT-TIME-RANDOM; empty: right below step-N, put there by hand or by an older version
+    attempt: int | None  # that sent it
+
+    @property
+    def key(self) -> str:
+        return f"{self.name}/{self.folder}" if self.folder else self.name
+
+
+class Contents(NamedTuple):
+    """What the store has at one moment."""
+
+    copies: dict[Copy, dict[str, int]]  # paths inside of each, and their sizes
+    newest_attempt: int | None  # that has put up a fence
+    fences: tuple[str, ...]
+
+
+class Mirror:
+    """The checkpoints of one run in a store, as one attempt sees them. Every call raises EngineError.
+
+    `attempt` None: whoever looks is no attempt of the run, and nothing that it does is fenced.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        environment: Mapping[str, str],
+        transfer: Transfer = DEFAULT_TRANSFER,
+        *,
+        attempt: int | None = None,
+    ) -> None:
         self.where: ObjectUrl = object_url(url.rstrip("/") + "/")
         self._environment = environment
         self._transfer = transfer
         self._store = open_store(self.where, environment, transfer)
+        self._attempt = attempt
+        self._begun: tuple[str, object, str] | None = None  # name, identity and folder of what was being sent
 
     def url_of(self, name: str) -> str:
         return str(self.where._replace(key=self.where.key + name))
 
     def complete(self) -> list[tuple[int, str]]:
-        """Step and name of every complete one, oldest first."""
-        return _complete(self._by_name())
+        """Step and name of every complete one that counts, oldest first."""
+        return [(copy.step, copy.name) for copy in _best(self._counting(self._contents()))]
 
-    def _by_name(self) -> dict[str, dict[str, int]]:
-        """Objects of every checkpoint, with their sizes: `step-N` -> path inside of it -> bytes."""
-        found: dict[str, dict[str, int]] = {}
+    def begin_attempt(self, attempt: int, uid: str) -> None:
+        """Fence off the attempts before this one, before it looks for what to resume from. Raises Fenced."""
+        if attempt <= 0:
+            return
+        contents = self._contents()
+        fences.check(contents.newest_attempt, attempt)
+        accepted = frozenset(copy.key for copy in self._counting(contents))
+        self._store.put(self.where.key + fences.fence_name(attempt), fences.encode(Fence(attempt, accepted), uid))
+        for name in contents.fences:
+            if name != fences.fence_name(attempt):
+                self._store.remove(self.where.key + name)
+
+    def _contents(self) -> Contents:
+        copies: dict[Copy, dict[str, int]] = {}
+        names = []
         for each in self._store.listed(self.where.key):
-            match = _OBJECT.fullmatch(each.key[len(self.where.key) :])
+            path = each.key[len(self.where.key) :]
+            match = _OBJECT.fullmatch(path)
             if match:
-                found.setdefault(match.group(1), {})[match.group(3)] = each.size
-        return found
+                name, step, folder, attempt, inside = match.groups()
+                copy = Copy(int(step), name, folder or "", int(attempt) if attempt else None)
+                copies.setdefault(copy, {})[inside] = each.size
+            elif fences.FENCE.fullmatch(path):
+                names.append(path)
+        return Contents(copies, fences.newest_of(names), tuple(names))
+
+    def _counting(self, contents: Contents) -> list[Copy]:
+        """Complete ones, less what older attempts sent after a newer one had started."""
+        fence = None
+        if contents.newest_attempt is not None:
+            key = self.where.key + fences.fence_name(contents.newest_attempt)
+            try:
+                fence = fences.decode(contents.newest_attempt, self._store.ask("GET", key).body)
+            except Missing:  # a newer one has taken its place this moment
+                fence = Fence(contents.newest_attempt)
+        complete = [copy for copy, paths in contents.copies.items() if MARKER in paths]
+        return [copy for copy in complete if fences.counts(fence, copy.key, copy.attempt)]
 
     def send(self, folder: Path) -> None:
-        """Send a complete checkpoint; its marker last. Raises Gone when it is not the same any more at the end."""
+        """Send a complete checkpoint; its marker last. Raises Gone when it is not the same any more at the end, Fenced
+        when a newer attempt has started."""
         before = identity(folder)
         if before is None:
             raise Gone(str(folder))
-        prefix = f"{self.where.key}{folder.name}/"
+        sent = self._folder_for(folder.name, before)
+        prefix = f"{self.where.key}{folder.name}/{sent}/"
         try:
-            files = files_of(folder)
-            old = [each.key[len(prefix) :] for each in self._store.listed(prefix)]
-            self._remove(prefix, (path for path in old if path == MARKER or path not in files))
-            sizes = self._send_all(prefix, files)
+            sizes = self._send_all(prefix, files_of(folder))
             there = {each.key[len(prefix) :]: each.size for each in self._store.listed(prefix)}
             if identity(folder) != before:
                 raise Gone(str(folder))
             if there != sizes:
                 raise EngineError(f"{self.url_of(folder.name)}: somebody else writes there at the same time")
+            self._check_fence()
             self._send_one(prefix + MARKER, str(folder / MARKER))
         except FileNotFoundError:
             raise Gone(str(folder)) from None
         except OSError as error:
             raise EngineError(f"{error.filename or folder}: {error.strerror or error}") from None
+        self._remove_earlier(folder.name, sent)
+
+    def _folder_for(self, name: str, which: object) -> str:
+        """A folder of its own for every checkpoint; the same one when its sending failed and is tried again."""
+        if self._begun is None or self._begun[:2] != (name, which):
+            folder = f"a{self._attempt or 0}-{time.time_ns():016x}-{os.urandom(4).hex()}"
+            self._begun = (name, which, folder)
+        return self._begun[2]
+
+    def _check_fence(self) -> None:
+        if self._attempt is not None:
+            names = [each.key[len(self.where.key) :] for each in self._store.listed(self.where.key + ".attempt-")]
+            fences.check(fences.newest_of(names), self._attempt)
+
+    def _remove_earlier(self, name: str, sent: str) -> None:
+        """What the checkpoint that was just sent takes the place of; nothing of a newer attempt."""
+        for copy, paths in self._contents().copies.items():
+            if copy.name == name and copy.folder != sent and self._may_remove(copy):
+                self._remove(copy, paths)
+
+    def _may_remove(self, copy: Copy) -> bool:
+        return self._attempt is None or copy.attempt is None or copy.attempt <= self._attempt
 
     def _send_all(self, prefix: str, files: Mapping[str, str]) -> dict[str, int]:
         small = sorted(path for path, place in files.items() if os.stat(place).st_size <= SMALL)
@@ -136,30 +229,37 @@ class Mirror:
         return size
 
     def prune(self, keep: int) -> list[str]:
-        """Remove all but the newest `keep` complete ones (0 keeps all), and what was never finished before the newest;
-        names of what was removed. The newest complete one stays."""
-        found = self._by_name()
-        complete = _complete(found)
-        if not complete:
+        """Remove all but the newest `keep` complete ones (0 keeps all), those that do not count, and what was never
+        finished before the newest; names of what was removed. The newest complete one stays, and all of newer
+        attempts."""
+        contents = self._contents()
+        fences.check(contents.newest_attempt, self._attempt)
+        best = _best(self._counting(contents))
+        if not best:
             return []
-        newest = complete[-1][0]
-        names = [name for _, name in complete]
-        doomed = names[:-keep] if keep > 0 else []
-        doomed += [name for name in found if name not in names and _number(name) < newest]
-        for name in doomed:
-            self._remove(f"{self.where.key}{name}/", found[name])
-        return doomed
+        kept = set(best[-keep:] if keep > 0 else best)
+        newest = best[-1].step
+        doomed = [
+            copy
+            for copy, paths in contents.copies.items()
+            if copy not in kept and self._may_remove(copy) and (MARKER in paths or copy.step < newest)
+        ]
+        for copy in doomed:
+            self._remove(copy, contents.copies[copy])
+        return list(dict.fromkeys(copy.name for copy in doomed))
 
     def remove_all(self) -> int:
         """Everything of the run; how many checkpoints that were complete."""
-        found = self._by_name()
-        count = len(_complete(found))
-        for name, paths in found.items():
-            self._remove(f"{self.where.key}{name}/", paths)
+        contents = self._contents()
+        count = len(_best(self._counting(contents)))
+        for copy, paths in contents.copies.items():
+            self._remove(copy, paths)
+        for name in contents.fences:
+            self._store.remove(self.where.key + name)
         return count
 
-    def _remove(self, prefix: str, paths: Iterable[str]) -> None:
-        rest = list(paths)
+    def _remove(self, copy: Copy, paths: Iterable[str]) -> None:
+        rest, prefix = list(paths), f"{self.where.key}{copy.key}/"
         if MARKER in rest:
             self._store.remove(prefix + MARKER)
             rest.remove(MARKER)
@@ -173,20 +273,26 @@ class Mirror:
         One that is removed meanwhile is passed over: the next newest takes its place.
         """
         own = complete_steps(folder)
-        for step, name in reversed(self.complete()):
-            if own and own[-1][0] >= step:
+        for copy in reversed(_best(self._counting(self._contents()))):
+            if own and own[-1][0] >= copy.step:
                 break
-            found = self.fetch(name, folder)
+            found = self._fetch(copy, folder)
             if found is not None:
                 return found
         return own[-1][1] if own else None
 
     def fetch(self, name: str, folder: Path) -> Path | None:
         """Bring one into the folder, under another name until all of it is there; None: there is none any more."""
-        where = self.where._replace(key=f"{self.where.key}{name}/")
-        if self._store.look(where.key + MARKER) is None:
-            return None
-        parts, stage = str(folder / f".{name}.tmp-parts"), str(folder / f".{name}.tmp-fetched")
+        for _ in range(FETCH_TRIES):
+            copies = [copy for copy in _best(self._counting(self._contents())) if copy.name == name]
+            found = self._fetch(copies[0], folder) if copies else None
+            if found is not None or not copies:
+                return found
+        return None
+
+    def _fetch(self, copy: Copy, folder: Path) -> Path | None:
+        where = self.where._replace(key=f"{self.where.key}{copy.key}/")
+        parts, stage = str(folder / f".{copy.name}.tmp-parts"), str(folder / f".{copy.name}.tmp-fetched")
         os.makedirs(folder, exist_ok=True)
         remove_tree_if_there(stage)
         try:
@@ -203,13 +309,31 @@ class Mirror:
         if failure is not None:
             raise failure
         remove_tree_if_there(parts)
-        target = folder / name
+        target = folder / copy.name
         if identity(target) is None:
-            remove_tree_if_there(str(target))
-            os.rename(stage, target)
+            _publish(stage, target)
         else:
             remove_tree_if_there(stage)
         return target
+
+
+def _publish(stage: str, target: Path) -> None:
+    """Bytes to the disk before the name: after a loss of power, what looks complete is."""
+    try:
+        sync_tree(stage)
+        remove_tree_if_there(str(target))
+        os.rename(stage, target)
+        sync_path(str(target.parent))
+    except OSError as error:
+        raise explain(error, str(target)) from error
+
+
+def _best(copies: Iterable[Copy]) -> list[Copy]:
+    """One for each step: that of the newest attempt, and of these the latest. Oldest step first."""
+    found: dict[int, Copy] = {}
+    for copy in sorted(copies, key=lambda each: (each.step, -1 if each.attempt is None else each.attempt, each.folder)):
+        found[copy.step] = copy
+    return list(found.values())
 
 
 def fetch_checkpoint(url: str, folder: Path, environment: Mapping[str, str]) -> Path | None:
@@ -220,11 +344,3 @@ def fetch_checkpoint(url: str, folder: Path, environment: Mapping[str, str]) -> 
         if found is not None:
             return found
     return Mirror(url, environment).fetch_newest(folder)
-
-
-def _complete(found: Mapping[str, Mapping[str, int]]) -> list[tuple[int, str]]:
-    return sorted((_number(name), name) for name, paths in found.items() if MARKER in paths)
-
-
-def _number(name: str) -> int:
-    return int(name.partition("-")[2])

@@ -176,6 +176,7 @@ class Preparation:
             "stall_s": job.stall_s,
             "memory_limit": role.resources.memory,
             "checkpoint_dir": self._record.checkpoint_dir,
+            "checkpoint_writer": self._writer(),
             "artifacts_dir": str(self._files.artifacts),
             "resume_from": resume_from,
             "checkpoint_store": self._record.checkpoint_store,
@@ -183,6 +184,12 @@ class Preparation:
             "mpi": self._mpi(node),
             "echo": False,
         }
+
+    def _writer(self) -> str:
+        """The node whose first rank writes the run's checkpoints: the first that decides success."""
+        ends = self._record.job.ends
+        deciding = [node.name for node in self.nodes if node.layout.role in ends and node.layout.starter != "follower"]
+        return (deciding or [self.nodes[0].name])[0]
 
     def _mpi(self, node: Node) -> dict[str, Any] | None:
         if node.layout.starter not in ("mpirun", "follower"):

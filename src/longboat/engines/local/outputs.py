@@ -111,16 +111,26 @@ class Outputs:
             self._settling = threading.Thread(target=settle_environment, args=(Path(self._environment.marker),))
             self._settling.start()
 
-    def resume_from(self, report: Callable[[str], None]) -> str | None:
-        """The newest complete checkpoint of this run, else the one it was told to begin with."""
-        from longboat.storage.checkpoints import newest_complete
+    def resume_from(self, report: Callable[[str], None], attempt: int) -> str | None:
+        """The newest complete checkpoint of this run, else the one it was told to begin with.
+
+        What launchers of earlier attempts complete from now on does not count, should one have outlived its end.
+        """
+        from longboat.storage.checkpoints import begin_attempt, newest_complete
+        from longboat.storage.fences import Fenced
         from longboat.storage.urls import is_object_url
 
         folder = Path(self._record.checkpoint_dir)
+        try:
+            begin_attempt(folder, attempt, self._record.uid)
+        except Fenced:
+            raise
+        except EngineError as error:  # a full disk is no reason not to go on: no other attempt runs, as far as we know
+            report(error.message)
         own = newest_complete(folder)
         if self._record.checkpoint_store is not None:
             report("looks for its newest checkpoint")
-            own = self._fetched(self._record.checkpoint_store, folder, own)
+            own = self._fetched(self._record.checkpoint_store, folder, own, attempt)
         wanted = self._record.resume_from
         if own is not None or wanted is None:
             return str(own) if own is not None else None
@@ -132,11 +142,14 @@ class Outputs:
             raise EngineError(f"no complete checkpoint to resume from in {wanted}")
         return str(found)
 
-    def _fetched(self, url: str, folder: Path, own: Path | None) -> Path | None:
+    def _fetched(self, url: str, folder: Path, own: Path | None, attempt: int = 0) -> Path | None:
         """The newest of an object store and this machine. A store that fails is no reason not to use what is here."""
-        from longboat.storage.mirrors import fetch_checkpoint
+        from longboat.storage.mirrors import Mirror, fetch_checkpoint
 
         try:
+            if attempt > 0:
+                with contextlib.suppress(EngineError):  # a store that is only read; no other attempt runs here
+                    Mirror(url, self._variables()).begin_attempt(attempt, self._record.uid)
             return fetch_checkpoint(url, folder, self._variables())
         except LongboatError as error:
             if own is not None:
@@ -199,7 +212,10 @@ class Outputs:
         for scratch in self._files.directory.glob("attempts/*/*/scratch"):
             remove_tree(scratch)
         remove_tree(self._files.directory / "volumes")
-        with contextlib.suppress(OSError):
+        from longboat.storage.checkpoints import forget_attempts
+
+        with contextlib.suppress(OSError, EngineError):
+            forget_attempts(Path(self._record.checkpoint_dir))
             Path(self._record.checkpoint_dir).rmdir()
 
 

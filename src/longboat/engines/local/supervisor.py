@@ -193,7 +193,7 @@ class Supervisor:
             self._node_ports = self._ports.take(self.home, ports_needed(self.job))
         layout = layout_of(self.record, attempt=attempt, ports=self._node_ports)
         self._outputs.clear(self.files.attempt_dir(attempt))
-        resume = self._outputs.resume_from(lambda text: self._save(reason=text))
+        resume = self._outputs.resume_from(lambda text: self._save(reason=text), attempt)
         links = self._outputs.links(lambda text: self._save(reason=text))
         environment = self._outputs.environment()
         preparation = Preparation(self.home, self.files, self.record, layout)

@@ -1,0 +1,89 @@
+"""Fencing of attempts: what an older attempt of a run completes after a newer one has started does not count.
+
+An attempt may go on on a machine that is cut off while the next one runs. Each attempt but the first begins with a
+fence beside the checkpoints, `.attempt-K`: its number, and which complete checkpoints it found. From then on those of
+older attempts count only if they are among these. A marker says by which attempt it was written; one that does not say
+so (made by hand, or by an older version) always counts. Pure; folders are read in `checkpoints`, stores in `mirrors`.
+Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from longboat.core.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MARKER = ".complete"
+MARKER_MAX = 1 << 16
+"""Bytes of a marker that are looked at. Ours have about 150."""
+FENCE = re.compile(r"\.attempt-(\d{1,9})")
+
+
+class Fenced(EngineError):
+    """A newer attempt of the run has started: this one may not complete, replace or remove checkpoints any more."""
+
+
+class Marker(NamedTuple):
+    """What a marker says."""
+
+    attempt: int | None  # that completed the checkpoint; None: not told
+    digest: str  # tells it from another marker of the same step
+
+
+class Fence(NamedTuple):
+    attempt: int
+    accepted: frozenset[str] = frozenset()  # keys of checkpoints that were complete when the attempt started
+
+
+def fence_name(attempt: int) -> str:
+    return f".attempt-{attempt}"
+
+
+def read_marker(data: bytes) -> Marker:
+    attempt = None
+    try:
+        found = json.loads(data.decode("utf-8"))
+        told = found.get("attempt") if isinstance(found, dict) else None
+        if isinstance(told, int) and not isinstance(told, bool) and told >= 0:
+            attempt = told
+    except (ValueError, RecursionError):
+        pass  # its content does not matter otherwise
+    return Marker(attempt, hashlib.sha256(data).hexdigest()[:16])
+
+
+def encode(fence: Fence, uid: str) -> bytes:
+    found = {"attempt": fence.attempt, "uid": uid, "time": time.time(), "accepted": sorted(fence.accepted)}
+    return json.dumps(found).encode("ascii")
+
+
+def decode(attempt: int, data: bytes) -> Fence:
+    """A fence that is damaged still stands: it accepts nothing of older attempts."""
+    try:
+        accepted = json.loads(data.decode("utf-8"))["accepted"]
+        return Fence(attempt, frozenset(str(key) for key in accepted))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Fence(attempt)
+
+
+def counts(fence: Fence | None, key: str, attempt: int | None) -> bool:
+    """Whether a complete checkpoint may be resumed from."""
+    return fence is None or attempt is None or attempt >= fence.attempt or key in fence.accepted
+
+
+def newest_of(names: Iterable[str]) -> int | None:
+    """The newest attempt that has put up a fence."""
+    found = [int(match.group(1)) for match in map(FENCE.fullmatch, names) if match]
+    return max(found) if found else None
+
+
+def check(newest: int | None, attempt: int | None) -> None:
+    """Raises Fenced. `attempt` None: whoever asks is no attempt, and nothing holds him."""
+    if newest is not None and attempt is not None and newest > attempt:
+        raise Fenced(f"attempt {newest} of the run has started: what attempt {attempt} saves does not count any more")
