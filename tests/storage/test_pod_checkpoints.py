@@ -17,10 +17,28 @@ pytestmark = pytest.mark.pods
 
 LONG_S = 240.0
 TRAINS = """
-import os, longboat
+import os, socket, time, longboat
+
+def meet():
+    """Both ranks have come so far: a failure of one ends the other, whether that has begun or not."""
+    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if longboat.world_size() == 1:
+        return
+    if longboat.rank() == 0:
+        with socket.create_server(("", place[1])) as server, server.accept()[0] as other:
+            other.recv(1)
+        return
+    while True:
+        try:
+            socket.create_connection(place, 5).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+
 folder = longboat.resume_from()
 start = int(open(os.path.join(folder, "step")).read()) if folder else 0
 print("rank", longboat.rank(), "from", start, flush=True)
+meet()
 for step in range(start + 1, start + 3):
     with longboat.checkpoint(step) as folder:
         open(os.path.join(folder, "step"), "w").write(str(step))

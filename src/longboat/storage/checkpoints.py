@@ -13,7 +13,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longboat.bundles.disk import explain, remove_tree, write_all
+from longboat.bundles import durable
+from longboat.bundles.disk import explain, remove_tree
 from longboat.core.errors import EngineError
 from longboat.storage import fences
 from longboat.storage.fences import MARKER as MARKER
@@ -46,7 +47,7 @@ def begin_attempt(folder: Path, attempt: int, uid: str) -> None:
         return
     fences.check(newest_attempt(folder), attempt)
     accepted = frozenset(_key(path, marker) for _, path, marker in _counting(folder))
-    _write_synced(folder / fences.fence_name(attempt), fences.encode(Fence(attempt, accepted), uid))
+    _write_durably(folder / fences.fence_name(attempt), fences.encode(Fence(attempt, accepted), uid))
     for name in _fence_names(folder):
         if (fences.newest_of([name]) or 0) < attempt:
             _unlink(folder / name)
@@ -151,43 +152,13 @@ def _read(path: Path, limit: int = MARKER_MAX) -> bytes | None:
         return None
 
 
-def _write_synced(path: Path, data: bytes) -> None:
+def _write_durably(path: Path, data: bytes) -> None:
     """On the disk, whole, before anybody relies on it."""
-    temporary = f"{path.parent}/.tmp-{path.name}-{os.urandom(6).hex()}"
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            write_all(fd, data)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.replace(temporary, path)
-        sync_path(str(path.parent))
+        temporary = f"{path.parent}/.tmp-{path.name}-{os.urandom(6).hex()}"
+        durable.write_file(str(path), data, temporary=temporary, mode=0o644)
     except OSError as error:
-        try:
-            os.unlink(temporary)
-        except OSError:
-            pass
         raise explain(error, str(path)) from error
-
-
-def sync_tree(folder: str) -> None:
-    """All files and folders below, to the disk. Raises OSError."""
-    for parent, _, files in os.walk(folder):
-        for file in files:
-            sync_path(os.path.join(parent, file))
-        sync_path(parent)
-
-
-def sync_path(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        if not os.path.isdir(path):  # some network file systems refuse it for folders
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def _unlink(path: Path) -> None:

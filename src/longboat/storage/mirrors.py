@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from longboat.bundles.disk import explain
+from longboat.bundles.durable import sync_folder, sync_tree
 from longboat.core.errors import EngineError
 from longboat.storage import fences
-from longboat.storage.checkpoints import MARKER, complete_steps, sync_path, sync_tree
+from longboat.storage.checkpoints import MARKER, complete_steps
 from longboat.storage.data import remove_tree_if_there
 from longboat.storage.fences import Fence
 from longboat.storage.objectstores import Missing
@@ -323,7 +324,7 @@ def _publish(stage: str, target: Path) -> None:
         sync_tree(stage)
         remove_tree_if_there(str(target))
         os.rename(stage, target)
-        sync_path(str(target.parent))
+        sync_folder(str(target.parent))
     except OSError as error:
         raise explain(error, str(target)) from error
 
