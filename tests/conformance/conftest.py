@@ -76,10 +76,10 @@ class Jobs:
         return b"".join(line.data for line in lines if stream in (None, line.stream)).decode()
 
     def checkpoints(self, run: str) -> list[str]:
-        """Names in the run's checkpoint folder, wherever that is."""
+        """Names in the run's checkpoint folder, wherever that is, less the fences of attempts."""
         copy = Path(tempfile.mkdtemp(dir=self.root)) / "checkpoints"
         self.engine.copy_from(run, "checkpoints", copy)
-        return sorted(path.name for path in copy.iterdir())
+        return sorted(path.name for path in copy.iterdir() if not path.name.startswith(".attempt-"))
 
     def until(self, condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + LONG_S

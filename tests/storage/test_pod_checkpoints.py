@@ -20,7 +20,7 @@ TRAINS = """
 import os, socket, time, longboat
 
 def meet():
-    """Both ranks have come so far: a failure of one ends the other, whether that has begun or not."""
+    # A failure of one rank ends the other, whether that has begun or not: both must have come so far.
     place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if longboat.world_size() == 1:
         return
