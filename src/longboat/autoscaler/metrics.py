@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from longboat.autoscaler.loop import Turn
 from longboat.autoscaler.plans import PoolNote
 from longboat.core.errors import EngineError
-from longboat.engines.kubernetes.health import Check, answer_of
+from longboat.engines.kubernetes.health import BoundedServer, Check, answer_of
 
 Labels = tuple[tuple[str, str], ...]
 Sample = tuple[Labels, float]
@@ -160,7 +160,7 @@ def serve(port: int, metrics: Metrics, checks: Mapping[str, Check]) -> Threading
             """Scrapes are not worth a line each."""
 
     try:
-        server = ThreadingHTTPServer(("", port), Handler)
+        server = BoundedServer(("", port), Handler)
     except OSError as error:
         raise EngineError(f"cannot answer on port {port}: {error.strerror}", hint="--metrics-port") from None
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()

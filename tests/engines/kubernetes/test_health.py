@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from longboat.core.errors import EngineError
-from longboat.engines.kubernetes.health import serve
+from longboat.engines.kubernetes.health import MOST_CONNECTIONS, serve
 
 TROUBLE = {"/healthz": "", "/readyz": ""}
 
@@ -50,3 +51,24 @@ def test_a_check_that_fails_is_an_answer(port: int, monkeypatch: pytest.MonkeyPa
 def test_a_port_that_is_taken_is_an_error_of_ours(port: int) -> None:
     with pytest.raises(EngineError, match=str(port)):
         serve(port, {})
+
+
+def test_a_flood_of_silent_connections_keeps_no_probe_out(port: int) -> None:
+    """Each would hold a thread until it times out; the oldest go instead, and the server stays."""
+    silent = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(3 * MOST_CONNECTIONS)]
+    try:
+        for _ in range(3):
+            assert ask(port, "/healthz") == (200, b"ok\n")
+        assert silent[0].recv(1) == b""
+        threads = [each for each in threading.enumerate() if "process_request" in each.name]
+        assert len(threads) <= MOST_CONNECTIONS + 4  # some have read their end, and are about to go
+    finally:
+        for each in silent:
+            each.close()
+
+
+@pytest.mark.parametrize("data", [b"\0" * 200, b"GET /" + b"x" * 70_000, b"GET / HTTP/9.9\r\n\r\n", b"\xff\xfe\r\n\r\n"])
+def test_garbage_ends_nothing(port: int, data: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as stranger:
+        stranger.sendall(data)
+    assert ask(port, "/healthz")[0] == 200

@@ -2,15 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from longboat.core.errors import EngineError
 
 Check = Callable[[], str]
 """What is wrong, in one line; empty: all is well."""
 LONGEST = 500
+MOST_CONNECTIONS = 32
+"""At once, each with a thread. Probes and scrapes are one or two; more are a flood, in which the oldest goes first."""
+
+
+class BoundedServer(ThreadingHTTPServer):
+    """An HTTP server that anybody in the cluster may reach: few connections at once, and none ends it."""
+
+    daemon_threads = True
+
+    def __init__(self, *args: Any) -> None:
+        self._open: dict[int, socket.socket] = {}
+        self._lock = threading.Lock()
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            oldest = next(iter(self._open.values())) if len(self._open) >= MOST_CONNECTIONS else None
+            if oldest is not None:
+                self._open.pop(id(oldest))
+            self._open[id(request)] = request
+        if oldest is not None:
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)  # its thread reads an end, and closes it
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(id(request), None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks, or a thread that cannot be had, concerns nobody else."""
 
 
 def answer_of(check: Check) -> tuple[int, str]:
@@ -42,7 +77,7 @@ def serve(port: int, checks: Mapping[str, Check]) -> ThreadingHTTPServer:
             """Probes are not worth a line each."""
 
     try:
-        server = ThreadingHTTPServer(("", port), Handler)
+        server = BoundedServer(("", port), Handler)
     except OSError as error:
         raise EngineError(f"cannot answer probes on port {port}: {error.strerror}", hint="--health-port") from None
     threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
