@@ -22,6 +22,7 @@ class BoundedServer(ThreadingHTTPServer):
     """An HTTP server that anybody in the cluster may reach: few connections at once, and none ends it."""
 
     daemon_threads = True
+    request_queue_size = 256  # of the kernel: with Python's five, a small burst makes probes wait for seconds
 
     def __init__(self, *args: Any) -> None:
         self._open: dict[int, socket.socket] = {}
