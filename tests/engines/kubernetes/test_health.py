@@ -67,7 +67,9 @@ def test_a_flood_of_silent_connections_keeps_no_probe_out(port: int) -> None:
             each.close()
 
 
-@pytest.mark.parametrize("data", [b"\0" * 200, b"GET /" + b"x" * 70_000, b"GET / HTTP/9.9\r\n\r\n", b"\xff\xfe\r\n\r\n"])
+@pytest.mark.parametrize(
+    "data", [b"\0" * 200, b"GET /" + b"x" * 70_000, b"GET / HTTP/9.9\r\n\r\n", b"\xff\xfe\r\n\r\n"]
+)
 def test_garbage_ends_nothing(port: int, data: bytes) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=30) as stranger:
         stranger.sendall(data)
