@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from longboat.engines.kubernetes import gate_lease, names
@@ -19,13 +20,16 @@ from longboat.engines.kubernetes.admitting import share_gate
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import LeaseExpired, Unreachable
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, LEASE, POD
-from longboat.engines.kubernetes.drive import turn
+from longboat.engines.kubernetes.controller import Controller
+from longboat.engines.kubernetes.drive import Driver, turn
 from longboat.engines.kubernetes.gate_lease import hold_gates
 from longboat.engines.kubernetes.lease import GATE
 from testbed import api
 from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
 from tests.engines.kubernetes.benches import Bench
+from tests.engines.kubernetes.controlling import state_of
+from tests.engines.kubernetes.run_samples import job, snapshot, workload
 
 pytestmark = pytest.mark.cluster
 LONG_S = 120.0
@@ -74,7 +78,8 @@ SERVER = """
 import os, sys, time
 from longboat.engines.kubernetes import admitting
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.drive import turn
+from longboat.engines.kubernetes.controller import Controller
+from longboat.engines.kubernetes.drive import Driver, turn
 
 folder, namespace, run = sys.argv[1:]
 real = admitting.observe_room
@@ -267,6 +272,28 @@ def test_what_was_let_in_elsewhere_and_has_no_pods_yet_is_counted(
     assert not is_in(bench.engine.client, fourth) and group.clients
 
 
+def test_a_controller_of_two_namespaces_has_one_view(bench: Bench, other: Bench, place: Callable[[], None]) -> None:
+    first, second = submit(other, "first"), submit(bench, "second")
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    other.engine.client.create(quota)
+    said: list[str] = []
+    with Client.open(environment=bench.environment) as client:
+        controller = Controller(client, namespaces=[bench.namespace, other.namespace], say=said.append)
+        controller.start()
+        try:
+            place()
+            api.wait_for("the older is let in", lambda: is_in(other.engine.client, first), LONG_S, every_s=0.1)
+            words = "held by runs of other namespaces"
+
+            def is_told() -> bool:
+                return words in state_of(bench.engine.client, second).gate.reason
+
+            api.wait_for("the other is told why it waits", is_told, LONG_S, every_s=0.2)
+            assert not is_in(bench.engine.client, second), said
+        finally:
+            controller.close()
+
+
 # records
 
 
@@ -293,3 +320,29 @@ def test_records_that_nobody_can_read_stop_nobody(bench: Bench, place: Callable[
         client.create(body)
     place()
     let_in(bench, good)
+
+
+def test_who_waits_hears_of_ends_and_keeps_nothing_of_what_has_ended(client: Client) -> None:
+    """However many runs have ended in the namespace, a process that waits at the gate holds none of their pods."""
+    container = {"name": "main", "image": "x"}
+    for name in ("over", "alive"):
+        meta = {"name": name, "labels": {names.MANAGED_BY: "longboat"}}
+        spec = {"containers": [container], "nodeSelector": {"no": "node"}}
+        client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+
+    def end(name: str) -> None:
+        client.patch(POD, name, {"status": {"phase": "Succeeded"}}, subresource="status")
+
+    end("over")
+    waiting = snapshot(job_=job(), workloads=(workload(is_suspended=True),))
+    waiting = msgspec.structs.replace(waiting, record=msgspec.structs.replace(waiting.record, gated_by="longboat"))
+    with Driver(client, "train") as driver:
+        driver._hear_gate(waiting)
+        assert driver._gate is not None
+        driver._gate.sync(LONG_S)
+        (kept,) = driver._gate.items.values()
+        assert set(msgspec.to_builtins(kept)) == {"metadata"}, "and of others only that they are there"
+        driver._wake.clear()
+        end("alive")
+        assert driver._wake.wait(LONG_S), "its place may be free now"
+        assert not driver._gate.items
