@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from longboat.engines.kubernetes import gate_lease, names
-from longboat.engines.kubernetes.admitting import share_gate
+from longboat.engines.kubernetes.admitting import GateGroup, ask_gate, share_gate
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import LeaseExpired, Unreachable
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, LEASE, POD
@@ -24,6 +24,7 @@ from longboat.engines.kubernetes.controller import Controller
 from longboat.engines.kubernetes.drive import Driver, turn
 from longboat.engines.kubernetes.gate_lease import hold_gates
 from longboat.engines.kubernetes.lease import GATE
+from longboat.engines.kubernetes.observe import observe
 from testbed import api
 from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
@@ -218,16 +219,13 @@ def test_a_slow_server_has_a_longer_lease(client: Client, proxied: Client, api_p
 # other namespaces
 
 
-class Group:
-    """Two namespaces served by one process."""
-
-    def __init__(self, *benches: Bench) -> None:
-        self.clients = [bench.engine.client for bench in benches]
-        for client in self.clients:
-            share_gate(client, self.all)
-
-    def all(self) -> list[Client]:
-        return self.clients
+def together(*benches: Bench) -> GateGroup:
+    """Namespaces served by one process."""
+    clients = [bench.engine.client for bench in benches]
+    group = GateGroup(lambda: clients)
+    for client in clients:
+        share_gate(client, group)
+    return group
 
 
 @pytest.fixture
@@ -247,7 +245,7 @@ def other(cluster: Cluster, cluster_api: api.Api, tmp_path: Path) -> Iterator[Be
 def test_what_was_let_in_elsewhere_and_has_no_pods_yet_is_counted(
     bench: Bench, other: Bench, place: Callable[[], None]
 ) -> None:
-    group = Group(bench, other)
+    group = together(bench, other)
     first, third = submit(other, "first"), submit(other, "third")
     # Its pods are not made, as they are not in the first moment, or where a quota is used up.
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
@@ -269,7 +267,9 @@ def test_what_was_let_in_elsewhere_and_has_no_pods_yet_is_counted(
         return is_in(bench.engine.client, second)
 
     api.wait_for("it is let in", is_second_in, LONG_S, every_s=0.2)
-    assert not is_in(bench.engine.client, fourth) and group.clients
+    assert not is_in(bench.engine.client, fourth)
+    with group.lock:
+        assert ask_gate(bench.engine.client, observe(bench.engine.client, fourth, 0.0), 0.0) is None, "one at a time"
 
 
 def test_a_controller_of_two_namespaces_has_one_view(bench: Bench, other: Bench, place: Callable[[], None]) -> None:

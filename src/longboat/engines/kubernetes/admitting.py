@@ -8,6 +8,7 @@ what it lets in in one is counted before the next is decided, whether its pods e
 from __future__ import annotations
 
 import contextlib
+import threading
 import weakref
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, TypeVar
@@ -53,9 +54,16 @@ T = TypeVar("T")
 
 Name = tuple[str, str]
 """Namespace and name of a run."""
-_SHARED: weakref.WeakKeyDictionary[Client, weakref.WeakMethod[Callable[[], Sequence[Client]]]]
-_SHARED = weakref.WeakKeyDictionary()
-"""Clients of other namespaces whose gates are served together with a client's own."""
+_SHARED: weakref.WeakKeyDictionary[Client, GateGroup] = weakref.WeakKeyDictionary()
+"""Clients whose gates are served together with those of other namespaces."""
+
+
+class GateGroup:
+    """Gates that one process serves in one turn; `clients` says whose. One thread at a time does so."""
+
+    def __init__(self, clients: Callable[[], Sequence[Client]]) -> None:
+        self.clients = clients
+        self.lock = threading.Lock()
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -79,21 +87,34 @@ class Waiting(msgspec.Struct, frozen=True):
         return self.is_in and len({pod.node for pod in self.pods}) < self.record.job.nodes
 
 
-def share_gate(client: Client, others: Callable[[], Sequence[Client]]) -> None:
-    """From now on whoever asks the gate by this client serves these namespaces' gates in the same turn.
+def share_gate(client: Client, group: GateGroup) -> None:
+    """From now on whoever asks the gate by this client serves all gates of the group."""
+    _SHARED[client] = group
 
-    `others`: a method of an object that keeps the clients; when it goes, so does this.
-    """
-    _SHARED[client] = weakref.WeakMethod(others)
+
+def unshare_gate(client: Client) -> None:
+    """A group keeps its clients alive until they have left it."""
+    _SHARED.pop(client, None)
 
 
 def ask_gate(client: Client, snapshot: Snapshot, now: float) -> State | None:
     """Serve the gate. The state of the run that asked as it is afterwards; None when somebody else serves now."""
-    shared = _SHARED[client]() if client in _SHARED else None
-    others = [one for one in shared() if one is not client] if shared is not None else []
-    with hold_gates([client, *others]) as gates:
+    group = _SHARED.get(client)
+    if group is None:
+        return _ask([client], snapshot, now)
+    # Two turns at once would not see each other's decisions.
+    if not group.lock.acquire(blocking=False):
+        return None
+    try:
+        return _ask([client, *(one for one in group.clients() if one is not client)], snapshot, now)
+    finally:
+        group.lock.release()
+
+
+def _ask(clients: Sequence[Client], snapshot: Snapshot, now: float) -> State | None:
+    with hold_gates(clients) as gates:
         try:
-            return _serve_all([client, *others], gates, snapshot, now) if gates else None
+            return _serve_all(clients, gates, snapshot, now) if gates else None
         except LeaseExpired:
             return None  # what was read may be old by now; whoever has the gate reads it anew
 

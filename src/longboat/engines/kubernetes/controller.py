@@ -18,7 +18,7 @@ import msgspec
 
 from longboat.core.errors import LongboatError, NotFound
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.admitting import share_gate
+from longboat.engines.kubernetes.admitting import GateGroup, share_gate, unshare_gate
 from longboat.engines.kubernetes.agenda import Agenda, Key
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import LeaseExpired, NotThere, Unreachable
@@ -105,6 +105,7 @@ class Controller:
         self._open: dict[Key, bool] = {}  # runs that have not ended: whether they wait at the gate
         self._starting: set[Key] = set()  # those of them that may hold places without having pods there
         self._trouble: dict[Key, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
+        self._gates = GateGroup(self._at_gate)
         self._lock = threading.Lock()
         self._reflectors: list[tuple[Kind, Reflector[Noted]]] = []
         self._threads: list[threading.Thread] = []
@@ -129,6 +130,8 @@ class Controller:
             reflector.close()
         for thread in self._threads:
             thread.join(timeout=10.0)
+        for client in self._clients.values():
+            unshare_gate(client)
 
     @property
     def is_ready(self) -> bool:
@@ -292,7 +295,7 @@ class Controller:
             if namespace not in self._clients:
                 own = copy.copy(self._client)
                 own.namespace = namespace
-                share_gate(own, self._at_gate)
+                share_gate(own, self._gates)
                 self._clients[namespace] = own
             return self._clients[namespace]
 
