@@ -58,11 +58,13 @@ class Actor:
         self._settings, self._providers = charge.settings, providers
         self._may_work, self._settle_s = may_work, charge.pace.settle_s
         self._evictions = Evictions(client, charge.settings)
+        self._throttled: dict[str, str] = {}  # providers that want to be asked less, since the turn began
 
     # growing
 
     def resume(self) -> list[Deed]:
-        """Send again the orders of which it is not known whether they were taken."""
+        """Send again the orders of which it is not known whether they were taken. The first deed of a turn."""
+        self._throttled = {}
         deeds = []
         for order in self._store.memory.orders:
             pool = self._pools.get(order.pool)  # one that left the pools file may come back, and its order with it
@@ -120,6 +122,9 @@ class Actor:
         except ProviderError:
             pass  # it told us that it cannot; the list will show what there is
         self._store.save(failed(self._store.memory, self._refusal(pool, error, order.zone)).without(order.token))
+        if error.kind == "throttled":
+            # Also where the pause is over before the next zone's turn comes: nothing more in this turn.
+            self._throttled[pool.provider] = self._pause(pool) or error.message
 
     def _need_leadership(self) -> None:
         """Right before a provider is asked to change something: what was decided is void once another leads."""
@@ -132,6 +137,8 @@ class Actor:
 
     def _pause(self, pool: Pool) -> str:
         """Why nothing may be asked of its provider now."""
+        if pool.provider in self._throttled:
+            return self._throttled[pool.provider]
         now = self._client.now()
         pause = paused(self._store.memory.failures, pool.provider, self._settings, now)
         return closed(pool, (pause,), self._settings, now)[0].reason if pause is not None else ""

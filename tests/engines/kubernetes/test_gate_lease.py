@@ -94,7 +94,7 @@ def observe(*given, **more):
 
 admitting.observe_room = observe
 with Client.open(namespace=namespace) as client:
-    turn(client, run, most=1)
+    turn(client, run)
 """
 
 

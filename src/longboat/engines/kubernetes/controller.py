@@ -130,7 +130,7 @@ class Controller:
             reflector.close()
         for thread in self._threads:
             thread.join(timeout=10.0)
-        for client in self._clients.values():
+        for client in list(self._clients.values()):
             unshare_gate(client)
 
     @property
