@@ -112,4 +112,3 @@ def _has_profile(url: str, environment: Mapping[str, str]) -> bool:
     from longboat.storage.awskeys import profile
 
     return url.startswith("s3://") and bool(profile(environment).get("endpoint_url"))
-

@@ -15,7 +15,7 @@ from longboat.engines.kubernetes.gate import Candidate, Room, decide_gate
 from longboat.engines.kubernetes.planned_pods import planned_pods
 from longboat.engines.kubernetes.preflight import check
 from longboat.engines.kubernetes.settings import ClusterSettings
-from longboat.engines.kubernetes.surroundings import NodeUse
+from longboat.engines.kubernetes.surroundings import Limit, NodeUse, Quota
 from longboat.fitting.nodes import NodeShape, Taint
 from longboat.fitting.quantities import amounts
 from tests.engines.kubernetes.broken import job_of
@@ -106,6 +106,18 @@ def test_what_the_settings_make_possible_is_taken(
     tmp_path: Path, chosen: ClusterSettings, fields: dict[str, Any], nodes: list[NodeUse]
 ) -> None:
     check(job_of(tmp_path, **fields), seen(*nodes), chosen)
+
+
+def test_quotas_and_limits_count_every_container(tmp_path: Path) -> None:
+    job, chosen = job_of(tmp_path, cpus=2), pod(**BESIDE)
+    quota = Quota(name="small", hard={"requests.cpu": "7"})
+    limit = Limit(name="sizes", type="Pod", max={"cpu": "7"})
+    for rules in ({"quotas": (quota,)}, {"limits": (limit,)}):
+        rich = node("a", cpu="64")
+        cluster = Capabilities(namespace="team", version="v1.36.4", nodes=(rich,), **rules)  # type: ignore[arg-type]
+        check(job, cluster)
+        with pytest.raises(Refused, match="8 CPUs"):
+            check(job, cluster, chosen)
 
 
 SPECS = [{}, TOLERATES, {"nodeSelector": {"pool": "x"}}, pool_affinity("x", "y"), {**TOLERATES, **pool_affinity("y")}]

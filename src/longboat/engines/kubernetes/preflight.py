@@ -46,10 +46,10 @@ def check(
     problems += _data_problems(job)
     problems += _security_problems(job, capabilities, storage)
     problems += _claim_problems(job, capabilities, settings)
-    problems += limit_problems(job, capabilities)
-    exceeded, notices = quota_problems(job, capabilities)
-    problems += exceeded
     pods = planned_pods(job, capabilities, settings, claims)
+    problems += limit_problems(job, capabilities, pods)
+    exceeded, notices = quota_problems(job, capabilities, pods)
+    problems += exceeded
     name = planned_queue(job, settings or ClusterSettings(), capabilities)
     queue = capabilities.queue(name) if name else None
     problems += queue_quota_problems(job, pods, queue.name, queue.flavors) if queue else []

@@ -5,19 +5,23 @@ Only what is certain is refused: more than a quota will ever allow. What exceeds
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from longboat.core.jobs import Job, Role
 from longboat.core.resources import format_quantity
 from longboat.engines.kubernetes.capabilities import Capabilities
 from longboat.engines.kubernetes.capacity import Problem, needs_of
 from longboat.engines.kubernetes.surroundings import Limit, Quota
+from longboat.fitting.pods import Pod
 from longboat.fitting.quantities import CPU, DISK, MEMORY, PODS, amount, show
 
 _SKIPPED = ("Terminating", "PriorityClass", "CrossNamespacePodAffinity", "VolumeAttributesClass")
 _FIELDS = {CPU: "cpus", MEMORY: "memory", DISK: "disk"}
 
 
-def quota_problems(job: Job, capabilities: Capabilities) -> tuple[list[Problem], list[str]]:
-    """What no quota will ever allow, and notices about what it does not allow now."""
+def quota_problems(job: Job, capabilities: Capabilities, pods: Sequence[Pod]) -> tuple[list[Problem], list[str]]:
+    """What no quota will ever allow, and notices about what it does not allow now. `pods`: those of the job."""
+    needs = {pod.name.rpartition("-")[0]: dict(pod.shape.requests) for pod in pods}
     problems: list[Problem] = []
     notices: list[str] = []
     for quota in capabilities.quotas or ():
@@ -28,7 +32,8 @@ def quota_problems(job: Job, capabilities: Capabilities) -> tuple[list[Problem],
             resource = resource_of(key)
             if resource is None or not roles:
                 continue
-            problem, notice = _one(quota, key, hard, roles, resource, capabilities)
+            each = {role.name: _asked(needs[role.name], key, resource, capabilities) for role in roles}
+            problem, notice = _one(quota, key, hard, roles, resource, each)
             problems += [problem] if problem else []
             notices += [notice] if notice else []
     return problems, notices
@@ -53,9 +58,8 @@ def resource_of(key: str) -> str | None:
 
 
 def _one(
-    quota: Quota, key: str, hard: str, roles: list[Role], resource: str, capabilities: Capabilities
+    quota: Quota, key: str, hard: str, roles: list[Role], resource: str, each: dict[str, int | None]
 ) -> tuple[Problem | None, str | None]:
-    each = {role.name: _asked(role, key, resource, capabilities) for role in roles}
     unstated = [role.name for role in roles if each[role.name] is None]
     if unstated:
         return _unstated(quota, key, resource, unstated[0]), None
@@ -74,9 +78,8 @@ def _one(
     return None, None
 
 
-def _asked(role: Role, key: str, resource: str, capabilities: Capabilities) -> int | None:
-    """What one pod counts; None: a pod that does not state it is not let in."""
-    needs = needs_of(role, capabilities.gpu_resource(role.resources.gpus))
+def _asked(needs: Mapping[str, int], key: str, resource: str, capabilities: Capabilities) -> int | None:
+    """What one pod counts, all its containers; None: a pod that does not state it is not let in."""
     if resource == PODS:
         return 1
     if resource not in _FIELDS:
@@ -121,21 +124,23 @@ def _nearest(roles: list[Role], each: dict[str, int | None], resource: str, most
     return f"nearest that fits: `gpus: {most}`" if resource != PODS else "ask for more quota"
 
 
-def limit_problems(job: Job, capabilities: Capabilities) -> list[Problem]:
-    """What a LimitRange of the namespace does not let in."""
+def limit_problems(job: Job, capabilities: Capabilities, pods: Sequence[Pod]) -> list[Problem]:
+    """What a LimitRange of the namespace does not let in: of the container of the ranks, or of whole pods."""
+    whole = {pod.name.rpartition("-")[0]: dict(pod.shape.requests) for pod in pods}
     found: list[Problem] = []
     for limit in capabilities.limits or ():
         if limit.type not in ("Container", "Pod"):
             continue
         for role in job.roles:
-            found += _limit(limit, role, capabilities)
+            own = needs_of(role, capabilities.gpu_resource(role.resources.gpus))
+            found += _limit(limit, role, whole[role.name] if limit.type == "Pod" else own)
     return found
 
 
-def _limit(limit: Limit, role: Role, capabilities: Capabilities) -> list[Problem]:
+def _limit(limit: Limit, role: Role, needs: Mapping[str, int]) -> list[Problem]:
     found: list[Problem] = []
     what = limit.type.lower()
-    for resource, count in needs_of(role, capabilities.gpu_resource(role.resources.gpus)).items():
+    for resource, count in needs.items():
         field = _FIELDS.get(resource, "gpus")
         asks = f"and role {role.name} asks for {show(resource, count)}"
         most = amount(resource, limit.max[resource]) if resource in limit.max else None
