@@ -33,8 +33,13 @@ def test_every_commands_first_request_is_repeated(api_proxy: ApiProxy, namespace
         threading.Timer(AWAY_S, api_proxy.restore).start()
         return subprocess.run(
             [LONGBOAT, words[0], "--namespace", namespace, *words[1:]],
-            cwd=tmp_path / "code", env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+            cwd=tmp_path / "code",
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
 
     commands = [
         (("run", "-d", "--name", "waits", "--", "sleep", "600"), "waits"),

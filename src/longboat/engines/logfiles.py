@@ -55,7 +55,8 @@ class Times:
             return
         whole = len(data) - len(data) % _RECORD.size
         for end, when in _RECORD.iter_unpack(data[:whole]):
-            if end < (self._ends[-1] if self._ends else 0) or not 0 < when < _LATEST_NS:
+            # Zeros are left of a block that never reached the disk; a time of 0 alone is a copied line without one.
+            if not end or end < (self._ends[-1] if self._ends else 0) or when >= _LATEST_NS:
                 self._is_broken = True
                 return
             self._ends.append(end)
