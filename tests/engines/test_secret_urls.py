@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longboat.cli.plans import show_manifests, show_plan
-from longboat.core.errors import LongboatError
-from longboat.core.jobs import DataImport, Job, Role
+from longboat.core.errors import JobError, LongboatError
+from longboat.core.jobs import Checkpoints, DataImport, Job, Role
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.engines.kubernetes.gangfile import decode
@@ -27,6 +27,7 @@ from longboat.engines.kubernetes.manifests import record_object
 from longboat.engines.kubernetes.records import State
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.secret_urls import redacted_job, secret_urls
+from longboat.specs.read import read_job
 from longboat.storage.urls import is_secret, redacted
 from tests.engines.kubernetes.wire import Wire, listening
 from tests.storage.servers import serving
@@ -206,3 +207,21 @@ def test_a_refusal_shows_none(tmp_path: Path, url: str) -> None:
     with pytest.raises(LongboatError) as caught:
         LocalEngine(tmp_path / "home").submit(Submission(job=job_of([url]), base=str(tmp_path)))
     assert CANARY not in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("place", [f"https://h/x?sig={CANARY}", f"ftp://u:{CANARY}@h", f"s3://b/x?{CANARY}"])
+def test_an_address_to_resume_from_shows_none(
+    tmp_path: Path, cluster: tuple[KubernetesEngine, Wire, list[str]], place: str
+) -> None:
+    submission = Submission(job=job_of([], checkpoints=Checkpoints(resume=place)), base=str(tmp_path))
+    for engine in (LocalEngine(tmp_path / "home"), cluster[0]):
+        with pytest.raises(LongboatError) as caught:
+            engine.submit(submission)
+        assert CANARY not in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("url", [f"ftp://h/x?{CANARY}", f"https://h/x y?{CANARY}", f"https://h/a#b{CANARY}"])
+def test_a_mistake_in_a_job_file_shows_none(url: str) -> None:
+    with pytest.raises(JobError) as caught:
+        read_job((), fields={"run": "true", "data": [{"url": url, "to": "d"}], "nodes": url}, environment={})
+    assert CANARY not in str(caught.value)

@@ -14,7 +14,7 @@ from longboat.specs.trees import Mistakes, Node, join
 _YAML11 = {"yes": "true", "on": "true", "no": "false", "off": "false", "y": "true", "n": "false"}
 _UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 _PASSWORD = re.compile(r"//[^/@\s]*@")
-_QUERY = re.compile(r"(://[^\s?#]*)[?#].*", re.DOTALL)  # of a signed URL it is the secret
+_QUERY = re.compile(r"(://[^?#]*)[?#].*", re.DOTALL)  # of a signed URL it is the secret
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 
 

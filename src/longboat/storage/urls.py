@@ -83,6 +83,15 @@ def run_url(to: str, folder: str) -> str:
     return f"{to.rstrip('/')}/{folder}"
 
 
+def check_no_address(place: str) -> None:
+    """Refuse an address where a name or a folder is meant; it may be a signed one, so it is shown without its query."""
+    if "://" in place:
+        raise Refused(
+            f"{redacted(place)}: checkpoints are not fetched from such an address",
+            hint="name a run, a folder, or an address that begins with s3://, gs:// or az://",
+        )
+
+
 def check_url(url: str) -> None:
     """Refuse what can never be fetched."""
     try:

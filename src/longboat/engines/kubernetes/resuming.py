@@ -6,7 +6,7 @@ from longboat.core.errors import NotFound, Refused
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.observe import find_record, read_record
 from longboat.engines.kubernetes.records import Record, State, Storage
-from longboat.storage.urls import is_object_url, object_url
+from longboat.storage.urls import check_no_address, is_object_url, object_url
 
 HINT = "a complete one is a folder step-N with a file .complete in it"
 
@@ -20,6 +20,7 @@ def find_checkpoint(client: Client, wanted: str | None, storage: Storage | None)
     if is_object_url(wanted):
         object_url(wanted)  # an address that means nothing is refused now
         return wanted.rstrip("/")
+    check_no_address(wanted)
     if wanted.startswith("/"):
         for _, record, state in records(client):
             if wanted.rstrip("/") in (record.checkpoint_dir, state.checkpoint):

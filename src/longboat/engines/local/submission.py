@@ -24,7 +24,7 @@ from longboat.engines.local.files import disk, locked, make_folder, open_lock, r
 from longboat.engines.local.home import NAME_LIMIT, Home
 from longboat.engines.local.records import KEPT_VARIABLES, Record, State
 from longboat.engines.local.runfiles import RunFiles
-from longboat.storage.urls import is_object_url, object_url, run_url
+from longboat.storage.urls import check_no_address, is_object_url, object_url, run_url
 
 
 def snapshot_of(home: Home, submission: Submission) -> Snapshot | None:
@@ -173,6 +173,7 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
     if is_object_url(wanted):
         object_url(wanted)  # an address that means nothing is refused now
         return wanted
+    check_no_address(wanted)
     folder, store = Path(submission.base) / os.path.expanduser(wanted), None
     with contextlib.suppress(NotFound):
         record = RunFiles(home.run_dir(wanted)).record()
