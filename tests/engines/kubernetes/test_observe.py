@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
 
+from longboat.core.jobs import Gpus, Resources
 from longboat.engines.kubernetes import manifests
 from longboat.engines.kubernetes.observe import BadRecord, hash_of_record, read_record, snapshot_of
 from longboat.engines.kubernetes.records import State
@@ -52,6 +54,33 @@ def test_a_record_that_nobody_acts_upon(what: str) -> None:
         read_record(body(record=written))
     assert told in caught.value.message and len(caught.value.message) < 400
     assert caught.value.hint == "`longboat rm --force` removes it"
+
+
+WILD = {
+    "attempts without end": '{"attempt": 10000000000}',
+    "an attempt before the first": '{"attempt": -1}',
+    "a time that no calendar has": '{"started": -1.7e308, "ended": 1.7e308, "phase": "failed"}',
+    "an exit code of a thousand digits": f'{{"exit_code": {"9" * 1000}}}',
+    "an attempt's time": '{"attempts": [{"number": 0, "started": 1E+300}]}',
+}
+
+
+@pytest.mark.parametrize("what", WILD)
+def test_a_state_whose_numbers_overflow(what: str) -> None:
+    """The list of all runs, and the controller, would fail or fill the memory over it."""
+    with pytest.raises(BadRecord, match="is damaged"):
+        read_record(body(state=WILD[what]))
+
+
+def test_numbers_in_texts_are_no_numbers() -> None:
+    told = {"reason": f'exit code {"9" * 40} \\"1e300', "started": 1763236800.1234567, "ended": 0.30000000000000004}
+    assert read_record(body(state=json.dumps(told)))[1].reason == told["reason"]
+
+
+def test_gpus_that_nobody_can_count() -> None:
+    wild = text(what=job(role(resources=Resources(gpus=Gpus(count=7))))).replace('"count":7', f'"count":{"9" * 4299}')
+    with pytest.raises(BadRecord, match="out of all bounds"):
+        read_record(body(record=wild))
 
 
 def test_a_message_about_a_record_does_not_steer_a_terminal() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from longboat.cli.status import print_status
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.statuses import make_status
+from longboat.engines.kubernetes.telling import checked
 from tests.engines.kubernetes.run_samples import NOW, ended, opened, running, snapshot, verdict
 
 
@@ -51,6 +55,17 @@ def test_nonsense_from_a_launcher_is_left_out() -> None:
     }
     (rank,) = make_status(snapshot(running(0), running(1)), told).ranks  # type: ignore[arg-type]
     assert (rank.step, rank.metrics, rank.exit_code, rank.alive) == (None, {}, None, False)
+
+
+WILD = {"step": 10**400, "silent_s": float("inf"), "exit_code": -(10**400), "metrics": {"a": "x", "b": 10**400, "c": 2}}
+
+
+def test_numbers_of_a_strangers_launcher_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {node: checked({"ranks": {str(rank): WILD}}) for rank, node in enumerate(("worker-0", "worker-1"))}
+    status = make_status(snapshot(running(0), running(1)), told)
+    assert [(rank.step, rank.exit_code, rank.metrics) for rank in status.ranks] == [(None, None, {"c": 2})] * 2
+    print_status(status, wide=True)
+    assert "c=2" in capsys.readouterr().out
 
 
 def test_the_attempt_under_way_shows_what_it_was_resumed_from() -> None:

@@ -69,6 +69,17 @@ def test_messages_of_other_versions(changed: dict[str, Any], kept: dict[str, Any
     assert {name: getattr(found, name) for name in kept} == kept
 
 
+WILD = ["9" * 4000, "-" + "9" * 4000, "1e308", "-1e17", str(10**19)]
+
+
+@pytest.mark.parametrize("number", WILD)
+@pytest.mark.parametrize("place", ["exit_code", "ended", "ranks", "gang"])
+def test_numbers_that_overflow_are_not_the_launchers(place: str, number: str) -> None:
+    """A state with such a number cannot be written, and a list that shows it fails for all runs."""
+    wild = {"exit_code": "X", "ended": "X", "ranks": [[0, "X"]], "gang": {"exit_code": "X"}}[place]
+    assert read_termination(json.dumps({**WHOLE, place: wild}).replace('"X"', number)) is None
+
+
 def test_rows_that_make_no_sense_are_left_out() -> None:
     found = read_termination(json.dumps({**WHOLE, "ranks": [[0, 1, None, None, "more"], "x", [], ["a"], [1]]}))
     assert found is not None and found.ranks == (RankEnd(rank=0, exit_code=1), RankEnd(rank=1))

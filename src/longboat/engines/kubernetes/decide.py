@@ -137,7 +137,8 @@ def _discards(snapshot: Snapshot, attempts: set[int]) -> tuple[Action, ...]:
 
 def _earlier(snapshot: Snapshot) -> tuple[Action, ...]:
     """What a lost attempt before this one left behind: claims and devices stay taken as long as its pods are there."""
-    return _discards(snapshot, set(range(snapshot.state.attempt)))
+    earlier = {one.attempt for one in snapshot.workloads if one.attempt < snapshot.state.attempt}
+    return _discards(snapshot, earlier)
 
 
 def _is_waiting(snapshot: Snapshot) -> bool:

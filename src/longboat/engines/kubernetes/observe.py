@@ -43,6 +43,8 @@ MOST_ASKED = 3
 """Pods whose events are read: of a gang whose volume is missing, all say the same."""
 MOST_NODES = 50_000
 """Nodes of one run, ten times what the largest clusters have: of a number that somebody forged no list is made."""
+MOST_ATTEMPTS = 1_000_000
+"""Attempts that a state may speak of; a run that fails at once every second has as many after eleven days."""
 MOST_QUOTED = 300
 """Characters of a message about a record, a line or two of a terminal."""
 LATE_S = 5.0
@@ -56,6 +58,10 @@ NODE_LEASES = "kube-node-lease"
 Object = dict[str, Any]
 _UID = re.compile(r"[0-9a-f]{8,64}")
 """A part of it is in the names of the run's folders."""
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_WILD = re.compile(r"(?<![\d.])\d{17}|[eE]\+?(?:\d{3}|[2-9]\d|1[6-9])")
+"""Numbers of 10^16 and more. No amount, moment or code of a run is as large, and what is computed with larger ones
+overflows where nobody expects it: as a time, as a float, or when it is printed."""
 
 # Made here and not when first needed: msgspec looks a type over when it first meets it, and two threads that do so at
 # once crash the interpreter.
@@ -103,9 +109,12 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
     """
     metadata, data = body.get("metadata") or {}, body.get("data") or {}
     name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
+    written, kept = data.get("record") or "", data.get("state") or "{}"
+    if any(_WILD.search(_STRING.sub("", text)) for text in (written, kept)):
+        raise BadRecord(name, "is damaged: it holds a number that is out of all bounds")
     try:
-        record = RECORDS.decode(data.get("record") or "")
-        state = STATES.decode(data.get("state") or "{}")
+        record = RECORDS.decode(written)
+        state = STATES.decode(kept)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadRecord(name, f"is damaged: {error}") from None
     if (record.name, record.namespace) != (name, namespace):
@@ -115,6 +124,8 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
         raise BadRecord(name, "is damaged: its uid is none")
     if not 0 < record.job.nodes <= MOST_NODES or any(role.nodes < 0 for role in record.job.roles):
         raise BadRecord(name, f"is damaged: it asks for {record.job.nodes} nodes, and a run has 1 to {MOST_NODES}")
+    if not 0 <= state.attempt <= MOST_ATTEMPTS:
+        raise BadRecord(name, f"is damaged: it says that attempt {state.attempt} is next")
     return record, state
 
 

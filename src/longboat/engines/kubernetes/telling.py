@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,14 +60,18 @@ def _is_number(name: str) -> bool:
 def _rank(facts: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"alive": bool(facts.get("alive"))}
     for name in ("step", "silent_s", "exit_code"):
-        value = facts.get(name)
-        if isinstance(value, (int, float)) and math.isfinite(value) and abs(value) < 1 << 62:
-            found[name] = value
+        if _is_sane(facts.get(name)):
+            found[name] = facts[name]
     metrics = facts.get("metrics")
     if isinstance(metrics, dict):
         pairs = list(metrics.items())[:MOST_METRICS]
-        found["metrics"] = {name[:200]: value for name, value in pairs if isinstance(value, (int, float, str))}
+        found["metrics"] = {name[:200]: value for name, value in pairs if _is_sane(value)}
     return found
+
+
+def _is_sane(value: object) -> bool:
+    """A number that can be computed with and shown. Compared before it is made a float: an int may be too large."""
+    return isinstance(value, (int, float)) and abs(value) < 1 << 62
 
 
 def _call(client: Client, pod: str, words: Sequence[str], within_s: float) -> bytes | None:

@@ -18,6 +18,7 @@ from longboat.core.runs import RankReport
 START_REASONS = ("StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError")
 TAKEN_AWAY = ("PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet", "DeletionByTaintManager")
 MAX_FOREIGN = 400
+MOST_NUMBER = 10**16
 
 
 class RankEnd(Value, frozen=True):
@@ -73,13 +74,23 @@ def read_termination(text: str) -> Ended | None:
     """The launcher's message; None for a text that is not one. Fields that make no sense are left out."""
     try:
         raw = msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
+        is_wild = _is_wild(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    if not isinstance(raw, dict) or not isinstance(raw.get("v"), int) or "exit_code" not in raw:
+    if is_wild or not isinstance(raw, dict) or not isinstance(raw.get("v"), int) or "exit_code" not in raw:
         return None
     rows = raw.get("ranks")
     raw["ranks"] = [_row(row) for row in rows if _is_row(row)] if isinstance(rows, list) else []
     return _lenient(raw, Ended)
+
+
+def _is_wild(value: object) -> bool:
+    """Whether a number in it is larger than any moment, code or rank, and would overflow where it is used or shown."""
+    if isinstance(value, dict):
+        return any(map(_is_wild, value.values()))
+    if isinstance(value, list):
+        return any(map(_is_wild, value))
+    return isinstance(value, (int, float)) and not abs(value) < MOST_NUMBER
 
 
 def _is_row(row: object) -> bool:
