@@ -49,6 +49,32 @@ def test_a_detached_gang_is_let_in_retried_and_written_down(bench: Bench, client
     assert said == []
 
 
+def test_each_of_its_namespaces_is_served_and_no_other(
+    bench: Bench, client: Client, cluster: Cluster, tmp_path: Path
+) -> None:
+    places = [bench.namespace, f"{bench.namespace}-two", f"{bench.namespace}-three"]
+    for name in places[1:]:
+        client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        account = api.path_of("ServiceAccount", "v1", name, "default")
+        api.wait_for("it takes pods", lambda account=account: api.Api(cluster).get(account) is not None, 30.0)
+    others = [Bench(cluster, name, tmp_path / name) for name in places[1:]]
+    try:
+        with Client.open(namespace=bench.namespace, environment=bench.environment) as own:
+            controller = Controller(own, namespaces=places[:2], say=pytest.fail)
+            controller.start()
+            retries = {"count": 1, "backoff": "0s"}
+            for one in (bench, *others):
+                one.engine.submit(one.submission(FLAKY, retries=retries))
+            ended = [wait_for_end(one.engine.client, "job").phase for one in (bench, others[0])]
+            controller.close()
+        assert ended == ["succeeded", "succeeded"]
+        assert state_of(others[1].engine.client, "job").attempts == (), "nobody looked at it"
+    finally:
+        for one in others:
+            one.engine.close()
+            client.delete(NAMESPACE, one.namespace)
+
+
 def test_a_gang_that_waits_for_another_is_let_in_when_that_has_ended(
     bench: Bench, client: Client, cluster_api: api.Api
 ) -> None:

@@ -261,11 +261,23 @@ class Controller:
                 if number == len(waiting) - 1:
                     raise
                 self._note_trouble(key, error)
+                self._pass_over(key)
                 continue
             if outlook is not None and outlook.snapshot.workloads_of(outlook.snapshot.state.attempt):
                 return GATE_LOOK_S if _is_at_gate(outlook) else GATE_S
-            # It says that it waits, and there is nothing of it to be let in: another one serves the gate.
+            if outlook is not None:
+                self._pass_over(key)
+                self._agenda.note(key, time.monotonic() + LOOK_S)
         return GATE_LOOK_S if waiting else None
+
+    def _pass_over(self, key: Key) -> None:
+        """It says that it waits, and there is nothing of it to be let in: others serve the gate from now on.
+
+        Whoever may write ConfigMaps can write a thousand such records; each is looked at once, until it changes.
+        """
+        with self._lock:
+            if key in self._open:
+                self._open[key] = False
 
     def _at_gate(self) -> list[Client]:
         """Of all namespaces where a run waits, or was let in and may not have its pods yet."""
