@@ -14,7 +14,7 @@ from longboat.fitting.pods import Claims, Pod, pod_of
 
 Body = Mapping[str, Any]
 
-RUN, ATTEMPT = "longboat.dev/run", "longboat.dev/attempt"
+RUN, ATTEMPT, KIND = "longboat.dev/run", "longboat.dev/attempt", "longboat.dev/kind"
 JOBSET, REPLICATED_JOB = "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/replicatedjob-name"
 QUEUE, WORKLOAD = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/workload"
 POD_GROUP, POD_GROUP_TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
@@ -71,6 +71,11 @@ def is_batch_job(body: Body) -> bool:
     return str(body.get("apiVersion", "batch/v1")).startswith("batch/")
 
 
+def is_template(body: Body) -> bool:
+    """Whether it is there to be copied for a retry, and wants nothing itself."""
+    return (body["metadata"].get("labels") or {}).get(KIND) == "template"
+
+
 def is_over(body: Body) -> bool:
     """Whether a Job, JobSet or Workload has ended or is being deleted."""
     status = body.get("status") or {}
@@ -88,10 +93,12 @@ class Groups:
         self.jobs = {
             (namespace_of(body["metadata"]), body["metadata"]["name"]): body
             for body in objects.get("Job", ())
-            if is_batch_job(body)
+            if is_batch_job(body) and not is_template(body)
         }
         self.jobsets = {
-            (namespace_of(body["metadata"]), body["metadata"]["name"]): body for body in objects.get("JobSet", ())
+            (namespace_of(body["metadata"]), body["metadata"]["name"]): body
+            for body in objects.get("JobSet", ())
+            if not is_template(body)
         }
         self.priorities = dict(SYSTEM_PRIORITIES)
         for body in objects.get("PriorityClass", ()):

@@ -70,12 +70,10 @@ def test_a_copy_is_what_the_record_is_rendered_to(what: Record, attempt: int) ->
 def test_a_template_is_inert(what: Record) -> None:
     for body in manifests.retry_templates(what, "pin", owner=OWNER):
         assert body["spec"]["suspend"] is True and body["metadata"]["ownerReferences"] == [OWNER]
-        assert body["metadata"]["labels"] == {
-            names.MANAGED_BY: "longboat",
-            names.KIND: "template",
-            names.TEMPLATE_OF: what.name,
-        }
-        assert QUEUE not in str(body) and names.RUN + "'" not in str(body) and names.ATTEMPT not in str(body)
+        own = {names.MANAGED_BY: "longboat", names.KIND: "template", names.TEMPLATE_OF: what.name}
+        queue = {} if what.queue is None else {QUEUE: retry_template.NO_QUEUE}
+        assert body["metadata"]["labels"] == {**own, **queue}, "Kueue gives it to no queue that is there"
+        assert QUEUE not in str(body["spec"]) and names.RUN + "'" not in str(body) and names.ATTEMPT not in str(body)
         for job_ in retry_template._jobs(body):
             assert job_["spec"]["parallelism"] == 0
         assert retry_template.pins_of(body) == {"pin"}

@@ -6,8 +6,10 @@ such a thing can have created, as the API server holds it, with nothing replaced
 attempt. The template carries a pin, a hash of the record and of the first attempt's Secret, in a field of its pod
 template that nobody can change: another record, or another gang file, is not what the submitter vouched for.
 
-It is inert in three ways: suspended, `parallelism: 0`, and without the labels by which pods, queues, the gate and the
-autoscaler find workloads. Not here: creating and reading it (`submission`, `apply`).
+It is inert in three ways: suspended, `parallelism: 0`, and without the labels by which the gate and the autoscaler find
+workloads. In a cluster with Kueue it names a queue that is not there.
+
+Not here: creating and reading it (`creation`).
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ from longboat.core.jobs import Role
 from longboat.engines.kubernetes import names, storage
 from longboat.engines.kubernetes.podspec import CONTAINER, claim_template_name
 from longboat.engines.kubernetes.records import Record
-from longboat.engines.kubernetes.workloads import workloads
+from longboat.engines.kubernetes.workloads import QUEUE, workloads
 
 Object = dict[str, Any]
 
 PIN = "LONGBOAT_TEMPLATE_PIN"
 FIRST = 0
 """The attempt whose names a template has in its spec."""
+NO_QUEUE = "longboat-template"
+"""A LocalQueue that nobody makes. Kueue takes jobs that name no queue into one called `default`, where there is one; it
+then starts them, and its controller does not get over one that wants no pods."""
 SERVER_LABELS = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
 """Labels that the API server gives the pods of a Job; a copy gets its own."""
 
@@ -69,6 +74,7 @@ def template_objects(record: Record, pin: str, labels: Mapping[str, str]) -> lis
     found = []
     for body, name in zip(workloads(record, FIRST, labels, suspended=True), template_names(record), strict=True):
         own = {names.MANAGED_BY: labels[names.MANAGED_BY], names.KIND: "template", names.TEMPLATE_OF: record.name}
+        queue = {QUEUE: NO_QUEUE} if record.queue is not None else {}
         spec = body["spec"]
         for job in _jobs(body):
             _hide(job["spec"], pin)
@@ -76,7 +82,7 @@ def template_objects(record: Record, pin: str, labels: Mapping[str, str]) -> lis
                 job["metadata"] = {"labels": own}
         if body["kind"] == "JobSet":
             spec["network"] = {"enableDNSHostnames": False}
-        metadata = {"name": name, "labels": own}
+        metadata = {"name": name, "labels": {**own, **queue}}
         found.append({**body, "metadata": metadata, "spec": spec})
     return found
 
