@@ -149,3 +149,32 @@ save(1)
     if jobs.place.is_this_machine:
         assert run.checkpoint_dir == str(jobs.root / "code" / "checkpoints" / run.name)
     assert jobs.checkpoints(run.name) == ["hello", "step-1"]
+
+
+def test_of_several_roles_one_writes_and_an_older_attempt_does_not_count(jobs: Jobs) -> None:
+    """All roles save the same steps at once; then one goes on as if it were the attempt before, on a lost machine."""
+    code = """
+import os, sys, longboat
+attempt, node = int(os.environ["LONGBOAT_ATTEMPT"]), os.environ["LONGBOAT_NODE"]
+resume = longboat.resume_from()
+print("from", resume and open(os.path.join(resume, "who")).read(), flush=True)
+def save(step):
+    with longboat.checkpoint(step) as folder:
+        open(os.path.join(folder, "who"), "w").write("%s of attempt %s" % (node, os.environ["LONGBOAT_ATTEMPT"]))
+for step in range(1, 6): save(step)
+if attempt == 0 and node == "chief-0": sys.exit(3)
+if attempt == 1 and node == "chief-0":
+    os.environ["LONGBOAT_ATTEMPT"] = "0"
+    save(9)
+    save(5)
+    print("step-5 is of", open(os.path.join(longboat.checkpoint_dir(), "step-5", "who")).read(), flush=True)
+"""
+    roles = {"ps": {"nodes": 1}, "chief": {"nodes": 1}, "worker": {"nodes": 1}}
+    run = jobs.run(code, roles=roles, retries={"count": 1, "backoff": "0s"}, checkpoints={"keep": 0})
+    text = jobs.text(run.name)
+    assert (run.phase, run.attempt) == ("succeeded", 1), text
+    assert "from chief-0 of attempt 0" in jobs.text(run.name, attempt=1)
+    assert "step-5 is of chief-0 of attempt 1" in text
+    assert "attempt 1 of the run has started, and this is attempt 0" in text
+    assert jobs.checkpoints(run.name) == [f"step-{step}" for step in range(1, 6)]
+    assert (run.checkpoint or "").endswith("/step-5")
