@@ -245,6 +245,33 @@ def test_the_first_attempt_leaves_no_fence_and_an_empty_folder_forgets_its_own(t
     assert sorted(os.listdir(tmp_path)) == [".attempt-1", "step-1"]
 
 
+def test_a_new_run_in_the_folder_of_a_removed_one_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`longboat rm` leaves checkpoints, and the same name may be given again: fences were the removed run's."""
+    monkeypatch.setenv("LONGBOAT_RUN_UID", "old")
+    save(tmp_path, 1, 0, monkeypatch)
+    begin_attempt(tmp_path, 1, "old")
+    written(tmp_path, 3, 0, "of an attempt that was cut off")
+    save(tmp_path, 2, 1, monkeypatch, "old")
+    assert [step for step, _ in complete_steps(tmp_path)] == [1, 2]
+    monkeypatch.setenv("LONGBOAT_RUN_UID", "new")
+    begin_attempt(tmp_path, 0, "new")
+    assert [step for step, _ in complete_steps(tmp_path)] == [1, 2], "what was fenced off does not count again"
+    save(tmp_path, 2, 0, monkeypatch, "new")
+    save(tmp_path, 4, 0, monkeypatch)
+    assert (newest_complete(tmp_path), model(tmp_path, 2)) == (tmp_path / "step-4", "new")
+    begin_attempt(tmp_path, 1, "new")
+    assert newest_complete(tmp_path) == tmp_path / "step-4"
+    with pytest.raises(Fenced):
+        begin_attempt(tmp_path, 2, "new") or begin_attempt(tmp_path, 1, "new")
+
+
+def test_a_damaged_fence_of_a_removed_run_removes_nothing(tmp_path: Path) -> None:
+    written(tmp_path, 1, 0)
+    (tmp_path / ".attempt-1").write_text("")
+    begin_attempt(tmp_path, 0, "new")
+    assert newest_complete(tmp_path) == tmp_path / "step-1"
+
+
 def test_rules() -> None:
     fence = Fence(2, frozenset({"step-1:aa"}))
     assert counts(None, "step-1:xx", 0) and counts(fence, "step-9:zz", None)

@@ -196,12 +196,14 @@ def _publish(folder: str, final: str) -> None:
 
 
 def _attempt_of(folder: str) -> int:
-    """The attempt that completed a checkpoint; -1: nothing there, or not told."""
+    """The attempt of this run that completed a checkpoint; -1: nothing there, not told, or of another run."""
     import json
 
     try:
         with open(os.path.join(folder, ".complete")) as marker:
-            return int(json.loads(marker.read(65536))["attempt"])
+            told = json.loads(marker.read(65536))
+        is_other = told.get("uid", "") != os.environ.get("LONGBOAT_RUN_UID", "")
+        return -1 if is_other and "uid" in told else int(told["attempt"])
     except Exception:
         return -1
 

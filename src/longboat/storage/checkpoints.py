@@ -41,9 +41,13 @@ def newest_complete(folder: Path) -> Path | None:
 def begin_attempt(folder: Path, attempt: int, uid: str) -> None:
     """Fence off the attempts before this one; before it looks for what to resume from. Raises Fenced, EngineError.
 
-    The first attempt has nobody to fence off.
+    The first attempt has nobody to fence off. Fences of another run that had this folder, and was removed without its
+    checkpoints, hold back nobody any more: they would keep this run from saving anything.
     """
-    if attempt <= 0 or not folder.is_dir():
+    if not folder.is_dir():
+        return
+    _forget_other_runs(folder, attempt, uid)
+    if attempt <= 0:
         return
     fences.check(newest_attempt(folder), attempt)
     accepted = frozenset(_key(path, marker) for _, path, marker in _counting(folder))
@@ -51,6 +55,21 @@ def begin_attempt(folder: Path, attempt: int, uid: str) -> None:
     for name in _fence_names(folder):
         if (fences.newest_of([name]) or 0) < attempt:
             _unlink(folder / name)
+
+
+def _forget_other_runs(folder: Path, attempt: int, uid: str) -> None:
+    """Remove the fences of other runs, and before them what they fence off: that must not count again."""
+    names = _fence_names(folder)
+    others = [name for name in names if attempt <= 0 or not fences.is_of_run(_read(folder / name, 1 << 24) or b"", uid)]
+    if not others:
+        return
+    fence = _newest_fence(folder) if len(others) == len(names) else None
+    if fence is not None and fence.accepted:  # a damaged fence accepts nothing: by its word nothing is removed
+        for _, path, _ in _marked(folder):
+            if _is_fenced_off(path, fence):
+                _set_aside(path, None)
+    for name in others:
+        _unlink(folder / name)
 
 
 def newest_attempt(folder: Path) -> int | None:

@@ -72,6 +72,15 @@ def decode(attempt: int, data: bytes) -> Fence:
         return Fence(attempt)
 
 
+def is_of_run(data: bytes, uid: str) -> bool:
+    """Whether a fence, or a marker, is this run's. One that does not tell, or is damaged, counts as its own."""
+    try:
+        told = json.loads(data.decode("utf-8"))["uid"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return True
+    return not isinstance(told, str) or told == uid
+
+
 def counts(fence: Fence | None, key: str, attempt: int | None) -> bool:
     """Whether a complete checkpoint may be resumed from."""
     return fence is None or attempt is None or attempt >= fence.attempt or key in fence.accepted
