@@ -217,10 +217,14 @@ def test_pruning_by_a_fenced_attempt_removes_nothing(tmp_path: Path) -> None:
 
 def test_pruning_never_takes_what_a_newer_attempt_writes(tmp_path: Path) -> None:
     written(tmp_path, 9, 1)
-    for name in (".step-3.a2.worker-0.00ff.tmp", ".step-3.a0.worker-0.00ff.tmp", ".step-3.77.tmp", "step-4.tmp-1"):
+    old = (".step-3.a0.worker-0.00ff.tmp", ".step-3.77.tmp", "step-4.tmp-1")
+    own, newer = (f".step-3.a{attempt}.worker-0.00ff.tmp" for attempt in (1, 2))
+    for name in (*old, own, newer):
         (tmp_path / name).mkdir()
     prune(tmp_path, 3, attempt=1)
-    assert sorted(os.listdir(tmp_path)) == [".step-3.a2.worker-0.00ff.tmp", "step-9"]
+    assert sorted(os.listdir(tmp_path)) == [own, newer, "step-9"]
+    prune(tmp_path, 3)
+    assert os.listdir(tmp_path) == ["step-9"]
 
 
 def test_pruning_clears_away_what_does_not_count(tmp_path: Path) -> None:

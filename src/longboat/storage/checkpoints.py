@@ -89,8 +89,8 @@ def prune(folder: Path, keep: int, attempt: int | None = None) -> list[Path]:
     """Remove all but the newest `keep` complete checkpoints (0 keeps all), those that do not count, and what was never
     finished before the newest complete one; what was removed.
 
-    An attempt that is fenced off removes nothing, and none removes what a newer one is writing. A folder is renamed
-    before it is removed: one that is half removed never looks complete.
+    An attempt that is fenced off removes nothing, and none removes what it, or a newer one, is writing; `attempt` None:
+    nobody writes any more. A folder is renamed before it is removed: one that is half removed never looks complete.
     """
     for name in _folders(folder):
         if name.startswith(_REMOVED):
@@ -110,8 +110,8 @@ def _surplus(folder: Path, complete: Sequence[tuple[int, Path]], keep: int, atte
         if not match or name in finished:
             continue
         by = int(match.group(2)) if match.group(2) else None
-        if by is not None and attempt is not None and by > attempt:
-            continue
+        if by is not None and attempt is not None and by >= attempt:
+            continue  # being written, by this attempt or a newer one: a training may go back to earlier steps
         if int(match.group(1)) < newest or _is_fenced_off(folder / name, fence):
             surplus.append(folder / name)
     return surplus

@@ -191,13 +191,14 @@ class Outputs:
             if any(self._files.artifacts.iterdir()):
                 durable.sync_tree(os.fspath(self._files.artifacts))
 
-    def prune(self, *, is_ended: bool = False) -> None:
+    def prune(self, attempt: int | None = None) -> None:
+        """Keep checkpoints to their number, while this attempt runs; None: the run has ended."""
         from longboat.storage.checkpoints import prune
 
-        if self._record.checkpoint_store is not None and not is_ended:
+        if self._record.checkpoint_store is not None and attempt is not None:
             return  # the launcher does, between two that it sends
         with contextlib.suppress(EngineError, OSError):
-            prune(Path(self._record.checkpoint_dir), self._record.job.checkpoints.keep)
+            prune(Path(self._record.checkpoint_dir), self._record.job.checkpoints.keep, attempt)
 
     def discard_work(self, attempt_dir: Path) -> None:
         """Only the last attempt keeps its working copies."""

@@ -221,7 +221,7 @@ class Supervisor:
             self._obey(gang)
             gang.check()
             if time.monotonic() - pruned > PRUNE_S:
-                self._outputs.prune()
+                self._outputs.prune(self.state.attempt)
                 pruned = time.monotonic()
             pause = TICK_S if is_running and gang.reason is None else min(pause * 1.5, 0.25)
             self._pause(min(pause, self._time_left()))
@@ -254,7 +254,7 @@ class Supervisor:
     # the end
 
     def _finish(self, phase: str, *, exit_code: int | None, reason: str, cause: str | None = None) -> None:
-        self._outputs.prune(is_ended=True)
+        self._outputs.prune()
         self._outputs.forget()
         ended = {"exit_code": exit_code, "reason": reason, "cause": cause, "ended": time.time()}
         self._save(is_durable=True, phase=phase, gpus=(), **ended)
