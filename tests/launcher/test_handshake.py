@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,9 +136,7 @@ def test_silent_strangers_are_gone_after_a_while(make_pods: MakePods) -> None:
     try:
         crowd.grow(3)
         crowd.open[0].settimeout(60)
-        begun = time.monotonic()
         assert crowd.open[0].recv(1) == b""
-        assert time.monotonic() - begun > 5  # a peer on a slow network has time to show its proof
     finally:
         crowd.close()
     pods.start(1)
