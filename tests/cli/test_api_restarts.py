@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,10 @@ AWAY_S = 2.0
 
 
 @pytest.mark.cluster
-def test_every_commands_first_request_is_repeated(api_proxy: ApiProxy, namespace: str, tmp_path: Path) -> None:
+def test_every_commands_first_request_is_repeated(
+    api_proxy: ApiProxy, namespace: str, kwok_nodes: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    kwok_nodes("1:cpu")
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "config.yaml").write_text("kubernetes: {image: longboat.test/python:latest}\n")
     (tmp_path / "code").mkdir()
