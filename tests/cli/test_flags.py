@@ -51,6 +51,8 @@ def test_env_files_come_before_flags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
+        ("--env =x", "'' is not the name of a variable"),
+        ("--env A-B", "'A-B' is not the name of a variable"),
         ("--env NOT_SET", "NOT_SET is not set in this shell"),
         ("--label x", "--label x: expected K=V"),
         ("--env-file missing", "no such file: /work/missing"),

@@ -73,9 +73,11 @@ def test_attempts(longboat) -> None:
     longboat("run", "-q", "--set", retries, "--", "sh", "-c", "echo $LONGBOAT_ATTEMPT; exit 1", code=1)
     assert longboat("logs").out == "0\n1\n"
     assert longboat("logs", "--attempt", "2").out == "1\n"
+    assert "hint: its attempts are 1 to 2" in longboat("logs", "--attempt", "3", code=202).err
 
 
 def test_what_the_run_does_not_have(finished) -> None:
     assert "hint: its ranks are 0 to 1" in finished("logs", "--rank", "7", code=202).err
+    assert "hint: it has one attempt" in finished("logs", "--attempt", "2", code=202).err
     assert "hint: its roles: worker" in finished("logs", "--role", "ps", code=202).err
     assert "hint: did you mean pair?" in finished("logs", "piar", code=202).err

@@ -137,3 +137,15 @@ def test_completion_of_commands() -> None:
         [sys.executable, "-m", "longboat"], env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["plain,status", "plain,stop"]
+
+
+def test_ctrl_c_while_the_command_line_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "from longboat.__main__ import main; main()"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")

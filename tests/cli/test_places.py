@@ -77,6 +77,7 @@ def test_a_cluster_that_does_not_answer(longboat: Longboat, tmp_path: Path, word
 
 def test_install_says_what_it_lacks(longboat: Longboat) -> None:
     assert "--image" in longboat("install", code=201).err
+    assert "expected a container image" in longboat("install", "--image", "bad image", "--dry-run", code=201).err
     assert "--remove" in longboat("install", "--remove", "--only", "x", code=201).err
     printed = longboat("install", "--image", "registry.example.org/longboat:1", "--dry-run").out
     assert printed.count("kind: ") >= 9 and "registry.example.org/longboat:1" in printed

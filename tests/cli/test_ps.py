@@ -34,6 +34,11 @@ def test_recent_is_unfinished_or_within_a_day() -> None:
         (["a=1"], True),
         (["a=2"], False),
         (["a!=2"], True),
+        (["a!=1"], False),
+        (["a==1"], True),
+        (["a == 1, b = 2"], True),
+        (["c="], False),
+        (["example.org/team!=x"], True),
         (["a"], True),
         (["!a"], False),
         (["!c"], True),
@@ -45,9 +50,10 @@ def test_selectors(terms: list[str], expected: bool) -> None:
     assert selector(terms)({"a": "1", "b": "2"}) is expected
 
 
-def test_an_empty_selector_is_a_mistake() -> None:
+@pytest.mark.parametrize("text", ["a=1,", "a b", "a in (1,2)", "=1", "!a=1", "a=b=c", "!"])
+def test_what_is_no_selector_is_a_mistake(text: str) -> None:
     with pytest.raises(UsageError):
-        selector(["a=1,"])
+        selector([text])
 
 
 def test_formats(longboat) -> None:

@@ -16,6 +16,7 @@ from longboat.core.errors import RUN_LOST_EXIT, EngineError
 from longboat.core.jobs import Job
 from longboat.core.runs import LogQuery, RunStatus
 from longboat.engines.engine import Engine
+from longboat.engines.verdicts import describe
 
 FIRST_LOOK_S = 0.6
 LOOK_S = 1.0
@@ -114,12 +115,20 @@ class Watcher:
         before, self.seen = self.seen, now
         if now == before or self.quiet or run.is_final:
             return
+        if run.attempt > before[1]:
+            self.tell_failure(run)
         if run.phase in ("pending", "recovering"):
             say(f"longboat: {run.name} is {run.phase}{': ' if run.reason else ''}{clean(run.reason)}")
         elif run.attempt > before[1]:
             say(f"longboat: {run.name} is {run.phase}, attempt {run.attempt + 1} of {run.retries + 1}")
         elif before[0] == "pending":
             say(f"longboat: {run.name} is {run.phase}")
+
+    def tell_failure(self, run: RunStatus) -> None:
+        """Why there is another attempt, when the next one was under way before anybody looked."""
+        failure = next((one.failure for one in run.attempts if one.number == run.attempt - 1), None)
+        if failure is not None and not run.reason.startswith(describe(failure)):
+            say(f"longboat: {run.name}: attempt {run.attempt} failed: {clean(describe(failure))}")
 
 
 def summarise(run: RunStatus) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from longboat.core.errors import NotFound, UsageError
 FIELDS = ("nodes", "procs", "gpus", "cpus", "memory", "retries", "timeout", "grace", "priority")
 TEXTS = ("name", "image", "framework", "queue")
 """Flags that are fields of the same name."""
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def fields_of(options: Mapping[str, Any], *, environment: Mapping[str, str], cwd: Path) -> dict[str, object]:
@@ -66,6 +68,10 @@ def variable(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if equals and key:
         return key, value.replace("${", "$${")  # the shell has done all the replacing that was wanted
+    if not VARIABLE.fullmatch(key):
+        raise UsageError(
+            f"--env {text}: {key!r} is not the name of a variable", hint="write --env NAME=VALUE, or --env NAME"
+        )
     if key not in environment:
         raise UsageError(f"--env {text}: {text} is not set in this shell", hint=f"--env {text}=VALUE gives it a value")
     return key, environment[key].replace("${", "$${")

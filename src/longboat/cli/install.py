@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -80,6 +81,10 @@ def objects_of(
 
     if image is None:
         raise UsageError("which image?", hint="--image: one that has Longboat, as deploy/Dockerfile makes it")
+    from longboat.specs.rules import IMAGE, IMAGE_EXPECTED
+
+    if not re.fullmatch(IMAGE, image):
+        raise UsageError(f"--image: found the text {image!r}, expected {IMAGE_EXPECTED}")
     served = None if everywhere else namespaces_of(only) or (context_namespace(context),)
     found = objects(image=image, only=served, version=__version__)
     if pools is None:

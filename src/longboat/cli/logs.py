@@ -61,13 +61,17 @@ def make_query(options: dict[str, Any], now: float) -> LogQuery:
 
 
 def check_query(run: RunStatus, query: LogQuery) -> None:
-    """A rank or role that the run does not have would print nothing, and look like an empty log."""
+    """A rank, role or attempt that the run does not have would print nothing, and look like an empty log."""
     if run.spec is None:
         return
     count, roles = rank_count(run.spec), [role.name for role in run.spec.roles]
     for rank in query.ranks:
         if rank >= count:
             raise NotFound(f"{run.name} has no rank {rank}", hint=f"its ranks are 0 to {count - 1}")
+    if query.attempt is not None and query.attempt > (run.attempt if run.is_final else run.retries):
+        most = run.attempt + 1 if run.is_final else run.retries + 1
+        hint = f"its attempts are 1 to {most}" if most > 1 else "it has one attempt"
+        raise NotFound(f"{run.name} has no attempt {query.attempt + 1}", hint=hint)
     for role in query.roles:
         if role not in roles:
             raise NotFound(f"{run.name} has no role {role!r}", hint=f"its roles: {', '.join(roles)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 
@@ -19,6 +20,8 @@ from longboat.core.runs import RunStatus
 RECENT_S = 24 * 3600
 HEAD = ("NAME", "PHASE", "NODES", "GPUS", "AGE", "TIME", "EXIT", "INFO")
 WIDE_HEAD = (*HEAD[:-1], "TRY", "STEP", "ENGINE", "USER", "COMMAND", "INFO")
+TERM = re.compile(r"(?P<absent>!?)(?P<key>[\w./-]+)|(?P<label>[\w./-]+)\s*(?P<equals>==?|!=)\s*(?P<value>[\w.-]*)")
+"""One term of a label selector: a label is there, or not, or has (not) this value."""
 
 
 @click.command("ps", short_help="List runs.")
@@ -65,17 +68,18 @@ def row(run: RunStatus, *, wide: bool, now: float) -> tuple[object, ...]:
 
 
 def selector(texts: Sequence[str]) -> Callable[[dict[str, str]], bool]:
-    """A predicate over labels from `k=v`, `k!=v`, `k` and `!k`, joined by commas or repeated."""
-    terms = [term.strip() for text in texts for term in text.split(",")]
-    if any(not term.strip("!=") for term in terms):
-        raise UsageError("an empty label selector", hint="write it like team=vision,stage!=test")
+    """A predicate over labels from `k=v`, `k==v`, `k!=v`, `k` and `!k`, joined by commas or repeated."""
+    terms = [_term(part.strip()) for text in texts for part in text.split(",")]
+    return lambda labels: all(holds(labels) for holds in terms)
 
-    def holds(term: str, labels: dict[str, str]) -> bool:
-        key, equals, value = term.partition("=")
-        if not equals:
-            return key[1:] not in labels if key.startswith("!") else key in labels
-        if key.endswith("!"):
-            return labels.get(key[:-1]) != value
-        return labels.get(key) == value
 
-    return lambda labels: all(holds(term, labels) for term in terms)
+def _term(text: str) -> Callable[[dict[str, str]], bool]:
+    found = TERM.fullmatch(text)
+    if found is None:  # taken as it is, it would select nothing, and look as if there were no runs
+        what = f"{text!r} is not a label selector" if text else "an empty label selector"
+        raise UsageError(
+            what, hint="write it like team=vision,stage!=test; also team (it is there) and !team (it is not)"
+        )
+    if found["key"]:
+        return lambda labels: (found["key"] in labels) is not bool(found["absent"])
+    return lambda labels: (labels.get(found["label"]) == found["value"]) is (found["equals"] != "!=")

@@ -145,7 +145,7 @@ def _attempt_facts(status: RunStatus) -> tuple[str, ...]:
     for attempt in status.attempts:
         how = attempt.failure.cause if attempt.failure else ("still going" if attempt.ended is None else "ended well")
         start = f", resumed from {attempt.resumed_from.rpartition('/')[2]}" if attempt.resumed_from else ""
-        facts.append(f"attempt {attempt.number}: {how}{start}")
+        facts.append(f"attempt {attempt.number + 1}: {how}{start}")
     return tuple(facts)
 
 

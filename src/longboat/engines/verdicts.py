@@ -38,3 +38,8 @@ def describe(failure: Failure) -> str:
 def retry_note(failure: Failure, *, number: int, retries: Retries) -> str:
     """The reason of a run that is about to be tried again."""
     return f"{describe(failure)}; retry {number} of {retries.count}"
+
+
+def stop_note(started: float | None) -> str:
+    """The reason of a run that was stopped; `started` is when its ranks did."""
+    return "stopped before its ranks started" if started is None else "stopped on request"

@@ -187,6 +187,18 @@ def test_a_gang_that_runs_is_told_once() -> None:
     assert decide(told, NOW + 5 + TELL_S).actions == (Remove(attempt=0, grace_s=0.0),)
 
 
+@pytest.mark.parametrize(
+    ("started", "words"), [(None, "stopped before its ranks started"), (NOW - 9, "stopped on request")]
+)
+def test_a_stop_whose_pods_say_nothing_knows_whether_ranks_had_started(started: float | None, words: str) -> None:
+    """Their node was lost, or somebody removed them."""
+    before = State(phase="running", attempts=(opened(),), started=started)
+    gone, _ = taken(snapshot(state=before, workloads=(), stop=STOP))
+    assert (gone.phase, gone.exit_code, gone.reason) == ("stopped", None, words)
+    unopened, _ = taken(snapshot(state=State(phase="running", started=started), workloads=(), stop=STOP))
+    assert unopened.reason == words
+
+
 def test_a_stopped_gang_has_its_exit_code() -> None:
     pods = (ended(0, 143, gang=verdict(143), ended_by="stop"), ended(1, 143))
     state, _ = taken(snapshot(*pods, stop=STOP, job_=retried(5)))

@@ -135,4 +135,4 @@ def test_attempts_are_listed() -> None:
         Attempt(number=1, started=2, ended=3, resumed_from="/c/step-5"),
     )
     facts = explain_status(status("succeeded", attempts=attempts), None, ()).facts
-    assert facts == ("attempt 0: lost", "attempt 1: ended well, resumed from step-5")
+    assert facts == ("attempt 1: lost", "attempt 2: ended well, resumed from step-5")

@@ -28,7 +28,7 @@ from longboat.engines.kubernetes.survivors import (
     told_to_stop,
 )
 from longboat.engines.kubernetes.views import PodView, Snapshot
-from longboat.engines.verdicts import describe, retry_after, retry_note, start_failure
+from longboat.engines.verdicts import describe, retry_after, retry_note, start_failure, stop_note
 
 SUSPICIOUS_S = 5.0
 """How often we look at a node that may be lost."""
@@ -154,8 +154,7 @@ def _between(snapshot: Snapshot, now: float) -> Turn:
         return Turn(actions=_earlier(snapshot), again_at=now + SUSPICIOUS_S)
     if snapshot.stop is not None:
         failures = [one.failure for one in state.attempts if one.failure is not None]
-        when = "next attempt" if failures else "ranks started"
-        reason = f"stopped before its {when}"
+        reason = "stopped before its next attempt" if failures else stop_note(state.started)
         return _finished(snapshot, now, "stopped", failures[-1].exit_code if failures else None, reason)
     if now < state.not_before:
         return Turn(actions=_earlier(snapshot), again_at=state.not_before)
@@ -348,8 +347,7 @@ def _concluded(snapshot: Snapshot, now: float) -> Turn:
     if verdict.how == "stopped" or failure is None:
         earlier = [one.failure for one in state.attempts if one.failure is not None]
         code = verdict.exit_code if verdict.exit_code is not None or not earlier else earlier[-1].exit_code
-        reason = "stopped on request" if code is not None else "stopped before its ranks started"
-        return _finished(snapshot, now, "stopped", code, reason)
+        return _finished(snapshot, now, "stopped", code, stop_note(state.started if code is None else now))
     delay = retry_after(failure, attempt=state.attempt, retries=retries)
     if delay is None:
         return _finished(snapshot, now, "failed", failure.exit_code, describe(failure), failure.cause)

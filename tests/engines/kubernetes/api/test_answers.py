@@ -66,3 +66,12 @@ def test_an_unknown_field_in_an_apply_is_no_broken_server() -> None:
         "code": 500,
     }
     assert type(error_of(500, json.dumps(told).encode(), "PATCH /x")) is Invalid
+
+
+@pytest.mark.parametrize(
+    ("message", "is_hinted"),
+    [('configmaps is forbidden: User "a" cannot list resource "configmaps"', True), ("exceeded quota: q", False)],
+)
+def test_a_missing_right_has_a_hint(message: str, is_hinted: bool) -> None:
+    body = json.dumps({"kind": "Status", "reason": "Forbidden", "message": message}).encode()
+    assert ("ask for this right" in (error_of(403, body, "list").hint or "")) is is_hinted

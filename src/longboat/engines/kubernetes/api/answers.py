@@ -38,6 +38,10 @@ def error_of(status: int, body: bytes, what: str, context: str = "", *, retry_af
         kind = Unreachable
         message = f"the API server does not know who we are (context {context!r}): {message}"
         hint = "log in again: the token or certificate in the kubeconfig is not valid, or not any more"
+    elif status == 403 and " cannot " in message:  # so RBAC says it; a quota and admission use other words
+        hint = (
+            "ask for this right, or use another namespace or context; docs/kubernetes.md lists those that Longboat uses"
+        )
     elif status == 500 and BAD_APPLY in message:
         kind = Invalid
     elif status in (*patience.BUSY, *patience.BROKEN):
