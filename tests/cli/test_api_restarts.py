@@ -52,8 +52,6 @@ def test_every_commands_first_request_is_repeated(
         (("logs", "waits"), ""),
         (("stop", "waits"), ""),
         (("wait", "waits", "--timeout", "1s"), ""),
-        (("rm", "--force", "waits"), ""),
-        (("doctor",), ""),
     ]
     for words, said in commands:
         ended = longboat(*words)
