@@ -159,6 +159,29 @@ def test_everything_below_a_prefix(server: tuple[str, Running], tmp_path: Path) 
     assert caught.value.hint is not None and "/" in caught.value.hint
 
 
+def test_objects_below_a_prefix_are_fetched_as_they_were_listed(server: tuple[str, Running], tmp_path: Path) -> None:
+    """ETags of lists are those of objects: each is asked for once, and for that version only."""
+    store = bucket(server)
+    files = filled(store, "listed/")
+    with between(base_of(server)) as net:
+        brought(f"{server[0]}://data/listed/", tmp_path / "a", through(server, net))
+        reads = [headers for method, path, headers in net.requests if method == "GET" and "?" not in path]
+        assert len(reads) == len(files) and all("if-match" in headers for headers in reads)
+        assert listing(tmp_path / "a") == files
+        newer = {name: data + b"newer" for name, data in files.items()}
+
+        def rewrite() -> None:
+            for name, data in newer.items():
+                store.put(f"listed/{name}", data)
+
+        net.cuts.append(0)
+        net.after_cut = rewrite
+        item = DataImport(url=f"{server[0]}://data/listed/", to="data")
+        patient = QUICK._replace(backoff_s=1.0)  # after 1, 4 and 16 s all are rewritten
+        import_data(item, tmp_path / "b", environment=through(server, net), transfer=patient)
+    assert listing(tmp_path / "b") == newer
+
+
 def test_a_prefix_with_trouble_on_the_way(server: tuple[str, Running], tmp_path: Path) -> None:
     files = filled(bucket(server), "trouble/")
     url = f"{server[0]}://data/trouble/"

@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from longboat.bundles import durable
 from longboat.core.errors import EngineError, Refused
 from longboat.storage.objectstores import Found, Moved, ObjectSource, Store
 from longboat.storage.stores import open_store
-from longboat.storage.transfers import DEFAULT_TRANSFER, Download, no_room
+from longboat.storage.transfers import DEFAULT_TRANSFER, LONGEST_PAUSE_S, Download, no_room
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -49,6 +50,7 @@ def fetch_below(
     store = open_store(where, environment, transfer)
     files = paths_of(where, store.listed(where.key))
     odd: set[Found] = set()  # whose ETags are others in listings than in answers: any version of them will do
+    pause_s = transfer.backoff_s
     for _ in range(ROUNDS):
         total = sum(found.size for found in files.values())
         _check_room(where, parts, total)
@@ -58,6 +60,8 @@ def fetch_below(
             break
         odd |= moved & set(again.values())
         files = again
+        time.sleep(min(pause_s, LONGEST_PAUSE_S))  # whoever writes there may be done then
+        pause_s *= 4
     else:
         raise EngineError(f"{where}: changes while it is fetched", hint="import it when nothing writes there any more")
     for path, found in files.items():
