@@ -201,6 +201,7 @@ class Live:
             if view.end is not None and view.uid in self._readings:
                 self._readings[view.uid].log.conclude()
         new = [view for view in views if view.uid not in self._readings]
+        self._leave_silent(max((view.attempt for view in new), default=0))
         working = [reading.log.attempt for reading in self._readings.values() if not reading.is_done]
         if not new:
             return
@@ -212,6 +213,15 @@ class Live:
                     self._ignored.add(view.uid)
                 else:
                     self._readings[view.uid] = Reading(log, self._queue, self._room)
+
+    def _leave_silent(self, attempt: int) -> None:
+        """This attempt runs, so nothing of those before it does; a log of theirs that is silent is on a lost node."""
+        for reading in self._readings.values():
+            is_silent = time.monotonic() - reading.moved > LATE_S
+            if reading.log.attempt < attempt and is_silent and not reading.is_done:
+                self._notice(f"the log of {reading.log.node} may lack its end: its node does not answer")
+                reading.stop()
+                reading.is_done = reading.log.log.is_gone = True
 
     def _arrived(self, *, block: bool = True) -> Iterator[LogLine]:
         """What came since, merged."""

@@ -79,8 +79,12 @@ class Follower:
         views = [
             view for view in map(pod_view, self._list_pods()) if self._is_wanted(view.role, view.index, view.attempt)
         ]
-        started = [view for view in views if view.is_started]
+        silent = [view for view in views if view.is_unready and view.end is None]
+        started = [view for view in views if view.is_started and view not in silent]
         absent = self._absent(state, {(view.attempt, view.node) for view in views})
+        for view in silent:  # an API server that asks a dead kubelet takes half a minute to say so
+            self._notice(f"the log of {view.node} cannot be read from its machine: node {view.host} is not ready")
+            absent.append((view.attempt, view.node, {}))
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="logs") as pool:
             for found in [pool.submit(self._read_pod, spool, view) for view in started]:
                 lost = found.result()

@@ -74,6 +74,7 @@ def test_commands_while_a_node_is_silent_and_after(own_ground: Ground) -> None:
         assert any("node-1" in reason and "silent" in reason for reason, _ in seen), seen
         began = time.monotonic()
         list(own_ground.engine.logs("job", LogQuery()))
+        assert any("cannot be read" in notice for notice in own_ground.notices), own_ground.notices
         assert time.monotonic() - began < 3 * SOON_S
         began = time.monotonic()
         own_ground.remove()
