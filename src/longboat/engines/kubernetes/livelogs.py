@@ -201,7 +201,8 @@ class Live:
             if view.end is not None and view.uid in self._readings:
                 self._readings[view.uid].log.conclude()
         new = [view for view in views if view.uid not in self._readings]
-        self._leave_silent(max((view.attempt for view in new), default=0))
+        answering = {view.uid for view in views if not view.is_unready}
+        self._leave_silent(max((view.attempt for view in new), default=0), answering)
         working = [reading.log.attempt for reading in self._readings.values() if not reading.is_done]
         if not new:
             return
@@ -214,10 +215,10 @@ class Live:
                 else:
                     self._readings[view.uid] = Reading(log, self._queue, self._room)
 
-    def _leave_silent(self, attempt: int) -> None:
-        """This attempt runs, so nothing of those before it does; a log of theirs that is silent is on a lost node."""
-        for reading in self._readings.values():
-            is_silent = time.monotonic() - reading.moved > LATE_S
+    def _leave_silent(self, attempt: int, answering: set[str]) -> None:
+        """This attempt runs, so nothing of those before it does: a log on a lost node must not hold its lines back."""
+        for uid, reading in self._readings.items():
+            is_silent = uid not in answering and time.monotonic() - reading.moved > LATE_S
             if reading.log.attempt < attempt and is_silent and not reading.is_done:
                 self._notice(f"the log of {reading.log.node} may lack its end: its node does not answer")
                 reading.stop()
