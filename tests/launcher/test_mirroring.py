@@ -322,7 +322,7 @@ def test_an_attempt_fences_off_those_before_it_in_a_shared_folder(make_pods: Mak
     assert pods.run() == [0]
     assert pods.log(0, "0.out") == f"{folder / 'step-1'}\n"
     assert sorted(os.listdir(folder)) == [".attempt-2", "step-1", "step-2"]
-    late = make_pods(script=SAVES + "save(9)", plan={"attempt": 1})
+    late = make_pods(script=SAVES + "save(9)", plan={"attempt": 1, "uid": pods.uid})
     late.gang["checkpoints"]["dir"] = str(folder)
     assert late.run() == [209]
     assert "attempt 2 of the run has started" in late.message()["message"]
