@@ -83,6 +83,7 @@ def _running(status: RunStatus) -> Explanation:
         for rank in silent
     )
     headline = "it is running, but some ranks are silent" if silent else "it is running"
+    headline += f": {status.reason}" if status.reason else ""
     steps = ("set `stall` in the job file to have hung ranks ended with their Python stacks",) if silent else ()
     return _explanation(status, headline, facts=(*facts, *_attempt_facts(status)), next_steps=steps)
 

@@ -57,7 +57,7 @@ def test_the_next_attempt_runs_on_what_is_left(own_ground: Ground, fault: str, h
 
 def test_commands_while_a_node_is_silent_and_after(own_ground: Ground) -> None:
     """No retries: nobody waits for the dead node, `status`, `explain`, `logs` and `rm` included."""
-    start_apart(own_ground, retries=0)
+    start_apart(own_ground, lost="40s", retries=0)
     with ExitStack() as last:
         last.enter_context(FAULTS["switched_off"](own_ground))
         seen = []
@@ -72,6 +72,7 @@ def test_commands_while_a_node_is_silent_and_after(own_ground: Ground) -> None:
         assert (status.phase, status.cause, status.exit_code) == ("failed", "lost", 208), status.reason
         assert "node-1" in status.reason and "node-1" in told.headline
         assert any("node-1" in reason and "silent" in reason for reason, _ in seen), seen
+        assert any("node-1" in headline for _, headline in seen), seen
         began = time.monotonic()
         list(own_ground.engine.logs("job", LogQuery()))
         assert any("cannot be read" in notice for notice in own_ground.notices), own_ground.notices
