@@ -27,8 +27,10 @@ from longboat.engines.kubernetes.lease import GATE
 from longboat.engines.kubernetes.observe import observe
 from testbed import api
 from testbed.clusters import Cluster
+from testbed.fixtures import Kubectl
 from testbed.proxy import ApiProxy
 from tests.engines.kubernetes.benches import Bench
+from tests.engines.kubernetes.broken import user_config
 from tests.engines.kubernetes.controlling import state_of
 from tests.engines.kubernetes.run_samples import job, snapshot, workload
 
@@ -292,6 +294,22 @@ def test_a_controller_of_two_namespaces_has_one_view(bench: Bench, other: Bench,
             assert not is_in(bench.engine.client, second), said
         finally:
             controller.close()
+
+
+def test_a_namespace_that_may_not_be_read_or_is_gone_stops_no_other(
+    bench: Bench, other: Bench, cluster: Cluster, kubectl: Kubectl, tmp_path: Path, place: Callable[[], None]
+) -> None:
+    """As when rights of a controller are taken back in one of its namespaces, or the namespace is deleted."""
+    good = submit(bench, "good")
+    config_ = user_config(cluster, kubectl, bench.namespace, tmp_path, [], "nobody")
+    with (
+        Client.open(namespace=other.namespace, environment={"KUBECONFIG": str(config_)}) as blind,
+        Client.open(namespace="gone", environment=bench.environment) as gone,
+    ):
+        group = GateGroup(lambda: [blind, bench.engine.client, gone])
+        share_gate(bench.engine.client, group)
+        place()
+        let_in(bench, good)
 
 
 # records

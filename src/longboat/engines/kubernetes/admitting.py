@@ -17,7 +17,7 @@ import msgspec
 
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import ApiError, Conflict, LeaseExpired, NotThere, Unreachable
+from longboat.engines.kubernetes.api.errors import ApiError, Conflict, Forbidden, LeaseExpired, NotThere, Unreachable
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
 from longboat.engines.kubernetes.api.paging import collect
 from longboat.engines.kubernetes.apply import write_state
@@ -149,8 +149,13 @@ def _look_at_all(
     runs: dict[Name, Waiting] = {}
     candidates: list[Candidate] = []
     for client in clients:
-        seen = _look(client)
-        claims = _claims(client, seen)
+        try:
+            seen = _look(client)
+            claims = _claims(client, seen)
+        except (Forbidden, NotThere):
+            if client is clients[0]:
+                raise
+            continue  # rights were taken away there, or the namespace goes: that must not stop the gates of all others
         for one in seen:
             found = _candidate(one, now, claims)
             # Those who wait at a gate that somebody else serves are his to judge; those who are in hold something.

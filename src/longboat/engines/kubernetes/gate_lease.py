@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from longboat.engines.kubernetes.api.boottime import clock
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import ApiError, Forbidden
+from longboat.engines.kubernetes.api.errors import ApiError, Forbidden, NotThere
 from longboat.engines.kubernetes.lease import GATE, Lease
 
 TTL_S = 5.0
@@ -121,6 +121,9 @@ def _hold(client: Client) -> Iterator[HeldGate | None]:
             is_ours = lease.try_hold()
         except Forbidden:
             yield HeldGate(client, None)
+            return
+        except NotThere:
+            yield None  # the namespace is gone, and nobody waits there
             return
         try:
             yield HeldGate(client, lease, clock() - began) if is_ours else None
