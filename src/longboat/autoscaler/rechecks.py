@@ -22,6 +22,9 @@ from longboat.engines.kubernetes.api.kinds import CLAIM, POD
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """The scheduler writes it on a claim whose volume is made where the pod will run, long before it binds the pod."""
+CHOSEN_S = 900.0
+"""So long after its cordon a claim may keep a node. No scheduler chooses a cordoned node, and a volume that takes longer
+will not be made; the annotation itself can be written by everybody who may have a claim."""
 
 
 class _Claim(msgspec.Struct):
@@ -80,7 +83,8 @@ class Recheck:
             since = seconds_of((body["metadata"].get("annotations") or {}).get(CORDONED))
             if since is not None and now - since < self._settle_s:
                 return "cordoned a moment ago: a pod may still be on its way there"
-            if body["metadata"]["name"] in self._chosen:
+            is_old = since is not None and now - since > CHOSEN_S
+            if not is_old and body["metadata"]["name"] in self._chosen:
                 return f"a pod is on its way there: claim {self._chosen[body['metadata']['name']]} waits for its volume"
         return self.why_occupied(body) or self._unknown(body)
 
