@@ -169,6 +169,13 @@ def test_too_many_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         Ports().take(Home(tmp_path), [33])
 
 
+def test_a_run_that_cannot_be_read_keeps_nobody_from_a_number_after_a_restart(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    (home.runs / "odd" / "record.json").mkdir(parents=True)  # or of another user, or gone since it was listed
+    (home.folder("queue") / ".next").write_text("an-earlier-boot 7")
+    assert take_number(home) == 7
+
+
 def test_numbers_only_grow_and_a_deleted_runs_ticket_goes(tmp_path: Path) -> None:
     home = Home(tmp_path)
     discard_ticket(home, "nobody")

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ from longboat.bundles import durable
 from longboat.bundles.manifests import Snapshot
 from longboat.bundles.snapshot import take
 from longboat.bundles.store import Store
-from longboat.core.errors import NotFound, UsageError
+from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.jobs import Job
 from longboat.engines.engine import Submission
 from longboat.engines.local.files import disk, locked, make_folder, open_lock, remove_tree, try_lock, write_bytes
@@ -111,9 +111,16 @@ def take_number(home: Home) -> int:
         except (OSError, ValueError):
             written_in, number = None, 1
         if written_in != boot:  # it is not synced: what an earlier boot left may be too small, or nothing at all
-            number = max([number, *(RunFiles(home.runs / name).record().number + 1 for name in home.run_names())])
+            number = max([number, *_next_numbers(home)])
         write_bytes(counter, f"{boot} {number + 1}".encode())
     return number
+
+
+def _next_numbers(home: Home) -> Iterator[int]:
+    """After each of the runs. One that is just removed, or cannot be read, keeps nobody from submitting."""
+    for name in home.run_names():
+        with contextlib.suppress(EngineError, NotFound):
+            yield RunFiles(home.runs / name).record().number + 1
 
 
 def create_run(home: Home, record: Record, diff: bytes | None) -> tuple[RunFiles, int] | None:
