@@ -23,7 +23,7 @@ from longboat.engines.kubernetes.api.kinds import CLAIM, POD
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """The scheduler writes it on a claim whose volume is made where the pod will run, long before it binds the pod."""
 CHOSEN_S = 900.0
-"""So long after its cordon a claim may keep a node. No scheduler chooses a cordoned node, and a volume that takes longer
+"""So long after its cordon a claim may keep a node. No scheduler chooses a cordoned node, and a volume that is slower
 will not be made; the annotation itself can be written by everybody who may have a claim."""
 
 
