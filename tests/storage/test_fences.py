@@ -348,6 +348,19 @@ def test_a_fenced_sender_completes_removes_and_counts_nothing(s3: Running, url: 
     assert new.remove_all() == 1 and list(new._store.listed(new.where.key)) == []
 
 
+def test_a_sender_asleep_before_its_marker_takes_nothing_away_that_was_accepted(
+    s3: Running, url: str, tmp_path: Path
+) -> None:
+    old, new = (Mirror(url, s3.environment, QUICK, attempt=attempt) for attempt in (0, 1))
+    old.send(written(tmp_path / "old", 5, 0, "accepted"))
+    old._check_fence = lambda: new.begin_attempt(1, "uid")  # type: ignore[method-assign]
+    with pytest.raises(Fenced):
+        old.send(written(tmp_path / "again", 5, 0, "too late"))
+    assert new.complete() == [(5, "step-5")]
+    found = new.fetch_newest(tmp_path / "copy")
+    assert found is not None and (found / "model.bin").read_text() == "accepted"
+
+
 def test_checkpoints_that_older_versions_sent_are_read_replaced_and_removed(
     s3: Running, url: str, tmp_path: Path
 ) -> None:

@@ -205,8 +205,11 @@ class Mirror:
             fences.check(fences.newest_of(names), self._attempt)
 
     def _remove_earlier(self, name: str, sent: str) -> None:
-        """What the checkpoint that was just sent takes the place of; nothing of a newer attempt."""
-        for copy, paths in self._contents().copies.items():
+        """What the checkpoint that was just sent takes the place of; nothing of a newer attempt, nor of what that one
+        has accepted: whoever was asleep before its marker has sent what does not count. Raises Fenced."""
+        contents = self._contents()
+        fences.check(contents.newest_attempt, self._attempt)
+        for copy, paths in contents.copies.items():
             if copy.name == name and copy.folder != sent and self._may_remove(copy):
                 self._remove(copy, paths)
 
