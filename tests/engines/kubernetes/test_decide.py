@@ -54,6 +54,13 @@ def test_the_first_attempt_is_made_by_nobody_who_looks() -> None:
     assert (state.phase, state.cause, turn.actions) == ("failed", "lost", ()) and "interrupted" in state.reason
 
 
+def test_a_submitter_that_uploads_for_long_and_lives_is_waited_for() -> None:
+    seen = snapshot(state=PENDING, workloads=())
+    alive = msgspec.structs.replace(seen, submitter_alive=seen.made + 500)
+    assert decide(alive, alive.made + 600) == Turn(again_at=alive.made + 500 + HANDOVER_S)
+    assert taken(alive, alive.made + 500 + HANDOVER_S)[0].phase == "failed"
+
+
 def test_what_the_record_says_of_its_age_does_not_give_it_more_time() -> None:
     forged = msgspec.structs.replace(record(), created=NOW + 1e9)
     seen = snapshot(state=PENDING, workloads=(), record=forged)

@@ -5,10 +5,14 @@ The first attempt is made by the submitter, with the submitter's own rights, and
 
 from __future__ import annotations
 
+from longboat.engines.kubernetes.names import DOMAIN
 from longboat.engines.kubernetes.views import Snapshot
 
 HANDOVER_S = 120.0
-"""So long a submitter may take to send the code and make the first attempt: most take 2 s, a large upload a minute."""
+"""So long nothing may be heard of a submitter that has not made the first attempt. Most have after 2 s; one that takes
+longer, with a large upload, says that it is alive (`submission_heartbeat`)."""
+ALIVE = f"{DOMAIN}/submitter-alive-at"
+"""Annotation of the record: seconds since the epoch, by the server's clock. Whoever forges it delays his own run."""
 GIVEN_UP = "its submission was interrupted before all of it was there"
 
 
@@ -20,5 +24,6 @@ def is_made(snapshot: Snapshot) -> bool:
 
 
 def handover_due(snapshot: Snapshot) -> float:
-    """When a run without its first attempt is given up; by the server's word on when it was created."""
-    return snapshot.made + HANDOVER_S
+    """When a run without its first attempt is given up: long after it was created, by the server's word, and after the
+    last sign of life of its submitter."""
+    return max(snapshot.made, snapshot.submitter_alive) + HANDOVER_S

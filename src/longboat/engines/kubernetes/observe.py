@@ -19,6 +19,7 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import ApiError, Forbidden, NotThere
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, EVENT, JOB, JOBSET, LEASE, NODE, POD, WORKLOAD
+from longboat.engines.kubernetes.handover import ALIVE
 from longboat.engines.kubernetes.queuewords import waiting_words
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.views import (
@@ -45,6 +46,8 @@ MOST_NODES = 50_000
 """Nodes of one run, ten times what the largest clusters have: of a number that somebody forged no list is made."""
 MOST_ATTEMPTS = 1_000_000
 """Attempts that a state may speak of; a run that fails at once every second has as many after eleven days."""
+MOST_DIGITS = 12
+"""Of a moment in whole seconds: ten until the year 2286."""
 MOST_QUOTED = 300
 """Characters of a message about a record, a line or two of a terminal."""
 LATE_S = 5.0
@@ -187,6 +190,7 @@ def snapshot_of(
         version=str(metadata.get("resourceVersion", "")),
         record_hash=hash_of_record(body),
         made=seconds(metadata.get("creationTimestamp")) or record.created,
+        submitter_alive=_alive(metadata),
         is_deleting=seconds(metadata.get("deletionTimestamp")) is not None,
         stop=read_stop(body),
         workloads=tuple(one for one in workloads if one.owner == uid),
@@ -194,6 +198,11 @@ def snapshot_of(
         hosts=dict(hosts or {}),
         queue=queue,
     )
+
+
+def _alive(metadata: Mapping[str, Any]) -> float:
+    text = str((metadata.get("annotations") or {}).get(ALIVE) or "")
+    return float(text) if text.isascii() and text.isdigit() and len(text) < MOST_DIGITS else 0.0
 
 
 def _list(client: Client, kind: Any, selector: str) -> list[Object]:

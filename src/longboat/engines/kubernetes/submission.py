@@ -40,6 +40,7 @@ from longboat.engines.kubernetes.resuming import find_checkpoint
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of
 from longboat.engines.kubernetes.statuses import STARTING, current_user
 from longboat.engines.kubernetes.storage import check_volumes, places, run_storage, storage_notices
+from longboat.engines.kubernetes.submission_heartbeat import beating
 from longboat.engines.kubernetes.surroundings import NodeUse
 from longboat.engines.local.home import Home
 from longboat.engines.secret_urls import redacted_job, secret_urls
@@ -318,7 +319,7 @@ class Submitter:
             each["kind"] in WORKLOADS or (each["kind"], each["metadata"]["name"]) == ("Secret", attempt)
             for each in objects
         ]
-        with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        with beating(self.client, record.name), ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             environment = offer.submission.environment
             sent = pool.submit(send, self.client, self.store, upload, record, owner, environment)
             first = [each for each, last in zip(objects, is_last) if not last]

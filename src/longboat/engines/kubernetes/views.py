@@ -162,6 +162,7 @@ class Snapshot(Value, frozen=True):
     version: str
     record_hash: str = ""  # of the record's text
     made: float = 0.0  # when the ConfigMap was created, by the server's word
+    submitter_alive: float = 0.0  # when its submitter last said that it still works on the first attempt
     is_deleting: bool = False
     stop: StopRequest | None = None
     workloads: tuple[WorkloadView, ...] = ()
