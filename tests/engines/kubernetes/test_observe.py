@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import msgspec
@@ -10,9 +11,10 @@ import pytest
 
 from longboat.core.jobs import Gpus, Resources
 from longboat.engines.kubernetes import manifests
-from longboat.engines.kubernetes.observe import BadRecord, hash_of_record, read_record, snapshot_of
+from longboat.engines.kubernetes.drive import shortest
+from longboat.engines.kubernetes.observe import STOP, BadRecord, hash_of_record, read_record, read_stop, snapshot_of
 from longboat.engines.kubernetes.records import State
-from longboat.engines.kubernetes.views import WorkloadView
+from longboat.engines.kubernetes.views import StopRequest, WorkloadView
 from tests.engines.kubernetes.manifest_samples import job, record, role
 
 
@@ -100,3 +102,16 @@ def test_workloads_of_another_owner_are_not_of_the_run() -> None:
     found = snapshot_of(body(), workloads=[ours, planted], pods=[])
     assert found.workloads == (ours,)
     assert found.made == 1794744000.0, "the server's word, not the record's"
+
+
+@pytest.mark.parametrize("text", ["{", "7", '{"at": 1e308}', '{"at": 1, "grace_s": 1e300}', '{"at": 1, "grace_s": -5}'])
+def test_a_stop_that_makes_no_sense_is_still_one(text: str) -> None:
+    made = body()
+    made["metadata"]["annotations"] = {STOP: text}
+    assert read_stop(made) == StopRequest(at=0.0)
+
+
+def test_a_moment_that_no_thread_can_wait_for() -> None:
+    assert shortest([]) is None and shortest([5.0, 9e15]) == 5.0
+    pause = shortest([9e15])
+    assert pause is not None and pause < threading.TIMEOUT_MAX

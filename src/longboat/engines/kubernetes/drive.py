@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -41,6 +41,8 @@ AGAIN_S = 2.0
 """When to do again what had no effect: ask a closed gate, tell somebody who does not listen."""
 SETTLE_S = 0.02
 """Changes come in bursts; one turn serves all of a burst."""
+LONGEST_S = 3600.0
+"""After so long it is looked at again in any case, which costs nothing."""
 PATIENCE_S = 300.0
 """An API server that does not answer is waited for as long as this."""
 
@@ -126,6 +128,12 @@ def _end(client: Client, snapshot: Snapshot, error: CannotRetry | Foreign) -> No
     )
     with contextlib.suppress(Conflict, NotThere):
         write_state(client, snapshot.record.name, snapshot.version, final)
+
+
+def shortest(pauses: Sequence[float]) -> float | None:
+    """How long to wait; None: until something happens. A moment of a record may be further away than threads can wait
+    for."""
+    return min((*pauses, LONGEST_S)) if pauses else None
 
 
 class OtherPod(msgspec.Struct):
@@ -253,7 +261,7 @@ class Driver:
             pauses.append(POLL_S)
         elif not all(one.is_fresh for one in self._reflectors.values()):
             pauses.append(BLIND_POLL_S)
-        return min(pauses, default=None)
+        return shortest(pauses)
 
     def _is_due(self) -> bool:
         """Whether a turn would do something, as far as the watches show."""

@@ -46,6 +46,9 @@ MOST_NODES = 50_000
 """Nodes of one run, ten times what the largest clusters have: of a number that somebody forged no list is made."""
 MOST_ATTEMPTS = 1_000_000
 """Attempts that a state may speak of; a run that fails at once every second has as many after eleven days."""
+MOST_GRACE_S = 1e7
+"""Seconds, four months: no pod has a longer one."""
+MOST_MOMENT = 1e12
 MOST_DIGITS = 12
 """Of a moment in whole seconds: ten until the year 2286."""
 MOST_QUOTED = 300
@@ -142,10 +145,11 @@ def read_stop(body: Mapping[str, Any]) -> StopRequest | None:
     if not text:
         return None
     try:
-        return STOPS.decode(text)
+        found = STOPS.decode(text)
     except (msgspec.MsgspecError, RecursionError):
-        # Whoever wrote this wanted a stop, with whatever grace.
-        return StopRequest(at=0.0)
+        found = StopRequest(at=0.0)
+    # Whoever wrote this wanted a stop, with whatever grace.
+    return found if abs(found.at) < MOST_MOMENT and 0 <= (found.grace_s or 0) <= MOST_GRACE_S else StopRequest(at=0.0)
 
 
 def stop_text(at: float, grace_s: float | None) -> str:
