@@ -39,3 +39,21 @@ def test_why_there_is_another_attempt_is_always_said(
     watcher.report(seen)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == len(said) and all(words in line for words, line in zip(said, lines, strict=True)), lines
+
+
+def test_a_slow_start_is_told_once_what_it_waits_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image that cannot be pulled: only `ps` knew, for ten minutes."""
+    first = status("starting", 0, "worker-0: image and volumes are being made ready")
+    watcher = Watcher(cast(Engine, None), first, quiet=False)
+    watcher.report(first)
+    watcher.report(first)
+    assert capsys.readouterr().err == "", "most starts are over soon"
+    monkeypatch.setattr("longboat.cli.attach.SLOW_START_S", 0.0)
+    for port in (4711, 4712):
+        watcher.report(status("starting", 0, f"image x: the registry cannot be reached (udp {port})"))
+    assert capsys.readouterr().err == "longboat: r is starting: image x: the registry cannot be reached (udp 4711)\n"
+    watcher.report(status("starting", 0, "image x: no such tag"))
+    watcher.report(status("running", 0, "image x: no such tag"))
+    assert capsys.readouterr().err == "longboat: r is starting: image x: no such tag\n"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
+import time
 from queue import Empty, SimpleQueue
 from types import FrameType, TracebackType
 
@@ -22,6 +24,8 @@ FIRST_LOOK_S = 0.6
 LOOK_S = 1.0
 CALM_LOOK_S = 15.0
 """Looks at a run that simply runs come less and less often, down to one in so long."""
+SLOW_START_S = 10.0
+"""A start that takes longer than most do (a cached image, small code) is told what it waits for."""
 LAST_LOOK_S = 0.1
 """A look that is under way when the run ends may hang: nobody waits for it longer."""
 
@@ -54,6 +58,8 @@ class Watcher:
         self.name = run.name
         self.quiet = quiet
         self.seen = ("", 0, "")
+        self.changed = time.monotonic()
+        self.told = ""
         self.interrupts = 0
         self.asked: SimpleQueue[str] = SimpleQueue()
         self.thread = threading.Thread(target=self.watch, daemon=True)
@@ -113,8 +119,12 @@ class Watcher:
         """Say what changed. A run that simply runs needs no words."""
         now = (run.phase, run.attempt, run.reason if run.phase in ("pending", "recovering") else "")
         before, self.seen = self.seen, now
-        if now == before or self.quiet or run.is_final:
+        if self.quiet or run.is_final:
             return
+        if now == before:
+            self.tell_slow_start(run)
+            return
+        self.changed, self.told = time.monotonic(), ""
         if run.attempt > before[1]:
             self.tell_failure(run)
         if run.phase in ("pending", "recovering"):
@@ -123,6 +133,15 @@ class Watcher:
             say(f"longboat: {run.name} is {run.phase}, attempt {run.attempt + 1} of {run.retries + 1}")
         elif before[0] == "pending":
             say(f"longboat: {run.name} is {run.phase}")
+
+    def tell_slow_start(self, run: RunStatus) -> None:
+        """What holds up a start: an image that cannot be pulled is tried for minutes. Said once, whatever it counts."""
+        if run.phase != "starting" or not run.reason or time.monotonic() - self.changed < SLOW_START_S:
+            return
+        words = re.sub(r"\d+", "", run.reason)
+        if words != self.told:
+            self.told = words
+            say(f"longboat: {run.name} is starting: {clean(run.reason)}")
 
     def tell_failure(self, run: RunStatus) -> None:
         """Why there is another attempt, when the next one was under way before anybody looked."""

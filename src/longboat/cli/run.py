@@ -93,5 +93,5 @@ def warn_unattended(place: Engine, run: RunStatus) -> None:
     assert isinstance(place, KubernetesEngine)
     told = unattended(place.client, run.name)
     if told is not None:
-        note(told)
-        show_hint(f"{placed(f'longboat wait {run.name}')} looks after it; `longboat install` puts a controller there")
+        note(told[0])
+        show_hint(f"{placed(f'longboat wait {run.name}')} looks after it; {told[1]}")

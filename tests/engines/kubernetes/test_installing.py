@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from longboat.engines.kubernetes import installing
+from longboat.engines.kubernetes.installation import absence
 from longboat.engines.kubernetes.installing import (
     CLUSTER,
     ELECTION,
@@ -85,3 +86,17 @@ def test_what_is_bound_exists(only: list[str] | None) -> None:
             reference = body["roleRef"]
             place = body["metadata"].get("namespace") if reference["kind"] == "Role" else None
             assert (reference["kind"], place, reference["name"]) in roles
+
+
+def test_why_a_controller_does_not_serve_a_namespace() -> None:
+    """What `run -d` says of a run that nobody will look after."""
+    deployment = next(
+        one for one in objects(image="image", only=("a", "b"), version="1") if one["kind"] == "Deployment"
+    )
+    deployment["metadata"]["generation"] = 1
+    assert "has no controller" in str(absence(None, "a"))
+    assert "is not ready" in str(absence(deployment, "a"))
+    deployment["status"] = {"observedGeneration": 1, "availableReplicas": 1, "updatedReplicas": 1}
+    assert absence(deployment, "a") is None
+    found = absence(deployment, "c")
+    assert found is not None and "does not serve namespace c" in found[0] and "--only a,b,c" in found[1]

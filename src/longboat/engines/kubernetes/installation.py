@@ -135,27 +135,42 @@ def _lift_cordons(client: Client) -> None:
 def is_installed(client: Client, namespace: str) -> bool | None:
     """Whether a controller that is installed in this cluster serves the namespace; None: that cannot be seen."""
     try:
-        found = client.find(DEPLOYMENT, CONTROLLER, namespace=HOME)
+        return absence(client.find(DEPLOYMENT, CONTROLLER, namespace=HOME), namespace) is None
     except EngineError:
         return None
-    if found is None or not _is_ready(found):
-        return False
-    served = served_namespaces(found)
-    return served is None or namespace in served
 
 
-def unattended(client: Client, run: str) -> str | None:
-    """What nobody will do for a run that is left alone where no controller works; None: nothing is missing."""
+def absence(deployment: Object | None, namespace: str) -> tuple[str, str] | None:
+    """Why no controller serves the namespace, and what helps; None: one does. Pure."""
+    if deployment is None:
+        return "this cluster has no controller", "`longboat install` puts a controller there"
+    if not _is_ready(deployment):
+        return "the controller of this cluster is not ready", f"`kubectl -n {HOME} describe pods` says why it is not"
+    served = served_namespaces(deployment)
+    if served is None or namespace in served:
+        return None
+    wider = f"`longboat install --only {','.join((*served, namespace))}` has it serve this one too"
+    return f"the controller of this cluster does not serve namespace {namespace}", wider
+
+
+def unattended(client: Client, run: str) -> tuple[str, str] | None:
+    """What nobody will do for a run that is left alone where no controller works, and what helps; None: nothing."""
     record, state = read_record(find_record(client, run))
     if state.is_final:
         return None
     waits = record.gated_by == "longboat" and state.gate.let_in is None
     can_retry = record.job.retries.count > state.attempt
-    if not (waits or can_retry) or is_installed(client, client.namespace) is not False:
+    if not (waits or can_retry):
+        return None
+    try:
+        lacking = absence(client.find(DEPLOYMENT, CONTROLLER, namespace=HOME), client.namespace)
+    except EngineError:
+        return None
+    if lacking is None:
         return None
     lacks = f"lets {run} in" if waits else f"restarts {run} after a failure"
     lacks += " or restarts it after a failure" if waits and can_retry else ""
-    return f"nobody {lacks} while no command looks at it: this cluster has no controller"
+    return f"nobody {lacks} while no command looks at it: {lacking[0]}", lacking[1]
 
 
 def _is_ready(deployment: Object) -> bool:
