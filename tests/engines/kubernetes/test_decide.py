@@ -22,6 +22,7 @@ from longboat.engines.kubernetes.handover import HANDOVER_S
 from longboat.engines.kubernetes.pulls import Trouble
 from longboat.engines.kubernetes.records import Gate, State
 from longboat.engines.kubernetes.survivors import LINGER_S, TELL_S
+from longboat.engines.kubernetes.termination import GangEnd
 from longboat.engines.kubernetes.views import HostView, QueueView, Snapshot, StopRequest
 from tests.engines.kubernetes.run_samples import (
     NOW,
@@ -59,6 +60,16 @@ def test_a_submitter_that_uploads_for_long_and_lives_is_waited_for() -> None:
     alive = msgspec.structs.replace(seen, submitter_alive=seen.made + 500)
     assert decide(alive, alive.made + 600) == Turn(again_at=alive.made + 500 + HANDOVER_S)
     assert taken(alive, alive.made + 500 + HANDOVER_S)[0].phase == "failed"
+
+
+def test_a_node_that_still_sends_a_checkpoint_after_another_failed_is_left_alone() -> None:
+    """It knows of the failure, and told to stop it would not finish what the next attempt resumes from."""
+    state = State(phase="running", attempts=(opened(),), started=NOW - 30, broken=NOW)
+    seen = snapshot(running(0), ended(1, 3, cause="exit"), job_=job(grace_s=30.0), state=state)
+    for later in (41, 101, 1700):
+        assert decide(seen, NOW + later).actions == (), later
+    assert [type(action) for action in decide(seen, NOW + 1801).actions] == [Tell]
+    assert [type(action) for action in decide(seen, NOW + 1900).actions] == [Drop]
 
 
 def test_what_the_record_says_of_its_age_does_not_give_it_more_time() -> None:
@@ -276,6 +287,15 @@ def test_who_lingers_after_the_verdict_is_told_and_then_taken_away() -> None:
     assert decide(seen, due).actions == (Tell(pod="train-a0-worker-1", grace_s=0.0),)
     dropped = decide(seen, due + LINGER_S + 1).actions
     assert dropped == (Drop(pod="train-a0-worker-1", uid="uid-train-a0-worker-1"),)
+
+
+@pytest.mark.parametrize("said", [verdict(0), verdict(3, "exit"), verdict(1, "timeout")])
+def test_who_closes_after_the_verdict_of_a_gang_that_met_has_its_time(said: GangEnd) -> None:
+    """Another node than 0 may be the one that sends checkpoints; all copy artifacts, and wait for readers of logs."""
+    seen = snapshot(ended(0, said.exit_code or 0, gang=said, at=NOW), running(1))
+    for later in (41, 61, 1700):
+        assert decide(seen, NOW + later).actions == (), later
+    assert [type(action) for action in decide(seen, NOW + 1801).actions] == [Tell]
 
 
 # the gate and the queue

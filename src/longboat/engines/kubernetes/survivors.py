@@ -18,6 +18,9 @@ SETTLING_S = 5.0
 """Launchers that have met are given so long to hear of a death by themselves: what they say then says more."""
 LINGER_S = 10.0
 """After the grace of the ranks, a launcher has so long to write down how they ended."""
+CLOSING_S = 1800.0
+"""So long the nodes of a gang that has failed may take to send a checkpoint to its store, to copy artifacts and to wait
+for readers of their logs: hundreds of gigabytes. After that a launcher hangs."""
 LINE_LOST_S = 30.0
 """Launchers that have not heard of each other for so long end their ranks (`launcher.gangfile.LOST_S`)."""
 TELL_S = 30.0
@@ -57,8 +60,11 @@ def hurry_of(snapshot: Snapshot) -> Hurry | None:
     first = pods.get(expected_nodes(snapshot.record.job)[0])
     end = first.end if first is not None else None
     if end is not None and end.said is not None and end.said.gang is not None and end.ended is not None:
-        # Node 0 has waited for all that it knew of: who is left never heard of it.
-        due = end.ended + grace_s + LINGER_S
+        # Node 0 has waited for the ranks of all that it knew of. Of a gang that never met, who is left never heard of
+        # it; of any other, who is left keeps what is to be kept.
+        has_met = end.said.gang.cause not in (*NEVER_STARTED, "lost")
+        is_closing = has_met and any(pod.end is None for pod in pods.values())
+        due = end.ended + max(CLOSING_S if is_closing else 0.0, grace_s + LINGER_S)
         return Hurry(tell_at=due, drop_at=due + LINGER_S, grace_s=0.0)
     dead = dead_members(snapshot)
     if not dead or not snapshot.state.broken:
@@ -76,7 +82,8 @@ def _wait_s(pod: PodView | None, grace_s: float) -> float:
         return 0.0  # its node has been silent for longer than launchers wait for each other
     if pod.end.said is None or pod.end.cause in NEVER_STARTED:
         return SETTLING_S
-    return grace_s + LINGER_S  # it told node 0, which ends the others with their grace
+    # It told node 0, which ends the others with their grace; they then keep what is left to keep.
+    return max(CLOSING_S, grace_s + LINGER_S)
 
 
 def told_to_stop(pods: Sequence[PodView], snapshot: Snapshot) -> list[PodView]:
