@@ -116,6 +116,8 @@ def test_huge_tracebacks_are_bounded() -> None:
         (1, None, SIMPLE, Evidence(), "exception", "ValueError: bad"),
         (3, None, "cannot do that\n", Evidence(), "exit", "exit code 3: cannot do that"),
         (3, None, "", Evidence(), "exit", "exit code 3"),
+        (3, None, "longboat: checkpoints of worker-0 are not kept\n", Evidence(), "exit", "exit code 3"),
+        (3, None, "too hot\nlongboat: step not reported\n", Evidence(), "exit", "exit code 3: too hot"),
         (139, 11, "", Evidence(), "signal", "killed by SIGSEGV (signal 11)"),
         (137, 9, "", Evidence(), "signal", "killed by SIGKILL (signal 9)"),
         (137, 9, "", Evidence(kernel_oom=True), "oom", "killed by the kernel: out of memory"),

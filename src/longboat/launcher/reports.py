@@ -154,8 +154,9 @@ def mpirun_culprit(lines: list[str]) -> tuple[int, int | None] | None:
 
 
 def last_words(lines: list[str]) -> str:
-    """The last line that says something: not blank, not a ruler."""
-    return next((line.strip() for line in reversed(lines) if any(char.isalnum() for char in line)), "")
+    """The last line that says something: not blank, not a ruler, not a notice of `import longboat` to the trainer."""
+    said = (line.strip() for line in reversed(lines) if any(char.isalnum() for char in line))
+    return next((line for line in said if not line.startswith("longboat: ")), "")
 
 
 def signal_name(number: int) -> str:
