@@ -19,7 +19,9 @@ from longboat.sdk.names import find_run
 @click.command("rm", short_help="Remove runs; checkpoints stay.")
 @runs_argument
 @click.option("--purge", is_flag=True, help="Remove the checkpoints too.")
-@click.option("-f", "--force", is_flag=True, help="Also runs that have not ended: they are stopped first.")
+@click.option(
+    "-f", "--force", is_flag=True, help="Also runs that have not ended, or cannot be read: they are stopped first."
+)
 @click.option("--all", "everything", is_flag=True, help="All ended runs; with --force all runs.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @engine_options

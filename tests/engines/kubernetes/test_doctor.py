@@ -38,10 +38,13 @@ def test_gpus_and_few_rights(
     assert "NVIDIA-H100-80GB-HBM3 (16 on 2 nodes) as nvidia.com/gpu" in found["gpus"].detail
     assert "2 of 2 ready" in found["nodes"].detail
     assert found["dns"].ok is None  # there is none
+    assert found["controller"].ok is None and "has no controller" in found["controller"].detail
+    assert "longboat install" in (found["controller"].hint or "")
     limited = checks(cluster, namespace, user_config(cluster, kubectl, namespace, tmp_path, []))
     assert limited["permissions"].ok is False and "patch/delete jobs.batch" in limited["permissions"].detail
     assert "role in namespace" in (limited["permissions"].hint or "")
     assert limited["nodes"].ok is None and limited["gpus"].ok is None
+    assert limited["controller"].detail == "may not be looked at"
 
 
 @pytest.mark.cluster

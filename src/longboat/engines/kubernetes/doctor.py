@@ -11,6 +11,7 @@ from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.errors import ApiError
 from longboat.engines.kubernetes.capabilities import Capabilities, Choices, observe
 from longboat.engines.kubernetes.explain import dns_addresses
+from longboat.engines.kubernetes.installation import absence, find_controller
 from longboat.engines.kubernetes.permissions import grant, told
 from longboat.engines.kubernetes.preflight import OLDEST, needed_denials, version_of
 from longboat.fitting.quantities import CPU, MEMORY
@@ -37,6 +38,7 @@ def examine(client: Client, settings: Choices | None = None) -> list[Check]:
         _storage(seen),
         _dns(client),
         _growth(seen),
+        _controller(client),
     ]
 
 
@@ -153,3 +155,15 @@ def _growth(seen: Capabilities) -> Check:
         return Check(name="autoscaler", ok=None, detail="none seen: the cluster has the nodes it has")
     detail = seen.autoscaler.name + (f": {seen.autoscaler.detail}" if seen.autoscaler.detail else "")
     return Check(name="autoscaler", ok=True, detail=detail)
+
+
+def _controller(client: Client) -> Check:
+    try:
+        lacking = absence(find_controller(client), client.namespace)
+    except ApiError:
+        return Check(name="controller", ok=None, detail="may not be looked at")
+    if lacking is None:
+        return Check(name="controller", ok=True, detail="looks after runs of this namespace that nobody watches")
+    why, remedy = lacking
+    detail = f"{why}: waiting runs are let in, and failed ones restarted, only while a command watches them"
+    return Check(name="controller", ok=None, detail=detail, hint=remedy)

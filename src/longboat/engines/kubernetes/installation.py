@@ -59,7 +59,7 @@ def install(client: Client, objects: Sequence[Object], *, timeout_s: float, is_c
 
 def _check_scope(client: Client, objects: Sequence[Object]) -> None:
     """One controller in a cluster: one that serves other namespaces is not taken away from them by accident."""
-    found = client.find(DEPLOYMENT, CONTROLLER, namespace=HOME)
+    found = find_controller(client)
     wanted = next(served_namespaces(each) for each in objects if each["kind"] == DEPLOYMENT.kind)
     if found is None or served_namespaces(found) == wanted:
         return
@@ -135,9 +135,14 @@ def _lift_cordons(client: Client) -> None:
 def is_installed(client: Client, namespace: str) -> bool | None:
     """Whether a controller that is installed in this cluster serves the namespace; None: that cannot be seen."""
     try:
-        return absence(client.find(DEPLOYMENT, CONTROLLER, namespace=HOME), namespace) is None
+        return absence(find_controller(client), namespace) is None
     except EngineError:
         return None
+
+
+def find_controller(client: Client) -> Object | None:
+    """The Deployment that `longboat install` made, if it did."""
+    return client.find(DEPLOYMENT, CONTROLLER, namespace=HOME)
 
 
 def absence(deployment: Object | None, namespace: str) -> tuple[str, str] | None:
@@ -163,7 +168,7 @@ def unattended(client: Client, run: str) -> tuple[str, str] | None:
     if not (waits or can_retry):
         return None
     try:
-        lacking = absence(client.find(DEPLOYMENT, CONTROLLER, namespace=HOME), client.namespace)
+        lacking = absence(find_controller(client), client.namespace)
     except EngineError:
         return None
     if lacking is None:
