@@ -63,6 +63,9 @@ WILD = {
     "an attempt before the first": '{"attempt": -1}',
     "a time that no calendar has": '{"started": -1.7e308, "ended": 1.7e308, "phase": "failed"}',
     "an exit code of a thousand digits": f'{{"exit_code": {"9" * 1000}}}',
+    "a string without an end": '{"reason": "' + '\\"' * 400_000,
+    "a million digits": f'{{"attempt": {"9" * 1_000_000}}}',
+    "a million digits where nobody looks": f'{{"x": {"9" * 1_000_000}}}',
     "an attempt's time": '{"attempts": [{"number": 0, "started": 1E+300}]}',
 }
 
