@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
 from longboat.core.errors import LongboatError, NotFound, Refused
 from longboat.core.runs import LogQuery
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, POD
+from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, POD, Kind
 from longboat.engines.kubernetes.drive import turn
 from testbed import api
 from tests.engines.kubernetes.benches import Bench
@@ -162,6 +163,26 @@ def test_an_image_that_is_not_there_fails_with_its_name(bench: Bench, monkeypatc
     ended = bench.engine.wait(run.name, timeout_s=90)
     assert (ended.phase, ended.cause, ended.exit_code) == ("failed", "image", 209), ended.reason
     assert "longboat.test/nothing:1" in ended.reason
+
+
+def test_a_stop_does_not_wait_for_the_pull_of_an_image(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubelet that pulls looks at its pod again only when it has done so: what has not started goes by force."""
+    client = bench.engine.client
+    run = bench.engine.submit(bench.submission(image="longboat.test/nothere:1")).name
+    while not any(pod["spec"].get("nodeName") for pod in client.list(POD, labels=OURS).items):
+        pass
+    graces: list[int | None] = []
+    delete = client.delete
+
+    def noted(kind: Kind, name: str, **options: Any) -> object:
+        graces.extend([options.get("grace_s")] if kind is POD else [])
+        return delete(kind, name, **options)
+
+    monkeypatch.setattr(client, "delete", noted)
+    bench.engine.stop(run, grace_s=5)
+    ended = bench.engine.wait(run, timeout_s=90)
+    assert (ended.phase, ended.reason) == ("stopped", "stopped before its ranks started")
+    assert set(graces) == {0}
 
 
 def test_an_image_without_python_says_so(bench: Bench) -> None:

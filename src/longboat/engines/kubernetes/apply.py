@@ -161,6 +161,9 @@ def remove_attempt(client: Client, snapshot: Snapshot, action: Remove) -> None:
     Pods on lost nodes would keep a Job for as long as they are there, and a Job keeps them by its finalizer
     (`batch.kubernetes.io/job-tracking`). There the Job goes first, in the background: the job controller then takes
     its finalizer off pods that belong to nobody.
+
+    A pod whose container has not started goes by force: there is nothing to end with grace, and its kubelet may sit
+    for minutes in the pull of an image before it looks at the pod again.
     """
     kind = JOBSET if snapshot.record.workload == "jobset" else JOB
     propagation = "Background" if action.is_lost else "Foreground"
@@ -170,4 +173,5 @@ def remove_attempt(client: Client, snapshot: Snapshot, action: Remove) -> None:
         return
     for pod in snapshot.pods_of(action.attempt):
         if pod.end is None and not pod.is_forced:
-            client.delete(POD, pod.name, grace_s=max(1, round(action.grace_s)), uid=pod.uid)
+            grace_s = max(1, round(action.grace_s)) if pod.is_started else 0
+            client.delete(POD, pod.name, grace_s=grace_s, uid=pod.uid)
