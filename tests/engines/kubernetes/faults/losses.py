@@ -53,6 +53,15 @@ def hosts(ground: Ground) -> dict[str, str]:
     return {item["metadata"]["name"]: item["spec"].get("nodeName", "") for item in pods(ground)}
 
 
+def unfinished(ground: Ground, attempt: int) -> list[str]:
+    """Pods of an attempt that have not ended. One that did may stay, with its log."""
+    return [
+        item["metadata"]["name"]
+        for item in pods(ground)
+        if f"-a{attempt}-" in item["metadata"]["name"] and item["status"].get("phase") not in ("Succeeded", "Failed")
+    ]
+
+
 @contextlib.contextmanager
 def kubelet_killed(ground: Ground) -> Iterator[None]:
     """The ranks work on, and the launchers still hear each other."""

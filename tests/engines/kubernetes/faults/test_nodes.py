@@ -11,7 +11,7 @@ from longboat.core.runs import LogQuery
 from testbed import api, faults
 from tests.engines.kubernetes.controlling import controlled, state_of
 from tests.engines.kubernetes.faults.grounds import Ground
-from tests.engines.kubernetes.faults.losses import FAULTS, driven, hosts, pods, start_apart
+from tests.engines.kubernetes.faults.losses import FAULTS, driven, hosts, pods, start_apart, unfinished
 
 pytestmark = [pytest.mark.pods, pytest.mark.xdist_group("own-cluster")]
 
@@ -49,7 +49,7 @@ def test_the_next_attempt_runs_on_what_is_left(own_ground: Ground, fault: str, h
         assert {host for pod, host in hosts(own_ground).items() if "-a1-" in pod} == {"node-0"}
         if fault != "deleted":
             assert "node-1" in cause_words(own_ground)
-    own_ground.until(lambda: not any("-a0-" in pod for pod in hosts(own_ground)), "nothing of the first is left")
+    own_ground.until(lambda: not unfinished(own_ground, 0), "nothing of the first is left")
     own_ground.until(lambda: not own_ground.living_ranks(), "no rank is left")
     own_ground.check_book(ranks=2, attempts=2)
     own_ground.remove()
