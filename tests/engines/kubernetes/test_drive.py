@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from longboat.core.runs import LogQuery, RunStatus
-from longboat.engines.kubernetes.api.kinds import JOB
+from longboat.engines.kubernetes.api.kinds import JOB, SECRET
 from longboat.engines.kubernetes.engine import KubernetesEngine
 from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
@@ -70,6 +70,27 @@ def test_a_driver_that_dies_after_every_single_write(bench: Bench) -> None:
     said = sorted(line.data.decode() for line in bench.engine.logs(run.name, LogQuery()))
     assert said == [f"attempt {attempt} rank {rank}\n" for attempt in range(2) for rank in range(2)]
     assert len(bench.engine.client.list(JOB, labels="longboat.dev/run=job").items) == 2
+
+
+def test_an_object_in_the_way_of_an_attempt_may_be_of_somebody_who_makes_it(bench: Bench) -> None:
+    """Another version of Longboat that makes the same attempt writes its gang file a little differently."""
+    client = bench.engine.client
+    run = bench.engine.submit(bench.submission("raise SystemExit(3)", retries={"count": 1, "backoff": "3s"})).name
+    first = client.get(SECRET, f"{run}-a0")
+    metadata = {"name": f"{run}-a1", "ownerReferences": first["metadata"]["ownerReferences"]}
+    client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": first["data"]})
+    ended: list[RunStatus] = []
+    other = bench.open()
+    waiting = threading.Thread(target=lambda: ended.append(other.wait(run, timeout_s=90)))
+    waiting.start()
+    while other.status(run).attempt == 0:
+        waiting.join(0.1)
+    waiting.join(5.0)
+    assert waiting.is_alive(), ended
+    client.delete(SECRET, f"{run}-a1")
+    waiting.join()
+    other.close()
+    assert (ended[0].phase, ended[0].exit_code, len(ended[0].attempts)) == ("failed", 3, 2), ended[0].reason
 
 
 def test_a_follower_that_dies_leaves_a_run_that_ends(bench: Bench) -> None:

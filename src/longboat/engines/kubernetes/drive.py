@@ -39,6 +39,9 @@ BLIND_POLL_S = 5.0
 """How often a run is looked at while its watches are broken: nothing would wake us, and an end must not be missed."""
 AGAIN_S = 2.0
 """When to do again what had no effect: ask a closed gate, tell somebody who does not listen."""
+OTHERS_S = 15.0
+"""An object in the way of the next attempt may be that of somebody who just makes the attempt, with another version of
+Longboat: making one takes a second or two. If there is no attempt after this, the run ends."""
 SETTLE_S = 0.02
 """Changes come in bursts; one turn serves all of a burst."""
 LONGEST_S = 3600.0
@@ -103,8 +106,12 @@ def _take(client: Client, snapshot: Snapshot, decided: Turn) -> Snapshot | None:
         version = apply(client, snapshot, decided)
     except Conflict:
         return None
-    except (CannotRetry, Foreign) as error:
+    except CannotRetry as error:
         _end(client, snapshot, error)
+        return None
+    except Foreign as error:
+        if client.now() >= snapshot.state.not_before + OTHERS_S:
+            _end(client, snapshot, error)
         return None
     except NotThere:
         # The run is being removed under our hands, or its namespace.
