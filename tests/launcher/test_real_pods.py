@@ -93,7 +93,7 @@ class Job:
                 "completions": self.nodes,
                 "parallelism": self.nodes,
                 "completionMode": "Indexed",
-                "backoffLimit": 0,
+                "backoffLimitPerIndex": 0,  # as the engine makes them: an index that failed does not end the others
                 "podReplacementPolicy": "Failed",
                 "template": {"metadata": {"labels": {"run": "r"}}, "spec": spec},
             },
