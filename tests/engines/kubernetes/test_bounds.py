@@ -80,6 +80,8 @@ class Image:
             self._says(link)
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # closing alone leaves a thread in accept
         self._listening.close()
 
 

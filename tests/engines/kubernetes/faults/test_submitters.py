@@ -28,6 +28,7 @@ with open(f"/book/{os.environ['LONGBOAT_RUN']}", "a") as book:
     book.write(os.environ["TOKEN"] + "\\n")
 """
 HOUR_S = 3600.0
+FORKS, HUNG_S = 3, 60.0
 fork = multiprocessing.get_context("fork")
 
 
@@ -46,11 +47,20 @@ def note(ground: Ground, run_id: str) -> Submission:
 
 
 def in_child(work: Callable[[], None]) -> int | None:
-    """The exit code of a process that does this."""
-    child = fork.Process(target=work)
-    child.start()
-    child.join()
-    return child.exitcode
+    """The exit code of a process that does this.
+
+    Threads of other tests may live in this process, and a fork of it can hang in a lock that one of them held: then it
+    is killed, before it has done anything, and another one is made.
+    """
+    for _ in range(FORKS):
+        child = fork.Process(target=work)
+        child.start()
+        child.join(HUNG_S)
+        if not child.is_alive():
+            return child.exitcode
+        child.kill()
+        child.join()
+    raise AssertionError(f"{FORKS} processes hung")
 
 
 def when_answered(tell: Callable[[Ask], None]) -> None:
