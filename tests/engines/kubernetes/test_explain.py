@@ -132,8 +132,11 @@ class TestRuns:
     def test_nodes_that_cannot_find_each_other(
         self, runs: Runs, kubectl: Kubectl, registry: Registry, tmp_path: Path
     ) -> None:
-        """One is still pulling its image; what would keep it away afterwards is told at once."""
-        spec = {"podSelector": {}, "policyTypes": ["Ingress"]}
+        """One is still pulling its image; what would keep it away afterwards is told at once.
+
+        The wall is one against egress: ingress from its own pods is what the policy of the run itself lets in.
+        """
+        spec = {"podSelector": {}, "policyTypes": ["Egress"]}
         body = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "walls"}}
         apply(kubectl, {**body, "spec": spec})
         program = binaries.find(("tools",))["pause"]
@@ -143,7 +146,7 @@ class TestRuns:
         run = runs.submit(SLEEP, run=None, roles=roles)
         kubectl("delete", "service", f"{run}-a0")
         why = runs.until_told(run, "chief-0 wait for late-0", "has been pulling image")
-        assert any("NetworkPolicy walls" in fact and "ingress from the other pods" in fact for fact in why.facts)
+        assert any("NetworkPolicy walls" in fact and "egress to the other pods" in fact for fact in why.facts)
         assert any(f"Service {run}-a0 is gone" in fact for fact in why.facts)
         registry.restore()
 
