@@ -121,12 +121,12 @@ def speak(client: Client, program: str, *, node: str = "worker-0", attempt: int 
         },
     }
     if storage is not None:
-        _vouch(client, storage)
+        vouch(client, storage)
     client.create(body)
     return name
 
 
-def _vouch(client: Client, storage: dict[str, Any]) -> None:
+def vouch(client: Client, storage: dict[str, Any]) -> None:
     """The record of the run and a Job of its with this storage: what nobody's Job mounts is not read for anybody."""
     meta = {"name": "train", "namespace": client.namespace}
     record = client.find(CONFIG_MAP, "train") or client.create(

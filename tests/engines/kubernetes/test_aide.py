@@ -15,7 +15,8 @@ from longboat.engines.kubernetes.aide import LIFE_S, Aide, Mounts, claims_of, po
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, NAMESPACE, POD
 from longboat.engines.kubernetes.records import State, Storage
-from tests.engines.kubernetes.speaking import IMAGE, claim, record_of, speak, until, until_running
+from longboat.engines.kubernetes.storage import pod_volumes
+from tests.engines.kubernetes.speaking import IMAGE, claim, record_of, speak, until, until_running, vouch
 from tests.engines.kubernetes.test_remote import contents, make_tree
 
 
@@ -105,6 +106,8 @@ def test_in_a_namespace_that_enforces_restricted(client: Client, namespace: str)
 def test_it_goes_with_its_run_and_old_ones_are_swept(client: Client, namespace: str) -> None:
     record = record_of(namespace, storage=Storage(path=f"/var/lib/{namespace}"))
     owner = client.create(manifests.record_object(record, State()))
+    (volume,) = (one for one in pod_volumes(record)[0] if "emptyDir" not in one)
+    vouch(client, {key: value for key, value in volume.items() if key != "name"})
     aide = Aide.of_run(client, record).__enter__()
     meta = client.get(POD, aide.pod)["metadata"]
     assert meta["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]

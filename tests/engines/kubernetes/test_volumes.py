@@ -149,7 +149,7 @@ def test_from_making_to_removal(client: Client, namespace: str, storage_class: C
     speak(client, "time.sleep(600)", storage={"persistentVolumeClaim": {"claimName": "data"}})
     until_running(client)
     record = record_of(namespace, storage=Storage(claim="data"))
-    client.create(manifests.record_object(record, State(phase="running")))
+    client.apply(manifests.record_object(record, State(phase="running")))
     (seen,) = list_volumes(client)
     assert (seen.name, seen.pods, seen.runs) == ("data", ("train-a0-worker-0",), ("train",))
     with pytest.raises(Refused) as caught:

@@ -15,6 +15,7 @@ import os
 import posixpath
 import tempfile
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from longboat.bundles.merging import merge
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.kubernetes import inpod
 from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import ApiError, NotThere
+from longboat.engines.kubernetes.api.errors import ApiError, NotThere, Unreachable
 from longboat.engines.kubernetes.api.streams import STDOUT, Beginning, Place, Session, converse, run_in_pod
 from longboat.engines.kubernetes.api.websocket import Closed
 
@@ -39,6 +40,8 @@ _START = (
 _ERROR_BYTES = 4096
 MOST_ANSWER = 64 << 20
 """Of an answer that is read whole: names of a folder with a million files."""
+REMOVE_S = 30.0
+"""A removal that an API server or somebody on the way cannot serve now is tried again for as long as other requests."""
 SILENT_S = 300.0
 """For so long a program in a pod may find nothing to say: a disk over a network may take minutes for one read."""
 
@@ -118,8 +121,15 @@ class Remote:
             self.write(path, stream, name=name)
 
     def remove(self, path: str) -> None:
-        """A file or folder with all in it. What is gone already is fine."""
-        self._run("remove", check_path(path))
+        """A file or folder with all in it. What is gone already is fine, so that it may be asked for again."""
+        until = time.monotonic() + REMOVE_S
+        while True:
+            try:
+                return self._run("remove", check_path(path))
+            except Unreachable:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(1.0)
 
     def run(self, command: Sequence[str], *, stdin: bytes | None = None) -> tuple[int, bytes, bytes]:
         """Any command: exit code, stdout, stderr (their beginnings)."""
