@@ -67,7 +67,7 @@ def test_a_gang_forms_and_ends_in_a_crowd_of_strangers(make_pods: MakePods, seed
         slow.grow(50)
         slow.drip()
         assert open_descriptors(head.pid) < DESCRIPTORS
-        assert flood.made > 300
+        assert flood.made > 100  # more than the launcher has descriptors
         (pods.folder / "enough").touch()
         codes = [pods.wait(each) for each in range(3)]
     finally:
