@@ -11,7 +11,7 @@ from longboat.engines.kubernetes.decide import (
     TROUBLE_S,
     Create,
     Drop,
-    Fence,
+    ForceDelete,
     LetIn,
     Remove,
     Tell,
@@ -253,8 +253,8 @@ def test_an_image_that_cannot_be_had_ends_the_attempt(trouble: Trouble, patience
 )
 def test_pods_of_a_lost_machine_are_fenced(host: HostView, is_fenced: bool) -> None:
     seen = snapshot(ended(0, 208, cause="lost"), running(1, is_unready=True), hosts={"node-0": host})
-    fences = [action for action in decide(seen, NOW).actions if isinstance(action, Fence)]
-    assert fences == ([Fence(pod="train-a0-worker-1", uid="uid-train-a0-worker-1")] if is_fenced else [])
+    fences = [action for action in decide(seen, NOW).actions if isinstance(action, ForceDelete)]
+    assert fences == ([ForceDelete(pod="train-a0-worker-1", uid="uid-train-a0-worker-1")] if is_fenced else [])
 
 
 def test_an_earlier_attempts_pod_on_a_lost_machine_holds_nobody_up() -> None:
@@ -262,7 +262,7 @@ def test_an_earlier_attempts_pod_on_a_lost_machine_holds_nobody_up() -> None:
     gone = {"node-0": HostView(name="node-0", is_there=False)}
     turn = decide(snapshot(ended(0), running(1), state=state, hosts=gone, job_=retried()), NOW)
     assert turn.actions == (
-        Fence(pod="train-a0-worker-1", uid="uid-train-a0-worker-1"),
+        ForceDelete(pod="train-a0-worker-1", uid="uid-train-a0-worker-1"),
         Remove(attempt=0, is_lost=True),
         Create(attempt=1),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from longboat.core.errors import NotFound
 from longboat.engines.kubernetes.beside import pod_of
-from longboat.engines.kubernetes.decide import Create, Drop, Fence, Remove, Tell, Turn, decide
+from longboat.engines.kubernetes.decide import Create, Drop, ForceDelete, Remove, Tell, Turn, decide
 from longboat.engines.kubernetes.endings import judge
 from longboat.engines.kubernetes.node_loss import LEAST_LOST_S, is_reachable, with_losses
 from longboat.engines.kubernetes.observe import LATE_S, SLOW_S, doubtful_hosts
@@ -61,7 +61,7 @@ def test_a_run_without_retries_ends_as_lost_and_names_the_node(hosts: dict[str, 
     assert turn.state is not None
     assert (turn.state.phase, turn.state.cause, turn.state.exit_code) == ("failed", "lost", 208)
     assert "node-1 (worker-1)" in turn.state.reason
-    assert kinds(turn) == ["Fence"], "the other pods stay, with their logs"
+    assert kinds(turn) == ["ForceDelete"], "the other pods stay, with their logs"
 
 
 def test_the_next_attempt_waits_for_no_pod_of_a_lost_node() -> None:
@@ -69,7 +69,7 @@ def test_the_next_attempt_waits_for_no_pod_of_a_lost_node() -> None:
     turn = decide(snapshot(first, away(), state=RAN, hosts=LOST, job_=retried(grace_s=5.0)), NOW)
     assert turn.state is not None and (turn.state.attempt, turn.state.phase) == (1, "recovering")
     assert "node-1" in turn.state.reason and turn.state.not_before == NOW + 2.0
-    assert kinds(turn) == ["Fence", "Remove"] and turn.actions[1] == Remove(attempt=0, is_lost=True)
+    assert kinds(turn) == ["ForceDelete", "Remove"] and turn.actions[1] == Remove(attempt=0, is_lost=True)
     later = snapshot(first, away(is_forced=True), state=turn.state, workloads=(), hosts=LOST, job_=retried())
     assert decide(later, NOW + 2).actions == (Create(attempt=1),)
 
@@ -110,7 +110,7 @@ def test_survivors_of_a_lost_node_are_told_then_deleted(index: int) -> None:
     first = decide(snapshot(away(index), other, state=RAN, hosts=LOST, job_=retried()), NOW)
     assert first.state is not None and first.state.broken == NOW
     assert "node-1" in first.state.reason and "the others are ending" in first.state.reason
-    assert kinds(first) == ["Fence", "Tell"] and first.actions[1] == Tell(pod=other.name, grace_s=30.0)
+    assert kinds(first) == ["ForceDelete", "Tell"] and first.actions[1] == Tell(pod=other.name, grace_s=30.0)
     state = broken(30.0 + TELL_S)
     late = decide(snapshot(away(index, is_forced=True), other, state=state, hosts=LOST, job_=retried()), NOW)
     assert late.actions == (Drop(pod=other.name, uid=other.uid),)
@@ -143,7 +143,7 @@ def test_a_gang_that_succeeded_is_not_lost_because_its_job_does_not_notice() -> 
 
 def test_both_nodes_lost() -> None:
     turn = decide(snapshot(away(0), away(1), state=RAN, hosts=LOST, job_=retried()), NOW)
-    assert kinds(turn) == ["Fence", "Fence", "Remove"]
+    assert kinds(turn) == ["ForceDelete", "ForceDelete", "Remove"]
     assert turn.state is not None and turn.state.attempt == 1 and "and 1 more" in turn.state.reason
 
 
@@ -153,7 +153,7 @@ def test_a_stop_waits_for_no_silent_node(grace_s: float | None) -> None:
     seen = snapshot(running(0), away(), state=RAN, hosts=silent(3.0), stop=stop)
     first = decide(seen, NOW)
     assert [one.pod for one in first.actions if isinstance(one, Tell)] == ["train-a0-worker-0"]
-    assert [one.pod for one in first.actions if isinstance(one, Fence)] == ["train-a0-worker-1"]
+    assert [one.pod for one in first.actions if isinstance(one, ForceDelete)] == ["train-a0-worker-1"]
     over = snapshot(ended(0, 143, ended_by="stop"), away(is_forced=True), state=RAN, hosts=silent(4.0), stop=stop)
     state = decide(over, NOW).state
     assert state is not None and state.phase == "stopped"
@@ -293,4 +293,4 @@ def test_kueue_gets_its_quota_back_when_a_run_ended_with_a_lost_node() -> None:
     seen: Snapshot = snapshot(
         first, away(), state=RAN, hosts=LOST, record=record(gated_by="kueue", workload="jobset", queue="q")
     )
-    assert kinds(decide(seen, NOW)) == ["Fence", "Remove"]
+    assert kinds(decide(seen, NOW)) == ["ForceDelete", "Remove"]

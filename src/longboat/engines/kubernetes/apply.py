@@ -16,7 +16,7 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.api.client import Client
 from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, JOBSET, POD
 from longboat.engines.kubernetes.creation import make_attempt
-from longboat.engines.kubernetes.decide import Action, Create, Drop, Fence, LetIn, Remove, Tell, Turn
+from longboat.engines.kubernetes.decide import Action, Create, Drop, ForceDelete, LetIn, Remove, Tell, Turn
 from longboat.engines.kubernetes.endings import expected_nodes
 from longboat.engines.kubernetes.gangfile import CodeManifest
 from longboat.engines.kubernetes.manifests import Owner, Start
@@ -62,7 +62,7 @@ def act(client: Client, snapshot: Snapshot, action: Action) -> State | None:
         remove_attempt(client, snapshot, action)
     elif isinstance(action, Drop):
         client.delete(POD, action.pod, grace_s=1, uid=action.uid)
-    elif isinstance(action, Fence):
+    elif isinstance(action, ForceDelete):
         client.delete(POD, action.pod, grace_s=0, uid=action.uid)
     return None
 

@@ -65,7 +65,7 @@ class Remove(Value, frozen=True, tag=True):
     is_lost: bool = False  # some of its pods are on lost nodes: the workloads go first, not after their pods
 
 
-class Fence(Value, frozen=True, tag=True):
+class ForceDelete(Value, frozen=True, tag=True):
     """Delete a pod whose node is lost, without waiting for that node."""
 
     pod: str
@@ -79,7 +79,7 @@ class Drop(Value, frozen=True, tag=True):
     uid: str
 
 
-Action = Create | LetIn | Tell | Remove | Fence | Drop
+Action = Create | LetIn | Tell | Remove | ForceDelete | Drop
 
 
 class Turn(Value, frozen=True):
@@ -325,7 +325,7 @@ def _stopping(snapshot: Snapshot, now: float) -> Turn:
 
 def _with_fences(turn: Turn, snapshot: Snapshot, now: float) -> Turn:
     """Pods of lost nodes are deleted by force; nodes that may be lost are looked at again."""
-    fences = [Fence(pod=pod.name, uid=pod.uid) for pod in snapshot.pods if pod.is_lost and not pod.is_forced]
+    fences = [ForceDelete(pod=pod.name, uid=pod.uid) for pod in snapshot.pods if pod.is_lost and not pod.is_forced]
     again = turn.again_at
     for pod in snapshot.pods:
         host = snapshot.hosts.get(pod.host or "")
