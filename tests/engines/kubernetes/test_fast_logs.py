@@ -18,12 +18,16 @@ RANKS, LINES, WIDTH = 2, 500_000, 80
 MEMORY = 400 << 20
 """What an attached command may use at its peak, however long the log is."""
 TRAINER = f"""
-import os, sys
+import os, sys, time
 rank = os.environ["RANK"]
 for first in range(0, {LINES}, 1000):
     text = "".join("%s %07d %s\\n" % (rank, at, "x" * {WIDTH}) for at in range(first, first + 1000))
     sys.stdout.write(text)
 sys.stdout.flush()
+if rank == "0":
+    open("written", "w").close()
+while not os.path.exists("written"):  # the end of rank 1 is the end of the run
+    time.sleep(0.02)
 sys.exit(3 if rank == "1" else 0)
 """
 

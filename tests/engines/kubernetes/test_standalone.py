@@ -62,6 +62,22 @@ def wait_for_end(client: Client) -> list[dict[str, Any]]:
     return pods
 
 
+FAILS_AFTER_BOTH_SPOKE = """
+import os, socket, sys, time
+print("hello", flush=True)
+here = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if os.environ["RANK"] == "0":
+    socket.create_server(("", here[1])).accept()
+    sys.exit(0)
+while True:
+    try:
+        socket.create_connection(here, 1.0)
+        sys.exit(3)
+    except OSError:
+        time.sleep(0.1)
+"""
+
+
 def said(client: Client, pods: list[dict[str, Any]]) -> str:
     return "".join(b"".join(client.log(pod["metadata"]["name"])).decode() for pod in pods)
 
@@ -145,7 +161,7 @@ def test_code_too_large_for_secrets_travels_through_the_storage(
 
 @pytest.mark.pods
 def test_a_pod_that_failed_leaves_the_others_and_their_logs(sandbox: Sandbox, client: Client, kubectl: Kubectl) -> None:
-    (sandbox.code / "train.py").write_text("import os, sys; print('hello'); sys.exit(3 * int(os.environ['RANK']))\n")
+    (sandbox.code / "train.py").write_text(FAILS_AFTER_BOTH_SPOKE)
     upload = plan_upload(None, sandbox.store, take(sandbox.code, sandbox.store), has_storage=False)
     what = sandbox.record(packs=upload.packs, launcher=upload.launcher)
     start = Start(token="t", suspended=False, code=upload.manifest)
