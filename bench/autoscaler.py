@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from longboat.autoscaler.decide import decide
-from longboat.autoscaler.snapshot import POOL_LABEL, Gang, Pool, SeenNode, SeenPod, Settings, Snapshot
-from longboat.fitting.nodes import HOSTNAME, ZONE, NodeShape, Taint, Toleration
-from longboat.fitting.pods import Placing, Pod, PodShape
-from longboat.fitting.quantities import Amounts
+from longboat.autoscaler.decide.decide import decide
+from longboat.autoscaler.model.snapshot import POOL_LABEL, Gang, Pool, SeenNode, SeenPod, Settings, Snapshot
+from longboat.fitting.model.nodes import HOSTNAME, ZONE, NodeShape, Taint, Toleration
+from longboat.fitting.model.pods import Placing, Pod, PodShape
+from longboat.fitting.model.quantities import Amounts
 
 NOW = 1_800_000_000.0
 GPU = "nvidia.com/gpu"

@@ -20,11 +20,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from longboat.engines.kubernetes.gate import Candidate, Room, decide_gate
+from longboat.engines.kubernetes.gate.decide import Candidate, Room, decide_gate
 from longboat.fitting.fleet import Fleet
-from longboat.fitting.nodes import node_of
+from longboat.fitting.model.nodes import node_of
+from longboat.fitting.model.pods import Pod, pods_of
 from longboat.fitting.packing import Placement, take
-from longboat.fitting.pods import Pod, pods_of
 
 SIZES = (100, 1_000, 5_000)
 RUNNING_PER_NODE = 8

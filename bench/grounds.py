@@ -66,8 +66,8 @@ def until_it_has_its_account(environment: dict[str, str]) -> None:
     """A namespace takes no pods before."""
     import time
 
-    from longboat.engines.kubernetes.api.client import Client
-    from longboat.engines.kubernetes.api.kinds import SERVICE_ACCOUNT
+    from longboat.kubeapi.client import Client
+    from longboat.kubeapi.kinds import SERVICE_ACCOUNT
 
     with Client.open(environment=environment, namespace=NAMESPACE) as client:
         while client.find(SERVICE_ACCOUNT, "default") is None:

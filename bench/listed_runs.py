@@ -44,9 +44,9 @@ def objects(number: int) -> list[dict[str, Any]]:
     """Record, Job and pods of one run: the first hundred wait, the next hundred run, the others have ended."""
     from longboat.core.jobs import Job, Resources, Role
     from longboat.core.runs import Attempt
-    from longboat.engines.kubernetes import manifests
+    from longboat.engines.kubernetes.manifests import objects as manifests
+    from longboat.engines.kubernetes.manifests.workloads import workloads
     from longboat.engines.kubernetes.records import Gate, Record, State
-    from longboat.engines.kubernetes.workloads import workloads
 
     role = Role(name="worker", run=("python", "train.py"), nodes=NODES, resources=Resources(cpus=4, memory=16 << 30))
     job = Job(name="train", roles=(role,), ends=("worker",))
@@ -78,7 +78,7 @@ def objects(number: int) -> list[dict[str, Any]]:
 
 
 def create(client: Any, number: int) -> None:
-    from longboat.engines.kubernetes import manifests
+    from longboat.engines.kubernetes.manifests import objects as manifests
 
     record, *others = objects(number)
     record["metadata"]["labels"] |= {"longboat.dev/ended": "true"} if number >= WAITING + RUNNING else {}
@@ -92,8 +92,8 @@ def create(client: Any, number: int) -> None:
 
 
 def fill(environment: dict[str, str]) -> None:
-    from longboat.engines.kubernetes.api.client import Client
-    from longboat.engines.kubernetes.api.kinds import SERVICE_ACCOUNT
+    from longboat.kubeapi.client import Client
+    from longboat.kubeapi.kinds import SERVICE_ACCOUNT
 
     with Client.open(environment=environment) as client, ThreadPoolExecutor(8) as pool:
         while client.find(SERVICE_ACCOUNT, "default") is None:

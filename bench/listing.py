@@ -41,17 +41,17 @@ for _ in range({times}):
 print(opened, walls[0], min(walls), min(cpus), memory)
 """
 OURS = """
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import POD
-from longboat.engines.kubernetes.api.structs import Pod
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import POD
+from longboat.kubeapi.structs import Pod
 client = Client.open()
 def listed():
     return client.list(POD, into=Pod).items
 """
 # The same objects as bytes, in one answer, looked at by nobody: what the server alone takes.
 BARE = """
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import POD
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import POD
 client = Client.open()
 def listed():
     content = client.request("GET", client.path(POD))
@@ -94,8 +94,8 @@ def testbed(*arguments: str) -> str:
 
 
 def fill(environment: dict[str, str]) -> None:
-    from longboat.engines.kubernetes.api.client import Client
-    from longboat.engines.kubernetes.api.kinds import SERVICE_ACCOUNT
+    from longboat.kubeapi.client import Client
+    from longboat.kubeapi.kinds import SERVICE_ACCOUNT
 
     with Client.open(environment=environment) as client, ThreadPoolExecutor(8) as pool:
         while client.find(SERVICE_ACCOUNT, "default") is None:

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import yaml
 
-from longboat.autoscaler.decide import decide
-from longboat.autoscaler.moments import seconds_of, text_of
-from longboat.autoscaler.objects import by_kind, snapshot_of
-from longboat.autoscaler.plans import Action, Plan
-from longboat.autoscaler.poolfile import read_pools
-from longboat.autoscaler.snapshot import Failure, Order, Pool, Settings, Snapshot
+from longboat.autoscaler.decide.decide import decide
+from longboat.autoscaler.model.plan import Action, Plan
+from longboat.autoscaler.model.pools_file import read_pools
+from longboat.autoscaler.model.snapshot import Failure, Order, Pool, Settings, Snapshot
+from longboat.autoscaler.model.times import seconds_of, text_of
+from longboat.autoscaler.observe.from_objects import by_kind, snapshot_of
 from longboat.core.resources import parse_duration
 
 FOLDER = Path(__file__).parent / "tables"

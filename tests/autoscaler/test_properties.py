@@ -8,10 +8,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longboat.autoscaler.decide import decide
-from longboat.autoscaler.machines import template
-from longboat.autoscaler.plans import Plan
-from longboat.autoscaler.snapshot import Gang, Limits, SeenNode, SeenPod, Settings, Snapshot
+from longboat.autoscaler.decide.decide import decide
+from longboat.autoscaler.model.machines import template
+from longboat.autoscaler.model.plan import Plan
+from longboat.autoscaler.model.snapshot import Gang, Limits, SeenNode, SeenPod, Settings, Snapshot
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.packing import Placement, take
 from tests.autoscaler.world import GPU, Work, World, pool

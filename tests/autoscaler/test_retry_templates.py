@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.autoscaler.gangs import Groups
+from longboat.autoscaler.observe.gangs import Groups
 from longboat.core.jobs import Retries
-from longboat.engines.kubernetes import manifests
-from longboat.engines.kubernetes.workloads import workloads
+from longboat.engines.kubernetes.manifests import objects
+from longboat.engines.kubernetes.manifests.workloads import workloads
 from tests.engines.kubernetes.manifest_samples import gpu_role, job, record
 
 
@@ -15,10 +15,10 @@ from tests.engines.kubernetes.manifest_samples import gpu_role, job, record
 @pytest.mark.parametrize("queue", [None, "research"])
 def test_a_template_asks_for_no_machines(kind: str, queue: str | None) -> None:
     what = record(job(gpu_role(nodes=2), retries=Retries(count=1)), workload=kind, queue=queue)
-    templates = manifests.retry_templates(what, "pin")
+    templates = objects.retry_templates(what, "pin")
     named = "JobSet" if kind == "jobset" else "Job"
     assert Groups({named: templates}, {}).templates() == {}
-    waiting = workloads(what, 0, manifests.labels_of(what, 0), suspended=True)
+    waiting = workloads(what, 0, objects.labels_of(what, 0), suspended=True)
     found = Groups({named: [*waiting, *templates]}, {}).templates()
     if kind == "job" or queue:
         ((_, pods),) = next(iter(found.values()))

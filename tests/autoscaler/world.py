@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from longboat.autoscaler.decide import decide
-from longboat.autoscaler.machines import patience, template
-from longboat.autoscaler.offers import uses_of
-from longboat.autoscaler.plans import Action, Plan
-from longboat.autoscaler.snapshot import (
+from longboat.autoscaler.decide.decide import decide
+from longboat.autoscaler.decide.offers import uses_of
+from longboat.autoscaler.model.machines import patience, template
+from longboat.autoscaler.model.plan import Action, Plan
+from longboat.autoscaler.model.snapshot import (
     Failure,
     Gang,
     NodeMemory,
@@ -24,9 +24,9 @@ from longboat.autoscaler.snapshot import (
     Snapshot,
 )
 from longboat.fitting.fleet import Fleet
-from longboat.fitting.nodes import NodeShape, Taint, Toleration
+from longboat.fitting.model.nodes import NodeShape, Taint, Toleration
+from longboat.fitting.model.pods import Placing, Pod, PodShape
 from longboat.fitting.packing import Placement, take
-from longboat.fitting.pods import Placing, Pod, PodShape
 
 GPU = "nvidia.com/gpu"
 TOLERANT = Placing(tolerations=(Toleration(key=GPU, operator="Exists"),))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from longboat.bundles import merging
 from longboat.bundles.merging import merge
 from longboat.core.errors import EngineError
-from longboat.engines.kubernetes.remote import settle
-from longboat.engines.local.files import copy
+from longboat.engines.kubernetes.exec.pod_exec import settle
+from longboat.engines.shared.files import copy
 from tests.bundles.trees import make
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from longboat.cli.cp import Place, parse_place
+from longboat.cli.commands.cp import Place, parse_place
 
 
 @pytest.fixture

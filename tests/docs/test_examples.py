@@ -149,7 +149,7 @@ def give_image(cluster: Cluster) -> None:
 def test_the_role_on_the_page_is_the_one_that_runs_need() -> None:
     import yaml
 
-    from longboat.engines.kubernetes.permissions import PERMISSIONS, role_for
+    from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, role_for
 
     (text,) = [text for _, text in blocks(ON_CLUSTER) if text.startswith("# role.yaml")]
     assert yaml.safe_load(text) == role_for(PERMISSIONS, namespace="vision")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from longboat.fitting.nodes import NodeShape, node_of
-from longboat.fitting.pods import Pod, pod_of
+from longboat.fitting.model.nodes import NodeShape, node_of
+from longboat.fitting.model.pods import Pod, pod_of
 
 Body = dict[str, Any]
 GPU = "nvidia.com/gpu"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from longboat.core.errors import InternalError
 from longboat.fitting.fleet import Fleet
-from longboat.fitting.pods import Placing
+from longboat.fitting.model.pods import Placing
 from longboat.fitting.predicates import why_not
 from tests.fitting.bodies import GPU, affinity, node, node_affinity, pod, term, wants
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longboat.fitting.fleet import Fleet
-from longboat.fitting.nodes import NodeShape
+from longboat.fitting.model.nodes import NodeShape
+from longboat.fitting.model.pods import Pod
 from longboat.fitting.packing import Placement, Shortfall, place, take, take_each
-from longboat.fitting.pods import Pod
 from longboat.fitting.predicates import why_not
 from tests.fitting.bodies import GPU, affinity, gang, node, pod, term
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from longboat.fitting.eligibility import admits
 from longboat.fitting.fleet import Fleet
-from longboat.fitting.neighbours import Neighbours
-from longboat.fitting.pods import Pod, pod_of
+from longboat.fitting.model.pods import Pod, pod_of
+from longboat.fitting.pod_affinity import Neighbours
 from longboat.fitting.predicates import amount_refusals, placing_refusals, why_not
 from tests.fitting.bodies import GPU, affinity, node, node_affinity, pod, pod_body, term, wants
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import NODE, POD
-from longboat.engines.kubernetes.occupancy import observe_room
+from longboat.engines.kubernetes.gate.node_usage import observe_room
 from longboat.fitting.fleet import Fleet
-from longboat.fitting.pods import Pod, pod_of
+from longboat.fitting.model.pods import Pod, pod_of
 from longboat.fitting.predicates import why_not
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import NODE, POD
 from testbed import api, kwok
 from testbed.clusters import Cluster
 from tests.fitting.bodies import affinity, term, wants

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 
-from longboat.launcher.handshake import FRAME, frame
+from longboat.launcher.gang.handshake import FRAME, frame
 
 KINDS = b"HWNMAPRIOEX?"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from longboat.launcher.onefile import write_onefile
+from longboat.launcher.zipapp import write_zipapp
 from testbed.fixtures import Kubectl
 from tests.launcher.nodes import until
 from tests.launcher.pods import code_of
@@ -45,7 +45,7 @@ class Job:
 
     def create(self, **limits: str) -> None:
         self._kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
-        write_onefile(str(self._folder / "launcher.pyz"))
+        write_zipapp(str(self._folder / "launcher.pyz"))
         launcher = (self._folder / "launcher.pyz").read_bytes()
         gang = gzip.compress(json.dumps(self.gang).encode())
         items = [

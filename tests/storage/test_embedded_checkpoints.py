@@ -12,7 +12,7 @@ import pytest
 
 from longboat.core.errors import EngineError, JobError
 from longboat.core.runs import LogQuery
-from longboat.storage.mirrors import Mirror
+from longboat.storage.checkpoint_mirror import Mirror
 from tests.conformance.conftest import Jobs
 from tests.conformance.places import open_local
 from tests.storage.faulty import between

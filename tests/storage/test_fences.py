@@ -21,9 +21,9 @@ import pytest
 from longboat.core.errors import EngineError
 from longboat.launcher import trainer
 from longboat.storage import fences
+from longboat.storage.checkpoint_mirror import Mirror
 from longboat.storage.checkpoints import begin_attempt, complete_steps, forget_attempts, newest_complete, prune
 from longboat.storage.fences import Fence, Fenced, counts, read_marker
-from longboat.storage.mirrors import Mirror
 from longboat.storage.transfers import Transfer
 from tests.storage.realstores import Running
 
@@ -47,7 +47,7 @@ while True:
 SENDS = """
 import os, sys
 from pathlib import Path
-from longboat.storage.mirrors import Mirror
+from longboat.storage.checkpoint_mirror import Mirror
 folder, attempt = Path(sys.argv[2]), int(os.environ["LONGBOAT_ATTEMPT"])
 mirror = Mirror(sys.argv[1], os.environ, attempt=attempt)
 count = 0

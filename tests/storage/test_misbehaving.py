@@ -16,11 +16,12 @@ import pytest
 
 from longboat.core.errors import EngineError
 from longboat.core.jobs import DataImport
-from longboat.storage import exchanges, objectstores
+from longboat.storage import http
 from longboat.storage.data import import_data
-from longboat.storage.exchanges import parse_xml
-from longboat.storage.objectstores import Store
-from longboat.storage.stores import open_store
+from longboat.storage.http import parse_xml
+from longboat.storage.stores import object_store
+from longboat.storage.stores.object_store import Store
+from longboat.storage.stores.registry import open_store
 from longboat.storage.transfers import Transfer
 from longboat.storage.urls import object_url
 from tests.storage.answering import Answering, Asked, Told, answering
@@ -82,7 +83,7 @@ DONE = XML + f"<CompleteMultipartUploadResult {NS}><ETag>x</ETag></CompleteMulti
 
 
 def upload(monkeypatch: pytest.MonkeyPatch, uploads: Uploads) -> list[Asked]:
-    monkeypatch.setattr(objectstores, "PART", 1 << 10)
+    monkeypatch.setattr(object_store, "PART", 1 << 10)
     with answering(uploads) as server:
         opened(server.url).write("large", io.BytesIO(bytes(4 << 10)), 4 << 10)
         return server.requests
@@ -158,14 +159,14 @@ def test_entities_and_document_types_are_refused_by_the_parser(text: str, encodi
 
 
 def test_elements_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchanges, "_MOST_ELEMENTS", 100)
+    monkeypatch.setattr(http, "_MOST_ELEMENTS", 100)
     parse_xml(b"<a>" + b"<b/>" * 99 + b"</a>")
     with pytest.raises(ValueError, match="more elements"):
         parse_xml(b"<a>" + b"<b/>" * 100 + b"</a>")
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchanges.read_whole, "__defaults__", (1 << 20, 600.0))
+    monkeypatch.setattr(http.read_whole, "__defaults__", (1 << 20, 600.0))
     with answering(lambda _: Told(body=b"x" * (2 << 20))) as server:
         with pytest.raises(EngineError, match="longer than 1 MiB"):
             list(opened(server.url).listed(""))
@@ -183,7 +184,7 @@ def test_an_answer_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
             return b"x"
 
     with pytest.raises(ConnectionError, match="takes longer"):
-        exchanges.read_whole(Trickle(), most_s=0.1)
+        http.read_whole(Trickle(), most_s=0.1)
 
 
 class Bucket:

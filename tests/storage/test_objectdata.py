@@ -16,8 +16,8 @@ import pytest
 from longboat.core.errors import EngineError, LongboatError, Refused
 from longboat.core.jobs import DataImport
 from longboat.storage.data import import_data
-from longboat.storage.objectstores import Store
-from longboat.storage.stores import open_store
+from longboat.storage.stores.object_store import Store
+from longboat.storage.stores.registry import open_store
 from longboat.storage.transfers import Transfer
 from longboat.storage.urls import object_url
 from tests.storage.faulty import Between, between

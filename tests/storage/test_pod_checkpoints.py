@@ -9,7 +9,7 @@ import pytest
 
 from longboat.core.errors import EngineError, NotFound
 from longboat.core.runs import LogQuery
-from longboat.storage.mirrors import Mirror
+from longboat.storage.checkpoint_mirror import Mirror
 from tests.engines.kubernetes.benches import Bench
 from tests.storage.realstores import ALONE, KEYS, Running
 

@@ -15,9 +15,9 @@ import pytest
 
 from longboat.core.errors import Refused
 from longboat.core.runs import LogQuery
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, POD, SECRET
-from longboat.storage.stores import open_store
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import CONFIG_MAP, POD, SECRET
+from longboat.storage.stores.registry import open_store
 from longboat.storage.urls import object_url
 from testbed.clusters import Cluster
 from tests.engines.kubernetes.benches import IMAGE, Bench

@@ -9,8 +9,8 @@ import pytest
 
 from longboat.core.errors import EngineError
 from longboat.core.jobs import DataImport
-from longboat.storage.awskeys import find_keys
-from longboat.storage.azurekeys import find_token
+from longboat.storage.credentials.aws import find_keys
+from longboat.storage.credentials.azure import find_token
 from longboat.storage.data import import_data
 from longboat.storage.transfers import Transfer
 from tests.storage.answering import Told, answering

@@ -11,18 +11,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from longboat.autoscaler.act import Actor, Deed
-from longboat.autoscaler.charges import Charge
-from longboat.autoscaler.decide import decide
-from longboat.autoscaler.memory import Stale, Store, orphans, reconcile
-from longboat.autoscaler.observe import Watcher, joined_in, snapshot_from
-from longboat.autoscaler.plans import Plan
+from longboat.autoscaler.act.actuator import Actor, Deed
+from longboat.autoscaler.decide.decide import decide
+from longboat.autoscaler.model.config import Charge
+from longboat.autoscaler.model.plan import Plan
+from longboat.autoscaler.model.snapshot import Snapshot
+from longboat.autoscaler.observe.instances import see
+from longboat.autoscaler.observe.orders import Stale, Store, orphans, reconcile
+from longboat.autoscaler.observe.watch import Watcher, joined_in, snapshot_from
 from longboat.autoscaler.providers.provider import Provider
-from longboat.autoscaler.sights import see
-from longboat.autoscaler.snapshot import Snapshot
 from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
-from longboat.engines.kubernetes.api.client import Client
+from longboat.kubeapi.client import Client
 
 PATIENCE_S = 30.0
 """The longest pause after turns that failed."""

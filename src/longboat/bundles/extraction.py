@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO, cast
 
 from longboat.bundles.checkout import filling
 from longboat.bundles.disk import explain, write_all
-from longboat.bundles.limits import size_text
+from longboat.bundles.source.limits import size_text
 from longboat.bundles.trees import DEFAULT_LIMITS, Limits, check_links, check_name
 from longboat.core.errors import BundleError
 

@@ -8,7 +8,6 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from longboat.bundles import git, limits, secrets
 from longboat.bundles.manifests import (
     DEFAULT_LIMITS,
     Entry,
@@ -19,9 +18,10 @@ from longboat.bundles.manifests import (
     leaves_lexically,
     tree_hash,
 )
-from longboat.bundles.reading import read_into
-from longboat.bundles.scan import Scan, unreadable
-from longboat.bundles.statcache import StatCache
+from longboat.bundles.source import git, limits, secret_files
+from longboat.bundles.source.reading import read_into
+from longboat.bundles.source.scan import Scan, unreadable
+from longboat.bundles.source.statcache import StatCache
 from longboat.bundles.store import Store
 from longboat.core.errors import BundleError
 
@@ -76,7 +76,7 @@ class _Taking:
     def _without_named_secrets(self) -> dict[str, os.stat_result]:
         kept = {}
         for path, found in self._scan.files.items():
-            if secrets.named_like_one(path) and path not in self._scan.by_name and stat.S_ISREG(found.st_mode):
+            if secret_files.named_like_one(path) and path not in self._scan.by_name and stat.S_ISREG(found.st_mode):
                 self._left_out.append((path, "its name is that of a secret"))
             else:
                 kept[path] = found

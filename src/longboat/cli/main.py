@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Train": {
-        "run": ("run", "Run a script, a job file or a command."),
-        "check": ("check", "Validate job files and show what would run."),
-        "init": ("init", "Write a job file, from a script or a few questions."),
-        "import": ("import_", "Translate a job file of SkyPilot or dstack."),
+        "run": ("commands.run", "Run a script, a job file or a command."),
+        "check": ("commands.check", "Validate job files and show what would run."),
+        "init": ("commands.init", "Write a job file, from a script or a few questions."),
+        "import": ("commands.import_", "Translate a job file of SkyPilot or dstack."),
     },
     "Look": {
-        "ps": ("ps", "List runs: the unfinished and the recent."),
-        "status": ("status", "Show runs in full: ranks, attempts, folders."),
-        "logs": ("logs", "Print the log of a run."),
-        "explain": ("explain", "Say why a run failed, or what it waits for."),
-        "wait": ("wait", "Wait until runs have ended."),
+        "ps": ("commands.ps", "List runs: the unfinished and the recent."),
+        "status": ("commands.status", "Show runs in full: ranks, attempts, folders."),
+        "logs": ("commands.logs", "Print the log of a run."),
+        "explain": ("commands.explain", "Say why a run failed, or what it waits for."),
+        "wait": ("commands.wait", "Wait until runs have ended."),
     },
     "Act": {
-        "stop": ("stop", "Stop runs."),
-        "rm": ("rm", "Remove runs; checkpoints stay."),
-        "exec": ("exec", "Run a command beside the ranks of a run."),
-        "cp": ("cp", "Copy files into or out of a run."),
+        "stop": ("commands.stop", "Stop runs."),
+        "rm": ("commands.rm", "Remove runs; checkpoints stay."),
+        "exec": ("commands.exec", "Run a command beside the ranks of a run."),
+        "cp": ("commands.cp", "Copy files into or out of a run."),
     },
     "Set up": {
-        "doctor": ("doctor", "Check this machine."),
-        "secret": ("secret", "Keep secrets for runs."),
-        "autoscaler": ("autoscaler", "Grow and shrink pools of machines; say why."),
-        "config": ("config", "Set the default engine, cluster, image and storage."),
-        "install": ("install", "Put the controller into a cluster, or take it out."),
-        "controller": ("controller", "Let waiting runs in and restart failed ones."),
-        "volume": ("volume", "List, make, remove and measure volumes of a cluster."),
-        "schema": ("schema", "Print the JSON schema of a job file."),
-        "completion": ("completion", "Print the completion script of a shell."),
+        "doctor": ("commands.doctor", "Check this machine."),
+        "secret": ("commands.secret", "Keep secrets for runs."),
+        "autoscaler": ("admin.autoscaler", "Grow and shrink pools of machines; say why."),
+        "config": ("commands.config", "Set the default engine, cluster, image and storage."),
+        "install": ("admin.install", "Put the controller into a cluster, or take it out."),
+        "controller": ("admin.controller", "Let waiting runs in and restart failed ones."),
+        "volume": ("commands.volume", "List, make, remove and measure volumes of a cluster."),
+        "schema": ("commands.schema", "Print the JSON schema of a job file."),
+        "completion": ("commands.completion", "Print the completion script of a shell."),
     },
 }
 """Section of the help -> command -> (module of longboat.cli, one line of help)."""
@@ -77,7 +77,7 @@ class Commands(click.Group):
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in TABLE:
-            from longboat.cli.door import unknown_command
+            from longboat.cli.errors import unknown_command
 
             raise unknown_command(args[0], list(TABLE))
         return super().resolve_command(ctx, args)
@@ -132,7 +132,7 @@ def enter(args: Sequence[str] | None = None) -> int:
         wanted = leaving.exit_code if isinstance(leaving, click.exceptions.Exit) else leaving.code
         return wanted if isinstance(wanted, int) else 0
     except BaseException as error:
-        from longboat.cli.door import report
+        from longboat.cli.errors import report
 
         return report(error)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from longboat.fitting.nodes import UNSCHEDULABLE, NodeShape, untolerated
-from longboat.fitting.pods import Placing
-from longboat.fitting.selectors import Requirement, keys_of, matches_node, value_on_node
+from longboat.fitting.model.nodes import UNSCHEDULABLE, NodeShape, untolerated
+from longboat.fitting.model.pods import Placing
+from longboat.fitting.model.selectors import Requirement, keys_of, matches_node, value_on_node
 
 Key = TypeVar("Key")
 _FEW = 64

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from longboat.core.errors import InternalError
+from longboat.fitting.best_fit_index import Shelf
 from longboat.fitting.eligibility import Eligibility
-from longboat.fitting.nodes import NodeShape
-from longboat.fitting.pods import Placing, Pod, PodShape
-from longboat.fitting.quantities import PODS, is_scarce
-from longboat.fitting.requests import Port, clashes
-from longboat.fitting.shelves import Shelf
+from longboat.fitting.model.nodes import NodeShape
+from longboat.fitting.model.pods import Placing, Pod, PodShape
+from longboat.fitting.model.quantities import PODS, is_scarce
+from longboat.fitting.model.requests import Port, clashes
 from longboat.fitting.topology import Topology
 
 DEFAULT_PODS = 110

@@ -13,9 +13,9 @@ import msgspec
 
 from longboat.core.jobs import Value
 from longboat.fitting.fleet import Fleet, NodeState
-from longboat.fitting.neighbours import Neighbours
-from longboat.fitting.pods import Pod, PodShape
-from longboat.fitting.quantities import CPU, MEMORY, is_scarce, scarcity
+from longboat.fitting.model.pods import Pod, PodShape
+from longboat.fitting.model.quantities import CPU, MEMORY, is_scarce, scarcity
+from longboat.fitting.pod_affinity import Neighbours
 from longboat.fitting.search import search
 from longboat.fitting.shortfalls import Lack, lacks_of, refusals_of
 

@@ -6,12 +6,19 @@ The same rules as the scheduler's filters; `eligibility` and `NodeState.fits` ar
 from __future__ import annotations
 
 from longboat.fitting.fleet import NodeState
-from longboat.fitting.neighbours import Neighbours
-from longboat.fitting.nodes import UNSCHEDULABLE, NodeShape, untolerated
-from longboat.fitting.pods import Placing, Pod
-from longboat.fitting.quantities import show, show_number
-from longboat.fitting.requests import clashes
-from longboat.fitting.selectors import Terms, holds, matches_node, show_requirement, show_term, value_on_node
+from longboat.fitting.model.nodes import UNSCHEDULABLE, NodeShape, untolerated
+from longboat.fitting.model.pods import Placing, Pod
+from longboat.fitting.model.quantities import show, show_number
+from longboat.fitting.model.requests import clashes
+from longboat.fitting.model.selectors import (
+    Terms,
+    holds,
+    matches_node,
+    show_requirement,
+    show_term,
+    value_on_node,
+)
+from longboat.fitting.pod_affinity import Neighbours
 
 
 def why_not(pod: Pod, state: NodeState) -> str | None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from longboat.fitting.fleet import Fleet, NodeState
-from longboat.fitting.neighbours import Neighbours
-from longboat.fitting.pods import Pod
+from longboat.fitting.model.pods import Pod
+from longboat.fitting.pod_affinity import Neighbours
 
 MAX_PODS = 16
 MAX_STEPS = 2_000

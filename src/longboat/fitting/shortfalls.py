@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from longboat.core.jobs import Value
 from longboat.fitting.fleet import Fleet, NodeState
-from longboat.fitting.neighbours import Neighbours
-from longboat.fitting.nodes import NodeShape
-from longboat.fitting.pods import Pod, PodShape
+from longboat.fitting.model.nodes import NodeShape
+from longboat.fitting.model.pods import Pod, PodShape
+from longboat.fitting.model.quantities import scarcity, show_number
+from longboat.fitting.pod_affinity import Neighbours
 from longboat.fitting.predicates import amount_refusals, placing_refusals
-from longboat.fitting.quantities import scarcity, show_number
 
 
 class Lack(Value, frozen=True):

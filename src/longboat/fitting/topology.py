@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from longboat.fitting.pods import Pod, PodTerm, Who
-from longboat.fitting.selectors import Term
+from longboat.fitting.model.pods import Pod, PodTerm, Who
+from longboat.fitting.model.selectors import Term
 
 if TYPE_CHECKING:
     from longboat.fitting.fleet import NodeState

@@ -8,13 +8,13 @@ import os
 import sys
 
 _MODULES = {
-    "--standin": "standin",
-    "--agent": "agent",
-    "--pod": "pod",
-    "--import": "importing",
-    "--tell": "telling",
-    "--status": "telling",
-    "--logs": "log_feed",
+    "--standin": "starters.torchrun_worker",
+    "--agent": "starters.mpi_agent",
+    "--pod": "pod.pod",
+    "--import": "pod.fetch",
+    "--tell": "pod.control",
+    "--status": "pod.control",
+    "--logs": "pod.log_feed",
 }
 
 
@@ -26,7 +26,7 @@ def start() -> int:
     package.__path__ = [here]
     sys.modules["longboat_launcher"] = package
     what = sys.argv[1] if len(sys.argv) > 1 else ""
-    module = _MODULES.get(what, "node")
+    module = _MODULES.get(what, "node.node")
     return int(__import__("longboat_launcher." + module, fromlist=["main"]).main(sys.argv[1:]))
 
 

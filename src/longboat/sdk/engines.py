@@ -46,7 +46,7 @@ def default_engine(*, is_cluster: bool) -> str:
     named = os.environ.get(ENGINE_VARIABLE)
     if named:
         return named
-    from longboat.engines.local.home import Home
+    from longboat.engines.shared.home import Home
 
     if not (Home().root / "config.yaml").exists():  # most have none: reading YAML takes time
         return "local"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longboat.autoscaler.snapshot import Pool, Settings
+from longboat.autoscaler.model.snapshot import Pool, Settings
 from longboat.simulator.policies import policy_of
 from longboat.simulator.policies.oracle import NAME as ORACLE
 from longboat.simulator.policies.oracle import oracle

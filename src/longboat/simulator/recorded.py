@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from longboat.autoscaler.saved import Saved, read_saved
-from longboat.autoscaler.snapshot import SeenPod
+from longboat.autoscaler.model.snapshot import SeenPod
+from longboat.autoscaler.model.snapshot_file import Saved, read_saved
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.jobs import Value
-from longboat.fitting.quantities import is_gpu
+from longboat.fitting.model.quantities import is_gpu
+from longboat.simulator.metrics import HOUR, Tally
 from longboat.simulator.results import Figures, Outcome, percentile
-from longboat.simulator.tally import HOUR, Tally
 from longboat.simulator.traces import Trace, TraceJob, trace_of
 
 NAME = "recorded"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from longboat.autoscaler.snapshot import Pool
+from longboat.autoscaler.model.snapshot import Pool
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.results import Outcome
 from longboat.simulator.traces import Trace

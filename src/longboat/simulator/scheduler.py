@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from longboat.simulator.cast import Machine
+from longboat.simulator.entities import Machine
 
 Ranking = Literal["least-allocated", "most-allocated", "packed"]
 RANKINGS: tuple[str, ...] = get_args(Ranking)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from longboat.autoscaler.snapshot import Pool, Settings
+from longboat.autoscaler.model.snapshot import Pool, Settings
 from longboat.core.jobs import Value
 from longboat.simulator.comparing import simulate
 from longboat.simulator.results import Figures

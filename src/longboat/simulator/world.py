@@ -10,12 +10,12 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 
-from longboat.autoscaler.snapshot import Pool
+from longboat.autoscaler.model.snapshot import Pool
 from longboat.core.errors import Refused, UsageError
 from longboat.core.jobs import Value
-from longboat.simulator.cast import Job, Machine, Task, gpus_of
+from longboat.simulator.entities import Job, Machine, Task, gpus_of
+from longboat.simulator.metrics import Tally
 from longboat.simulator.scheduler import Ranking, Scheduler
-from longboat.simulator.tally import Tally
 from longboat.simulator.traces import TraceJob
 
 END, READY = 0, 1

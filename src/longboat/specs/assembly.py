@@ -17,9 +17,9 @@ from longboat.core.jobs import (
     Retries,
     Role,
 )
-from longboat.specs.fields import MAX_NODES, ROLE_FIELDS
-from longboat.specs.kinds import At, nearest, quote
-from longboat.specs.trees import Node
+from longboat.specs.fields.field_table import MAX_NODES, ROLE_FIELDS
+from longboat.specs.fields.scalars import At, nearest, quote
+from longboat.specs.yaml.yaml_tree import Node
 
 MAX_RANKS = 100_000
 

@@ -11,11 +11,11 @@ from typing import Any
 from longboat.core.errors import NotFound
 from longboat.core.jobs import Command, Framework, Job, Value
 from longboat.specs.assembly import check_contradictions, deciding_command, make_job, role_fields
-from longboat.specs.jobfields import JOB
-from longboat.specs.kinds import At
-from longboat.specs.rules import is_secret_name, suggest_name
-from longboat.specs.substitution import substitute
-from longboat.specs.trees import Mistakes, Node, Place, from_python, merge
+from longboat.specs.fields.job_fields import JOB
+from longboat.specs.fields.rules import is_secret_name, suggest_name
+from longboat.specs.fields.scalars import At
+from longboat.specs.yaml.substitution import substitute
+from longboat.specs.yaml.yaml_tree import Mistakes, Node, Place, from_python, merge
 
 _MAX_SCRIPT_BYTES = 1 << 20
 
@@ -47,7 +47,7 @@ def read_job(
         if tree is not None:
             root = merge(root, tree)
     if overrides:
-        from longboat.specs.overrides import apply_override
+        from longboat.specs.yaml.overrides import apply_override
 
         for override in overrides:
             root = apply_override(root, override, mistakes)
@@ -61,7 +61,7 @@ def read_job(
 
 
 def _read_file(here: Path, path: Path, mistakes: Mistakes) -> Node | None:
-    from longboat.specs.yaml12 import MAX_FILE_BYTES, parse_bytes
+    from longboat.specs.yaml.yaml12 import MAX_FILE_BYTES, parse_bytes
 
     place = Place(str(path))
     try:

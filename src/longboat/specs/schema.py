@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from longboat.specs.jobfields import JOB
+from longboat.specs.fields.job_fields import JOB
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -102,7 +102,7 @@ def _import(item: DataImport, place: str, key: str, means: _Means) -> None:
     if os.path.islink(part):
         os.unlink(part)
     if is_object_url(item.url) and object_url(item.url).is_prefix:
-        from longboat.storage.prefixes import fetch_below
+        from longboat.storage.download_prefix import fetch_below
 
         size = fetch_below(object_url(item.url), part, stage, means.environment, means.transfer, means.progress)
         found = None

@@ -39,14 +39,14 @@ def fetch(
         return
     source: Source
     if is_object_url(url):
-        from longboat.storage.objectstores import ObjectSource
-        from longboat.storage.stores import open_store
+        from longboat.storage.stores.object_store import ObjectSource
+        from longboat.storage.stores.registry import open_store
 
         where = object_url(url)
         store = open_store(where, os.environ if environment is None else environment, transfer)
         source = ObjectSource(store, where.key)
     else:
-        from longboat.storage.web import WebSource
+        from longboat.storage.http_source import WebSource
 
         source = WebSource(url)
     with errors_explained(place):

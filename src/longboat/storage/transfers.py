@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from longboat.bundles import durable
 from longboat.bundles.disk import explain, write_all
-from longboat.bundles.limits import size_text
+from longboat.bundles.source.limits import size_text
 from longboat.core.errors import EngineError
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import sys
 import threading
 from typing import Any
 
-from longboat.autoscaler.charges import Charge, Pace
 from longboat.autoscaler.loop import Loop
-from longboat.autoscaler.poolfile import read_pools
+from longboat.autoscaler.model.config import Charge, Pace
+from longboat.autoscaler.model.pools_file import read_pools
 from longboat.autoscaler.providers.kwok import KwokProvider
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.transport import Ask, Transport
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.connection.transport import Ask, Transport
 
 KILLED = 77
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import msgspec
 
-from longboat.autoscaler.charges import Charge, Pace
 from longboat.autoscaler.loop import Listener, Loop, Turn
-from longboat.autoscaler.poolfile import template_of
-from longboat.autoscaler.providers.configured import KwokSettings
+from longboat.autoscaler.model.config import Charge, Pace
+from longboat.autoscaler.model.pools_file import template_of
+from longboat.autoscaler.model.snapshot import POOL_LABEL, Pool, Settings
 from longboat.autoscaler.providers.kwok import BOOKS, Books, Fault, KwokProvider
 from longboat.autoscaler.providers.provider import Machine, Provider
-from longboat.autoscaler.snapshot import POOL_LABEL, Pool, Settings
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import ApiError
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, NODE, POD
+from longboat.autoscaler.providers.settings import KwokSettings
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, NODE, POD
 from testbed.clusters import Cluster
 
 LONG_S = 90.0

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from longboat.autoscaler.act import Actor
-from longboat.autoscaler.charges import Charge
-from longboat.autoscaler.evictions import Evictions
-from longboat.autoscaler.memory import DELETING, Store
-from longboat.autoscaler.providers.configured import KwokSettings
+from longboat.autoscaler.act.actuator import Actor
+from longboat.autoscaler.act.drain import Evictions
+from longboat.autoscaler.act.pre_delete_check import SELECTED_NODE
+from longboat.autoscaler.model.config import Charge
+from longboat.autoscaler.model.snapshot import CORDONED, POOL_LABEL, Settings
+from longboat.autoscaler.observe.orders import DELETING, Store
 from longboat.autoscaler.providers.kwok import KwokProvider, node_of
 from longboat.autoscaler.providers.provider import Machine
-from longboat.autoscaler.rechecks import SELECTED_NODE
-from longboat.autoscaler.snapshot import CORDONED, POOL_LABEL, Settings
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import BUDGET, CLAIM, NODE, POD
+from longboat.autoscaler.providers.settings import KwokSettings
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import BUDGET, CLAIM, NODE, POD
 from tests.autoscaler.live.stages import Stage, job_of, wait_for
 
 pytestmark = [pytest.mark.cluster]

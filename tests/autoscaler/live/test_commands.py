@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, LEASE
+from longboat.kubeapi.kinds import CONFIG_MAP, LEASE
 from tests.autoscaler.live.stages import Stage, wait_for
 from tests.autoscaler.live.test_notices import Hook, hook  # noqa: F401  (a fixture)
 

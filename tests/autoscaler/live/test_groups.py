@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from longboat.autoscaler import observe
-from longboat.autoscaler.charges import Pace
-from longboat.autoscaler.snapshot import POOL_LABEL
-from longboat.engines.kubernetes.api.kinds import Kind
+from longboat.autoscaler.model.config import Pace
+from longboat.autoscaler.model.snapshot import POOL_LABEL
+from longboat.autoscaler.observe import watch
+from longboat.kubeapi.kinds import Kind
 from tests.autoscaler.live.stages import GPU, Stage, Told, wait_for
 
 pytestmark = [pytest.mark.cluster]
@@ -62,7 +62,7 @@ def reason(told: Told) -> str:
 def test_a_pod_group_waits_until_its_pods_exist(
     stage: Stage, definition: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observe, "LOOK_FOR_KINDS_S", 0.2)
+    monkeypatch.setattr(watch, "LOOK_FOR_KINDS_S", 0.2)
     pace = Pace(interval_s=0.5, least_s=0.05, settle_s=0.0)
     with stage.scaling(stage.charge(stage.pool("gpu"), pace=pace, idle_s=3600.0)) as told:
         wait_for("it has looked", lambda: told.turns)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from longboat.autoscaler.memory import Store
-from longboat.engines.kubernetes.api.kinds import JOB
+from longboat.autoscaler.observe.orders import Store
+from longboat.kubeapi.kinds import JOB
 from tests.autoscaler.live.nursery import KILLED
 from tests.autoscaler.live.stages import Stage, wait_for
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from longboat.autoscaler.memory import Store
-from longboat.engines.kubernetes.api.kinds import LEASE
+from longboat.autoscaler.observe.orders import Store
+from longboat.kubeapi.kinds import LEASE
 from tests.autoscaler.live.stages import Stage, wait_for
 from tests.autoscaler.live.test_commands import Command
 

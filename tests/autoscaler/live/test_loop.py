@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.autoscaler.charges import Pace
-from longboat.autoscaler.machines import LEAST_BOOT_S
-from longboat.autoscaler.memory import Store
-from longboat.autoscaler.providers.configured import KwokSettings
+from longboat.autoscaler.model.config import Pace
+from longboat.autoscaler.model.machines import LEAST_BOOT_S
+from longboat.autoscaler.model.snapshot import CORDONED, Pool
+from longboat.autoscaler.observe.orders import Store
 from longboat.autoscaler.providers.kwok import BOOKS, Books, Fault, KwokProvider, node_of
 from longboat.autoscaler.providers.provider import Machine, ProviderError, Seen
-from longboat.autoscaler.snapshot import CORDONED, Pool
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, NODE
+from longboat.autoscaler.providers.settings import KwokSettings
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, NODE
 from testbed import faults
 from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.autoscaler import memory as memories
-from longboat.autoscaler import sights
-from longboat.autoscaler.memory import Store
+from longboat.autoscaler.observe import instances
+from longboat.autoscaler.observe import orders as memories
+from longboat.autoscaler.observe.orders import Store
 from longboat.autoscaler.providers.exec import ExecProvider
-from longboat.engines.kubernetes.api import watch
-from longboat.engines.kubernetes.api.client import Client
+from longboat.kubeapi import watch
+from longboat.kubeapi.client import Client
 from testbed.proxy import ApiProxy
 from tests.autoscaler.live.stages import QUICK, Stage, job_of, wait_for
 from tests.autoscaler.live.test_providers import CLOUD, settings
@@ -60,7 +60,7 @@ def orders(stage: Stage) -> tuple[memories.Asked, ...]:
 
 
 def test_eight_machines_are_not_bought_again(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (memories, sights):
+    for module in (memories, instances):
         monkeypatch.setattr(module, "LAG_S", 0.0)  # the list has shown them before
     rack = Rack(tmp_path)
     pool = stage.pool("gpu", provider="metal", boot_s=600.0, max=20)

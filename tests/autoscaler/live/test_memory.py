@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.autoscaler.charges import Charge
-from longboat.autoscaler.memory import (
+from longboat.autoscaler.model.config import Charge
+from longboat.autoscaler.model.snapshot import FailureKind
+from longboat.autoscaler.observe.orders import (
     LAG_S,
     NAME,
     Asked,
@@ -25,11 +26,10 @@ from longboat.autoscaler.memory import (
     without_machine,
     worked,
 )
-from longboat.autoscaler.providers.configured import KwokSettings
 from longboat.autoscaler.providers.provider import Machine, Refusal, Seen
-from longboat.autoscaler.snapshot import FailureKind
+from longboat.autoscaler.providers.settings import KwokSettings
 from longboat.core.errors import EngineError
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP
+from longboat.kubeapi.kinds import CONFIG_MAP
 from tests.autoscaler.live.stages import Stage, pool
 
 NOW = 1_000_000.0

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from longboat.autoscaler.act import Deed
-from longboat.autoscaler.backoffs import Closed
-from longboat.autoscaler.journal import lines
+from longboat.autoscaler.act.actuator import Deed
 from longboat.autoscaler.loop import Loop, Turn
-from longboat.autoscaler.metrics import Metrics, serve
-from longboat.autoscaler.notices import Events, Webhook, events_of, sentence
-from longboat.autoscaler.plans import Action, NodeNote, Plan, PoolNote, Waiting
+from longboat.autoscaler.model.backoff import Closed
+from longboat.autoscaler.model.plan import Action, NodeNote, Plan, PoolNote, Waiting
+from longboat.autoscaler.model.snapshot import Order, Snapshot
 from longboat.autoscaler.providers.kwok import KwokProvider
-from longboat.autoscaler.reports import DETAILS, Reporter, public, read_report, report_of
-from longboat.autoscaler.snapshot import Order, Snapshot
+from longboat.autoscaler.report.events import Events, Webhook, events_of, sentence
+from longboat.autoscaler.report.metrics import Metrics, serve
+from longboat.autoscaler.report.status import DETAILS, Reporter, public, read_report, report_of
+from longboat.autoscaler.report.turn_log import lines
 from longboat.core.errors import UsageError
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, EVENT, NAMESPACE
+from longboat.kubeapi.kinds import CONFIG_MAP, EVENT, NAMESPACE
 from tests.autoscaler.live.stages import Stage, pool, wait_for
 from tests.storage.answering import Told, answering
 

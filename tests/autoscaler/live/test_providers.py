@@ -12,15 +12,15 @@ from typing import Any, Protocol
 import msgspec
 import pytest
 
-from longboat.autoscaler.poolfile import read_pools, read_providers
-from longboat.autoscaler.providers.configured import ExecSettings, KwokSettings
+from longboat.autoscaler.model.pools_file import read_pools, read_providers
+from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.providers.exec import ExecProvider
 from longboat.autoscaler.providers.kwok import Fault, KwokProvider
-from longboat.autoscaler.providers.opening import differences, open_providers
 from longboat.autoscaler.providers.provider import KINDS, Machine, Provider, ProviderError, Purchase
-from longboat.autoscaler.snapshot import Pool
+from longboat.autoscaler.providers.registry import differences, open_providers
+from longboat.autoscaler.providers.settings import ExecSettings, KwokSettings
 from longboat.core.errors import JobError, UsageError
-from longboat.engines.kubernetes.api.kinds import NODE
+from longboat.kubeapi.kinds import NODE
 from tests.autoscaler.live.stages import Stage, pool
 
 CLOUD = Path(__file__).with_name("cloud.py")

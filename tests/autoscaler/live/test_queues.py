@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from longboat.autoscaler.charges import Pace
-from longboat.autoscaler.snapshot import POOL_LABEL
-from longboat.engines.kubernetes.api.kinds import JOBSET, Kind
+from longboat.autoscaler.model.config import Pace
+from longboat.autoscaler.model.snapshot import POOL_LABEL
+from longboat.kubeapi.kinds import JOBSET, Kind
 from testbed import cleanup, clusters, jobset, kueue, profiles, requirements
 from testbed.api import Api
 from testbed.clusters import Cluster

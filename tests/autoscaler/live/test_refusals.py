@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.autoscaler.memory import Store
-from longboat.autoscaler.notices import Events
+from longboat.autoscaler.model.snapshot import Failure, Pool
+from longboat.autoscaler.observe.orders import Store
 from longboat.autoscaler.providers.kwok import Fault, KwokProvider
 from longboat.autoscaler.providers.provider import Machine, ProviderError, Purchase
-from longboat.autoscaler.snapshot import Failure, Pool
-from longboat.engines.kubernetes.api.kinds import EVENT
+from longboat.autoscaler.report.events import Events
+from longboat.kubeapi.kinds import EVENT
 from tests.autoscaler.live.stages import Stage, job_of, wait_for
 from tests.autoscaler.live.test_commands import Command
 

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from longboat.autoscaler.notices import Events
-from longboat.autoscaler.reports import Reporter
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.transport import Ask, Transport
-from longboat.engines.kubernetes.lease import Lease
+from longboat.autoscaler.report.events import Events
+from longboat.autoscaler.report.status import Reporter
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.connection.transport import Ask, Transport
+from longboat.kubeapi.leases import Lease
 from tests.autoscaler.live.stages import Stage, wait_for
 from tests.autoscaler.live.test_act import scatter
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from longboat.autoscaler.notices import Events
-from longboat.autoscaler.providers.configured import KwokSettings
-from longboat.autoscaler.reports import Reporter, read_report
+from longboat.autoscaler.providers.settings import KwokSettings
+from longboat.autoscaler.report.events import Events
+from longboat.autoscaler.report.status import Reporter, read_report
 from longboat.core.errors import Refused
 from testbed import stages
 from testbed.clusters import Cluster

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from longboat.core.jobs import Job
-from longboat.engines.kubernetes.api import kinds
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.pulls import Trouble
-from longboat.engines.kubernetes.waiting import Sight, event_time, troubles
+from longboat.engines.kubernetes.explain.containers import Trouble
+from longboat.engines.kubernetes.explain.pending import Sight, event_time, troubles
+from longboat.kubeapi import kinds
+from longboat.kubeapi.client import Client
 from longboat.specs.read import read_job
 from testbed.clusters import Cluster
 from testbed.fixtures import Kubectl

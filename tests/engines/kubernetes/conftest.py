@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.kubernetes.api.client import Client
+from longboat.kubeapi.client import Client
 from testbed import api
 from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy

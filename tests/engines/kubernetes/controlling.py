@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import BUDGET, CONFIG_MAP, JOB, LEASE, POD, SECRET, SERVICE
-from longboat.engines.kubernetes.controller import Controller
-from longboat.engines.kubernetes.observe import find_record, read_record
+from longboat.engines.kubernetes.reconcile.controller import Controller
+from longboat.engines.kubernetes.reconcile.observe.observe import find_record, read_record
 from longboat.engines.kubernetes.records import State
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import BUDGET, CONFIG_MAP, JOB, LEASE, POD, SECRET, SERVICE
 from testbed import api
 
 LONG_S = 180.0

@@ -6,9 +6,9 @@ from typing import Any
 
 from longboat.core.jobs import Job, Retries, Role
 from longboat.core.runs import Attempt
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot, WorkloadView
+from longboat.engines.kubernetes.reconcile.observe.termination import Ended, GangEnd, PodEnd, RankEnd
 from longboat.engines.kubernetes.records import Record, State
-from longboat.engines.kubernetes.termination import Ended, GangEnd, PodEnd, RankEnd
-from longboat.engines.kubernetes.views import PodView, Snapshot, WorkloadView
 
 NOW = 1_000_000.0
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from longboat.core.jobs import Job, Role
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import AlreadyThere
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, POD, VOLUME
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot, pod_view
 from longboat.engines.kubernetes.records import Record, State
-from longboat.engines.kubernetes.views import PodView, Snapshot, pod_view
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import AlreadyThere
+from longboat.kubeapi.kinds import CONFIG_MAP, POD, VOLUME
 from testbed.clusters import Cluster
 
 IMAGE = "longboat.test/python:latest"

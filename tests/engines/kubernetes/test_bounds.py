@@ -20,21 +20,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longboat.core.errors import EngineError
-from longboat.engines import logfiles
-from longboat.engines.kubernetes import gangfile, podlines, remote, telling
-from longboat.engines.kubernetes.api import bodies
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import Unreachable
-from longboat.engines.kubernetes.api.streams import MOST_STATUS, STATUS, STDERR, STDOUT, Beginning, run_in_pod
-from longboat.engines.kubernetes.api.websocket import BINARY, CLOSE, LARGEST, MAGIC
-from longboat.engines.kubernetes.podlines import Parser, batches
-from longboat.engines.kubernetes.remote import Remote
-from longboat.engines.kubernetes.statuses import make_status
-from longboat.engines.kubernetes.telling import ask_status, checked
-from longboat.engines.kubernetes.termination import read_termination
-from longboat.engines.local.files import last_lines_of
-from longboat.engines.logfiles import Reader, Source
-from longboat.launcher.jsonfiles import read_bytes
+from longboat.engines.kubernetes.exec import launcher_calls, pod_exec
+from longboat.engines.kubernetes.exec.launcher_calls import ask_status, checked
+from longboat.engines.kubernetes.exec.pod_exec import Remote
+from longboat.engines.kubernetes.logs import lines as podlines
+from longboat.engines.kubernetes.logs.lines import Parser, batches
+from longboat.engines.kubernetes.manifests import gang_file
+from longboat.engines.kubernetes.reconcile.observe.termination import read_termination
+from longboat.engines.kubernetes.status import make_status
+from longboat.engines.shared import logfiles
+from longboat.engines.shared.files import last_lines_of
+from longboat.engines.shared.logfiles import Reader, Source
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.connection import bodies
+from longboat.kubeapi.errors import Unreachable
+from longboat.kubeapi.streams.exec import MOST_STATUS, STATUS, STDERR, STDOUT, Beginning, run_in_pod
+from longboat.kubeapi.streams.websocket import BINARY, CLOSE, LARGEST, MAGIC
+from longboat.launcher.node.jsonfiles import read_bytes
 from tests.engines.kubernetes.run_samples import running, snapshot
 from tests.storage.answering import Told, answering
 
@@ -143,7 +145,7 @@ def test_an_answer_that_is_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.M
     whole = json.dumps({"phase": "running", "x": "y" * 50_000}).encode()
     with talking(saying(whole), tmp_path) as client:
         assert ask_status(client, "pod") == {"phase": "running"}
-        monkeypatch.setattr(telling, "MOST_ANSWER", 10_000)
+        monkeypatch.setattr(launcher_calls, "MOST_ANSWER", 10_000)
         assert ask_status(client, "pod") is None
 
 
@@ -170,14 +172,14 @@ def test_an_answer_in_json_has_a_bound_and_must_be_one(tmp_path: Path, monkeypat
     for answer, words in bad.items():
         with talking(saying(answer), tmp_path) as client, pytest.raises(EngineError, match=words):
             Remote(client, None, "pod").names("/x")
-    monkeypatch.setattr(remote, "MOST_ANSWER", 1 << 20)
+    monkeypatch.setattr(pod_exec, "MOST_ANSWER", 1 << 20)
     with talking(without_end(STDOUT), tmp_path) as client:
         with pytest.raises(EngineError, match="longer than 1 MiB"):
             Remote(client, None, "pod").names("/x")
 
 
 def test_a_program_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "SILENT_S", 0.3)
+    monkeypatch.setattr(pod_exec, "SILENT_S", 0.3)
     with talking(lambda link: threading.Event().wait(20.0) and None, tmp_path) as client:
         with pytest.raises(EngineError, match="no answer for"):
             Remote(client, None, "pod").names("/x")
@@ -248,12 +250,12 @@ def test_a_refusal_that_is_nested_without_end_is_an_error_in_words(tmp_path: Pat
 
 
 def test_a_gang_file_of_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert gangfile.decode(gzip.compress(b'{"a": 1}')) == {"a": 1}
-    monkeypatch.setattr(gangfile, "MOST_UNPACKED", 1 << 20)
+    assert gang_file.decode(gzip.compress(b'{"a": 1}')) == {"a": 1}
+    monkeypatch.setattr(gang_file, "MOST_UNPACKED", 1 << 20)
     bomb = gzip.compress(b"{" + b" " * (2 << 20) + b"}")
     for bad in (bomb, b"", b"\x1f\x8b", gzip.compress(b"{}")[:-3], gzip.compress(b'{"a":' * 5000), b"x" * 100):
         with pytest.raises(EngineError, match="damaged"):
-            gangfile.decode(bad)
+            gang_file.decode(bad)
 
 
 def test_a_termination_message_that_is_nested_without_end() -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.lease import GATE
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.leases import GATE
 from testbed import api
 from testbed.clusters import Cluster
 from tests.engines.kubernetes.benches import IMAGE, Bench
@@ -27,10 +27,10 @@ KILLED = 77
 AT_ONCE = 3
 MORTAL = """
 import os, sys, threading, time
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.transport import Transport
-from longboat.engines.kubernetes.controller import Controller
-from longboat.engines.kubernetes.observe import find_record, read_record
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.connection.transport import Transport
+from longboat.engines.kubernetes.reconcile.controller import Controller
+from longboat.engines.kubernetes.reconcile.observe.observe import find_record, read_record
 
 most, namespace, run = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 writes, lock, ask = [0], threading.Lock(), Transport.request

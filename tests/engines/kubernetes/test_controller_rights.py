@@ -8,16 +8,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, LEASE
-from longboat.engines.kubernetes.api.transport import Ask, Transport
-from longboat.engines.kubernetes.controller import Controller
 from longboat.engines.kubernetes.engine import KubernetesEngine
-from longboat.engines.kubernetes.installing import CLUSTER, ELECTION, RUNS
-from longboat.engines.kubernetes.lease import GATE
-from longboat.engines.kubernetes.observe import STOP, stop_text
+from longboat.engines.kubernetes.install.controller_manifests import CLUSTER, ELECTION, RUNS
+from longboat.engines.kubernetes.reconcile.controller import Controller
+from longboat.engines.kubernetes.reconcile.observe.observe import STOP, stop_text
 from longboat.engines.kubernetes.records import State
-from longboat.engines.kubernetes.statuses import brief_status
+from longboat.engines.kubernetes.status import brief_status
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.connection.transport import Ask, Transport
+from longboat.kubeapi.kinds import CONFIG_MAP, LEASE
+from longboat.kubeapi.leases import GATE
 from testbed import api
 from tests.engines.kubernetes.benches import Bench
 from tests.engines.kubernetes.controlling import wait_for_end, wait_for_word

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP
-from longboat.engines.kubernetes.observe import read_record
+from longboat.engines.kubernetes.reconcile.observe.observe import read_record
+from longboat.kubeapi.kinds import CONFIG_MAP
 from testbed import api, stages
 from testbed.clusters import Cluster
 from tests.engines.kubernetes.benches import Bench

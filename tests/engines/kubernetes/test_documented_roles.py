@@ -126,7 +126,7 @@ def test_who_may_not_read_logs_still_gets_the_trainers_exit_code(
 def test_the_cluster_role_shows_all_that_preflight_looks_at(
     cluster: Cluster, namespace: str, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    from longboat.engines.kubernetes.capabilities import observe
+    from longboat.engines.kubernetes.submit.facts.cluster_facts import observe
     from tests.engines.kubernetes.broken import opened
 
     config = user_config(cluster, kubectl, namespace, tmp_path, on_page("role.yaml")["rules"])

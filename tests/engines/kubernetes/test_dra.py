@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from longboat.engines.engine import Submission
-from longboat.engines.kubernetes.api.kinds import POD
 from longboat.engines.kubernetes.engine import KubernetesEngine
+from longboat.kubeapi.kinds import POD
 from longboat.sdk import job
 from testbed import stages
 from testbed.clusters import Cluster

@@ -12,8 +12,8 @@ import pytest
 
 from longboat.core.errors import LongboatError, NotFound, Refused
 from longboat.core.runs import LogQuery
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, POD, Kind
-from longboat.engines.kubernetes.drive import turn
+from longboat.engines.kubernetes.reconcile.reconciler import turn
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, POD, Kind
 from testbed import api
 from tests.engines.kubernetes.benches import Bench
 from tests.engines.kubernetes.controlling import OURS
@@ -77,7 +77,8 @@ def test_by_force_a_run_is_removed_whose_record_cannot_be_read(bench: Bench, tex
 
 def test_a_submission_that_was_interrupted_ends_as_lost(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The submitter dies between the record and the code; whoever looks later finds no way to go on, and says so."""
-    from longboat.engines.kubernetes import handover, submission
+    from longboat.engines.kubernetes.reconcile import handover
+    from longboat.engines.kubernetes.submit import submission
 
     class Killed(BaseException):
         pass
@@ -155,7 +156,7 @@ time.sleep(600 if os.environ["LONGBOAT_ATTEMPT"] == "0" else 0)
 
 
 def test_an_image_that_is_not_there_fails_with_its_name(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from longboat.engines.kubernetes import decide
+    from longboat.engines.kubernetes.reconcile import decide
 
     monkeypatch.setattr(decide, "TROUBLE_S", 1.0)
     monkeypatch.setattr(decide, "SLOW_TROUBLE_S", 1.0)

@@ -17,21 +17,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.autoscaler.notices import About, event_of
+from longboat.autoscaler.report.events import About, event_of
 from longboat.core.jobs import Volume
-from longboat.engines.kubernetes import capabilities, installing
-from longboat.engines.kubernetes.aide import Aide, AideOptions, Security
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import NotThere
-from longboat.engines.kubernetes.api.kinds import CLAIM_TEMPLATE, JOB, KINDS, NODE, POD, Kind
-from longboat.engines.kubernetes.apply import write_state
-from longboat.engines.kubernetes.code import Upload, launcher_name, upload_objects
-from longboat.engines.kubernetes.installing_autoscaler import autoscaler_objects
-from longboat.engines.kubernetes.lease import held
-from longboat.engines.kubernetes.packs import NewPack
-from longboat.engines.kubernetes.permissions import PERMISSIONS, role_for
+from longboat.engines.kubernetes.exec.claims import create_volume, wanted
+from longboat.engines.kubernetes.exec.helper_pod import Aide, AideOptions, Security
+from longboat.engines.kubernetes.install import controller_manifests
+from longboat.engines.kubernetes.install.autoscaler_manifests import autoscaler_objects
+from longboat.engines.kubernetes.reconcile.apply import write_state
 from longboat.engines.kubernetes.records import Record, State, Storage
-from longboat.engines.kubernetes.volumes import create_volume, wanted
+from longboat.engines.kubernetes.submit.code.packs import NewPack
+from longboat.engines.kubernetes.submit.code.upload import Upload, launcher_name, upload_objects
+from longboat.engines.kubernetes.submit.facts import cluster_facts
+from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, role_for
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import NotThere
+from longboat.kubeapi.kinds import CLAIM_TEMPLATE, JOB, KINDS, NODE, POD, Kind
+from longboat.kubeapi.leases import held
 from testbed import openapi
 from testbed.errors import Missing
 from tests.engines.kubernetes.manifest_samples import gpu_role, job, record
@@ -77,7 +78,7 @@ def given() -> list[Object]:
     found = [*(body for each in records() for body in all_objects(each)), *of_jobsets()]
     found += upload_objects(upload, "default")
     for only in (None, ["team"]):
-        found += installing.objects(image="longboat:1", only=only, version="1")
+        found += controller_manifests.objects(image="longboat:1", only=only, version="1")
     found += autoscaler_objects(image="longboat:1", pools="pools: []", version="1", simulates=True)
     found.append(role_for(PERMISSIONS, namespace="team"))
     return [*found, event_of(About(POD, "default", "p", "R", "m"), "u", "2026-01-01T00:00:00Z")]
@@ -90,7 +91,7 @@ def written(client: Client, wire: Wire) -> list[Object]:
     create = partial(create_volume, client, timeout_s=0.0)
     with suppress(NotThere):
         create(wanted("data", "1Gi", storage_class=None))
-    capabilities.observe(client, job(gpu_role(1)))
+    cluster_facts.observe(client, job(gpu_role(1)))
     write_state(client, "train", "1", State())
     client.patch(JOB, "train-a0-worker", {"spec": {"suspend": True}})
     taken = {"claimName": "keep"}
@@ -170,7 +171,7 @@ def test_device_classes_count_only_where_claims_are_served_as_we_write_them(
     with listening(tmp_path) as (client, wire):
         wire.groups = openapi.groups(version)
         wire.there["deviceclasses"] = [{"metadata": {"name": "gpu.nvidia.com"}}]
-        seen = capabilities.observe(client, job(gpu_role(1)))
+        seen = cluster_facts.observe(client, job(gpu_role(1)))
     assert "resource.k8s.io" in seen.groups and seen.device_classes == found
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import JOB, NODE, POD
-from longboat.engines.kubernetes.gate import GATE_S, Candidate, Room, Verdict, decide_gate
-from longboat.engines.kubernetes.lease import GATE, held
-from longboat.engines.kubernetes.occupancy import SlimPod, observe_room
-from longboat.fitting.pods import pod_of
+from longboat.engines.kubernetes.gate.decide import GATE_S, Candidate, Room, Verdict, decide_gate
+from longboat.engines.kubernetes.gate.node_usage import SlimPod, observe_room
+from longboat.fitting.model.pods import pod_of
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import JOB, NODE, POD
+from longboat.kubeapi.leases import GATE, held
 from testbed import api, stages
 
 pytestmark = [pytest.mark.cluster, pytest.mark.soak]

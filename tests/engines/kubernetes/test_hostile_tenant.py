@@ -20,14 +20,16 @@ import msgspec
 import pytest
 
 from longboat.core.runs import Attempt, Failure
-from longboat.engines.kubernetes import installing, manifests, names
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import Forbidden
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, JOB, POD, SECRET, SERVICE
-from longboat.engines.kubernetes.installing import CLUSTER, ELECTION, RUNS
-from longboat.engines.kubernetes.observe import STOP
-from longboat.engines.kubernetes.permissions import PERMISSIONS, role_for
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.install import controller_manifests
+from longboat.engines.kubernetes.install.controller_manifests import CLUSTER, ELECTION, RUNS
+from longboat.engines.kubernetes.manifests import objects
+from longboat.engines.kubernetes.reconcile.observe.observe import STOP
 from longboat.engines.kubernetes.records import Gate, Record, State, Storage
+from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, role_for
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import Forbidden
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, POD, SECRET, SERVICE
 from testbed import api
 from testbed.clusters import Cluster
 from testbed.fixtures import Kubectl
@@ -97,7 +99,7 @@ def cases(victim: str) -> dict[str, Case]:
 def written(name: str, namespace: str, case: Case) -> dict[str, Any]:
     given = {"name": name, "namespace": namespace, "user": "mallory", "images": {"worker": IMAGE}, **case.fields}
     what: Record = record(**given)
-    body = manifests.record_object(what, case.state)
+    body = objects.record_object(what, case.state)
     body["metadata"] |= {"name": name, "namespace": namespace, "annotations": case.annotations}
     body["metadata"]["labels"][names.RUN] = name
     if case.text is not None:
@@ -176,12 +178,17 @@ def installed_controller(town: Town) -> Iterator[Path]:
     """The controller as a process, with just the rules that `longboat install --only` binds in its namespace."""
     name = f"controller-{town.namespace}"
     config = user_config(
-        town.cluster, town.kubectl, town.namespace, town.folder, installing.rules_of((*RUNS, *ELECTION)), name
+        town.cluster, town.kubectl, town.namespace, town.folder, controller_manifests.rules_of((*RUNS, *ELECTION)), name
     )
     account = {"kind": "ServiceAccount", "name": name, "namespace": town.namespace}
     group = "rbac.authorization.k8s.io"
     meta = {"name": name}
-    wide = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": meta, "rules": installing.rules_of(CLUSTER)}
+    wide = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRole",
+        "metadata": meta,
+        "rules": controller_manifests.rules_of(CLUSTER),
+    }
     binding = {
         "apiVersion": f"{group}/v1",
         "kind": "ClusterRoleBinding",
@@ -300,7 +307,7 @@ def forge(town: Town, run: str, **fields: Any) -> None:
 
 def plant(town: Town) -> None:
     """What the next attempts will need, made by somebody else before."""
-    owners = {run: manifests.owner_of(town.mick.get(CONFIG_MAP, run)) for run in ("planted", "diverted")}
+    owners = {run: objects.owner_of(town.mick.get(CONFIG_MAP, run)) for run in ("planted", "diverted")}
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",

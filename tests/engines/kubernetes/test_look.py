@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from longboat.engines.kubernetes.admitting import created_within
-from longboat.engines.kubernetes.drive import AGAIN_S, foreseen
-from longboat.engines.kubernetes.gate import Candidate, decide_gate
+from longboat.engines.kubernetes.gate.decide import Candidate, decide_gate
+from longboat.engines.kubernetes.gate.serve import created_within
+from longboat.engines.kubernetes.reconcile.reconciler import AGAIN_S, foreseen
 from longboat.engines.kubernetes.records import Gate, State
-from longboat.fitting.pods import pod_of
+from longboat.fitting.model.pods import pod_of
 from tests.engines.kubernetes.run_samples import (
     NOW,
     ended,

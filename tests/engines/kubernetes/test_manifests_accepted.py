@@ -9,14 +9,15 @@ import msgspec
 import pytest
 
 from longboat.core.jobs import Gpus, Resources, Volume
-from longboat.engines.kubernetes import manifests, names
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import ApiError
-from longboat.engines.kubernetes.api.kinds import BUDGET, POD
-from longboat.engines.kubernetes.dropped import dropped_fields
-from longboat.engines.kubernetes.gangfile import CodeManifest
-from longboat.engines.kubernetes.manifests import Start
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.manifests import objects
+from longboat.engines.kubernetes.manifests.dropped_fields import dropped_fields
+from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
+from longboat.engines.kubernetes.manifests.objects import Start
 from longboat.engines.kubernetes.records import Record, State, Storage
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError
+from longboat.kubeapi.kinds import BUDGET, POD
 from testbed import api
 from tests.engines.kubernetes.manifest_samples import gpu_role, job, record, role
 
@@ -58,9 +59,9 @@ def full_record(**fields: Any) -> Record:
 def all_objects(what: Record) -> list[dict[str, Any]]:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": what.name, "uid": "c0ffee00-0000-0000-0000-000000000000"}
     return [
-        manifests.record_object(what, State()),
-        *manifests.run_objects(what, {"HF_TOKEN": b"value"}, owner=owner),
-        *manifests.attempt_objects(what, 0, START, owner=owner),
+        objects.record_object(what, State()),
+        *objects.run_objects(what, {"HF_TOKEN": b"value"}, owner=owner),
+        *objects.attempt_objects(what, 0, START, owner=owner),
     ]
 
 
@@ -113,7 +114,7 @@ def test_pods_of_a_run_cannot_be_drained(client: Client, namespace: str, kwok_no
     kwok_nodes("2:h100x8")
     what = record(job(role(nodes=2)), namespace=namespace)
     start = msgspec.structs.replace(START, suspended=False)
-    for body in [*manifests.run_objects(what, {}), *manifests.attempt_objects(what, 0, start)]:
+    for body in [*objects.run_objects(what, {}), *objects.attempt_objects(what, 0, start)]:
         client.create(body)
 
     def healthy() -> int:

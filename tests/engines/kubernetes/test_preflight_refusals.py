@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from longboat.core.errors import Refused
-from longboat.engines.kubernetes.capabilities import observe
-from longboat.engines.kubernetes.preflight import check
+from longboat.engines.kubernetes.submit.facts.cluster_facts import observe
+from longboat.engines.kubernetes.submit.preflight import check
 from testbed.clusters import Cluster
 from testbed.fixtures import Kubectl
 from tests.engines.kubernetes.broken import apply, job_of, opened, user_config

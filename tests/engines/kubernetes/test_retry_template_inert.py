@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.api.kinds import JOB, JOBSET, POD
+from longboat.kubeapi.kinds import JOB, JOBSET, POD
 from testbed import api, kueue
 from testbed.clusters import Cluster
 from tests.engines.kubernetes.benches import Bench

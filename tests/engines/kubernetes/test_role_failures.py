@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from longboat.core.runs import LogQuery
-from longboat.engines.kubernetes.capabilities import Capabilities
-from longboat.engines.kubernetes.permissions import PERMISSIONS
-from longboat.engines.kubernetes.planned_pods import workload_kind, workload_notices
 from longboat.engines.kubernetes.records import Storage
 from longboat.engines.kubernetes.settings import ClusterSettings
+from longboat.engines.kubernetes.submit.facts.cluster_facts import Capabilities
+from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS
+from longboat.engines.kubernetes.submit.planned_pods import workload_kind, workload_notices
 from testbed.clusters import Cluster
 from tests.engines.kubernetes.benches import Bench
 from tests.engines.kubernetes.broken import job_of

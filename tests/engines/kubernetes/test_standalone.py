@@ -11,12 +11,13 @@ import pytest
 
 from longboat.bundles.snapshot import take
 from longboat.bundles.store import Store
-from longboat.engines.kubernetes import manifests, names
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import POD
-from longboat.engines.kubernetes.code import plan_upload, send, upload_objects
-from longboat.engines.kubernetes.manifests import Start
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.manifests import objects as manifests
+from longboat.engines.kubernetes.manifests.objects import Start
 from longboat.engines.kubernetes.records import Record, State, Storage
+from longboat.engines.kubernetes.submit.code.upload import plan_upload, send, upload_objects
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import POD
 from testbed import api
 from testbed.fixtures import Kubectl
 from tests.engines.kubernetes.manifest_samples import job, record, role

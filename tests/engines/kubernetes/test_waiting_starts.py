@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.kubernetes.api import kinds
-from longboat.engines.kubernetes.pulls import Trouble, trouble_of
+from longboat.engines.kubernetes.explain.containers import Trouble, trouble_of
+from longboat.kubeapi import kinds
 from testbed import binaries
 from testbed.clusters import Cluster
 from testbed.fixtures import Kubectl

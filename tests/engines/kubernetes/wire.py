@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.kinds import ACCESS_REVIEW, KINDS
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import ACCESS_REVIEW, KINDS
 
 KINDS_OF = {(kind.api_version, kind.plural): kind.kind for kind in KINDS.values()}
 GIVEN = {"uid": "c0ffee00-0000-0000-0000-000000000000", "resourceVersion": "1"}

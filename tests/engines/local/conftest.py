@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.local.files import read_value
-from longboat.engines.local.home import Home
-from longboat.engines.local.processes import ProcessId, is_alive
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.supervise.processes import ProcessId, is_alive
+from longboat.engines.shared.files import read_value
+from longboat.engines.shared.home import Home
 from tests.conformance.conftest import Jobs
 from tests.conformance.places import LocalPlace, open_local
 

@@ -12,10 +12,10 @@ import pytest
 
 from longboat.core.errors import EngineError, LongboatError
 from longboat.engines.local.engine import LocalEngine
-from longboat.engines.local.home import Home
-from longboat.engines.local.machine import Gpu
-from longboat.engines.local.processes import is_alive
-from longboat.engines.local.slots import Queue
+from longboat.engines.local.submit.machine import Gpu
+from longboat.engines.local.supervise.processes import is_alive
+from longboat.engines.local.supervise.slots import Queue
+from longboat.engines.shared.home import Home
 from tests.conformance.places import open_local
 from tests.engines.local.conftest import LocalJobs
 from tests.engines.local.values import ask, machine

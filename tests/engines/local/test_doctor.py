@@ -8,7 +8,7 @@ import pytest
 
 from longboat.engines.local import doctor
 from longboat.engines.local.doctor import examine
-from longboat.engines.local.home import Home
+from longboat.engines.shared.home import Home
 
 
 def test_a_healthy_machine(tmp_path: Path) -> None:

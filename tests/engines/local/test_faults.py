@@ -14,7 +14,7 @@ import pytest
 
 from longboat.core.runs import LogQuery
 from longboat.engines.local.engine import LocalEngine
-from longboat.engines.local.processes import identify, is_alive
+from longboat.engines.local.supervise.processes import identify, is_alive
 from tests.engines.local.conftest import WAITS, LocalJobs
 
 

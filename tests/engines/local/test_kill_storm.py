@@ -20,8 +20,8 @@ import msgspec
 import pytest
 
 from longboat.core.runs import LogQuery, RunStatus
-from longboat.engines.local.files import open_lock, try_lock
-from longboat.engines.local.processes import is_alive
+from longboat.engines.local.supervise.processes import is_alive
+from longboat.engines.shared.files import open_lock, try_lock
 from tests.engines.local.conftest import LocalJobs
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from longboat.core.runs import LogQuery
 from longboat.engines.local.logs import Follower
-from tests.engines.test_logfiles import attempt_with, put
+from tests.engines.shared.test_logfiles import attempt_with, put
 
 
 def test_all_are_merged_by_time_and_attempts_follow_each_other(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from longboat.core.errors import NotFound
 from longboat.core.runs import LogQuery, RunStatus
-from longboat.engines.local.processes import is_alive
+from longboat.engines.local.supervise.processes import is_alive
 from tests.engines.local.conftest import WAITS, LocalJobs
 
 GARBAGE = bytes(range(256)) * 3

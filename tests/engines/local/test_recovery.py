@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from longboat.core.jobs import Job
-from longboat.engines.local.attempt_files import is_started, read_ending
-from longboat.engines.local.decisions import Outcome, judge
-from longboat.engines.local.processes import ProcessId, boot_id
 from longboat.engines.local.records import Record, State
 from longboat.engines.local.recovery import ending_of_files
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.supervise.attempt_files import is_started, read_ending
+from longboat.engines.local.supervise.attempt_outcome import Outcome, judge
+from longboat.engines.local.supervise.processes import ProcessId, boot_id
 from tests.engines.local.values import job, report, role
 
 

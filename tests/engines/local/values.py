@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from longboat.core.jobs import Gpus, Job, Resources, Role
 from longboat.core.runs import RankReport
-from longboat.engines.local.admission import Ticket
-from longboat.engines.local.decisions import Ending, Outcome
-from longboat.engines.local.machine import Gpu, Machine
-from longboat.engines.local.preflight import Request
+from longboat.engines.local.submit.admission import Ticket
+from longboat.engines.local.submit.machine import Gpu, Machine
+from longboat.engines.local.submit.preflight import Request
+from longboat.engines.local.supervise.attempt_outcome import Ending, Outcome
 
 GiB = 1 << 30
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from longboat.autoscaler.model.snapshot import FailureKind, Pool
 from longboat.autoscaler.providers.bounded_process import TooMuch, communicate
-from longboat.autoscaler.providers.configured import ExecSettings, Verb
 from longboat.autoscaler.providers.provider import (
     KINDS,
     Description,
@@ -26,9 +26,9 @@ from longboat.autoscaler.providers.provider import (
     Refusal,
     Seen,
 )
-from longboat.autoscaler.snapshot import FailureKind, Pool
+from longboat.autoscaler.providers.settings import ExecSettings, Verb
 from longboat.core.jobs import Command, Value
-from longboat.fitting.quantities import show_number
+from longboat.fitting.model.quantities import show_number
 
 MOST_BYTES = 16 << 20
 MOST_MACHINES = 50_000

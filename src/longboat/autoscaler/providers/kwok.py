@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from longboat.autoscaler.providers.configured import KwokSettings
+from longboat.autoscaler.model.snapshot import FailureKind, Pool
 from longboat.autoscaler.providers.provider import Description, Machine, ProviderError, Purchase, Refusal, Seen
-from longboat.autoscaler.snapshot import FailureKind, Pool
+from longboat.autoscaler.providers.settings import KwokSettings
 from longboat.core.jobs import Value
 from longboat.core.resources import format_duration
-from longboat.engines.kubernetes.api.client import Client, Object
-from longboat.engines.kubernetes.api.errors import AlreadyThere, Conflict
-from longboat.engines.kubernetes.api.kinds import CONFIG_MAP, LEASE, NODE
-from longboat.fitting.nodes import HOSTNAME, ZONE
-from longboat.fitting.quantities import CPU, is_gpu
+from longboat.fitting.model.nodes import HOSTNAME, ZONE
+from longboat.fitting.model.quantities import CPU, is_gpu
+from longboat.kubeapi.client import Client, Object
+from longboat.kubeapi.errors import AlreadyThere, Conflict
+from longboat.kubeapi.kinds import CONFIG_MAP, LEASE, NODE
 
 BOOKS = "longboat-kwok"
 MANAGED = {"kwok.x-k8s.io/node": "fake"}

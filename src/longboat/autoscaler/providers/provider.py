@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from longboat.autoscaler.snapshot import FailureKind, Pool
+from longboat.autoscaler.model.snapshot import FailureKind, Pool
 from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
 

@@ -7,14 +7,14 @@ import time
 from longboat.core.errors import LongboatError
 from longboat.core.plans import Check
 from longboat.core.resources import show_quantity
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import ApiError
-from longboat.engines.kubernetes.capabilities import Capabilities, Choices, observe
-from longboat.engines.kubernetes.explain import dns_addresses
-from longboat.engines.kubernetes.installation import absence, find_controller
-from longboat.engines.kubernetes.permissions import grant, told
-from longboat.engines.kubernetes.preflight import OLDEST, needed_denials, version_of
-from longboat.fitting.quantities import CPU, MEMORY
+from longboat.engines.kubernetes.explain.explain import dns_addresses
+from longboat.engines.kubernetes.install.install import absence, find_controller
+from longboat.engines.kubernetes.submit.facts.cluster_facts import Capabilities, Choices, observe
+from longboat.engines.kubernetes.submit.facts.permissions import grant, told
+from longboat.engines.kubernetes.submit.preflight import OLDEST, needed_denials, version_of
+from longboat.fitting.model.quantities import CPU, MEMORY
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError
 
 
 def examine(client: Client, settings: Choices | None = None) -> list[Check]:

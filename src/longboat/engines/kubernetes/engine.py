@@ -15,14 +15,14 @@ from longboat.core.errors import LongboatError, NotFound, WaitTimeout
 from longboat.core.plans import Check, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
 from longboat.engines.engine import Submission
-from longboat.engines.kubernetes.statuses import ENGINE
+from longboat.engines.kubernetes.status import ENGINE
 
 if TYPE_CHECKING:
-    from longboat.engines.kubernetes.api.client import Client
+    from longboat.engines.kubernetes.reconcile.observe.snapshot import Snapshot
     from longboat.engines.kubernetes.records import Record, State
     from longboat.engines.kubernetes.settings import ClusterSettings
-    from longboat.engines.kubernetes.submission import Submitter
-    from longboat.engines.kubernetes.views import Snapshot
+    from longboat.engines.kubernetes.submit.submission import Submitter
+    from longboat.kubeapi.client import Client
 
 
 class KubernetesEngine:
@@ -57,8 +57,8 @@ class KubernetesEngine:
     def _open(self) -> tuple[Client, ClusterSettings]:
         """Opened when first needed, and again after a fork: connections cannot be shared by processes."""
         if self._opened is None or self._opened[0] != os.getpid():
-            from longboat.engines.kubernetes.api.client import Client
             from longboat.engines.kubernetes.settings import read_settings
+            from longboat.kubeapi.client import Client
 
             everywhere = read_settings(self.environment)
             context = self._context or everywhere.cluster().context
@@ -78,21 +78,21 @@ class KubernetesEngine:
     # submitting
 
     def plan(self, submission: Submission) -> Plan:
-        from longboat.engines.kubernetes.plans import make_plan
+        from longboat.engines.kubernetes.submit.plan import make_plan
 
         submitter = self._submitter()
         return make_plan(submitter, submitter.prepare(self._complete(submission)))
 
     def manifests(self, submission: Submission) -> tuple[list[dict[str, Any]], list[str]]:
         """The run as objects that `kubectl apply` takes and that need no Longboat, and what to know about them."""
-        from longboat.engines.kubernetes.plans import make_manifests
+        from longboat.engines.kubernetes.submit.plan import make_manifests
 
         submitter = self._submitter()
         return make_manifests(submitter, submitter.prepare(self._complete(submission)))
 
     def submit(self, submission: Submission) -> RunStatus:
         from longboat.engines.kubernetes.names import check_run_id
-        from longboat.engines.kubernetes.statuses import is_half
+        from longboat.engines.kubernetes.status import is_half
 
         submission = self._complete(submission)
         if submission.run_id is not None:
@@ -109,7 +109,7 @@ class KubernetesEngine:
     def _first_status(self, record: Record) -> RunStatus:
         """A run that waits at the gate is let in now, if there is room; another one is on its way already."""
         from longboat.engines.kubernetes.records import State
-        from longboat.engines.kubernetes.statuses import STARTING, brief_status
+        from longboat.engines.kubernetes.status import STARTING, brief_status
 
         if record.gated_by != "longboat":
             return brief_status(record, State(reason=STARTING))
@@ -130,8 +130,8 @@ class KubernetesEngine:
         return msgspec.structs.replace(submission, environment=self.environment)
 
     def _submitter(self) -> Submitter:
-        from longboat.engines.kubernetes.submission import Submitter
-        from longboat.engines.local.home import Home
+        from longboat.engines.kubernetes.submit.submission import Submitter
+        from longboat.engines.shared.home import Home
 
         home = Home(environment=self.environment)
         home.prepare()
@@ -140,26 +140,26 @@ class KubernetesEngine:
     # observing
 
     def list(self) -> Sequence[RunStatus]:
-        from longboat.engines.kubernetes.listing import list_runs
-        from longboat.engines.kubernetes.machine_orders import with_orders
+        from longboat.engines.kubernetes.explain.machine_orders import with_orders
+        from longboat.engines.kubernetes.reconcile.listing import list_runs
 
         return with_orders(self.client, list_runs(self.client, self._notice))
 
     def status(self, run: str) -> RunStatus:
-        from longboat.engines.kubernetes.machine_orders import with_orders
-        from longboat.engines.kubernetes.statuses import full_status
+        from longboat.engines.kubernetes.explain.machine_orders import with_orders
+        from longboat.engines.kubernetes.status import full_status
 
         return with_orders(self.client, [full_status(self.client, self._observe(run))])[0]
 
     def _observe(self, run: str) -> Snapshot:
-        from longboat.engines.kubernetes.drive import turn_or_look
+        from longboat.engines.kubernetes.reconcile.reconciler import turn_or_look
 
         return turn_or_look(self.client, run, self._may_act).snapshot
 
     def _may_act(self, record: Record) -> bool:
         """Whether turns of the run are taken here. What a record says of its user is anybody's word: that a turn does
         no harm to whoever takes it does not rest on this, but on `creation`."""
-        from longboat.engines.kubernetes.statuses import current_user
+        from longboat.engines.kubernetes.status import current_user
 
         return record.user == current_user() or record.name in self._ending
 
@@ -172,8 +172,8 @@ class KubernetesEngine:
         return may_act
 
     def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
-        from longboat.engines.kubernetes.logs import Follower
-        from longboat.engines.kubernetes.observe import find_record
+        from longboat.engines.kubernetes.logs.merge import Follower
+        from longboat.engines.kubernetes.reconcile.observe.observe import find_record
 
         snapshot = self._observe(run)
         if query.follow and not snapshot.state.is_final:
@@ -191,8 +191,8 @@ class KubernetesEngine:
             find_record(self.client, run)  # no line because it was removed under our eyes is another thing than no line
 
     def wait(self, run: str, *, timeout_s: float | None = None) -> RunStatus:
-        from longboat.engines.kubernetes.drive import wait_for_end
-        from longboat.engines.kubernetes.statuses import full_status
+        from longboat.engines.kubernetes.reconcile.reconciler import wait_for_end
+        from longboat.engines.kubernetes.status import full_status
 
         snapshot = wait_for_end(self.client, run, timeout_s, self._drives)
         if not snapshot.state.is_final:
@@ -204,8 +204,8 @@ class KubernetesEngine:
     # ending
 
     def stop(self, run: str, *, grace_s: float | None = None) -> None:
-        from longboat.engines.kubernetes.api.kinds import CONFIG_MAP
-        from longboat.engines.kubernetes.observe import STOP, stop_text
+        from longboat.engines.kubernetes.reconcile.observe.observe import STOP, stop_text
+        from longboat.kubeapi.kinds import CONFIG_MAP
 
         self._ending.add(run)
         if self._observe(run).state.is_final:
@@ -215,8 +215,8 @@ class KubernetesEngine:
         self._observe(run)
 
     def delete(self, run: str, *, purge: bool = False) -> None:
-        from longboat.engines.kubernetes.drive import wait_for_end
-        from longboat.engines.kubernetes.observe import find_record, read_record
+        from longboat.engines.kubernetes.reconcile.observe.observe import find_record, read_record
+        from longboat.engines.kubernetes.reconcile.reconciler import wait_for_end
         from longboat.engines.kubernetes.records import State
         from longboat.engines.kubernetes.removal import clear_storage, purge_store, remove_run
 
@@ -246,24 +246,24 @@ class KubernetesEngine:
     # beside the ranks
 
     def exec(self, run: str, command: Sequence[str], *, node: str | None = None, rank: int | None = None) -> int:
-        from longboat.engines.kubernetes.beside import execute
+        from longboat.engines.kubernetes.exec.files import execute
 
         return execute(self.client, self._observe(run), command, node=node, rank=rank)
 
     def copy_from(self, run: str, source: str, destination: Path, *, node: str | None = None) -> None:
-        from longboat.engines.kubernetes.beside import copy_out
+        from longboat.engines.kubernetes.exec.files import copy_out
 
         copy_out(self.client, self._observe(run), source, destination, node=node)
 
     def copy_to(self, run: str, source: Path, destination: str, *, node: str | None = None) -> None:
-        from longboat.engines.kubernetes.beside import copy_in
+        from longboat.engines.kubernetes.exec.files import copy_in
 
         copy_in(self.client, self._observe(run), source, destination, node=node)
 
     def explain(self, run: str) -> Explanation:
-        from longboat.engines.kubernetes.explain import explain
-        from longboat.engines.kubernetes.machine_orders import with_orders
-        from longboat.engines.kubernetes.statuses import full_status
+        from longboat.engines.kubernetes.explain.explain import explain
+        from longboat.engines.kubernetes.explain.machine_orders import with_orders
+        from longboat.engines.kubernetes.status import full_status
 
         snapshot = self._observe(run)
         (status,) = with_orders(self.client, [full_status(self.client, snapshot)])

@@ -8,20 +8,10 @@ from typing import Any
 
 from longboat.core.errors import EngineError, NotFound
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.api.client import Client
-from longboat.engines.kubernetes.api.errors import ApiError, Forbidden, NotThere
-from longboat.engines.kubernetes.api.kinds import (
-    BUDGET,
-    CONFIG_MAP,
-    JOB,
-    JOBSET,
-    NETWORK_POLICY,
-    POD,
-    SECRET,
-    SERVICE,
-    Kind,
-)
 from longboat.engines.kubernetes.records import Record
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError, Forbidden, NotThere
+from longboat.kubeapi.kinds import BUDGET, CONFIG_MAP, JOB, JOBSET, NETWORK_POLICY, POD, SECRET, SERVICE, Kind
 
 GONE_S = 120.0
 FIRST_PAUSE_S = 0.05
@@ -53,8 +43,8 @@ def remove_run(client: Client, run: str, body: dict[str, Any], record: Record | 
 
 def fence_lost(client: Client, run: str) -> None:
     """Delete by force what is left on nodes that are gone or not ready: no kubelet there will say that it has ended."""
-    from longboat.engines.kubernetes.observe import observe_hosts
-    from longboat.engines.kubernetes.views import pod_view
+    from longboat.engines.kubernetes.reconcile.observe.observe import observe_hosts
+    from longboat.engines.kubernetes.reconcile.observe.snapshot import pod_view
 
     try:
         pods = [pod_view(body) for body in client.list(POD, labels=names.pods_of(run)).items]
@@ -76,8 +66,8 @@ def purge_store(record: Record, environment: Mapping[str, str]) -> None:
     """
     if record.checkpoint_store is None:
         return
-    from longboat.engines.local.home import Home
-    from longboat.engines.mirrored import callers_variables, purge_for
+    from longboat.engines.shared.checkpoint_store import callers_variables, purge_for
+    from longboat.engines.shared.home import Home
 
     check_places(record)
     home = Home(environment=environment)
@@ -86,7 +76,7 @@ def purge_store(record: Record, environment: Mapping[str, str]) -> None:
 
 def check_places(record: Record) -> None:
     """Refuse a record whose folders are not those of its own run: what is in them would be removed."""
-    from longboat.engines.kubernetes.storage import places, run_folder
+    from longboat.engines.kubernetes.manifests.volumes import places, run_folder
 
     kept = places(record.job, record.storage, run=record.name, uid=record.uid)
     is_own = (kept.store, kept.checkpoints) == (record.checkpoint_store, record.checkpoint_dir)
@@ -100,8 +90,8 @@ def check_places(record: Record) -> None:
 
 def clear_storage(client: Client, record: Record, *, purge: bool) -> None:
     """What the run kept outside of its objects: logs, artifacts, code; with `purge`, its checkpoints too."""
-    from longboat.engines.kubernetes.aide import Aide
-    from longboat.engines.kubernetes.storage import NODE, STORAGE, places, run_storage
+    from longboat.engines.kubernetes.exec.helper_pod import Aide
+    from longboat.engines.kubernetes.manifests.volumes import NODE, STORAGE, places, run_storage
 
     # Folders follow from the run's own name; what the record says about them may be another run's.
     own = run_storage(record.job, record.storage, run=record.name, uid=record.uid)

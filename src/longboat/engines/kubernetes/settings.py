@@ -22,11 +22,11 @@ import msgspec
 from longboat.core.errors import EngineError, UsageError
 from longboat.core.jobs import FRAMEWORKS, Job, Value
 from longboat.engines.kubernetes.records import CodeStore, Storage
-from longboat.engines.local.home import Home
-from longboat.specs import rules
-from longboat.specs.kinds import At, Choice, Flag, Text, duration
-from longboat.specs.shapes import Field, ListOf, MapOf, Shape
-from longboat.specs.trees import Mistakes, Node, Place
+from longboat.engines.shared.home import Home
+from longboat.specs.fields import rules
+from longboat.specs.fields.composites import Field, ListOf, MapOf, Shape
+from longboat.specs.fields.scalars import At, Choice, Flag, Text, duration
+from longboat.specs.yaml.yaml_tree import Mistakes, Node, Place
 
 FILE = "config.yaml"
 DEFAULT_GATE_S = 300.0
@@ -103,8 +103,8 @@ def set_values(environment: Mapping[str, str]) -> dict[str, Any]:
 
 def write_setting(environment: Mapping[str, str], key: str, text: str | None) -> Settings:
     """Set one key, `kubernetes.storage.claim`, to a value as in YAML; None removes it. A mistake changes nothing."""
-    from longboat.engines.local.files import locked, make_folder, write_bytes
-    from longboat.specs.show import to_yaml
+    from longboat.engines.shared.files import locked, make_folder, write_bytes
+    from longboat.specs.yaml.dump import to_yaml
 
     path = path_of(environment)
     make_folder(path.parent, is_durable=True)
@@ -287,7 +287,7 @@ CONFIG = Shape(
 
 
 def _tree(path: Path) -> Node:
-    from longboat.specs.yaml12 import parse_bytes
+    from longboat.specs.yaml.yaml12 import parse_bytes
 
     mistakes = Mistakes()
     try:
@@ -314,7 +314,7 @@ def _settings(root: Node) -> Settings:
 
 
 def _changed(root: Node, key: str, text: str | None) -> Node:
-    from longboat.specs.overrides import parse_value, split_path
+    from longboat.specs.yaml.overrides import parse_value, split_path
 
     mistakes = Mistakes()
     place = Place(f"config {key[:80]}")

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from longboat.core.errors import LongboatError
 from longboat.core.plans import Check
 from longboat.core.resources import show_quantity
-from longboat.engines.local.home import Home
-from longboat.engines.local.machine import Machine, observe_machine
-from longboat.engines.local.processes import boot_id
+from longboat.engines.local.submit.machine import Machine, observe_machine
+from longboat.engines.local.supervise.processes import boot_id
+from longboat.engines.shared.home import Home
 
 LOW_DISK = 1 << 30
 

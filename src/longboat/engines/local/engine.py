@@ -12,12 +12,12 @@ from longboat.core.errors import EngineError, NotFound, Refused, UsageError, Wai
 from longboat.core.plans import Check, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
 from longboat.engines.engine import Submission
-from longboat.engines.local.detached import reap_supervisors, spawn, wake
-from longboat.engines.local.files import is_current, open_lock, try_lock, write_value
-from longboat.engines.local.home import Home, check_run_id
 from longboat.engines.local.records import Record, State, StopRequest, replace
 from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.local.statuses import ENGINE, brief_status, full_status
+from longboat.engines.local.status import ENGINE, brief_status, full_status
+from longboat.engines.local.supervise.spawn import reap_supervisors, spawn, wake
+from longboat.engines.shared.files import is_current, open_lock, try_lock, write_value
+from longboat.engines.shared.home import Home, check_run_id
 
 if TYPE_CHECKING:
     from longboat.engines.local.logs import Follower
@@ -47,14 +47,14 @@ class LocalEngine:
     # submitting
 
     def plan(self, submission: Submission) -> Plan:
-        from longboat.engines.local.plans import make_plan
+        from longboat.engines.local.submit.plan import make_plan
 
         submission = self._complete(submission)
         notices = self._preflight(submission)
         return make_plan(self.home, submission, notices)
 
     def submit(self, submission: Submission) -> RunStatus:
-        from longboat.engines.local.submission import (
+        from longboat.engines.local.submit.submission import (
             create_run,
             free_name,
             record_of,
@@ -102,10 +102,10 @@ class LocalEngine:
 
     def _preflight(self, submission: Submission) -> list[str]:
         from longboat.core.layouts import notices as layout_notices
-        from longboat.engines.local.machine import observe_machine
-        from longboat.engines.local.preflight import check
-        from longboat.engines.local.secrets import read_secrets
-        from longboat.engines.local.submission import with_absolute_secrets
+        from longboat.engines.local.submit.machine import observe_machine
+        from longboat.engines.local.submit.preflight import check
+        from longboat.engines.local.submit.submission import with_absolute_secrets
+        from longboat.engines.shared.secrets import read_secrets
 
         machine = observe_machine(self.home.root, submission.environment)
         notices = [*check(submission.job, machine), *layout_notices(submission.job)]
@@ -163,7 +163,7 @@ class LocalEngine:
                 self._give_up(files)
                 return False
             from longboat.engines.local.recovery import may_respawn
-            from longboat.engines.local.submission import supervisor_environment
+            from longboat.engines.local.submit.submission import supervisor_environment
 
             if not may_respawn(files):
                 return False
@@ -265,7 +265,12 @@ class LocalEngine:
             return
         if record.checkpoint_store is None:
             return
-        from longboat.engines.mirrored import callers_variables, purge, purge_for, submitters_variables
+        from longboat.engines.shared.checkpoint_store import (
+            callers_variables,
+            purge,
+            purge_for,
+            submitters_variables,
+        )
 
         if is_own(files):
             purge(record.checkpoint_store, submitters_variables(self.home, record.job, self.environment))
@@ -275,7 +280,7 @@ class LocalEngine:
     # beside the ranks
 
     def exec(self, run: str, command: Sequence[str], *, node: str | None = None, rank: int | None = None) -> int:
-        from longboat.engines.local.beside import execute
+        from longboat.engines.local.exec_and_copy import execute
 
         files, _, state = self._observe(run)
         if not is_own(files):
@@ -284,13 +289,13 @@ class LocalEngine:
         return execute(files, state, command, node=node, rank=rank, environment=self.environment)
 
     def copy_from(self, run: str, source: str, destination: Path, *, node: str | None = None) -> None:
-        from longboat.engines.local.beside import copy_out
+        from longboat.engines.local.exec_and_copy import copy_out
 
         files, record, state = self._observe(run)
         copy_out(files, record, state, source, destination, node=node)
 
     def copy_to(self, run: str, source: Path, destination: str, *, node: str | None = None) -> None:
-        from longboat.engines.local.beside import copy_in
+        from longboat.engines.local.exec_and_copy import copy_in
 
         files, record, state = self._observe(run)
         copy_in(files, record, state, source, destination, node=node)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from longboat.core.runs import Explanation, RunStatus
-from longboat.engines.local.files import last_lines_of
 from longboat.engines.local.records import Record
 from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.postmortems import explain_status
+from longboat.engines.shared.explanations import explain_status
+from longboat.engines.shared.files import last_lines_of
 
 __all__ = ["explain_run", "explain_status"]
 

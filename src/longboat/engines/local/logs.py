@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from longboat.core.runs import LogLine, LogQuery
-from longboat.engines.logfiles import Reader, last_lines, sources
+from longboat.engines.shared.logfiles import Reader, last_lines, sources
 
 __all__ = ["Follower", "last_lines"]
 

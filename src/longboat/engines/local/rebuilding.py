@@ -18,11 +18,11 @@ import msgspec
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import PASSIVE_ROLES, Job, Role
 from longboat.core.runs import Attempt, Failure, Phase
-from longboat.engines.local.attempt_files import Beat, is_started, read_ending
-from longboat.engines.local.decisions import Ending, judge, stop_code
-from longboat.engines.local.files import open_lock, read_value, try_lock
 from longboat.engines.local.records import Record, RunFolder, State
-from longboat.engines.verdicts import describe
+from longboat.engines.local.supervise.attempt_files import Beat, is_started, read_ending
+from longboat.engines.local.supervise.attempt_outcome import Ending, judge, stop_code
+from longboat.engines.shared.files import open_lock, read_value, try_lock
+from longboat.engines.shared.retry_policy import describe
 
 UNKNOWN = "unknown"
 DAMAGED = "its state.json was damaged"

@@ -16,8 +16,8 @@ import msgspec
 from longboat.bundles import durable
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
-from longboat.engines.local.files import read_value, write_value
-from longboat.engines.local.processes import ProcessId
+from longboat.engines.local.supervise.processes import ProcessId
+from longboat.engines.shared.files import read_value, write_value
 
 KEPT_VARIABLES = (
     "PATH", "HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",

@@ -7,13 +7,13 @@ import time
 
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import Value
-from longboat.engines.local.attempt_files import began_before_restart, is_started, read_ending
-from longboat.engines.local.decisions import Ending
-from longboat.engines.local.files import last_lines_of, read_value, write_value
-from longboat.engines.local.gang import drain, hold, let_go, live_launchers
-from longboat.engines.local.processes import descendants, kill_until_gone, marked
 from longboat.engines.local.records import Record, State, replace
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.supervise.attempt_files import began_before_restart, is_started, read_ending
+from longboat.engines.local.supervise.attempt_outcome import Ending
+from longboat.engines.local.supervise.launchers import drain, hold, let_go, live_launchers
+from longboat.engines.local.supervise.processes import descendants, kill_until_gone, marked
+from longboat.engines.shared.files import last_lines_of, read_value, write_value
 
 RESPAWNS = 5
 """How many supervisors in a row may die without having changed the run's state."""

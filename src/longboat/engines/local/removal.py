@@ -9,11 +9,11 @@ from pathlib import Path
 
 from longboat.bundles import durable
 from longboat.core.errors import EngineError
-from longboat.engines.local.files import disk, is_current, open_lock, remove_tree
-from longboat.engines.local.home import Home
-from longboat.engines.local.processes import kill_until_gone, marked
 from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.local.slots import discard_ticket
+from longboat.engines.local.supervise.processes import kill_until_gone, marked
+from longboat.engines.local.supervise.slots import discard_ticket
+from longboat.engines.shared.files import disk, is_current, open_lock, remove_tree
+from longboat.engines.shared.home import Home
 
 
 def remove_run(home: Home, directory: Path, *, purge: bool) -> None:

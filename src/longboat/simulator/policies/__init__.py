@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longboat.autoscaler.snapshot import Settings
+from longboat.autoscaler.model.snapshot import Settings
 from longboat.simulator.policies.policy import Policy
 
 NAMES = ("longboat", "cluster-autoscaler", "karpenter", "ec2-autoscaler", "static", "oracle")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 
-from longboat.autoscaler.snapshot import Pool
-from longboat.simulator.cast import Machine, gpus_of
+from longboat.autoscaler.model.snapshot import Pool
+from longboat.simulator.entities import Machine, gpus_of
 from longboat.simulator.policies.estimating import first_fit, machines_for, pending
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.world import World

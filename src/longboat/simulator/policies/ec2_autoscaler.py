@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from longboat.simulator.cast import Machine, gpus_of
+from longboat.simulator.entities import Machine, gpus_of
 from longboat.simulator.policies.estimating import first_fit, pending
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.world import World

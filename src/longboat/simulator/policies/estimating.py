@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from longboat.simulator.cast import Task
+from longboat.simulator.entities import Task
 from longboat.simulator.world import World
 
 

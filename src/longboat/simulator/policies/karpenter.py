@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from longboat.simulator.cast import Machine, gpus_of
+from longboat.simulator.entities import Machine, gpus_of
 from longboat.simulator.policies.estimating import first_fit, pending
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.world import World

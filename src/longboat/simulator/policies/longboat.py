@@ -10,13 +10,22 @@ from __future__ import annotations
 
 import time
 
-from longboat.autoscaler.decide import decide
-from longboat.autoscaler.machines import patience, template
-from longboat.autoscaler.plans import Action, Plan
-from longboat.autoscaler.snapshot import Failure, Gang, NodeMemory, Order, SeenNode, SeenPod, Settings, Snapshot
-from longboat.fitting.nodes import Toleration
-from longboat.fitting.pods import Placing, Pod, PodShape
-from longboat.simulator.cast import Job, Machine, Task
+from longboat.autoscaler.decide.decide import decide
+from longboat.autoscaler.model.machines import patience, template
+from longboat.autoscaler.model.plan import Action, Plan
+from longboat.autoscaler.model.snapshot import (
+    Failure,
+    Gang,
+    NodeMemory,
+    Order,
+    SeenNode,
+    SeenPod,
+    Settings,
+    Snapshot,
+)
+from longboat.fitting.model.nodes import Toleration
+from longboat.fitting.model.pods import Placing, Pod, PodShape
+from longboat.simulator.entities import Job, Machine, Task
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.world import WITH_LONGBOAT, World
 

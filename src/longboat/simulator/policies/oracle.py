@@ -14,10 +14,10 @@ import heapq
 import math
 from collections.abc import Sequence
 
-from longboat.autoscaler.snapshot import Pool
-from longboat.simulator.cast import gpus_of, shares
+from longboat.autoscaler.model.snapshot import Pool
+from longboat.simulator.entities import gpus_of, shares
+from longboat.simulator.metrics import HOUR, Tally
 from longboat.simulator.results import Outcome
-from longboat.simulator.tally import HOUR, Tally
 from longboat.simulator.traces import Trace
 from longboat.simulator.world import gpu_pools
 

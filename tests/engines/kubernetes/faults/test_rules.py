@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from longboat.core.runs import Attempt
-from longboat.engines.kubernetes import manifests
-from longboat.engines.kubernetes.api.transport import ahead_s
-from longboat.engines.kubernetes.decide import decide
-from longboat.engines.kubernetes.progress import progress_of
+from longboat.engines.kubernetes.manifests import objects
+from longboat.engines.kubernetes.reconcile.decide import decide
+from longboat.engines.kubernetes.reconcile.observe.progress import progress_of
+from longboat.engines.kubernetes.reconcile.survivors import SETTLING_S
 from longboat.engines.kubernetes.records import State
-from longboat.engines.kubernetes.statuses import STARTING
-from longboat.engines.kubernetes.submission import is_same_submission
-from longboat.engines.kubernetes.survivors import SETTLING_S
+from longboat.engines.kubernetes.status import STARTING
+from longboat.engines.kubernetes.submit.submission import is_same_submission
+from longboat.kubeapi.connection.transport import ahead_s
 from tests.engines.kubernetes.run_samples import NOW, ended, job, opened, record, retried, running, snapshot, workload
 
 
@@ -66,7 +66,7 @@ HALF = State(reason=STARTING)
 
 
 def body(state: State = HALF, **fields: object) -> dict[str, object]:
-    return manifests.record_object(msgspec.structs.replace(record(), **fields), state)
+    return objects.record_object(msgspec.structs.replace(record(), **fields), state)
 
 
 def test_the_same_submission_may_be_finished_by_anybody() -> None:

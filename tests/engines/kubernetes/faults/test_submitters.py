@@ -17,7 +17,7 @@ import pytest
 from longboat.core.errors import NotFound
 from longboat.core.runs import RunStatus
 from longboat.engines.engine import Submission
-from longboat.engines.kubernetes.api.transport import Ask, Connection, Transport
+from longboat.kubeapi.connection.transport import Ask, Connection, Transport
 from tests.engines.kubernetes.faults.grounds import Ground
 
 pytestmark = pytest.mark.pods

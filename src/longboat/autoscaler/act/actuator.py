@@ -1,0 +1,377 @@
+"""Doing what was decided, so that a crash between any two steps does no harm. Nothing is decided here but to leave out.
+
+Growing: the order is written down, sent under its token, and confirmed; an order that was written and not confirmed is
+sent again. Shrinking: cordon with our mark in one write; look again at the API itself, not at a copy; mark the node as
+being deleted; delete the machine; remove the node. Whoever finds that mark finishes the deletion.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from longboat.autoscaler.act.drain import Evictions
+from longboat.autoscaler.act.pre_delete_check import Recheck
+from longboat.autoscaler.model.backoff import closed, paused
+from longboat.autoscaler.model.config import Charge
+from longboat.autoscaler.model.plan import Action, Plan
+from longboat.autoscaler.model.snapshot import CORDONED, IDLE, POOL_LABEL, UNDERUSED, Failure, Pool, Snapshot
+from longboat.autoscaler.model.times import text_of
+from longboat.autoscaler.observe.from_objects import Body
+from longboat.autoscaler.observe.orders import (
+    DELETING,
+    Asked,
+    Joined,
+    Stale,
+    Store,
+    failed,
+    shrank,
+    without_machine,
+    worked,
+)
+from longboat.autoscaler.providers.provider import Provider, ProviderError, Purchase, Seen
+from longboat.core.errors import LongboatError
+from longboat.core.jobs import Value
+from longboat.kubeapi.client import Client, Object
+from longboat.kubeapi.errors import Conflict, LeaseExpired, NotThere, Unreachable
+from longboat.kubeapi.kinds import NODE
+
+ATTEMPTS = 3
+"""Of one change of a node that sends a heartbeat in the same moment, as often as every second."""
+
+
+class Demoted(LongboatError):
+    """Another process leads now: nothing more is ordered or deleted."""
+
+
+class Deed(Value, frozen=True):
+    """An action and what became of it. An empty `trouble`: it was done."""
+
+    action: Action
+    trouble: str = ""
+
+
+class Actor:
+    def __init__(
+        self,
+        client: Client,
+        charge: Charge,
+        providers: Mapping[str, Provider],
+        store: Store,
+        *,
+        may_work: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._client, self._store, self._charge = client, store, charge
+        self._pools = {pool.name: pool for pool in charge.pools}
+        self._settings, self._providers = charge.settings, providers
+        self._may_work, self._settle_s = may_work, charge.pace.settle_s
+        self._evictions = Evictions(client, charge.settings)
+        self._throttled: dict[str, str] = {}  # providers that want to be asked less, since the turn began
+
+    # growing
+
+    def resume(self) -> list[Deed]:
+        """Send again the orders of which it is not known whether they were taken. The first deed of a turn."""
+        self._throttled = {}
+        deeds = []
+        for order in self._store.memory.orders:
+            pool = self._pools.get(order.pool)  # one that left the pools file may come back, and its order with it
+            if pool is not None and not order.is_confirmed and self._may_work() and not self._pause(pool):
+                what = f"an order of {text_of(order.asked)} that was not confirmed"
+                action = Action(kind="grow", pool=order.pool, count=order.count, reason=what)
+                deeds.append(Deed(action=action, trouble=self._send(order)))
+        return deeds
+
+    def _grow(self, action: Action) -> str:
+        now = self._client.now()
+        assert action.pool is not None
+        zones: list[tuple[str | None, int]] = [*action.zones.items()] or [(action.zone, action.count or 0)]
+        orders = [
+            Asked(
+                token=secrets.token_hex(8),
+                pool=action.pool,
+                count=count,
+                asked=now,
+                zone=zone,
+                gang=action.runs[0] if action.runs else None,
+            )
+            for zone, count in zones
+            if count > 0
+        ]
+        memory = self._store.memory
+        for order in orders:
+            memory = memory.with_order(order)
+        self._store.save(memory)
+        return "; ".join(trouble for order in orders if (trouble := self._send(order)))
+
+    def _send(self, order: Asked) -> str:
+        pool = self._pools[order.pool]
+        pause = self._pause(pool)
+        if pause:  # since it was decided
+            self._store.save(self._store.memory.without(order.token))
+            return pause
+        self._need_leadership()
+        purchase = Purchase(token=order.token, count=order.count, zone=order.zone, spot=pool.spot)
+        try:
+            made = self._providers[pool.provider].grow(pool, purchase)
+        except ProviderError as error:
+            self._take_back(pool, order, error)
+            return error.message
+        memory = worked(self._store.memory, pool, order.zone)
+        machines = tuple(dict.fromkeys((*order.machines, *(one.id for one in made))))
+        self._store.save(memory.with_order(msgspec.structs.replace(order, machines=machines, is_confirmed=True)))
+        return ""
+
+    def _take_back(self, pool: Pool, order: Asked, error: ProviderError) -> None:
+        """What may have been made of it is found in the provider's list."""
+        try:
+            if error.kind != "throttled":  # who wants to be asked less is not asked more
+                self._providers[pool.provider].shrink(pool, (), (order.token,))
+        except ProviderError:
+            pass  # it told us that it cannot; the list will show what there is
+        self._store.save(failed(self._store.memory, self._refusal(pool, error, order.zone)).without(order.token))
+        if error.kind == "throttled":
+            # Also where the pause is over before the next zone's turn comes: nothing more in this turn.
+            self._throttled[pool.provider] = self._pause(pool) or error.message
+
+    def _need_leadership(self) -> None:
+        """Right before a provider is asked to change something: what was decided is void once another leads."""
+        if not self._may_work():
+            raise Demoted("another autoscaler leads now")
+
+    def _refusal(self, pool: Pool, error: ProviderError, zone: str | None = None) -> Failure:
+        new = self._charge.refusal(pool.name, error.kind, self._client.now(), zone=zone)
+        return msgspec.structs.replace(new, message=error.message)
+
+    def _pause(self, pool: Pool) -> str:
+        """Why nothing may be asked of its provider now."""
+        if pool.provider in self._throttled:
+            return self._throttled[pool.provider]
+        now = self._client.now()
+        pause = paused(self._store.memory.failures, pool.provider, self._settings, now)
+        return closed(pool, (pause,), self._settings, now)[0].reason if pause is not None else ""
+
+    def _shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
+        """One that is not there is gone, which was wanted. Who may not delete must not buy, either."""
+        self._need_leadership()
+        try:
+            self._providers[pool.provider].shrink(pool, machines, tokens)
+        except ProviderError as error:
+            if error.kind in ("throttled", "auth"):
+                self._store.save(failed(self._store.memory, self._refusal(pool, error)))
+            if error.kind != "not-found":
+                raise
+        else:
+            self._store.save(shrank(self._store.memory, pool))
+        memory = self._store.memory
+        for one in machines:
+            memory = without_machine(memory, one)
+        self._store.save(memory)
+
+    # all actions of a plan
+
+    def perform(self, plan: Plan, snapshot: Snapshot, seen: Seen, blind: Mapping[str, str]) -> list[Deed]:
+        """`blind`: pools whose provider cannot be asked, with the reason; their machines are left alone."""
+        recheck = Recheck(self._client, tuple(self._pools.values()), self._settings, seen, self._settle_s)
+        deeds = []
+        for action in plan.actions:
+            if not self._may_work():
+                break
+            try:
+                trouble = self._why_not(action, blind) or self._do(action, recheck)
+                if trouble is not None:
+                    deeds.append(Deed(action=action, trouble=trouble))
+            except (Unreachable, Stale, LeaseExpired, Demoted):
+                raise
+            except LongboatError as error:
+                deeds.append(Deed(action=action, trouble=error.message))
+        if self._may_work():
+            self.remember(plan, snapshot)
+        return deeds
+
+    def _why_not(self, action: Action, blind: Mapping[str, str]) -> str:
+        """Of what is asked of a provider: why it cannot be asked."""
+        if action.pool not in self._pools or action.kind not in ("grow", "delete", "forget"):
+            return ""
+        return blind.get(action.pool) or self._pause(self._pools[action.pool])
+
+    def _do(self, action: Action, recheck: Recheck) -> str | None:
+        """None: it was done before, and the copy that was decided on did not show it yet."""
+        if action.kind == "grow":
+            return self._grow(action)
+        if action.kind == "forget":
+            return self._forget(action)
+        assert action.node is not None
+        body = self._client.find(NODE, action.node)
+        if body is None:
+            return None
+        if action.kind == "cordon":
+            return self._cordon(body)
+        if action.kind == "uncordon":
+            return self._uncordon(body)
+        if action.kind == "drain":
+            return self._evictions.drain(body, self._client.now())
+        return self._delete(body, recheck)
+
+    # nodes
+
+    def _change(self, body: Object, spec: Object, annotations: Mapping[str, str | None]) -> str:
+        """At the version that was looked at: whoever was faster wins, unless it was only a heartbeat."""
+        name, seen = body["metadata"]["name"], body
+        for _ in range(ATTEMPTS):
+            meta = {"resourceVersion": seen["metadata"]["resourceVersion"], "annotations": dict(annotations)}
+            try:
+                self._client.patch(NODE, name, {"metadata": meta, **({"spec": spec} if spec else {})})
+                return ""
+            except NotThere:
+                return ""
+            except Conflict:
+                found = self._client.find(NODE, name)
+                if found is None:
+                    return ""
+                if not _is_as_before(seen, found):
+                    break
+                seen = found
+        return "the node has changed in this moment; looked at again in the next loop"
+
+    def _cordon(self, body: Object) -> str:
+        if (body.get("spec") or {}).get("unschedulable"):
+            return "" if CORDONED in _annotations(body) else "somebody else has cordoned it"
+        return self._change(body, {"unschedulable": True}, {CORDONED: text_of(self._client.now())})
+
+    def _uncordon(self, body: Object) -> str:
+        if CORDONED not in _annotations(body):
+            return "the cordon is not ours any more"
+        if DELETING in _annotations(body):
+            return "its machine is being deleted"
+        return self._change(body, {"unschedulable": None}, {CORDONED: None})
+
+    def _delete(self, body: Object, recheck: Recheck) -> str:
+        if DELETING not in _annotations(body):
+            trouble = recheck.why_stay(body)
+            if trouble:
+                return trouble
+            now = text_of(self._client.now())
+            marks = {DELETING: now, CORDONED: _annotations(body).get(CORDONED, now)}
+            trouble = self._change(body, {"unschedulable": True}, marks)
+            if trouble:
+                return trouble
+        # A binding that was under way when the mark was written has arrived by now, or will not be believed.
+        trouble = recheck.why_occupied(body)
+        if trouble:
+            self._take_mark_off(body["metadata"]["name"])
+            return trouble
+        self._remove(body, recheck)
+        return ""
+
+    def _take_mark_off(self, node: str) -> None:
+        """Nothing is lost yet: it is decided anew."""
+        body = self._client.find(NODE, node)
+        if body is not None and DELETING in _annotations(body):
+            self._change(body, {}, {DELETING: None})
+
+    def _remove(self, body: Object, recheck: Recheck) -> None:
+        """Of a node with the mark: the machine with all that belongs to it, then the node."""
+        meta = body["metadata"]
+        pool = self._pools[meta["labels"][POOL_LABEL]]
+        self._shrink(pool, (recheck.machine_of(body),))
+        self._client.delete(NODE, meta["name"], uid=meta["uid"])
+
+    def finish(self, nodes: Sequence[Body], seen: Seen, blind: Mapping[str, str]) -> list[Deed]:
+        """Deletions that somebody began."""
+        deeds = []
+        recheck = Recheck(self._client, tuple(self._pools.values()), self._settings, seen, self._settle_s)
+        for copy in nodes:
+            meta = copy["metadata"]
+            pool = (meta.get("labels") or {}).get(POOL_LABEL)
+            if DELETING not in _annotations(copy) or pool not in self._pools or pool in blind or not self._may_work():
+                continue
+            action = Action(kind="delete", node=meta["name"], pool=pool, reason="its deletion had begun")
+            body = self._client.find(NODE, meta["name"])
+            if body is None or DELETING not in _annotations(body):
+                continue
+            there = recheck.why_not_finish(body)
+            if there:
+                self._take_mark_off(meta["name"])
+                deeds.append(Deed(action=action, trouble=there))
+                continue
+            try:
+                self._remove(body, recheck)
+                deeds.append(Deed(action=action))
+            except ProviderError as error:
+                deeds.append(Deed(action=action, trouble=error.message))
+        return deeds
+
+    # machines that never joined
+
+    def _forget(self, action: Action) -> str:
+        assert action.machine is not None and action.pool is not None
+        pool, memory = self._pools[action.pool], self._store.memory
+        token, _, number = action.machine.rpartition("/")
+        order = memory.order(token) if number.isdigit() else None
+        if order is not None:
+            self._shrink(pool, (), (order.token,))
+            ended = msgspec.structs.replace(order, count=len(order.machines))
+            self._store.save(self._store.memory.with_order(ended))
+            return ""
+        nodes = self._client.list(NODE, labels=f"{POOL_LABEL}={pool.name}").items
+        named = ((one["metadata"]["name"], (one.get("spec") or {}).get("providerID")) for one in nodes)
+        if Joined(named).has(action.machine):
+            return "it has joined in this moment"
+        self._shrink(pool, (action.machine,))
+        return ""
+
+    # what is to be remembered
+
+    def remember(self, plan: Plan, snapshot: Snapshot) -> None:
+        """Write on the nodes what the notes say, where it is not written yet; remove marks that no longer hold."""
+        known = {one.node: one for one in snapshot.memory}
+        is_out = {node.name: node.shape.is_unschedulable for node in snapshot.nodes}
+        for note in plan.nodes:
+            before = known.get(note.node)
+            if note.pool not in self._pools or before is None:
+                continue
+            pairs = (
+                (IDLE, before.idle_since, note.idle_since),
+                (UNDERUSED, before.underused_since, note.underused_since),
+            )
+            wanted: dict[str, str | None] = {key: _text(new) for key, old, new in pairs if _text(old) != _text(new)}
+            if before.cordoned_at is not None and not is_out.get(note.node):
+                self._unmark(note.node)
+            if wanted:
+                self._annotate(note.node, wanted)
+
+    def _annotate(self, node: str, wanted: Mapping[str, str | None]) -> None:
+        try:
+            self._client.patch(NODE, node, {"metadata": {"annotations": dict(wanted)}})
+        except NotThere:
+            pass
+
+    def _unmark(self, node: str) -> None:
+        """Somebody lifted our cordon: with the mark left, the next cordon of a person would be taken for ours."""
+        body = self._client.find(NODE, node)
+        if body is not None and CORDONED in _annotations(body) and not (body.get("spec") or {}).get("unschedulable"):
+            self._change(body, {}, {CORDONED: None, DELETING: None})
+
+
+def _is_as_before(one: Object, other: Object) -> bool:
+    """Whether nothing has changed but what a kubelet reports again and again."""
+    parts = ("uid", "labels", "annotations", "deletionTimestamp")
+    same = all(one["metadata"].get(part) == other["metadata"].get(part) for part in parts)
+    return same and one.get("spec") == other.get("spec") and _conditions(one) == _conditions(other)
+
+
+def _conditions(body: Object) -> list[tuple[str, str]]:
+    found = (body.get("status") or {}).get("conditions") or ()
+    return [(one.get("type", ""), one.get("status", "")) for one in found]
+
+
+def _annotations(body: Body) -> Mapping[str, str]:
+    found: Mapping[str, str] = body["metadata"].get("annotations") or {}
+    return found
+
+
+def _text(moment: float | None) -> str | None:
+    return None if moment is None else text_of(moment)

@@ -1,0 +1,79 @@
+"""`decide(snapshot, settings, now) -> Plan`: the one pure function. No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from longboat.autoscaler.decide.demand import demand_of
+from longboat.autoscaler.decide.fleets import Stage
+from longboat.autoscaler.decide.headroom import Growth
+from longboat.autoscaler.decide.offers import Offer, limits_left, machines_within, offers_of
+from longboat.autoscaler.decide.scale_up import grow
+from longboat.autoscaler.model.daemonsets import daemons_by_pool
+from longboat.autoscaler.model.machines import Machine, machines_of, pods_by_node
+from longboat.autoscaler.model.plan import NodeNote, Plan, PoolNote
+from longboat.autoscaler.model.snapshot import Settings, Snapshot
+from longboat.autoscaler.scale_down.scale_down import shrink
+
+
+def decide(snapshot: Snapshot, settings: Settings, now: float) -> Plan:
+    """What to do, and for everything that is left as it is, why."""
+    pods = pods_by_node(snapshot)
+    machines = machines_of(snapshot, settings, now)
+    daemons = daemons_by_pool(snapshot, machines, pods)
+    offers = offers_of(snapshot.pools, machines, snapshot.failures, daemons, settings, now)
+    limits = limits_left(settings.limits, machines)
+    stage = Stage(machines, pods, daemons, settings, snapshot.namespaces)
+    growth = grow(demand_of(snapshot, settings), stage, offers, limits, settings, now)
+    actions, notes = shrink(snapshot, stage, growth, pods, settings, now)
+    return Plan(
+        actions=(*growth.actions, *actions),
+        waiting=tuple(growth.waiting),
+        nodes=tuple(notes),
+        pools=tuple(_pool_note(offer, machines, growth, limits) for offer in offers.values()),
+        next_s=_next(machines, offers, notes, settings, now),
+    )
+
+
+def _pool_note(offer: Offer, machines: list[Machine], growth: Growth, limits: tuple[int | None, ...]) -> PoolNote:
+    mine = [one for one in machines if one.pool is not None and one.pool.name == offer.name]
+    coming = sum(1 for one in mine if one.condition == "booting")
+    bought = growth.bought.get(offer.name, 0)
+    within = machines_within(offer.pool, limits)
+    if bought:
+        reason = f"grows by {bought}" + (f", a little later: {offer.delay.reason}" if offer.delay else "")
+    elif offer.blocked and not offer.zones:
+        reason = f"does not grow: {offer.blocked[0].reason}"
+    elif not offer.room:
+        reason = f"at its max of {offer.pool.max}"
+    elif within == 0:
+        reason = "the limits of all pools leave no room for a machine"
+    else:
+        reason = "nobody waits for more machines of it"
+    if offer.zones:
+        reason += "".join(f"; zone {one.zone}: {one.reason}" for one in offer.blocked if one.zone is not None)
+    shut = (*offer.blocked, *((offer.delay,) if offer.delay else ()))
+    is_off = any(one.until is None for one in shut)
+    until = None if is_off else max((one.until for one in shut if one.until is not None), default=None)
+    return PoolNote(
+        pool=offer.name,
+        reason=reason,
+        size=len(mine),
+        coming=coming,
+        ordered=sum(1 for one in mine if one.order is not None and one.condition == "booting"),
+        blocked_until=until,
+        backoffs=shut,
+    )
+
+
+def _next(
+    machines: list[Machine], offers: Mapping[str, Offer], notes: list[NodeNote], settings: Settings, now: float
+) -> float | None:
+    """Seconds until something changes by time alone."""
+    moments = [moment for one in machines for moment in (one.expected, one.deadline) if moment is not None]
+    moments += [one.until for offer in offers.values() for one in offer.blocked if one.until is not None]
+    moments += [one.delay.until for one in offers.values() if one.delay is not None and one.delay.until is not None]
+    moments += [since + settings.idle_s for note in notes for since in (note.idle_since, note.underused_since) if since]
+    moments += [one.node.kept_until for one in machines if one.node is not None and one.node.kept_until is not None]
+    ahead = [moment - now for moment in moments if moment > now]
+    return min(ahead, default=None)

@@ -1,0 +1,96 @@
+"""Who waits for machines: runs and gangs as wholes, other pods one by one, in the order of service. Pure."""
+
+from __future__ import annotations
+
+from longboat.autoscaler.model.plan import Waiting
+from longboat.autoscaler.model.snapshot import Gang, SeenPod, Settings, Snapshot
+from longboat.core.jobs import Value
+from longboat.fitting.model.pods import Pod, PodShape
+from longboat.fitting.model.quantities import is_scarce
+
+
+class Unit(Value, frozen=True):
+    """What is served as a whole or not at all."""
+
+    name: str  # namespace/name
+    pods: tuple[Pod, ...]
+    priority: int = 0
+    created: float = 0.0
+    is_run: bool = False  # a gang; else one pod
+    held: int = 0  # pods of the gang that have a node
+    is_suspended: bool = False
+    after: str | None = None  # the gang that has to be served for this one to be
+
+    def waits(self, reason: str, *, pool: str | None = None, expected: float | None = None) -> Waiting:
+        if self.is_run:
+            return Waiting(run=self.name, reason=reason, pool=pool, expected=expected)
+        return Waiting(pod=self.name, reason=reason, pool=pool, expected=expected)
+
+    def after_whom(self) -> str:
+        return f"its gang {self.after} comes first: as a whole or not at all"
+
+
+class Demand(Value, frozen=True):
+    units: tuple[Unit, ...] = ()  # in the order in which they are served
+    held: tuple[Waiting, ...] = ()  # those whom machines would not help
+
+
+def demand_of(snapshot: Snapshot, settings: Settings) -> Demand:
+    """Priority first; then those who need devices, so that what has them is kept for them; then gangs, then age."""
+    units: list[Unit] = []
+    held: list[Waiting] = []
+    for gang in snapshot.gangs:
+        _sort_in(_unit_of_gang(gang), gang.hold, settings, units, held)
+    whole = {gang.name for gang in snapshot.gangs}
+    stopped = {one.run for one in held}
+    for pod in snapshot.pods:
+        if is_pending(pod) and not (pod.gang is not None and pod.gang in whole):
+            unit = Unit(
+                name=pod.name, pods=(pod.pod,), priority=pod.pod.priority, created=pod.created, after=pod.beyond
+            )
+            reason = pod.hold or (unit.after_whom() if pod.beyond in stopped else "")
+            if pod.nominated and not reason:
+                reason = f"the scheduler makes room for it on {pod.nominated}"
+            _sort_in(unit, reason, settings, units, held)
+    with_devices = {shape for shape in {pod.shape for unit in units for pod in unit.pods} if asks_devices(shape)}
+    return Demand(
+        units=tuple(sorted(units, key=lambda unit: _order(unit, with_devices))),
+        held=tuple(sorted(held, key=lambda one: (one.run or "", one.pod or ""))),
+    )
+
+
+def is_pending(pod: SeenPod) -> bool:
+    """Whether it waits for a node. A DaemonSet's pod waits for its own and never for another."""
+    body = pod.pod
+    return body.node is None and pod.daemon is None and not body.is_finished and not body.is_terminating
+
+
+def _unit_of_gang(gang: Gang) -> Unit:
+    return Unit(
+        name=gang.name,
+        pods=gang.pods,
+        priority=gang.priority,
+        created=gang.created,
+        is_run=True,
+        held=gang.held,
+        is_suspended=gang.is_suspended,
+    )
+
+
+def _sort_in(unit: Unit, hold: str, settings: Settings, units: list[Unit], held: list[Waiting]) -> None:
+    if unit.priority < settings.expendable_below:
+        low = f"its priority {unit.priority} is below {settings.expendable_below}: machines are not bought for it"
+        held.append(unit.waits(low))
+    elif hold:
+        held.append(unit.waits(hold))
+    else:
+        units.append(unit)
+
+
+def _order(unit: Unit, with_devices: set[PodShape]) -> tuple[int, bool, bool, float, str, bool]:
+    needs = any(pod.shape in with_devices for pod in unit.pods)
+    return (-unit.priority, not needs, len(unit.pods) == 1, unit.created, unit.name, unit.is_run)
+
+
+def asks_devices(shape: PodShape) -> bool:
+    return any(is_scarce(name) for name, _ in shape.requests)

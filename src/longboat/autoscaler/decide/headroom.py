@@ -1,0 +1,110 @@
+"""Machines that no demand asks for: minimum, spare ones, over-provision, pools of all or nothing. Pure.
+
+Each only in the pools it concerns and only within the limits; a cordon of ours is lifted before anything is bought.
+"""
+
+from __future__ import annotations
+
+from longboat.autoscaler.decide.fleets import Stage
+from longboat.autoscaler.decide.offers import Offer
+from longboat.autoscaler.decide.upcoming_demand import has_work
+from longboat.autoscaler.model.machines import Machine
+from longboat.autoscaler.model.plan import Action, Waiting
+from longboat.autoscaler.model.snapshot import Settings
+from longboat.autoscaler.purchase.purchase import Lot, Purse
+
+
+class Growth:
+    """What growing decided: what is bought, which of our cordons are lifted, which nodes are needed, who waits."""
+
+    def __init__(self) -> None:
+        self.actions: list[Action] = []
+        self.uncordons: dict[str, str] = {}
+        self.needed: dict[str, str] = {}  # node -> for whom
+        self.waiting: list[Waiting] = []
+        self.bought: dict[str, int] = {}  # pool -> machines, those whose order is put off too
+        self.soon: dict[str, str] = {}  # pool -> why its idle machines would soon be bought again
+
+
+class Extra:
+    """Machines of one pool, with the reasons they are bought for."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.on_top = 0  # of them, those that no demand asks for
+        self.reasons: list[str] = []
+        self.runs: list[str] = []
+
+
+class OnTop:
+    def __init__(self, pools: dict[str, Extra], stage: Stage, purse: Purse, settings: Settings, growth: Growth) -> None:
+        self.pools, self.stage, self.purse, self.settings, self.growth = pools, stage, purse, settings, growth
+
+    def lots(self) -> list[Lot]:
+        found: list[Lot] = []
+        mine: dict[str, list[Machine]] = {}
+        for machine in self.stage.machines.values():
+            if machine.pool is not None and machine.condition in ("ready", "booting"):
+                mine.setdefault(machine.pool.name, []).append(machine)
+        for name, offer in sorted(self.purse.offers.items()):
+            machines = mine.get(name, [])
+            if offer.pool.zero_or_max:
+                found += self._all_or_none(offer, machines)
+            else:
+                found += [*self._over_provision(offer), *self._min(offer, machines), *self._spare(offer, machines)]
+        return found
+
+    def _all_or_none(self, offer: Offer, machines: list[Machine]) -> list[Lot]:
+        extra = self.pools[offer.name]
+        if not extra.count and len(machines) >= offer.pool.min:
+            return []
+        return self._add(offer, offer.room - extra.count, "the pool has all of its machines or none")
+
+    def _over_provision(self, offer: Offer) -> list[Lot]:
+        """Only where demand makes the pool grow anyway."""
+        return self._add(offer, self.settings.over_provision, "over_provision") if self.pools[offer.name].count else []
+
+    def _min(self, offer: Offer, machines: list[Machine]) -> list[Lot]:
+        reason = f"the pool's min is {offer.pool.min}"
+        lifted = self.growth.uncordons
+        # Those with our cordon are on their way out unless it is lifted.
+        staying = sum(1 for one in machines if one.cordon != "ours" or one.name in lifted)
+        short = offer.pool.min - self.pools[offer.name].count - staying
+        return self._add(offer, short - self._uncordon(machines, short, reason), reason)
+
+    def _spare(self, offer: Offer, machines: list[Machine]) -> list[Lot]:
+        """Empty machines of a pool in use; those bought for min or over_provision are among them."""
+        extra = self.pools[offer.name]
+        if not extra.count and not machines:
+            return []
+        reason = f"{self.settings.spare} spare"
+        usable = [one for one in machines if one.is_usable or one.name in self.growth.uncordons]
+        short = self.settings.spare - extra.on_top - sum(1 for one in usable if self._is_empty(one.name))
+        return self._add(offer, short - self._uncordon(machines, short, reason), reason)
+
+    def _uncordon(self, machines: list[Machine], wanted: int, reason: str) -> int:
+        """Lift our cordon on idle machines rather than buy new ones; returns how many."""
+        able = [
+            one.name
+            for one in machines
+            if one.cordon == "ours" and one.name not in self.growth.uncordons and self._is_empty(one.name)
+        ]
+        lifted = able[: max(wanted, 0)]
+        self.growth.uncordons.update(dict.fromkeys(lifted, reason))
+        return len(lifted)
+
+    def _add(self, offer: Offer, wanted: int, reason: str) -> list[Lot]:
+        count = self.purse.affords(offer.name, wanted) if wanted > 0 else 0
+        if count <= 0:
+            return []
+        self.purse.pay(offer.name, count)
+        extra = self.pools[offer.name]
+        extra.count += count
+        extra.on_top += count
+        extra.reasons.append(f"{count} more: {reason}")
+        return [Lot(offer.name, offer.zones, (), count)]
+
+    def _is_empty(self, name: str) -> bool:
+        """Whether no pod but those of the node itself is there or was put there."""
+        state = next((fleet.states[name] for fleet in self.stage.fleets if name in fleet.states), None)
+        return state is not None and not has_work(state)

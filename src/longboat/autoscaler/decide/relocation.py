@@ -1,0 +1,59 @@
+"""Whether all pods of a node would find a place on other nodes that stay anyway. Pure; the fleet is left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from longboat.autoscaler.decide.placement import size_of
+from longboat.autoscaler.decide.upcoming_demand import has_work
+from longboat.autoscaler.model.snapshot import SeenPod
+from longboat.fitting.fleet import Fleet, NodeState
+from longboat.fitting.model.pods import Pod
+from longboat.fitting.model.quantities import CPU, is_scarce, scarcity
+from longboat.fitting.pod_affinity import Neighbours
+
+Move = tuple[Pod, str]
+
+
+def moves_off(node: str, pods: Sequence[SeenPod], fleet: Fleet, closed: Container[str]) -> list[Move] | str:
+    """A node for every pod, or which pod would find none. Empty and closed nodes are no places to move to."""
+    mine = sorted((one.pod for one in pods), key=lambda pod: (size_of(pod.shape), pod.namespace, pod.name))
+    home = fleet.states.get(node)
+    held = [pod for pod in mine if fleet.where(pod) is not None]
+    for pod in held:
+        fleet.remove(pod)
+    moves: list[Move] = []
+    stuck = ""
+    for pod in mine:
+        state = _place(pod, fleet, node, closed)
+        if state is None:
+            stuck = f"{pod.namespace}/{pod.name}"
+            break
+        fleet.add(pod, state)
+        moves.append((pod, state.name))
+    for pod, _ in moves:
+        fleet.remove(pod)
+    if home is not None:
+        for pod in held:
+            fleet.add(pod, home)
+    return stuck or moves
+
+
+def move(moves: Sequence[Move], fleet: Fleet) -> None:
+    """The places are taken: the next node cannot count on them."""
+    for pod, name in moves:
+        if fleet.where(pod) is not None:
+            fleet.remove(pod)
+        fleet.add(pod, fleet.states[name])
+
+
+def _place(pod: Pod, fleet: Fleet, node: str, closed: Container[str]) -> NodeState | None:
+    shape = pod.shape
+    primary = min((name for name, _ in shape.requests if is_scarce(name)), key=scarcity, default="")
+    neighbours = Neighbours(pod, fleet)
+    for state in fleet.shelf(shape, primary).walk(shape.asks(primary), shape.asks(CPU)):
+        if state.name == node or state.name in closed or not has_work(state):
+            continue
+        if state.fits(shape) and neighbours.allows(state):
+            return state
+    return None

@@ -1,0 +1,194 @@
+"""Which pools grow by how much, and for whom; who waits for what. Pure.
+
+What is bought for demand is decided in `serving`; minimum, spare machines, over-provision and pools of all or nothing
+come on top, each only in the pools they concern and only within the limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from longboat.autoscaler.decide.demand import Demand, Unit
+from longboat.autoscaler.decide.fleets import Stage
+from longboat.autoscaler.decide.headroom import Extra, Growth, OnTop
+from longboat.autoscaler.decide.offers import Fits, Offer
+from longboat.autoscaler.decide.placement import where, withdraw
+from longboat.autoscaler.decide.reasons import Words
+from longboat.autoscaler.decide.serve import Outcome, Server
+from longboat.autoscaler.decide.upcoming_demand import soon
+from longboat.autoscaler.model.machines import Machine
+from longboat.autoscaler.model.plan import Action, Waiting
+from longboat.autoscaler.model.snapshot import POOL_LABEL, Settings
+from longboat.autoscaler.purchase.optimize import zones_of
+from longboat.autoscaler.purchase.purchase import Purse
+from longboat.fitting.fleet import Fleet
+
+MOST_NAMED = 5
+
+
+def grow(
+    demand: Demand,
+    stage: Stage,
+    offers: Mapping[str, Offer],
+    limits: Sequence[int | None],
+    settings: Settings,
+    now: float,
+) -> Growth:
+    fits = Fits(dict(offers))
+    outcome = _serve(demand.units, stage, fits, Purse(offers, limits))
+    growth = Growth()
+    purse = outcome.purse.copy()
+    for lot in outcome.basket.lots:
+        purse.pay(lot.pool, lot.count)
+    pools = {name: Extra() for name in offers}
+    for lot in outcome.lots:
+        pools[lot.pool].count += lot.count
+    going = _buyers(outcome)
+    _add_sharers(going, demand, stage)
+    for name, extra in pools.items():
+        if extra.count:
+            extra.runs = [unit.name for unit in demand.units if name in going.get(id(unit), ())]
+            extra.reasons.append(_for_whom(extra.runs, extra.count))
+    placed = _placed(demand, stage)
+    _note_served(demand, placed, growth)
+    lots = [*outcome.lots, *OnTop(pools, stage, purse, settings, growth).lots()]
+    zones = zones_of(lots, {name: offer.by_zone for name, offer in offers.items()})
+    growth.actions = [
+        _action(name, extra, zones.get(name, {}))
+        for name, extra in sorted(pools.items())
+        if extra.count and offers[name].delay is None
+    ]
+    growth.bought = {name: extra.count for name, extra in pools.items() if extra.count}
+    growth.soon = soon(outcome, stage, fits, limits, now + settings.idle_s)
+    words = Words(fits, offers, limits, settings, now)
+    growth.waiting = [*demand.held, *_waiting(demand, outcome, placed, going, words)]
+    return growth
+
+
+def _serve(units: Sequence[Unit], stage: Stage, fits: Fits, purse: Purse) -> Outcome:
+    """Serve all, in order; who comes after a gang that is refused is refused with it."""
+    left, refused = list(units), list[Unit]()
+    while True:
+        stage.bought = Fleet((), namespaces=stage.namespaces)
+        outcome = _share(Server(stage, fits, purse).serve(left), left, stage, fits)
+        lost = {unit.name for unit in outcome.refused if unit.is_run}
+        followers = [unit for unit in left if unit.after in lost]
+        if not followers:
+            outcome.refused += refused
+            return outcome
+        refused += followers
+        for unit in left:
+            withdraw(unit.pods, stage.fleets)
+        left = [unit for unit in left if unit.after not in lost]
+
+
+def _share(outcome: Outcome, units: Sequence[Unit], stage: Stage, fits: Fits) -> Outcome:
+    """What is left on machines that are bought for those who look at their neighbours is there for the others."""
+    again = {id(unit) for unit, _ in outcome.buyers} | {id(unit) for unit in outcome.refused}
+    rest = [unit for unit in units if id(unit) in again]
+    nodes = [pair for purchase in outcome.purchases for pair in purchase.nodes]
+    if not rest or not nodes:
+        return outcome
+    kept = {pool for unit in rest for pod in unit.pods for pool in fits.ever(pod) if pool not in fits.allowed(pod)}
+    for shape, pods in nodes:
+        if shape.labels[POOL_LABEL] not in kept:  # its GPUs are for those who need them
+            stage.bought.add_node(shape)
+            for pod in pods:
+                stage.bought.add(pod, stage.bought.states[shape.name])
+    for unit in rest:
+        withdraw(unit.pods, stage.fleets)
+    found = Server(stage, fits, outcome.purse).serve(rest)
+    found.purchases = [*outcome.purchases, *found.purchases]
+    return found
+
+
+def _action(pool: str, extra: Extra, zones: dict[str, int]) -> Action:
+    reason = "; ".join(extra.reasons)
+    return Action(kind="grow", pool=pool, count=extra.count, reason=reason, zones=zones, runs=tuple(extra.runs))
+
+
+def _for_whom(runs: list[str], count: int) -> str:
+    named = ", ".join(runs[:MOST_NAMED]) + (f" and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else "")
+    return f"{count} for {named}: no room on machines that are there or on their way"
+
+
+def _buyers(outcome: Outcome) -> dict[int, dict[str, int]]:
+    """Who (by id) gets how many places on new machines of which pool; alike pods in the order of the demand."""
+    places: list[list[list[object]]] = [[] for _ in outcome.kinds]
+    for lot in outcome.basket.lots:
+        for kind, count in lot.contents:
+            places[kind].append([lot.pool, count * lot.count])
+    number = {kind.shape: index for index, kind in enumerate(outcome.kinds)}
+    found: dict[int, dict[str, int]] = {}
+    for unit, pods in outcome.buyers:
+        mine = found.setdefault(id(unit), {})
+        for pod in pods:
+            queue = places[number[pod.shape]]
+            while queue and not queue[0][1]:
+                queue.pop(0)
+            if queue:
+                queue[0][1] -= 1  # type: ignore[operator]
+                pool = str(queue[0][0])
+                mine[pool] = mine.get(pool, 0) + 1
+    for purchase in outcome.purchases:
+        pools = sorted({lot.pool for lot in purchase.lots})
+        for unit in purchase.units:
+            found.setdefault(id(unit), {}).update(dict.fromkeys(pools, 1))
+    return found
+
+
+def _add_sharers(going: dict[int, dict[str, int]], demand: Demand, stage: Stage) -> None:
+    """Those with a place on a machine that is bought for somebody else."""
+    for unit in demand.units if stage.bought.states else ():
+        for pod in unit.pods if id(unit) not in going else ():
+            state = stage.bought.where(pod)
+            if state is not None:
+                mine = going.setdefault(id(unit), {})
+                pool = state.shape.labels[POOL_LABEL]
+                mine[pool] = mine.get(pool, 0) + 1
+
+
+def _placed(demand: Demand, stage: Stage) -> dict[int, list[Machine]]:
+    """For every unit (by its place in the demand) the machines it was put on."""
+    fleets = [fleet for fleet in stage.fleets if fleet.states]
+    found: dict[int, list[Machine]] = {}
+    for number, unit in enumerate(demand.units) if fleets else ():
+        names: dict[str, None] = {}
+        for pod in unit.pods:
+            state = where(pod, fleets)
+            if state is not None and state.name in stage.machines:
+                names[state.name] = None
+        if names:
+            found[number] = [stage.machines[name] for name in names]
+    return found
+
+
+def _note_served(demand: Demand, placed: Mapping[int, list[Machine]], growth: Growth) -> None:
+    """Nodes that the demand was put on are needed; those with our cordon get it lifted."""
+    for number, machines in placed.items():
+        name = demand.units[number].name
+        for machine in machines:
+            growth.needed.setdefault(machine.name, name)
+            if machine.cordon == "ours":
+                growth.uncordons.setdefault(machine.name, f"needed by {name}: cheaper than a new machine")
+
+
+def _waiting(
+    demand: Demand,
+    outcome: Outcome,
+    placed: Mapping[int, list[Machine]],
+    going: Mapping[int, Mapping[str, int]],
+    words: Words,
+) -> list[Waiting]:
+    refused = {id(unit) for unit in outcome.refused}
+    lost = {unit.name for unit in outcome.refused if unit.is_run}
+    found = []
+    for number, unit in enumerate(demand.units):
+        if id(unit) in refused:
+            found.append(unit.waits(unit.after_whom() if unit.after in lost else words.refusal(unit)))
+            continue
+        machines, bought = placed.get(number, []), going.get(id(unit), {})
+        expected, reason = words.promise(unit, machines, bought)
+        pools = [*bought, *(one.pool.name for one in machines if one.pool is not None)]
+        found.append(unit.waits(reason, pool=pools[0] if pools else None, expected=expected))
+    return found

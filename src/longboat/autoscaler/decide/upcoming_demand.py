@@ -1,0 +1,72 @@
+"""Machines that would be bought again soon if they went now: those that a unit not served yet is going to need. Pure.
+
+A unit may be refused for a while only: until a back-off is over, or until idle machines of other pools are gone and the
+limits have room. What it could use of what is there stays for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from longboat.autoscaler.decide.demand import Unit
+from longboat.autoscaler.decide.fleets import Stage
+from longboat.autoscaler.decide.offers import Fits, Offer, uses_of
+from longboat.autoscaler.decide.placement import by_shape, settle, withdraw
+from longboat.autoscaler.decide.serve import Outcome
+from longboat.autoscaler.purchase.optimize import Shop
+from longboat.autoscaler.purchase.purchase import Kind, Purse
+from longboat.fitting.fleet import NodeState
+
+MOST_TRIED = 5
+
+
+def soon(outcome: Outcome, stage: Stage, fits: Fits, limits: Sequence[int | None], until: float) -> dict[str, str]:
+    """Pool -> why its idle machines stay."""
+    ending = {name for name, offer in fits.offers.items() if _ends(offer, until)}
+    found: dict[str, str] = {}
+    tried = 0
+    for unit in outcome.refused:
+        able = {pool for pod in unit.pods for pool in fits.allowed(pod)}
+        reason = ""
+        if able & ending:
+            reason = f"{unit.name} is served when a back-off is over, sooner than a machine idles"
+        elif able and tried < MOST_TRIED and any(most is not None for most in limits):
+            tried += 1
+            if _is_served_later(unit, able, outcome, stage, fits, limits):
+                reason = f"{unit.name} is served when idle machines of other pools are gone"
+        for pool in able if reason else ():
+            found.setdefault(pool, reason)
+    return found
+
+
+def _ends(offer: Offer, until: float) -> bool:
+    return any(one.until is not None and one.until <= until for one in offer.blocked)
+
+
+def _is_served_later(
+    unit: Unit, able: set[str], outcome: Outcome, stage: Stage, fits: Fits, limits: Sequence[int | None]
+) -> bool:
+    """Whether the limits would have room for it without the idle machines of pools that it cannot use."""
+    freed = list(limits)
+    for machine in stage.machines.values():
+        if machine.pool is None or machine.pool.name in able or machine.condition == "booting":
+            continue
+        fleet = stage.ours if machine.cordon == "ours" else stage.ready
+        state = fleet.states.get(machine.name)
+        if machine.condition == "failed" or (state is not None and machine.cordon != "person" and not has_work(state)):
+            each = uses_of(machine.pool)
+            freed = [None if most is None else most + one for most, one in zip(freed, each)]
+    if freed == list(limits):
+        return False
+    rest = list(unit.pods)
+    for fleet in stage.fleets:
+        rest = settle(rest, fleet)
+    withdraw(unit.pods, stage.fleets)
+    pods = [*rest, *(pod for _, others in outcome.buyers for pod in others)]
+    kinds = [Kind(alike, fits.now(alike[0])) for _, alike in by_shape(pods)]
+    return Shop(kinds, Purse(fits.offers, freed)).buy().is_complete
+
+
+def has_work(state: NodeState) -> bool:
+    """Pods of DaemonSets and parts of the node are no work."""
+    return any(pod.owner not in ("DaemonSet", "Node") and "@" not in pod.name for pod in state.pods.values())

@@ -1,0 +1,135 @@
+"""After a refusal: who is not asked again for how long, by the kind of the error. Pure.
+
+| kind      | who is left alone         | how long                                                                     |
+|-----------|---------------------------|------------------------------------------------------------------------------|
+| stockout  | the pool in that zone     | `backoff`, doubling up to `backoff_max`                                      |
+| quota     | the pool, in all zones    | the same                                                                     |
+| not-found | the pool, in all zones    | the same                                                                     |
+| other     | the pool in that zone     | a minute, doubling up to `backoff_max`                                       |
+| throttled | all pools of the provider | a second, doubling up to two minutes, and up to half of it on top, spread by |
+|           |                           | the name of the pool and the count                                           |
+| auth      | the pool, in all zones    | until something changes                                                      |
+
+A short pause for a provider that throttles only puts orders off: another, dearer pool is not taken because of seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from longboat.autoscaler.model.snapshot import Failure, FailureKind, Pool, Settings
+from longboat.autoscaler.model.times import text_of
+from longboat.core.jobs import Value
+
+IN_ALL_ZONES: tuple[FailureKind, ...] = ("quota", "auth", "not-found")
+OTHER_S = 60.0
+THROTTLE_S, THROTTLE_MAX_S, THROTTLE_SPREAD = 1.0, 120.0, 0.5
+PATIENT_S = 30.0
+"""So long an order is put off rather than given to another pool."""
+MOST_SAID = 200
+
+
+class Closed(Value, frozen=True):
+    """Where a pool is not asked, and until when."""
+
+    kind: FailureKind
+    reason: str
+    zone: str | None = None  # None: in all of them
+    until: float | None = None  # None: until something changes
+    count: int = 1  # refusals in a row
+    is_delay: bool = False  # so short that orders are only put off
+
+
+def until(failure: Failure, settings: Settings) -> float | None:
+    """When it may be asked again; None: not before something has changed."""
+    if failure.kind == "auth" or failure.is_blind:
+        return None
+    return failure.at + pause(failure, settings)
+
+
+def pause(failure: Failure, settings: Settings) -> float:
+    most = max(settings.backoff_max_s, settings.backoff_s)
+    if failure.kind == "throttled":
+        return _doubled(THROTTLE_S, failure.count, THROTTLE_MAX_S) * (1.0 + THROTTLE_SPREAD * _spread(failure))
+    if failure.kind == "other":
+        return _doubled(min(OTHER_S, settings.backoff_s), failure.count, most)
+    return _doubled(settings.backoff_s, failure.count, most)
+
+
+def _doubled(first: float, count: int, most: float) -> float:
+    return min(first * 2.0 ** min(max(count - 1, 0), 30), most)
+
+
+def _spread(failure: Failure) -> float:
+    """From 0 to 1, always the same for the same refusal: those who were throttled together must not return together."""
+    mark = hashlib.sha256(f"{failure.pool}/{failure.count}".encode()).digest()
+    return int.from_bytes(mark[:4], "big") / 2.0**32
+
+
+def is_remembered(failure: Failure, settings: Settings, now: float, setups: Mapping[str, str]) -> bool:
+    """Whether the count still matters; of an `auth` whether nothing has changed in the pools file."""
+    if failure.kind == "auth":
+        return setups.get(failure.pool, failure.setup) == failure.setup
+    if failure.kind == "throttled":
+        return now < failure.at + pause(failure, settings) + THROTTLE_MAX_S
+    return now < failure.at + 2 * max(settings.backoff_s, settings.backoff_max_s)
+
+
+def is_same(one: Failure, other: Failure) -> bool:
+    """Whether the later one is one more in a row."""
+    if one.kind != other.kind or one.is_blind != other.is_blind:
+        return False
+    if one.kind == "throttled":
+        return one.provider == other.provider
+    return one.pool == other.pool and (one.zone == other.zone or one.kind in IN_ALL_ZONES)
+
+
+def paused(failures: Iterable[Failure], provider: str, settings: Settings, now: float) -> Failure | None:
+    """The refusal because of which nothing is asked of this provider at the moment."""
+    mine = [one for one in failures if one.kind == "throttled" and one.provider == provider and not one.is_blind]
+    lasting = [one for one in mine if one.at + pause(one, settings) > now]
+    return max(lasting, key=lambda one: one.at + pause(one, settings), default=None)
+
+
+def closed(pool: Pool, failures: Iterable[Failure], settings: Settings, now: float) -> tuple[Closed, ...]:
+    """Where this pool is not asked now, the longest for every zone."""
+    found: dict[str | None, Closed] = {}
+    for one in sorted(failures, key=lambda one: (one.kind, one.at, one.message)):
+        if not _concerns(one, pool):
+            continue
+        moment = until(one, settings)
+        if moment is not None and moment <= now:
+            continue
+        zone = one.zone if one.zone in pool.zones and one.kind not in (*IN_ALL_ZONES, "throttled") else None
+        is_delay = one.kind == "throttled" and moment is not None and moment - now <= PATIENT_S
+        new = Closed(
+            kind=one.kind, reason=_words(one, pool, moment), zone=zone, until=moment, count=one.count, is_delay=is_delay
+        )
+        if zone not in found or _is_longer(new, found[zone]):
+            found[zone] = new
+    return tuple(found[zone] for zone in sorted(found, key=lambda zone: zone or ""))
+
+
+def _concerns(failure: Failure, pool: Pool) -> bool:
+    if failure.kind == "throttled" and failure.provider:
+        return failure.provider == pool.provider
+    return failure.pool == pool.name
+
+
+def _is_longer(one: Closed, other: Closed) -> bool:
+    if one.until is None or other.until is None:
+        return other.until is not None
+    return one.until > other.until
+
+
+def _words(failure: Failure, pool: Pool, moment: float | None) -> str:
+    said = f" ({failure.message[:MOST_SAID]})" if failure.message else ""
+    if failure.is_blind:
+        return f"its provider {pool.provider} cannot be asked: {failure.kind}{said}; tried again in every loop"
+    if moment is None:
+        again = f"`longboat autoscaler retry {pool.name}` or a change of it in the pools file has it asked again"
+        return f"off because of {failure.kind}{said}; {again}"
+    if failure.kind == "throttled":
+        return f"throttled{said}, its provider {pool.provider} is not asked before {text_of(moment)}"
+    return f"{failure.kind}{said}, not asked again before {text_of(moment)}"

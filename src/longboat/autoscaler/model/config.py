@@ -1,0 +1,62 @@
+"""What a running autoscaler is in charge of, and at which pace it works. Values only."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+
+import msgspec
+
+from longboat.autoscaler.model.backoff import IN_ALL_ZONES
+from longboat.autoscaler.model.snapshot import Failure, FailureKind, Pool, Settings
+from longboat.autoscaler.providers.settings import ExecSettings, ProviderSettings
+from longboat.core.jobs import Value
+from longboat.kubeapi.watch import UNHEALTHY_S
+
+INTERVAL_S = 10.0
+LEAST_S = 1.0
+SETTLE_S = 15.0
+"""Between cordon and deletion: a scheduler that had not seen the cordon may still bind a pod. It sees it within a
+second; binding then takes as long as the API server takes, which is counted in seconds when it is overloaded. Pods
+whose volumes are still being made take longer, and are looked for by their claims."""
+DISTRUST_S = 180.0
+"""A list of machines that lost most of those that were ordered is not believed for so long. Clouds have answered with
+empty lists for a minute or two; machines that are really gone are missed for three minutes at most."""
+
+
+class Pace(Value, frozen=True):
+    interval_s: float = INTERVAL_S  # looked at so often although nothing changes
+    least_s: float = LEAST_S  # between two turns, however much changes
+    settle_s: float = SETTLE_S  # between cordon and deletion
+    distrust_s: float = DISTRUST_S  # after a list that lost most machines at once
+
+
+class Charge(Value, frozen=True, dict=True):
+    pools: tuple[Pool, ...]
+    settings: Settings = Settings()
+    home: str = "default"  # where the memory is kept
+    pace: Pace = Pace()
+    is_dry: bool = False
+    providers: dict[str, ProviderSettings] = {}
+
+    @cached_property
+    def setups(self) -> dict[str, str]:
+        """Pool -> a mark of what the pools file says about it and its provider: another one when either changes."""
+        found = {}
+        for pool in self.pools:
+            text = msgspec.json.encode([pool, self.providers.get(pool.provider)], order="sorted")
+            found[pool.name] = hashlib.sha256(text).hexdigest()[:16]
+        return found
+
+    def refusal(self, pool: str, kind: FailureKind, now: float, *, zone: str | None = None) -> Failure:
+        """One that is to be remembered."""
+        provider = next((one.provider for one in self.pools if one.name == pool), "")
+        setup = self.setups.get(pool, "") if kind == "auth" else ""
+        zone = None if kind in IN_ALL_ZONES else zone
+        return Failure(pool=pool, kind=kind, at=now, zone=zone, provider=provider, setup=setup)
+
+
+def stuck_s(charge: Charge) -> float:
+    """After so long without a loop that succeeded something is wrong: a loop may wait for each provider's commands."""
+    limits = (one.timeout_s for one in charge.providers.values() if isinstance(one, ExecSettings))
+    return UNHEALTHY_S + 2 * sum(limits)

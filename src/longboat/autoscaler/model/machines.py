@@ -1,0 +1,205 @@
+"""Machines: the nodes of the pools and the orders still out, each ready, booting or failed. Pure.
+
+A machine that boots, or whose GPUs have not appeared, counts as what it is going to be: no second one is bought for the
+same demand. One that took too long counts as nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from longboat.autoscaler.model.snapshot import NodeMemory, Order, Pool, SeenNode, SeenPod, Settings, Snapshot
+from longboat.autoscaler.model.times import show, text_of
+from longboat.core.jobs import Value
+from longboat.fitting.model.nodes import HOSTNAME, ZONE, NodeShape
+from longboat.fitting.model.quantities import is_gpu, is_scarce
+
+Condition = Literal["ready", "booting", "failed", "going"]
+Cordon = Literal["ours", "person"]
+
+LEAST_BOOT_S = 60.0
+STARTUP_ENDINGS = ("not-ready", "uninitialized", "network-unavailable")
+STARTUP_BEGINNINGS = ("startup-taint.", "ignore-taint.")
+
+
+class Machine(Value, frozen=True):
+    """A node of the cluster, or an order that has not become one."""
+
+    name: str
+    shape: NodeShape  # as pods will find it: that of the template where it still boots
+    condition: Condition
+    reason: str = ""  # why it is not ready
+    pool: Pool | None = None
+    node: SeenNode | None = None
+    order: Order | None = None
+    cordon: Cordon | None = None
+    memory: NodeMemory | None = None
+    expected: float | None = None  # when it will be ready
+    deadline: float | None = None  # when it will have failed
+
+    @property
+    def zone(self) -> str | None:
+        return self.shape.zone or (self.order.zone if self.order else None)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether pods can go there, now or when it is ready."""
+        return self.condition in ("ready", "booting") and self.cordon is None
+
+
+def machines_of(snapshot: Snapshot, settings: Settings, now: float) -> list[Machine]:
+    """All machines, sorted by name: nodes first, then orders."""
+    pools = {pool.name: pool for pool in snapshot.pools}
+    memories = {one.node: one for one in snapshot.memory}
+    nodes = sorted(snapshot.nodes, key=lambda node: node.name)
+    found = [_of_node(node, pools.get(node.pool or ""), memories.get(node.name), settings, now) for node in nodes]
+    names = {machine.name for machine in found}
+    joined = {node.machine for node in snapshot.nodes if node.machine}
+    for order in sorted(snapshot.orders, key=lambda order: (order.asked, order.machine)):
+        pool = pools.get(order.pool)
+        if pool is not None and order.machine not in joined and order.machine not in names:
+            found.append(_of_order(order, pool, settings, now))
+    return found
+
+
+def patience(pool: Pool, settings: Settings) -> float:
+    """How long a machine of this pool may take."""
+    return max(pool.boot_s * settings.join_factor, LEAST_BOOT_S)
+
+
+def _of_node(node: SeenNode, pool: Pool | None, memory: NodeMemory | None, settings: Settings, now: float) -> Machine:
+    cordon: Cordon | None = None
+    if node.shape.is_unschedulable:
+        cordon = "ours" if memory is not None and memory.cordoned_at is not None else "person"
+    condition, reason, since = _condition(node, pool, settings, now)
+    expected = deadline = None
+    shape = node.shape
+    if condition == "booting" and pool is not None and since is not None:
+        expected, deadline = max(since + pool.boot_s, now), since + patience(pool, settings)
+        shape = _as_it_will_be(node.shape, pool)
+    return Machine(
+        name=node.name,
+        shape=shape,
+        condition=condition,
+        reason=reason,
+        pool=pool,
+        node=node,
+        cordon=cordon,
+        memory=memory,
+        expected=expected,
+        deadline=deadline,
+    )
+
+
+def _condition(
+    node: SeenNode, pool: Pool | None, settings: Settings, now: float
+) -> tuple[Condition, str, float | None]:
+    """Condition, why, and since when it is being waited for."""
+    if node.is_going:
+        return "going", "the node is being deleted", None
+    if pool is None:
+        return ("ready", "", None) if node.is_ready else ("failed", "not ready", None)
+    if not node.is_ready:
+        since = max(node.created, node.ready_since or node.created) or now
+        what = f"not ready {_for(now - since)}"
+    elif gpu := lacking_gpu(node, pool):
+        since, what = node.created or now, f"ready, but without {gpu}: driver or device plugin are loading"
+        if node.lost and now > since + patience(pool, settings):
+            return "ready", "", None  # it had them: a plugin that restarts costs no machine, an idle node goes as any
+    elif unfinished := starting(node, pool):
+        since, what = node.created or now, f"ready, but {unfinished}"
+        if now > since + patience(pool, settings):
+            return "ready", "", None  # then this is how it is
+    else:
+        return "ready", "", None
+    late = since + patience(pool, settings)
+    if now > late:
+        return "failed", f"{what}, longer than {show(late - since)} ({settings.join_factor:g} boot times)", since
+    return "booting", f"{what}; expected by {text_of(max(since + pool.boot_s, now))}", since
+
+
+def _for(seconds: float) -> str:
+    return f"for {show(seconds)}"
+
+
+def lacking_gpu(node: SeenNode, pool: Pool) -> str | None:
+    """What the pool's machines have of GPUs, where the node shows none, of any name."""
+
+    def shown(shape: NodeShape) -> list[str]:
+        return [name for name, count in shape.allocatable if count and (name == pool.gpu_resource or is_gpu(name))]
+
+    return next(iter(shown(pool.machine)), None) if not shown(node.shape) else None
+
+
+def starting(node: SeenNode, pool: Pool) -> str | None:
+    """A taint that a node carries only while it starts, or a device that has not appeared."""
+    own = {taint.key for taint in pool.machine.taints}
+    for taint in node.shape.taints:
+        if taint.key not in own and (taint.key.endswith(STARTUP_ENDINGS) or taint.key.startswith(STARTUP_BEGINNINGS)):
+            return f"the taint {taint} is still there"
+    for name, _ in pool.machine.allocatable:
+        if is_scarce(name) and not is_gpu(name) and name != pool.gpu_resource and not node.shape.has(name):
+            return f"without {name}: its device plugin is loading"
+    return None
+
+
+def _as_it_will_be(shape: NodeShape, pool: Pool) -> NodeShape:
+    own = {name: count for name, count in shape.allocatable if count}
+    return NodeShape(
+        name=shape.name,
+        labels={**pool.machine.labels, **shape.labels, HOSTNAME: shape.labels.get(HOSTNAME, shape.name)},
+        taints=pool.machine.taints,
+        allocatable=tuple(sorted({**dict(pool.machine.allocatable), **own}.items())),
+        is_unschedulable=shape.is_unschedulable,
+    )
+
+
+def _of_order(order: Order, pool: Pool, settings: Settings, now: float) -> Machine:
+    late = order.asked + patience(pool, settings)
+    is_late = now > late
+    what = f"ordered {show(now - order.asked)} ago, has not joined"
+    expected = max(order.asked + pool.boot_s, now)
+    return Machine(
+        name=order.machine,
+        shape=template(pool, order.zone, order.machine),
+        condition="failed" if is_late else "booting",
+        reason=f"{what} within {show(late - order.asked)}"
+        if is_late
+        else f"{what} yet; expected by {text_of(expected)}",
+        pool=pool,
+        order=order,
+        expected=expected,
+        deadline=late,
+    )
+
+
+def template(pool: Pool, zone: str | None, name: str) -> NodeShape:
+    """A new machine of the pool in this zone, under this name."""
+    labels = {**pool.machine.labels, HOSTNAME: name}
+    if zone is not None:
+        labels[ZONE] = zone
+    return msgspec.structs.replace(pool.machine, name=name, labels=labels)
+
+
+def counts_by_zone(machines: list[Machine], pool: Pool) -> dict[str, int]:
+    """How many machines the pool has in each of its zones, those that failed left out."""
+    found = dict.fromkeys(pool.zones, 0)
+    for machine in machines:
+        if machine.pool is not None and machine.pool.name == pool.name and machine.condition != "failed":
+            if machine.zone in found:
+                found[machine.zone] += 1
+    return found
+
+
+def pods_by_node(snapshot: Snapshot) -> Mapping[str, list[SeenPod]]:
+    """Pods that are on a node or ended there."""
+    found: dict[str, list[SeenPod]] = {}
+    for pod in snapshot.pods:
+        if pod.pod.node is not None:
+            found.setdefault(pod.pod.node, []).append(pod)
+    for pods in found.values():
+        pods.sort(key=lambda pod: (pod.pod.namespace, pod.pod.name))
+    return found

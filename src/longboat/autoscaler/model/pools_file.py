@@ -1,0 +1,316 @@
+"""pools.yaml to Pools and Settings, every mistake with its line. Text to values only; what they mean is `decide`'s."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from longboat.autoscaler.model.snapshot import POOL_LABEL, Limits, Pool, Settings
+from longboat.autoscaler.providers.settings import PROVIDERS, ExecSettings, KwokSettings, ProviderSettings
+from longboat.core import resources
+from longboat.core.errors import LongboatError, NotFound
+from longboat.core.jobs import Value
+from longboat.fitting.model.nodes import NodeShape, Taint
+from longboat.fitting.model.quantities import CPU, DISK, MEMORY, PODS, amount
+from longboat.specs.fields.composites import AsWritten, Field, ListOf, MapOf, Shape
+from longboat.specs.fields.scalars import At, Choice, Flag, Measure, Text, Whole, duration, number_of
+from longboat.specs.yaml.yaml_tree import Mistakes, Node, Place
+
+NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+LABEL_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+LABEL_VALUE = r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
+EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+DEFAULT_PODS = 110
+UNSTATED = 1 << 60
+"""Stands for a disk that nobody stated: every machine has one, and pods that ask for some of it are not turned away."""
+
+_LARGE = 10**6
+
+
+class Number(Value, frozen=True):
+    """A number that need not be whole."""
+
+    low: float
+    high: float
+
+    @property
+    def expected(self) -> str:
+        return f"a number from {self.low:g} to {self.high:g}"
+
+    def read(self, node: Node, at: At) -> float | None:
+        value = number_of(node, at, self.expected)
+        if value is None:
+            return None
+        if not self.low <= value <= self.high:
+            at.wrong(node, self.expected)
+            return None
+        return float(value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "number", "minimum": self.low, "maximum": self.high}
+
+
+class Quantity(Value, frozen=True):
+    """A size in the notation of Kubernetes, or in that of a job file."""
+
+    expected: str = resources.QUANTITY
+
+    def read(self, node: Node, at: At) -> int | None:
+        found = read_bytes(str(node.value)) if isinstance(node.value, (str, int, float)) else None
+        if found is None or isinstance(node.value, bool) or found < 0:
+            at.wrong(node, self.expected)
+            return None
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": ["string", "number"]}
+
+
+def read_bytes(text: str) -> int | None:
+    try:
+        return amount(MEMORY, text)
+    except LongboatError:
+        pass
+    try:
+        return resources.parse_quantity(text)
+    except ValueError:
+        return None
+
+
+def cpus(high: float) -> Measure:
+    return Measure(
+        expected=resources.CPUS,
+        parse=resources.parse_cpus,
+        pattern=resources.CPUS_PATTERN,
+        low=0.001,
+        high=high,
+        limits=f"from 1m to {high:g}",
+    )
+
+
+def label_fault(text: str) -> str | None:
+    if re.fullmatch(LABEL_VALUE, text):
+        return None
+    return f'found the text "{text[:80]}", expected a label\'s value: letters, digits, "-", "_" and ".", 63 at most'
+
+
+LABEL = AsWritten(expected="a label's value", check=label_fault)
+"""`true` and `1` are texts here, as nodes hold them."""
+
+
+def make_taint(values: dict[str, Any], _node: Node, _at: At) -> Taint:
+    return Taint(key=values["key"], effect=values["effect"], value=values.get("value", ""))
+
+
+_KEY = Text(expected="a key such as nvidia.com/gpu", pattern=LABEL_KEY)
+
+TAINT = Shape(
+    fields=(
+        Field(name="key", kind=_KEY, doc="Key.", required=True),
+        Field(name="effect", kind=Choice(options=EFFECTS), doc="Effect.", required=True),
+        Field(name="value", kind=LABEL, doc="Value."),
+    ),
+    build=make_taint,
+)
+
+MACHINE = Shape(
+    fields=(
+        Field(name="cpus", kind=cpus(_LARGE), doc="CPUs that pods may use.", required=True),
+        Field(name="memory", kind=Quantity(), doc="Memory that pods may use.", required=True),
+        Field(name="gpus", kind=Whole(high=1024), doc="GPUs.", default="0"),
+        Field(name="gpu_resource", kind=_KEY, doc="The name pods ask for them by.", default="nvidia.com/gpu"),
+        Field(name="pods", kind=Whole(low=1, high=10_000), doc="Pods at most.", default=str(DEFAULT_PODS)),
+        Field(name="disk", kind=Quantity(), doc="Ephemeral storage.", default="enough"),
+        Field(
+            name="resources",
+            kind=MapOf(item=Quantity(), what="resources", key=LABEL_KEY, key_expected="a resource such as vpc/efa"),
+            doc="Other resources.",
+        ),
+        Field(
+            name="labels",
+            kind=MapOf(item=LABEL, what="labels", key=LABEL_KEY, key_expected="a label's key"),
+            doc="Labels its nodes carry.",
+        ),
+        Field(name="taints", kind=ListOf(item=TAINT, what="taints", single=False), doc="Taints its nodes carry."),
+    ),
+)
+
+
+def make_pool(values: dict[str, Any], node: Node, at: At) -> Pool | None:
+    if values.get("min", 0) > values["max"]:
+        at.problem(node, f"min is {values['min']}, more than max, which is {values['max']}")
+        return None
+    if len(set(values.get("zones", ()))) < len(values.get("zones", ())):
+        at.problem(node, "a zone is named twice")
+        return None
+    if values.get("zero_or_max") and values.get("min", 0) not in (0, values["max"]):
+        at.problem(node, "a pool with zero_or_max has none or all of its machines: min must be 0 or max")
+        return None
+    return Pool(
+        name=values["name"],
+        machine=template_of(values["name"], values["machine"]),
+        gpu_resource=values["machine"].get("gpu_resource", "nvidia.com/gpu"),
+        boot_s=values.pop("boot", 300.0),
+        **{key: value for key, value in values.items() if key not in ("name", "machine")},
+    )
+
+
+def template_of(pool: str, machine: dict[str, Any]) -> NodeShape:
+    """The machine as a node that has just joined, empty."""
+    has = {name: int(count) for name, count in machine.get("resources", {}).items()}
+    if CPU in has:
+        has[CPU] *= 1000
+    has[CPU] = round(machine["cpus"] * 1000)
+    has[MEMORY] = machine["memory"]
+    has[PODS] = machine.get("pods", DEFAULT_PODS)
+    has[DISK] = machine.get("disk", UNSTATED)
+    has[machine.get("gpu_resource", "nvidia.com/gpu")] = machine.get("gpus", 0)
+    labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", **machine.get("labels", {})}
+    taints = tuple(taint for taint in machine.get("taints", ()) if taint.effect != "PreferNoSchedule")
+    return NodeShape(
+        name=f"new machine of {pool}",
+        labels={**labels, POOL_LABEL: pool},
+        taints=taints,
+        allocatable=tuple(sorted((name, count) for name, count in has.items() if count)),
+    )
+
+
+_WORD = Text(expected="a short name", pattern=r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+POOL = Shape(
+    fields=(
+        Field(
+            name="name",
+            kind=Text(expected="lower-case letters, digits and dashes", pattern=NAME),
+            doc="Name; its nodes carry the label longboat.dev/pool with it.",
+            required=True,
+        ),
+        Field(name="machine", kind=MACHINE, doc="What one machine offers to pods.", required=True),
+        Field(name="provider", kind=_WORD, doc="Who makes and deletes its machines.", default="kwok"),
+        Field(name="min", kind=Whole(high=100_000), doc="Machines at least.", default="0"),
+        Field(name="max", kind=Whole(high=100_000), doc="Machines at most.", required=True),
+        Field(name="price", kind=Number(low=0, high=1e6), doc="Of one machine for an hour.", default="0"),
+        Field(name="spot", kind=Flag(), doc="Machines that may be taken away.", default="false"),
+        Field(name="boot", kind=duration(0), doc="From the order to the first pod.", default="5m"),
+        Field(name="zones", kind=ListOf(item=_WORD, what="zones"), doc="Where; kept balanced.", default="[]"),
+        Field(name="priority", kind=Whole(low=-_LARGE, high=_LARGE), doc="Higher is taken first.", default="0"),
+        Field(name="zero_or_max", kind=Flag(), doc="All of its machines or none.", default="false"),
+    ),
+    build=make_pool,
+)
+
+
+def make_limits(values: dict[str, Any], _node: Node, _at: At) -> Limits:
+    found = round(values["cpus"] * 1000) if "cpus" in values else None
+    return Limits(cpus=found, memory=values.get("memory"), gpus=values.get("gpus"))
+
+
+LIMITS = Shape(
+    fields=(
+        Field(name="cpus", kind=cpus(1e9), doc="CPUs of all pools together."),
+        Field(name="memory", kind=Quantity(), doc="Memory of all pools together."),
+        Field(name="gpus", kind=Whole(high=10**9), doc="GPUs of all pools together."),
+    ),
+    build=make_limits,
+)
+
+_SECONDS = {"idle": "idle_s", "backoff": "backoff_s", "backoff_max": "backoff_max_s"}
+
+
+def make_settings(values: dict[str, Any], _node: Node, _at: At) -> Settings:
+    return Settings(**{_SECONDS.get(name, name): value for name, value in values.items()})
+
+
+SETTINGS = Shape(
+    fields=(
+        Field(name="idle", kind=duration(0), doc="A machine idle for this long is removed.", default="10m"),
+        Field(name="spare", kind=Whole(high=100_000), doc="Empty machines kept in a pool in use.", default="0"),
+        Field(name="over_provision", kind=Whole(high=100_000), doc="Ordered on top where a pool grows.", default="0"),
+        Field(name="limits", kind=LIMITS, doc="What all pools together may have."),
+        Field(name="max_shrink_per_loop", kind=Whole(high=100_000), doc="Removals in one loop.", default="10"),
+        Field(name="max_drains", kind=Whole(high=100_000), doc="Nodes being drained at once.", default="1"),
+        Field(
+            name="expendable_below",
+            kind=Whole(low=-(2**31), high=2**31),
+            doc="Pods of a lower priority neither cause growth nor hold a machine.",
+            default="-10",
+        ),
+        Field(name="utilization", kind=Number(low=0, high=1), doc="Below it a node is under-utilized.", default="0.5"),
+        Field(
+            name="consolidate", kind=Flag(), doc="Move pods that survive it off under-utilized nodes.", default="true"
+        ),
+        Field(name="join_factor", kind=Number(low=1, high=100), doc="Boot times until a machine failed.", default="3"),
+        Field(name="backoff", kind=duration(0), doc="Of a pool and zone after a refusal.", default="15m"),
+        Field(name="backoff_max", kind=duration(0), doc="The longest back-off.", default="1h"),
+    ),
+    build=make_settings,
+)
+
+FILE = Shape(
+    fields=(
+        Field(name="pools", kind=ListOf(item=POOL, what="pools", single=False), doc="The pools.", required=True),
+        Field(name="settings", kind=SETTINGS, doc="For all pools."),
+        Field(name="providers", kind=PROVIDERS, doc="Who makes and deletes machines, by name."),
+    ),
+)
+
+
+def read_pools(path: str | Path) -> tuple[tuple[Pool, ...], Settings]:
+    """Pools, sorted by name, and settings. Raises JobError with all mistakes, or NotFound."""
+    values = read_file(path)
+    pools = [pool for pool in values.get("pools") or () if pool is not None]
+    return tuple(sorted(pools, key=lambda pool: pool.name)), values.get("settings") or Settings()
+
+
+def read_providers(path: str | Path) -> dict[str, ProviderSettings]:
+    """Those of the file, by name; commands start in the file's folder. `kwok` need not be named."""
+    found: dict[str, ProviderSettings] = {"kwok": KwokSettings()}
+    folder = str(Path(path).resolve().parent)
+    for name, one in (read_file(path).get("providers") or {}).items():
+        found[name] = msgspec.structs.replace(one, folder=folder) if isinstance(one, ExecSettings) else one
+    return found
+
+
+def read_file(path: str | Path) -> dict[str, Any]:
+    """Everything in the file. Raises JobError with all mistakes, or NotFound."""
+    mistakes = Mistakes()
+    root = read_tree(Path(path), mistakes)
+    mistakes.raise_if_any()
+    assert root is not None
+    values = FILE.read(root, At("", mistakes)) or {}
+    pools = [pool for pool in values.get("pools") or () if pool is not None]
+    names = [pool.name for pool in pools]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        mistakes.add(root.place, "pools", f'two pools have the name "{name}"')
+    mistakes.raise_if_any()
+    found: dict[str, Any] = values
+    return found
+
+
+def read_tree(path: Path, mistakes: Mistakes) -> Node | None:
+    from longboat.specs.yaml.yaml12 import MAX_FILE_BYTES, parse_bytes
+
+    place = Place(str(path))
+    try:
+        # A named pipe without a writer must not hang the command.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                mistakes.add(place, "", "this is not a regular file")
+                return None
+            data = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise NotFound(f"{path}: no such file", hint="--pools names the file with your pools") from None
+    except (OSError, ValueError) as bad:
+        mistakes.add(place, "", f"cannot be read: {getattr(bad, 'strerror', None) or 'the name is not valid'}")
+        return None
+    node = parse_bytes(data, file=str(path), mistakes=mistakes)
+    if node is not None and not isinstance(node.value, dict):
+        what = "the file is empty" if node.value is None else "found a list or a single value, expected a mapping"
+        mistakes.add(node.place, "", what, hint="it begins like this: `pools: [{name: a100, max: 10, machine: ...}]`")
+        return None
+    return node

@@ -1,0 +1,105 @@
+"""What must not be moved, and why: pods and nodes as the API prints them to a reason. Pure.
+
+A pod that may be moved is one that somebody makes again elsewhere without loss. Everything else stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from longboat.autoscaler.model.times import duration_of, seconds_of
+
+Body = Mapping[str, Any]
+
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SAFE_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+DAEMON_POD = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+OLD_DO_NOT_EVICT = "karpenter.sh/do-not-evict"
+MIRROR = "kubernetes.io/config.mirror"
+
+REPLICATED = ("ReplicaSet", "ReplicationController", "StatefulSet", "Deployment")
+"""Kinds of controllers that start a pod again elsewhere, and whose pods lose nothing by it."""
+
+
+class Keep(NamedTuple):
+    reason: str = ""
+    until: float | None = None  # None: for good
+
+
+FREE = Keep()
+
+
+def controller_of(meta: Body) -> Body:
+    return next((one for one in meta.get("ownerReferences") or () if one.get("controller")), {})
+
+
+def daemon_of(meta: Body) -> str | None:
+    """namespace/name of the DaemonSet; empty for what is a part of its node; None for every other pod."""
+    annotations = meta.get("annotations") or {}
+    owner = controller_of(meta)
+    if owner.get("kind") == "DaemonSet":
+        return f"{meta.get('namespace') or 'default'}/{owner.get('name', '')}"
+    if MIRROR in annotations or owner.get("kind") == "Node" or annotations.get(DAEMON_POD) == "true":
+        return ""
+    return None
+
+
+def keep_of_pod(body: Body, *, in_gang: bool) -> Keep:
+    """Why the pod must not be moved; an empty reason: it may."""
+    meta = body["metadata"]
+    annotations = meta.get("annotations") or {}
+    owner = controller_of(meta)
+    kind = owner.get("kind", "")
+    safe = str(annotations.get(SAFE_TO_EVICT, "")).lower()
+    if safe not in ("", "true"):
+        return Keep(f"the annotation {SAFE_TO_EVICT} is {safe}")
+    if in_gang or kind in ("Job", "JobSet"):
+        whose = f" of {kind} {owner.get('name', '')}" if kind else ""
+        return Keep(f"it is a training pod{whose}, which would lose its work")
+    kept = _undisrupted(annotations, seconds_of((body.get("status") or {}).get("startTime")), meta)
+    if kept.reason and kept.until is None:
+        return kept
+    if safe != "true":
+        if kind not in REPLICATED:
+            what = f"its controller is a {kind}" if kind else "it has no controller"
+            return Keep(f"{what}: nobody would start it again elsewhere")
+        volume = _local_volume(body.get("spec") or {}, annotations)
+        if volume:
+            return Keep(f"it has local storage (volume {volume})")
+    return kept
+
+
+def _undisrupted(annotations: Body, since: float | None, meta: Body) -> Keep:
+    for name in (DO_NOT_DISRUPT, OLD_DO_NOT_EVICT):
+        text = str(annotations.get(name, "")).strip().lower()
+        if text in ("", "false"):
+            continue
+        length = duration_of(text)
+        if length is None:
+            # A value that nobody understands was meant to protect something.
+            return Keep(f"the annotation {name} is {text[:40]}")
+        begun = since if since is not None else seconds_of(meta.get("creationTimestamp"))
+        if begun is None:
+            return Keep(f"the annotation {name} is {text[:40]}")
+        return Keep(f"the annotation {name} is {text[:40]}", begun + length)
+    return FREE
+
+
+def _local_volume(spec: Body, annotations: Body) -> str | None:
+    safe = {name.strip() for name in str(annotations.get(SAFE_VOLUMES, "")).split(",")}
+    for volume in spec.get("volumes") or ():
+        on_disk = "emptyDir" in volume and (volume["emptyDir"] or {}).get("medium") != "Memory"
+        if (on_disk or "hostPath" in volume) and volume.get("name") not in safe:
+            return str(volume.get("name", ""))
+    return None
+
+
+def keep_of_node(meta: Body) -> Keep:
+    """Which annotation forbids the removal of a node."""
+    annotations = meta.get("annotations") or {}
+    if str(annotations.get(SCALE_DOWN_DISABLED, "")).lower() == "true":
+        return Keep(f"the annotation {SCALE_DOWN_DISABLED} is true")
+    return _undisrupted(annotations, None, meta)

@@ -1,0 +1,255 @@
+"""The List that `kubectl get nodes,pods,jobs,poddisruptionbudgets -o json` prints, as a Snapshot.
+
+Honoured where the List holds them: DaemonSets, PersistentVolumes and claims, JobSets, PodGroups, Kueue's Workloads,
+PriorityClasses, Namespaces. Other kinds are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from longboat.autoscaler.model.snapshot import (
+    CORDONED,
+    IDLE,
+    UNDERUSED,
+    Daemon,
+    NodeMemory,
+    Pool,
+    SeenNode,
+    SeenPod,
+    Snapshot,
+)
+from longboat.autoscaler.model.times import seconds_of
+from longboat.autoscaler.observe.do_not_disrupt import FREE, daemon_of, keep_of_node, keep_of_pod
+from longboat.autoscaler.observe.gangs import OUR_GATES, Groups, Key, Member, gangs_of
+from longboat.autoscaler.observe.pdbs import budgets_of
+from longboat.core.errors import LongboatError, NotFound, UsageError
+from longboat.fitting.model.nodes import node_of
+from longboat.fitting.model.pods import Claims, Pod, PodShape, pod_of, shape_of
+from longboat.fitting.model.quantities import amounts, is_scarce
+from longboat.fitting.model.volumes import claims_of
+
+Body = Mapping[str, Any]
+MAX_BYTES = 1 << 30
+HINT = "kubectl get nodes,pods,jobs,poddisruptionbudgets -A -o json prints such a file"
+
+
+def read_objects(path: str | Path) -> dict[str, list[Body]]:
+    """The objects of a file by kind. Raises NotFound or UsageError with the place."""
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise NotFound(f"{path}: no such file", hint=HINT) from None
+    except (OSError, ValueError) as bad:
+        raise UsageError(
+            f"{path}: cannot be read: {getattr(bad, 'strerror', None) or 'the name is not valid'}"
+        ) from None
+    try:
+        root = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as bad:
+        what = "the file is empty" if not data.strip() else f"not valid JSON: {_place(str(bad), data)}"
+        raise UsageError(f"{path}: {what}", hint=HINT) from None
+    return by_kind(root, str(path))
+
+
+def _place(message: str, data: bytes) -> str:
+    """msgspec tells the byte; people look for the line."""
+    head, found, number = message.partition("(byte ")
+    if not found or not number.rstrip(")").isdigit():
+        return message
+    before = data[: int(number.rstrip(")"))]
+    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+    return f"{head.strip()} at line {line}, column {column}"
+
+
+def by_kind(root: Any, path: str = "") -> dict[str, list[Body]]:
+    """Kind -> objects. Takes a List, a list of objects, or one object."""
+    found: dict[str, list[Body]] = {}
+    seen: set[tuple[str, str, str, str]] = set()
+    for place, body in _items(root, path, None):
+        meta = body.get("metadata")
+        if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
+            raise UsageError(f"{place}: an object without metadata.name", hint=HINT)
+        version, kind = str(body.get("apiVersion") or ""), str(body.get("kind") or "")
+        mark = (version.partition("/")[0], kind, str(meta.get("namespace") or ""), meta["name"])
+        if mark not in seen:  # two Lists put together may name an object twice
+            seen.add(mark)
+            found.setdefault(kind, []).append(body)
+    return found
+
+
+def _items(root: Any, place: str, kind: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(root, list):
+        for number, item in enumerate(root):
+            yield from _items(item, f"{place}: items[{number}]", kind)
+        return
+    if not isinstance(root, dict):
+        what = "null" if root is None else type(root).__name__
+        raise UsageError(f"{place}: found {what}, expected a List of Kubernetes objects", hint=HINT)
+    own = str(root.get("kind") or kind or "")
+    if "items" in root and (own.endswith("List") or not own):
+        yield from _items(root["items"] or [], place, own.removesuffix("List") or None)
+        return
+    if not own:
+        raise UsageError(f"{place}: an object without kind", hint=HINT)
+    yield place, root if root.get("kind") else {**root, "kind": own}
+
+
+def snapshot_of(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...] = ()) -> Snapshot:
+    """What these objects say. The order in which they come makes no difference."""
+    try:
+        return _snapshot(objects, pools)
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError) as bad:
+        what = f"an object is not as Kubernetes writes it: {_fault(bad)}"
+        raise UsageError(what, hint=HINT) from None
+
+
+def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> Snapshot:
+    claims = claims_of(objects.get("PersistentVolumeClaim", ()), objects.get("PersistentVolume", ()))
+    groups = Groups(objects, claims)
+    nodes = [_named(body, _node) for body in objects.get("Node", ())]
+    pods, members = _pods(objects.get("Pod", ()), groups, claims)
+    gangs, alone = gangs_of(groups, members)
+    if alone:
+        waiting = {gang.name for gang in gangs}
+        pods = [_set_free(pod, waiting) if pod.name in alone else pod for pod in pods]
+    return Snapshot(
+        nodes=tuple(sorted((node for node, _ in nodes), key=lambda node: node.name)),
+        pods=tuple(sorted(pods, key=lambda pod: pod.name)),
+        gangs=tuple(gangs),
+        daemons=tuple(sorted(_daemons(objects.get("DaemonSet", ()), claims), key=lambda one: one.name)),
+        pools=pools,
+        memory=tuple(sorted((memory for _, memory in nodes), key=lambda one: one.node)),
+        budgets=tuple(budgets_of(objects.get("PodDisruptionBudget", ()), [one.pod for one in pods])),
+        namespaces={
+            body["metadata"]["name"]: body["metadata"].get("labels") or {} for body in objects.get("Namespace", ())
+        },
+    )
+
+
+def _set_free(pod: SeenPod, waiting: set[str]) -> SeenPod:
+    """A pod more than its gang needs: served by itself, but not before a gang that still waits."""
+    return msgspec.structs.replace(pod, gang=None, beyond=pod.gang if pod.gang in waiting else None)
+
+
+def _named(body: Body, read: Any) -> Any:
+    """A malformed object is named in the error."""
+    try:
+        return read(body)
+    except LongboatError as bad:
+        raise UsageError(f"{_name(body)}: {bad.message}", hint=bad.hint) from None
+    except (TypeError, ValueError, KeyError, AttributeError) as bad:
+        raise UsageError(f"{_name(body)}: not as Kubernetes writes it: {_fault(bad)}", hint=HINT) from None
+
+
+def _fault(bad: Exception) -> str:
+    return f"{bad} is missing" if isinstance(bad, KeyError) else str(bad)
+
+
+def _name(body: Body) -> str:
+    meta = body["metadata"]
+    return f"{body.get('kind')} {meta.get('namespace', '')}/{meta['name']}".replace(" /", " ")
+
+
+def _node(body: Body) -> tuple[SeenNode, NodeMemory]:
+    meta, status = body["metadata"], body.get("status") or {}
+    annotations = meta.get("annotations") or {}
+    conditions = status.get("conditions") or ()
+    ready = next((one for one in conditions if one.get("type") == "Ready"), None)
+    kept = keep_of_node(meta)
+    shape = node_of(body)
+    node = SeenNode(
+        shape=shape,
+        created=seconds_of(meta.get("creationTimestamp")) or 0.0,
+        # A node that reports amounts and no condition at all was written by hand; a kubelet reports both.
+        is_ready=ready.get("status") == "True" if ready is not None else bool(shape.allocatable) and not conditions,
+        ready_since=seconds_of((ready or {}).get("lastTransitionTime")),
+        kept=kept.reason,
+        kept_until=kept.until,
+        is_going=bool(meta.get("deletionTimestamp")),
+        machine=(body.get("spec") or {}).get("providerID"),
+        lost=tuple(name for name, _ in amounts(status.get("capacity")) if is_scarce(name) and not shape.has(name)),
+    )
+    memory = NodeMemory(
+        node=shape.name,
+        idle_since=seconds_of(annotations.get(IDLE)),
+        cordoned_at=seconds_of(annotations.get(CORDONED)),
+        underused_since=seconds_of(annotations.get(UNDERUSED)),
+    )
+    return node, memory
+
+
+def _pods(bodies: Iterable[Body], groups: Groups, claims: Claims) -> tuple[list[SeenPod], dict[Key, list[Member]]]:
+    found: list[SeenPod] = []
+    members: dict[Key, list[Member]] = {}
+    for body in bodies:
+        key = groups.key_of_pod(body)
+        pod: Pod = _named(body, partial(pod_of, claims=claims))
+        spec = body.get("spec") or {}
+        if "priority" not in spec and spec.get("priorityClassName"):
+            pod = msgspec.structs.replace(pod, priority=groups.priority_of(spec))
+        if key is not None:
+            members.setdefault(key, []).append(Member(pod, body))
+        gang = f"{key[0]}/{key[2].rstrip('/')}" if key is not None else None
+        found.append(_named(body, partial(_seen, pod=pod, gang=gang)))
+    return found, members
+
+
+def _seen(body: Body, pod: Pod, gang: str | None) -> SeenPod:
+    meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+    daemon = daemon_of(meta)
+    bound = pod.node is not None and not pod.is_finished and daemon is None
+    kept = keep_of_pod(body, in_gang=gang is not None) if bound else FREE
+    gates = [str(one.get("name", "")) for one in spec.get("schedulingGates") or () if isinstance(one, dict)]
+    foreign = [name for name in gates if not name.startswith(OUR_GATES)]
+    conditions = status.get("conditions") or ()
+    return SeenPod(
+        pod=pod,
+        created=seconds_of(meta.get("creationTimestamp")) or 0.0,
+        ended=_ended(status) if pod.is_finished else None,
+        kept=kept.reason,
+        kept_until=kept.until,
+        daemon=daemon,
+        nominated=status.get("nominatedNodeName") or None,
+        gang=gang,
+        hold=f"the scheduling gate {foreign[0]} holds it back" if foreign else "",
+        is_unready=any(one.get("type") == "Ready" and one.get("status") != "True" for one in conditions),
+    )
+
+
+def _ended(status: Body) -> float | None:
+    """When the last of its containers ended."""
+    found = []
+    for one in status.get("containerStatuses") or ():
+        ended = seconds_of(((one.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+        if ended is not None:
+            found.append(ended)
+    if not found:
+        conditions = status.get("conditions") or ()
+        times = (
+            seconds_of(one.get("lastTransitionTime"))
+            for one in conditions
+            if one.get("type") in ("Ready", "ContainersReady")
+        )
+        found = [moment for moment in times if moment is not None]
+    return max(found, default=None)
+
+
+def _daemons(bodies: Iterable[Body], claims: Claims) -> Iterator[Daemon]:
+    for body in bodies:
+        meta, template = body["metadata"], (body.get("spec") or {}).get("template") or {}
+        if meta.get("deletionTimestamp"):
+            continue
+        namespace = meta.get("namespace") or "default"
+        shape = _named(body, partial(_daemon_shape, template=template, claims=claims))
+        yield Daemon(name=f"{namespace}/{meta['name']}", shape=shape)
+
+
+def _daemon_shape(body: Body, template: Body, claims: Claims) -> PodShape:
+    meta = {**(template.get("metadata") or {}), "namespace": body["metadata"].get("namespace") or "default"}
+    return shape_of({"metadata": meta, "spec": template.get("spec") or {}}, claims)

@@ -1,0 +1,134 @@
+"""What the providers show of their machines, and of those that cannot be asked now: why. It asks, and only reads.
+
+A provider that throttles is not asked at all until its pause is over. One whose list cannot be had is tried again in
+every loop; meanwhile nothing is bought from it or deleted there. A list that was refused for lack of rights and then
+works shows that rights have changed: its pools that are off for that reason may be asked again. A list that lacks most
+of the machines that were ordered is not believed for a while: nothing is bought again or forgotten because of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from longboat.autoscaler.model.backoff import closed, paused
+from longboat.autoscaler.model.config import Charge
+from longboat.autoscaler.model.snapshot import Failure, Pool
+from longboat.autoscaler.model.times import text_of
+from longboat.autoscaler.observe.orders import LAG_S, Joined, Memory, failed
+from longboat.autoscaler.providers.provider import Machine, Provider, ProviderError, Refusal, Seen
+from longboat.core.jobs import Value
+
+NOBODY = Joined(())
+
+
+class Sight(Value, frozen=True):
+    seen: Seen
+    memory: Memory  # with what is to be remembered of this look
+    blind: dict[str, str] = {}  # pools whose provider cannot be asked, and why: they are left alone
+    blocked: tuple[Failure, ...] = ()  # refusals of this moment only
+
+
+FEW = 2
+"""Fewer machines than this that are missing are nothing unusual: one that was reclaimed, say."""
+
+
+def see(
+    providers: Mapping[str, Provider], charge: Charge, memory: Memory, now: float, joined: Joined = NOBODY
+) -> Sight:
+    """Of pools whose provider cannot be asked: what was known. `joined`: machines that are nodes."""
+    machines: list[Machine] = []
+    refusals: list[Refusal] = []
+    blind: dict[str, str] = {}
+    blocked: list[Failure] = []
+    for name in sorted({pool.provider for pool in charge.pools}):
+        mine = [pool for pool in charge.pools if pool.provider == name]
+        pause = paused(memory.failures, name, charge.settings, now)
+        if pause is not None:
+            blind.update({pool.name: _why(pool, pause, charge, now) for pool in mine})
+            continue
+        try:
+            found = providers[name].list(mine)
+        except ProviderError as error:
+            memory, momentary = _noted(memory, mine, error, charge, now)
+            blocked += momentary
+            blind.update({pool.name: error.message for pool in mine})
+            continue
+        memory = _renewed(memory, mine)
+        memory, doubted = _doubted(memory, mine, found, joined, charge, now)
+        blind.update({one.pool: one.message for one in doubted})
+        blocked += doubted
+        machines += [one for one in found.machines if one.pool not in blind]
+        refusals += [one for one in found.refusals if one.pool not in blind]
+    for order in memory.orders:
+        if order.pool in blind:
+            machines += [Machine(id=one, pool=order.pool, zone=order.zone) for one in order.machines]
+    seen = Seen(machines=tuple(machines), refusals=tuple(refusals))
+    return Sight(seen=seen, memory=memory, blind=blind, blocked=tuple(blocked))
+
+
+def _doubted(
+    memory: Memory, pools: Sequence[Pool], found: Seen, joined: Joined, charge: Charge, now: float
+) -> tuple[Memory, list[Failure]]:
+    """Pools whose list lacks most of what was ordered, while that is not believed; and since when, remembered."""
+    there = {one.id for one in found.machines}
+    doubts = dict(memory.doubts)
+    blocked = []
+    for pool in pools:
+        waiting = [
+            machine
+            for order in memory.orders
+            if order.pool == pool.name and now - order.asked >= LAG_S
+            for machine in order.machines
+            if not joined.has(machine)
+        ]
+        lost = [machine for machine in waiting if machine not in there]
+        if len(lost) < FEW or 2 * len(lost) <= len(waiting):
+            doubts.pop(pool.name, None)
+            continue
+        until = doubts.setdefault(pool.name, now) + charge.pace.distrust_s
+        if now < until:
+            message = (
+                f"its provider's list lacks {len(lost)} of {len(waiting)} machines that were ordered; "
+                f"not believed before {text_of(until)}"
+            )
+            new = charge.refusal(pool.name, "other", now)
+            blocked.append(msgspec.structs.replace(new, message=message, is_blind=True))
+    if doubts == memory.doubts:
+        return memory, blocked
+    return msgspec.structs.replace(memory, doubts=doubts), blocked
+
+
+def _why(pool: Pool, pause: Failure, charge: Charge, now: float) -> str:
+    return closed(pool, (pause,), charge.settings, now)[0].reason
+
+
+def _noted(
+    memory: Memory, pools: Sequence[Pool], error: ProviderError, charge: Charge, now: float
+) -> tuple[Memory, list[Failure]]:
+    """What a list that failed means: to be remembered, or of this moment only."""
+    message = error.message
+    if error.kind == "throttled":
+        new = charge.refusal(pools[0].name, "throttled", now)
+        return failed(memory, msgspec.structs.replace(new, message=message)), []
+    momentary = [
+        msgspec.structs.replace(charge.refusal(pool.name, error.kind, now), message=message, is_blind=True)
+        for pool in pools
+    ]
+    if error.kind != "auth":
+        return memory, momentary
+    known = {one.pool for one in memory.failures if one.is_blind}
+    for one in momentary:
+        if one.pool not in known:  # the same again is not worth a write in every loop
+            memory = failed(memory, one)
+    return memory, []
+
+
+def _renewed(memory: Memory, pools: Sequence[Pool]) -> Memory:
+    """After a list that was had."""
+    names = {pool.name for pool in pools}
+    if not any(one.is_blind and one.pool in names for one in memory.failures):
+        return memory
+    left = tuple(one for one in memory.failures if not (one.kind == "auth" and one.pool in names))
+    return msgspec.structs.replace(memory, failures=left)

@@ -1,0 +1,289 @@
+"""What the autoscaler remembers between loops, in the cluster: orders and refusals in one ConfigMap, marks on nodes.
+
+The machines themselves are the provider's to tell (`Seen`); an order is written down before it is sent, so that whoever
+comes after a crash sends it again under the same token. `Store` reads and writes, the rest is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+
+import msgspec
+
+from longboat.autoscaler.model.backoff import MOST_SAID, is_remembered, is_same
+from longboat.autoscaler.model.config import Charge
+from longboat.autoscaler.model.snapshot import Failure, Order, Pool
+from longboat.autoscaler.providers.provider import Machine, Refusal, Seen
+from longboat.core.errors import EngineError
+from longboat.core.jobs import Value
+from longboat.kubeapi.client import Client, Object
+from longboat.kubeapi.errors import AlreadyThere, Conflict
+from longboat.kubeapi.kinds import CONFIG_MAP
+
+NAME = "longboat-autoscaler"
+DELETING = "longboat.dev/deleting-at"
+"""On a node whose machine is being deleted: whoever sees it finishes that, whatever else is decided."""
+LABELS = {"app.kubernetes.io/managed-by": "longboat"}
+LAG_S = 120.0
+"""So long a machine that was promised may be missing from the provider's list."""
+
+
+class Asked(Value, frozen=True):
+    """One order: so many machines of a pool, in one zone."""
+
+    token: str
+    pool: str
+    count: int
+    asked: float
+    zone: str | None = None
+    gang: str | None = None
+    machines: tuple[str, ...] = ()  # ids that came of it, those that joined included
+    is_confirmed: bool = False  # the provider has taken it
+
+    @property
+    def missing(self) -> int:
+        return max(self.count - len(self.machines), 0)
+
+    def stands_in(self) -> tuple[str, ...]:
+        """Names for machines that have no id yet."""
+        return tuple(f"{self.token}/{number}" for number in range(self.missing))
+
+
+class Memory(Value, frozen=True):
+    orders: tuple[Asked, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    doubts: dict[str, float] = {}  # pool -> since when its provider's list is not believed
+    version: int = 1
+
+    def order(self, token: str) -> Asked | None:
+        return next((one for one in self.orders if one.token == token), None)
+
+    def with_order(self, order: Asked) -> Memory:
+        others = tuple(one for one in self.orders if one.token != order.token)
+        return msgspec.structs.replace(self, orders=(*others, order))
+
+    def without(self, token: str) -> Memory:
+        return msgspec.structs.replace(self, orders=tuple(one for one in self.orders if one.token != token))
+
+
+class Stale(EngineError):
+    """Somebody else has written the memory since it was read: what was decided on it is void."""
+
+
+class Store:
+    """The ConfigMap, replaced only at the version that was read."""
+
+    def __init__(self, client: Client, home: str) -> None:
+        self._client, self._home = client, home
+        self._body: Object | None = None
+        self.memory = Memory()
+
+    def load(self) -> Memory:
+        self._body = self._client.find(CONFIG_MAP, NAME, namespace=self._home)
+        text = ((self._body or {}).get("data") or {}).get("memory", "{}")
+        try:
+            self.memory = msgspec.json.decode(text, type=Memory)
+        except msgspec.DecodeError as bad:
+            where = f"the ConfigMap {self._home}/{NAME} is not understood: {bad}"
+            raise EngineError(
+                where, hint="correct it, or delete it: machines are found again by their provider"
+            ) from None
+        return self.memory
+
+    def save(self, memory: Memory) -> None:
+        """Raises Stale. After an error nothing is known: load again."""
+        if memory == self.memory and self._body is not None:
+            return
+        data = {"memory": msgspec.json.encode(memory).decode()}
+        try:
+            if self._body is None:
+                meta = {"name": NAME, "namespace": self._home, "labels": LABELS}
+                body: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+                self._body = self._client.create(body)
+            else:
+                self._body = self._client.replace({**self._body, "data": {**(self._body.get("data") or {}), **data}})
+        except (Conflict, AlreadyThere):
+            raise Stale(f"the ConfigMap {self._home}/{NAME} was changed by another process") from None
+        self.memory = memory
+
+
+class Joined:
+    """Which machines are nodes already: by providerID, by name, or by the name that the provider knows."""
+
+    def __init__(self, nodes: Iterable[tuple[str, str | None]]) -> None:
+        self._names: set[str] = set()
+        self._ids: set[str] = set()
+        for name, machine in nodes:
+            self._names.add(name)
+            if machine:
+                self._ids.add(machine)
+
+    def has(self, machine: str, node: str | None = None) -> bool:
+        return machine in self._ids or machine in self._names or (node is not None and node in self._names)
+
+
+def reconcile(memory: Memory, seen: Seen, joined: Joined, charge: Charge, now: float) -> Memory:
+    """Orders as they stand by what the provider shows; every machine that is no node belongs to one afterwards."""
+    settings, setups = charge.settings, charge.setups
+    memory = _refuse(memory, seen.refusals, charge, now)
+    there = {one.id: one for one in seen.machines}
+    by_token: dict[str, list[str]] = {}
+    for one in seen.machines:
+        if one.token:
+            by_token.setdefault(one.token, []).append(one.id)
+    orders = [_with(order, by_token.get(order.token, ())) for order in memory.orders]
+    claimed = {machine for order in orders for machine in order.machines}
+    for one in sorted(seen.machines, key=lambda one: one.id):
+        if one.id not in claimed and one.state != "stopping" and not joined.has(one.id, one.node):
+            _adopt(one, orders, now)
+    kept = [
+        order
+        for order in orders
+        if order.missing or not order.is_confirmed or _alive(order, there, joined, now) or is_orphan(order, setups)
+    ]
+    kept = [order for order in kept if not is_orphan(order, setups) or order.missing or unjoined(order, joined)]
+    return msgspec.structs.replace(
+        memory,
+        orders=tuple(sorted(kept, key=lambda order: (order.asked, order.token))),
+        failures=tuple(one for one in memory.failures if is_remembered(one, settings, now, setups)),
+    )
+
+
+def is_orphan(order: Asked, pools: Container[str]) -> bool:
+    """Its pool is not in the pools file any more: nobody can be asked what became of it, so it is kept."""
+    return order.pool not in pools
+
+
+def orphans(memory: Memory, pools: Container[str]) -> tuple[str, ...]:
+    """Of every such pool: what was ordered there, for a person."""
+    counts: dict[str, int] = {}
+    for order in memory.orders:
+        if is_orphan(order, pools):
+            counts[order.pool] = counts.get(order.pool, 0) + order.count
+    return tuple(
+        f"pool {pool} is not in the pools file any more, and {count} machines were ordered there: "
+        "they are not forgotten, and nobody looks after them until the pool is back"
+        for pool, count in sorted(counts.items())
+    )
+
+
+def unjoined(order: Asked, joined: Joined) -> list[str]:
+    """Machines of the order that are no node."""
+    return [one for one in order.machines if not joined.has(one)]
+
+
+def without_machine(memory: Memory, machine: str) -> Memory:
+    """After its deletion: an order that counts it no more."""
+    orders = []
+    for order in memory.orders:
+        left = tuple(one for one in order.machines if one != machine)
+        gone = len(order.machines) - len(left)
+        order = msgspec.structs.replace(order, machines=left, count=order.count - gone) if gone else order
+        if order.count > 0:
+            orders.append(order)
+    return msgspec.structs.replace(memory, orders=tuple(orders))
+
+
+def orders_of(memory: Memory, seen: Seen, joined: Joined, now: float) -> tuple[Order, ...]:
+    """For `decide`: every machine that was ordered and is no node yet."""
+    there = {one.id: one for one in seen.machines}
+    found = []
+    for order in memory.orders:
+        alive = _alive(order, there, joined, now)
+        for machine in (*alive, *order.stands_in()):
+            known = there.get(machine)
+            failed = known is not None and known.state == "failed"
+            found.append(
+                Order(
+                    pool=order.pool,
+                    machine=machine,
+                    asked=0.0 if failed else order.asked,
+                    zone=(known.zone if known is not None else None) or order.zone,
+                    gang=order.gang,
+                )
+            )
+    return tuple(found)
+
+
+def failed(memory: Memory, failure: Failure) -> Memory:
+    """One more refusal in a row, of its kind."""
+    before = [one for one in memory.failures if is_same(one, failure)]
+    others = [one for one in memory.failures if one not in before]
+    count = failure.count + max((one.count for one in before), default=0)
+    new = msgspec.structs.replace(failure, count=count, message=failure.message[:MOST_SAID])
+    return msgspec.structs.replace(memory, failures=(*others, new))
+
+
+def worked(memory: Memory, pool: Pool, zone: str | None) -> Memory:
+    """After an order that was taken."""
+    return _without(memory, lambda one: _is_over(one, pool) or (one.pool == pool.name and one.zone in (None, zone)))
+
+
+def shrank(memory: Memory, pool: Pool) -> Memory:
+    """After a deletion that was taken: that says nothing about stock or quota."""
+    return _without(memory, lambda one: _is_over(one, pool))
+
+
+def retried(memory: Memory, pools: Sequence[str]) -> Memory:
+    """What a person says: these may be asked again at once."""
+    return _without(memory, lambda one: one.pool in pools)
+
+
+def _is_over(one: Failure, pool: Pool) -> bool:
+    if one.kind == "throttled":
+        return one.provider == pool.provider
+    return one.kind == "auth" and one.pool == pool.name
+
+
+def _without(memory: Memory, is_over: Callable[[Failure], bool]) -> Memory:
+    left = tuple(one for one in memory.failures if not is_over(one))
+    return memory if left == memory.failures else msgspec.structs.replace(memory, failures=left)
+
+
+def _with(order: Asked, machines: Sequence[str]) -> Asked:
+    new = [one for one in machines if one not in order.machines]
+    return msgspec.structs.replace(order, machines=(*order.machines, *new), is_confirmed=True) if new else order
+
+
+def _adopt(machine: Machine, orders: list[Asked], now: float) -> None:
+    """A machine that bears no token: of an order that still lacks one, else found."""
+    for number, order in enumerate(orders):
+        fits = order.pool == machine.pool and order.zone in (None, machine.zone)
+        if fits and order.missing and order.is_confirmed and not machine.token:
+            orders[number] = _with(order, (machine.id,))
+            return
+    orders.append(
+        Asked(
+            token=f"found-{machine.id}",
+            pool=machine.pool,
+            count=1,
+            asked=now,
+            zone=machine.zone,
+            machines=(machine.id,),
+            is_confirmed=True,
+        )
+    )
+
+
+def _alive(order: Asked, there: Mapping[str, Machine], joined: Joined, now: float) -> list[str]:
+    found = []
+    for machine in order.machines:
+        known = there.get(machine)
+        is_coming = now - order.asked < LAG_S if known is None else known.state != "stopping"
+        if is_coming and not joined.has(machine, known.node if known is not None else None):
+            found.append(machine)
+    return found
+
+
+def _refuse(memory: Memory, refusals: Sequence[Refusal], charge: Charge, now: float) -> Memory:
+    for refusal in refusals:
+        order = memory.order(refusal.token) if refusal.token else None
+        if refusal.token is None:
+            waiting = (one for one in memory.orders if one.pool == refusal.pool and one.is_confirmed and one.missing)
+            order = next(waiting, None)
+        if order is not None and order.missing:
+            new = charge.refusal(order.pool, refusal.kind, now, zone=refusal.zone or order.zone)
+            memory = failed(memory, msgspec.structs.replace(new, message=refusal.message))
+            ended = msgspec.structs.replace(order, count=len(order.machines), is_confirmed=True)
+            memory = memory.with_order(ended)
+    return memory

@@ -1,0 +1,172 @@
+"""The live cluster as the objects that `objects.snapshot_of` reads: followed by watches, or listed once.
+
+Kinds that a cluster need not serve (JobSet, Kueue, PodGroups, Volcano) are followed where it does. Not here: what the
+objects mean, and what the provider says.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from longboat.autoscaler.model.snapshot import Failure, Pool, Snapshot
+from longboat.autoscaler.observe.from_objects import Body, snapshot_of
+from longboat.autoscaler.observe.orders import DELETING, Joined, Memory, orders_of
+from longboat.autoscaler.providers.provider import Seen
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import NotThere
+from longboat.kubeapi.kinds import (
+    BUDGET,
+    CLAIM,
+    DAEMON_SET,
+    JOB,
+    JOBSET,
+    NAMESPACE,
+    NODE,
+    POD,
+    PRIORITY_CLASS,
+    VOLUME,
+    WORKLOAD,
+    Kind,
+)
+from longboat.kubeapi.watch import Change, Reflector
+
+ALWAYS = (NODE, POD, JOB, BUDGET, DAEMON_SET, CLAIM, VOLUME, PRIORITY_CLASS, NAMESPACE)
+WHERE_SERVED = (
+    JOBSET,
+    WORKLOAD,
+    Kind("PodGroup", "scheduling.x-k8s.io/v1alpha1", "podgroups"),
+    Kind("PodGroup", "scheduling.volcano.sh/v1beta1", "podgroups"),
+    Kind("Job", "batch.volcano.sh/v1alpha1", "jobs"),
+    Kind("PodGroup", "scheduling.k8s.io/v1alpha2", "podgroups"),
+    Kind("Workload", "scheduling.k8s.io/v1alpha1", "workloads"),
+)
+LOOK_FOR_KINDS_S = 60.0
+Objects = dict[str, list[Body]]
+
+
+def served(client: Client) -> list[Kind]:
+    """Those of the kinds that a cluster need not have, each in the version that this one serves."""
+    groups = msgspec.json.decode(client.request("GET", "/apis")).get("groups") or ()
+    versions = {one["name"]: [each["version"] for each in one.get("versions") or ()] for one in groups}
+    found = []
+    for kind in WHERE_SERVED:
+        group, _, wanted = kind.api_version.partition("/")
+        known = versions.get(group, [])
+        for version in sorted(known, key=lambda one: one != wanted):
+            if _has(client, f"{group}/{version}", kind.plural):
+                found.append(kind._replace(api_version=f"{group}/{version}"))
+                break
+    return found
+
+
+def _has(client: Client, version: str, plural: str) -> bool:
+    try:
+        answer = msgspec.json.decode(client.request("GET", f"/apis/{version}"))
+    except NotThere:
+        return False
+    return any(one.get("name") == plural for one in answer.get("resources") or ())
+
+
+def listed(client: Client) -> Objects:
+    """Everything once: for a single look."""
+    found: Objects = {}
+    for kind in (*ALWAYS, *served(client)):
+        found.setdefault(kind.kind, []).extend(_named(kind, client.list(kind, everywhere=True).items))
+    return found
+
+
+def _named(kind: Kind, bodies: Iterable[dict[str, Any]]) -> list[Body]:
+    """Items of a list do not say what they are."""
+    if kind is POD or kind is NODE:
+        return list(bodies)
+    return [{**body, "kind": kind.kind, "apiVersion": kind.api_version} for body in bodies]
+
+
+class Watcher:
+    """A copy of all that matters, kept up to date by watches."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._changed = threading.Event()
+        self._reflectors: dict[Kind, Reflector[dict[str, Any]]] = {}
+        self._looked = 0.0
+        for kind in ALWAYS:
+            self._follow(kind)
+
+    def _follow(self, kind: Kind) -> None:
+        def heard(_: Change[dict[str, Any]]) -> None:
+            self._changed.set()
+
+        self._reflectors[kind] = Reflector(self._client, kind, everywhere=True, on_change=heard)
+
+    def sync(self, timeout_s: float = 60.0) -> None:
+        """Wait until everything was seen once; what may not be seen is raised."""
+        self._look_for_kinds()
+        for reflector in list(self._reflectors.values()):
+            reflector.sync(timeout_s)
+
+    def _look_for_kinds(self) -> None:
+        if time.monotonic() - self._looked < LOOK_FOR_KINDS_S and self._looked:
+            return
+        self._looked = time.monotonic()
+        now = served(self._client)
+        for kind in now:
+            if kind not in self._reflectors:
+                self._follow(kind)
+        for kind in [one for one in self._reflectors if one not in ALWAYS and one not in now]:
+            self._reflectors.pop(kind).close()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until something has changed, or the time is over."""
+        found = self._changed.wait(timeout_s)
+        self._changed.clear()
+        return found
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    def blind_spots(self) -> list[str]:
+        """What cannot be seen at the moment. Deciding without it would be deciding on old news."""
+        found = [reflector.blindness() for reflector in list(self._reflectors.values())]
+        return [text for text in found if text]
+
+    def objects(self) -> Objects:
+        self._look_for_kinds()
+        found: Objects = {}
+        for kind, reflector in self._reflectors.items():
+            found.setdefault(kind.kind, []).extend(_named(kind, reflector.items.values()))
+        return found
+
+    def close(self) -> None:
+        for reflector in self._reflectors.values():
+            reflector.close()
+
+
+def joined_in(objects: Mapping[str, list[Body]]) -> Joined:
+    nodes = objects.get("Node", ())
+    return Joined((body["metadata"]["name"], (body.get("spec") or {}).get("providerID")) for body in nodes)
+
+
+def snapshot_from(
+    objects: Objects, pools: tuple[Pool, ...], memory: Memory, seen: Seen, now: float, blocked: Iterable[Failure] = ()
+) -> Snapshot:
+    """What `decide` reads: the objects, what was ordered, what was refused. `blocked`: refusals of this moment only."""
+    going = {
+        body["metadata"]["name"]
+        for body in objects.get("Node", ())
+        if DELETING in (body["metadata"].get("annotations") or {})
+    }
+    found = snapshot_of(objects, pools)
+    known = {pool.name for pool in pools}
+    nodes = tuple(msgspec.structs.replace(node, is_going=True) if node.name in going else node for node in found.nodes)
+    return msgspec.structs.replace(
+        found,
+        nodes=nodes,
+        orders=tuple(one for one in orders_of(memory, seen, joined_in(objects), now) if one.pool in known),
+        failures=(*memory.failures, *blocked),
+    )

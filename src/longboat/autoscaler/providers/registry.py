@@ -1,0 +1,67 @@
+"""From the names in a pools file to providers that can be asked; and what they say about their machines, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from longboat.autoscaler.model.snapshot import Pool
+from longboat.autoscaler.providers.exec import ExecProvider
+from longboat.autoscaler.providers.kwok import KwokProvider
+from longboat.autoscaler.providers.provider import Description, Provider, ProviderError
+from longboat.autoscaler.providers.settings import ExecSettings, ProviderSettings
+from longboat.core.errors import UsageError
+from longboat.fitting.model.quantities import amount, show_number
+from longboat.kubeapi.client import Client
+
+
+def open_providers(
+    pools: tuple[Pool, ...], known: Mapping[str, ProviderSettings], client: Client, home: str
+) -> dict[str, Provider]:
+    """One for each name that a pool has; all pools of a name share it."""
+    check_named(pools, known)
+    names = dict.fromkeys(pool.provider for pool in pools)
+    return {name: _open(name, known[name], client, home) for name in names}
+
+
+def check_named(pools: tuple[Pool, ...], known: Mapping[str, ProviderSettings]) -> None:
+    """Every pool names a provider that there is. Raises UsageError."""
+    for pool in pools:
+        if pool.provider not in known:
+            names = ", ".join(sorted(known))
+            hint = "describe it under `providers` of the pools file: docs/autoscaler.md"
+            raise UsageError(f"pool {pool.name}: no provider {pool.provider}; there are: {names}", hint=hint)
+
+
+def _open(name: str, settings: ProviderSettings, client: Client, home: str) -> Provider:
+    if isinstance(settings, ExecSettings):
+        return ExecProvider(name, settings)
+    return KwokProvider(client, home, settings)
+
+
+def differences(pools: tuple[Pool, ...], providers: Mapping[str, Provider]) -> Iterator[str]:
+    """Where a provider describes other machines than the pools file: what it makes would not be what was decided on."""
+    for pool in pools:
+        try:
+            described = providers[pool.provider].describe(pool)
+        except ProviderError as error:
+            yield f"pool {pool.name}: {error.message}"
+            continue
+        for text in _differences(pool, described):
+            yield f"pool {pool.name}: {text}"
+
+
+def _differences(pool: Pool, described: Description) -> Iterator[str]:
+    for name, quantity in sorted(described.allocatable.items()):
+        theirs, ours = amount(name, quantity), pool.machine.has(name)
+        if theirs < ours < 1 << 59 or (ours == 0 and theirs):
+            yield f"its provider says {show_number(name, theirs)} {name}, the pools file {show_number(name, ours)}"
+    for name, value in sorted(described.labels.items()):
+        if name in pool.machine.labels and pool.machine.labels[name] != value:
+            yield f"its provider says label {name}={value}, the pools file {pool.machine.labels[name]}"
+    missing = [zone for zone in pool.zones if described.zones and zone not in described.zones]
+    if missing:
+        yield f"its provider has no zone {missing[0]}"
+    if described.spot is not None and described.spot != pool.spot:
+        yield f"its provider says spot: {str(described.spot).lower()}, the pools file {str(pool.spot).lower()}"
+    if described.max is not None and described.max < pool.max:
+        yield f"its provider makes {described.max} machines at most, the pools file says {pool.max}"

@@ -1,0 +1,283 @@
+"""The cheapest machines for a whole demand. Pure.
+
+Machines are filled one pattern at a time (a pattern repeats for as long as there are pods for it), so that the work
+grows with the kinds of pods and not with their number. Several ways to choose pools are tried and the cheapest is
+taken; then machines are exchanged for cheaper ones and two are merged into one where that saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from longboat.autoscaler.decide.offers import Zone, most_on_one
+from longboat.autoscaler.purchase.purchase import Basket, Contents, Kind, Lot, Purse, cost_of, worth
+from longboat.autoscaler.purchase.refit import refit
+from longboat.fitting.fleet import Fleet
+from longboat.fitting.model.quantities import is_gpu
+
+MOST_LEADS = 12
+MOST_MERGED = 24
+MANY_KINDS = 60
+
+
+class Shop:
+    """One demand, and the pools it may be served from."""
+
+    def __init__(self, kinds: Sequence[Kind], purse: Purse) -> None:
+        self.kinds, self.purse = kinds, purse
+        self._empty: dict[tuple[str, Zone], Fleet] = {}
+        self._patterns: dict[tuple[str, tuple[Zone, ...], tuple[int, ...]], Contents] = {}
+        self._most: dict[tuple[str, int], int] = {}
+
+    def buy(self) -> Basket:
+        """Tier by tier: pools of a higher priority first, then the rest from the next ones."""
+        basket = Basket([len(kind.pods) for kind in self.kinds])
+        purse = self.purse.copy()
+        tiers = sorted({offer.pool.priority for offer in purse.offers.values()}, reverse=True)
+        for tier in tiers:
+            names = [name for name, offer in sorted(purse.offers.items()) if offer.pool.priority == tier]
+            self._buy_tier(names, basket, purse)
+            if basket.is_complete:
+                break
+        return basket
+
+    def _buy_tier(self, names: Sequence[str], basket: Basket, purse: Purse) -> None:
+        names = [name for name in names if purse.room[name] > 0 and any(name in kind.zones for kind in self.kinds)]
+        if not names:
+            return
+        tried = [self._attempt(choose, basket.left, purse) for choose in self._strategies(names, purse)]
+        best = min(tried, key=lambda one: self._rank(one[0]))
+        found = self._improve(best[0], names, best[1])
+        if basket.left == [len(kind.pods) for kind in self.kinds]:
+            found = refit(found, self.kinds, names, purse)
+        for lot in found.lots:
+            purse.pay(lot.pool, lot.count)
+        basket.lots += found.lots
+        basket.left = found.left
+
+    def _strategies(self, names: Sequence[str], purse: Purse) -> list[Callable[[Sequence[int], Purse], Lot | None]]:
+        found: list[Callable[[Sequence[int], Purse], Lot | None]] = [lambda left, one: self._by_ratio(names, left, one)]
+        ranked = sorted(names, key=lambda name: (worth(purse.offers[name]), name))
+        if len(names) > 1:
+            most = MOST_LEADS if len(self.kinds) <= MANY_KINDS else 1
+            for lead in ranked[:most]:
+                order = [lead, *(name for name in ranked if name != lead)]
+                found.append(lambda left, one, order=order: self._in_order(order, left, one))  # type: ignore[misc]
+        return found
+
+    def _attempt(
+        self, choose: Callable[[Sequence[int], Purse], Lot | None], left: Sequence[int], purse: Purse
+    ) -> tuple[Basket, Purse]:
+        basket, mine = Basket(left), purse.copy()
+        while any(basket.left):
+            lot = choose(basket.left, mine)
+            if lot is None:
+                break
+            mine.pay(lot.pool, lot.count)
+            basket.lots.append(lot)
+            for kind, count in lot.contents:
+                basket.left[kind] -= count * lot.count
+        return basket, mine
+
+    def _rank(self, basket: Basket) -> tuple[float, float, int, int, list[tuple[str, int]]]:
+        """Whoever serves more comes first, then whoever costs less, then whoever leaves fewer GPUs idle."""
+        unserved = sum(left * self._weight(kind) for kind, left in enumerate(basket.left) if left)
+        counts = sorted(basket.counts().items())
+        cost = cost_of(basket, self.purse.offers)
+        return round(unserved, 9), round(cost, 9), self._idle_gpus(basket), sum(count for _, count in counts), counts
+
+    def _idle_gpus(self, basket: Basket) -> int:
+        idle = 0
+        for lot in basket.lots:
+            machine = self.purse.offers[lot.pool].pool.machine
+            has = sum(count for name, count in machine.allocatable if is_gpu(name))
+            used = sum(
+                count * sum(amount for name, amount in self.kinds[kind].shape.requests if is_gpu(name))
+                for kind, count in lot.contents
+            )
+            idle += (has - used) * lot.count
+        return idle
+
+    def _weight(self, kind: int) -> float:
+        """A fair price of one pod of this kind: its share of the cheapest machine that takes it."""
+        offers = self.purse.offers
+        prices = [worth(offers[pool]) / max(self._most_on(pool, kind), 1) for pool in self.kinds[kind].zones]
+        return min(prices, default=1.0) + 1e-12
+
+    def _most_on(self, pool: str, kind: int) -> int:
+        found = self._most.get((pool, kind))
+        if found is None:
+            zone = self.kinds[kind].zones[pool][0]
+            state = next(iter(self._machine(pool, zone).states.values()))
+            found = self._most[pool, kind] = max(1, state.fits(self.kinds[kind].shape))
+        return found
+
+    def _machine(self, pool: str, zone: Zone) -> Fleet:
+        found = self._empty.get((pool, zone))
+        if found is None:
+            found = self._empty[pool, zone] = self.purse.offers[pool].machine(zone, "new")
+        return found
+
+    def _by_ratio(self, names: Sequence[str], left: Sequence[int], purse: Purse) -> Lot | None:
+        """The machine that serves most for its price."""
+        best: tuple[tuple[float, float, str], Lot] | None = None
+        for name in names:
+            lot = self._best_lot(name, left, purse)
+            if lot is not None:
+                value = sum(count * self._weight(kind) for kind, count in lot.contents)
+                price = purse.price(name)
+                rank = (price / value, price, name)
+                if best is None or rank < best[0]:
+                    best = (rank, lot)
+        return best[1] if best else None
+
+    def _in_order(self, names: Sequence[str], left: Sequence[int], purse: Purse) -> Lot | None:
+        return next((lot for name in names if (lot := self._best_lot(name, left, purse)) is not None), None)
+
+    def _best_lot(self, pool: str, left: Sequence[int], purse: Purse) -> Lot | None:
+        """Machines of this pool with the fullest contents, as many as the same contents last for."""
+        if purse.affords(pool, 1) < 1:
+            return None
+        best: tuple[float, Lot] | None = None
+        for zones, able in self._zone_groups(pool, left):
+            contents = self._pattern(
+                pool, zones, tuple(count if kind in able else 0 for kind, count in enumerate(left))
+            )
+            if contents:
+                value = sum(count * self._weight(kind) for kind, count in contents)
+                if best is None or value > best[0]:
+                    count = min(left[kind] // number for kind, number in contents)
+                    allowed = tuple(
+                        zone for zone in zones if all(zone in self.kinds[k].zones[pool] for k, _ in contents)
+                    )
+                    best = (value, Lot(pool, allowed, contents, purse.affords(pool, count)))
+        return best[1] if best and best[1].count > 0 else None
+
+    def _zone_groups(self, pool: str, left: Sequence[int]) -> list[tuple[tuple[Zone, ...], frozenset[int]]]:
+        """Zones that the same kinds may be in."""
+        groups: dict[frozenset[int], list[Zone]] = {}
+        wanting = [number for number, count in enumerate(left) if count and pool in self.kinds[number].zones]
+        for zone in self.purse.offers[pool].zones:
+            able = frozenset(number for number in wanting if zone in self.kinds[number].zones[pool])
+            if able:
+                groups.setdefault(able, []).append(zone)
+        return [(tuple(zones), able) for able, zones in groups.items()]
+
+    def _pattern(self, pool: str, zones: tuple[Zone, ...], left: tuple[int, ...]) -> Contents:
+        """What one machine takes of what is left, the hardest to place first."""
+        capped = tuple(min(count, self._most_on(pool, kind)) if count else 0 for kind, count in enumerate(left))
+        key = (pool, zones, capped)
+        found = self._patterns.get(key)
+        if found is None:
+            fleet = self._machine(pool, zones[0]).copy()
+            counts = [
+                (kind, most_on_one(fleet, self.kinds[kind].pods[:count])) for kind, count in enumerate(capped) if count
+            ]
+            found = self._patterns[key] = tuple(pair for pair in counts if pair[1])
+        return found
+
+    def _improve(self, basket: Basket, names: Sequence[str], purse: Purse) -> Basket:
+        """Exchange machines for cheaper ones that hold the same, and merge two into one, while that saves."""
+        found = Basket(basket.left)
+        found.lots = list(basket.lots)
+        for number, lot in enumerate(found.lots):
+            cheaper = self._cheaper(lot, names, purse)
+            if cheaper is not None:
+                found.lots[number] = cheaper
+        if sum(lot.count for lot in found.lots) <= MOST_MERGED:
+            self._merge(found, names, purse)
+        return found
+
+    def _cheaper(self, lot: Lot, names: Sequence[str], purse: Purse) -> Lot | None:
+        """The same contents on the cheapest machine that holds them; the purse is settled."""
+        offers = self.purse.offers
+        if offers[lot.pool].pool.zero_or_max:
+            return None
+        for name in sorted(names, key=lambda name: (worth(offers[name]), name)):
+            if worth(offers[name]) >= worth(offers[lot.pool]) or offers[name].pool.zero_or_max:
+                continue
+            zones = self._zones_for(name, lot.contents)
+            if zones and self._holds(name, zones, lot.contents):
+                _give_back(purse, lot)
+                if purse.affords(name, lot.count) == lot.count:
+                    purse.pay(name, lot.count)
+                    return Lot(name, zones, lot.contents, lot.count)
+                purse.pay(lot.pool, lot.count)
+        return None
+
+    def _merge(self, basket: Basket, names: Sequence[str], purse: Purse) -> None:
+        offers = self.purse.offers
+        lots = [lot.times(1) for lot in basket.lots for _ in range(lot.count)]
+        ranked = sorted(names, key=lambda name: (worth(offers[name]), name))
+        again = True
+        while again:
+            again = False
+            for first in range(len(lots)):
+                for second in range(first + 1, len(lots)):
+                    merged = self._merged(lots[first], lots[second], ranked, purse)
+                    if merged is not None:
+                        lots[first] = merged
+                        del lots[second]
+                        again = True
+                        break
+                if again:
+                    break
+        basket.lots = lots
+
+    def _merged(self, one: Lot, other: Lot, ranked: Sequence[str], purse: Purse) -> Lot | None:
+        offers = self.purse.offers
+        if offers[one.pool].pool.zero_or_max or offers[other.pool].pool.zero_or_max:
+            return None
+        both = dict(one.contents)
+        for kind, count in other.contents:
+            both[kind] = both.get(kind, 0) + count
+        contents = tuple(sorted(both.items()))
+        saved = worth(offers[one.pool]) + worth(offers[other.pool])
+        for name in ranked:
+            if worth(offers[name]) >= saved or offers[name].pool.zero_or_max:
+                continue
+            zones = self._zones_for(name, contents)
+            if not zones or not self._holds(name, zones, contents):
+                continue
+            _give_back(purse, one)
+            _give_back(purse, other)
+            if purse.affords(name, 1):
+                purse.pay(name, 1)
+                return Lot(name, zones, contents, 1)
+            purse.pay(one.pool, 1)
+            purse.pay(other.pool, 1)
+        return None
+
+    def _zones_for(self, pool: str, contents: Contents) -> tuple[Zone, ...]:
+        return tuple(
+            zone
+            for zone in self.purse.offers[pool].zones
+            if all(zone in self.kinds[kind].zones.get(pool, ()) for kind, _ in contents)
+        )
+
+    def _holds(self, pool: str, zones: tuple[Zone, ...], contents: Contents) -> bool:
+        left = [0] * len(self.kinds)
+        for kind, count in contents:
+            if count > self._most_on(pool, kind):
+                return False
+            left[kind] = count
+        return self._pattern(pool, zones, tuple(left)) == contents
+
+
+def _give_back(purse: Purse, lot: Lot) -> None:
+    purse.pay(lot.pool, -lot.count)
+
+
+def zones_of(lots: Sequence[Lot], by_zone: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Machines of each pool in each zone: those who may be in few zones first, each where there are fewest."""
+    counts = {pool: dict(zones) for pool, zones in by_zone.items()}
+    found: dict[str, dict[str, int]] = {}
+    for lot in sorted(lots, key=lambda lot: (len(lot.zones), lot.pool)):
+        zones = [zone for zone in lot.zones if zone is not None]
+        for _ in range(lot.count if zones else 0):
+            mine = counts.setdefault(lot.pool, {})
+            zone = min(zones, key=lambda zone: (mine.get(zone, 0), zones.index(zone)))
+            mine[zone] = mine.get(zone, 0) + 1
+            of_pool = found.setdefault(lot.pool, {})
+            of_pool[zone] = of_pool.get(zone, 0) + 1
+    return found

@@ -1,0 +1,113 @@
+"""Values of a purchase: kinds of pods, machines filled with them, and what it all costs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from longboat.autoscaler.decide.offers import Offer, Zone, uses_of
+from longboat.fitting.model.pods import Pod, PodShape
+
+Contents = tuple[tuple[int, int], ...]
+"""(number of a kind, pods of it) on one machine, sorted."""
+
+
+class Kind:
+    """Alike pods, and where they may be bought a machine."""
+
+    __slots__ = ("pods", "zones", "shape")
+
+    def __init__(self, pods: Sequence[Pod], zones: Mapping[str, tuple[Zone, ...]]) -> None:
+        self.pods, self.zones = pods, zones
+        self.shape: PodShape = pods[0].shape
+
+
+class Lot:
+    """`count` machines of a pool, each with the same contents, in any of these zones."""
+
+    __slots__ = ("pool", "zones", "contents", "count")
+
+    def __init__(self, pool: str, zones: tuple[Zone, ...], contents: Contents, count: int) -> None:
+        self.pool, self.zones, self.contents, self.count = pool, zones, contents, count
+
+    def times(self, count: int) -> Lot:
+        return Lot(self.pool, self.zones, self.contents, count)
+
+
+class Basket:
+    """Machines to be bought, and the pods for whom there is none."""
+
+    def __init__(self, left: Sequence[int]) -> None:
+        self.lots: list[Lot] = []
+        self.left = list(left)  # by kind
+
+    @property
+    def is_complete(self) -> bool:
+        return not any(self.left)
+
+    def counts(self) -> dict[str, int]:
+        """Machines of each pool that have contents."""
+        found: dict[str, int] = {}
+        for lot in self.lots:
+            found[lot.pool] = found.get(lot.pool, 0) + lot.count
+        return found
+
+
+class Purse:
+    """What may still be bought: room of each pool, and the limits of all. Copied for every attempt."""
+
+    def __init__(self, offers: Mapping[str, Offer], limits: Sequence[int | None]) -> None:
+        self.offers = offers
+        self.room = {name: offer.room if offer.zones else 0 for name, offer in offers.items()}
+        self.limits = list(limits)
+        self.opened: set[str] = set()  # pools of all or nothing that are paid for
+
+    def copy(self) -> Purse:
+        found = Purse.__new__(Purse)
+        found.offers, found.room, found.limits = self.offers, dict(self.room), list(self.limits)
+        found.opened = set(self.opened)
+        return found
+
+    def affords(self, pool: str, wanted: int) -> int:
+        """How many of the wanted machines may be bought."""
+        offer = self.offers[pool]
+        count = min(wanted, self.room[pool])
+        if count <= 0 or pool in self.opened:
+            return max(count, 0)
+        each = uses_of(offer.pool)
+        able = [most // one for one, most in zip(each, self.limits) if most is not None and one]
+        if offer.pool.zero_or_max:
+            return count if all(number >= self.room[pool] for number in able) else 0
+        return min([count, *able])
+
+    def pay(self, pool: str, count: int) -> None:
+        offer = self.offers[pool]
+        paid = count
+        if offer.pool.zero_or_max:
+            paid = 0 if pool in self.opened else self.room[pool]
+            self.opened.add(pool)
+        self.room[pool] -= count
+        for number, one in enumerate(uses_of(offer.pool)):
+            most = self.limits[number]
+            if most is not None:
+                self.limits[number] = most - one * paid
+
+    def price(self, pool: str) -> float:
+        """Of the next machine of this pool."""
+        offer = self.offers[pool]
+        if not offer.pool.zero_or_max:
+            return worth(offer)
+        return 0.0 if pool in self.opened else worth(offer) * self.room[pool]
+
+
+def worth(offer: Offer) -> float:
+    """The price of one machine; where none is stated, bigger counts as dearer, but as next to nothing."""
+    cpus, memory, gpus = uses_of(offer.pool)
+    return offer.pool.price + 1e-9 * (gpus * 1000 + cpus / 1000 + memory / 2**33)
+
+
+def cost_of(basket: Basket, offers: Mapping[str, Offer]) -> float:
+    total = 0.0
+    for pool, count in basket.counts().items():
+        offer = offers[pool]
+        total += worth(offer) * (max(offer.room, count) if offer.pool.zero_or_max else count)
+    return total

@@ -1,0 +1,253 @@
+"""Telling others: Kubernetes events on nodes, pods and runs, and a webhook that takes `{"text": ...}` (Slack's form).
+
+Both only tell. A cluster that takes no events or a webhook that is down is told once, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import secrets
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from longboat.autoscaler.act.actuator import Deed
+from longboat.autoscaler.loop import Turn
+from longboat.autoscaler.model.plan import Waiting
+from longboat.autoscaler.model.times import text_of
+from longboat.autoscaler.observe.orders import NAME as MEMORY
+from longboat.core.errors import LongboatError, UsageError
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError
+from longboat.kubeapi.kinds import CONFIG_MAP, EVENT, NODE, POD, Kind
+
+REASONS = {
+    "cordon": "ScaleDown",
+    "uncordon": "ScaleDownCancelled",
+    "drain": "ScaleDownDrain",
+    "delete": "ScaleDownDelete",
+}
+MOST_PER_TURN = 50
+MOST_WAITING = 100
+MOST_LINES = 20
+TIMEOUT_S = 10.0
+TRIES = 3  # for one message: a server that restarts is back by then, one that is down does not hold the others up
+PAUSE_S = 0.5
+SOURCE = "longboat-autoscaler"
+Key = tuple[str, str, str, str]
+
+
+class About(NamedTuple):
+    """One event to be: about whom, what, and whether it is bad."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    reason: str
+    message: str
+    is_warning: bool = False
+    part: str = ""  # of the object: one is told of separately for each
+
+
+def events_of(turn: Turn, home: str) -> Iterator[About]:
+    """Deeds on nodes, everybody who waits with what is done for them, pools that are not asked."""
+    for note in turn.plan.pools:
+        for shut in note.backoffs:
+            if shut.kind != "throttled":  # that passes within seconds
+                reason = "PoolOff" if shut.until is None else "PoolBackOff"
+                where = f"pool {note.pool}" + (f", zone {shut.zone}" if shut.zone is not None else "")
+                yield About(CONFIG_MAP, home, MEMORY, reason, f"{where}: {shut.reason}", True, where)
+    for deed in turn.deeds:
+        if deed.action.node is not None:
+            message = deed.action.reason + (f" (not done: {deed.trouble})" if deed.trouble else "")
+            reason = REASONS.get(deed.action.kind, "Autoscaler")
+            yield About(NODE, "default", deed.action.node, reason, message, bool(deed.trouble))
+    runs = {gang.name: gang.run for gang in turn.snapshot.gangs}
+    for one in turn.plan.waiting:
+        yield from _about_waiting(one, runs, turn)
+
+
+def _about_waiting(one: Waiting, runs: dict[str, str | None], turn: Turn) -> Iterator[About]:
+    reason = "TriggeredScaleUp" if one.expected is not None else "NotTriggerScaleUp"
+    namespace, _, name = (one.pod or one.run or "").partition("/")
+    if one.pod is not None:
+        yield About(POD, namespace, name, reason, one.reason, one.expected is None)
+    elif one.run is not None and runs.get(one.run):
+        yield About(CONFIG_MAP, namespace, name, reason, ordered_for(one, turn) or one.reason, one.expected is None)
+
+
+def ordered_for(one: Waiting, turn: Turn) -> str:
+    """What was ordered for a run in this turn, in words for its owner; empty: nothing."""
+    grown = [deed.action for deed in turn.deeds if deed.action.kind == "grow" and not deed.trouble]
+    mine = [action for action in grown if one.run in action.runs]
+    if not mine or one.expected is None:
+        return ""
+    counts = " and ".join(
+        f"{action.count} machine{'' if action.count == 1 else 's'} of pool {action.pool}"
+        + (" (for others too)" if len(action.runs) > 1 else "")
+        for action in mine
+    )
+    return f"waits for {counts}, ordered at {text_of(turn.now)}, expected by {text_of(one.expected)}"
+
+
+class Events:
+    """A listener of the loop. What was told of an object is told again only when it has changed."""
+
+    def __init__(self, client: Client, home: str, say: Callable[[str], None]) -> None:
+        self._client, self._home, self._say = client, home, say
+        self._told: dict[Key, tuple[str, bool]] = {}
+        self._trouble = ""
+
+    def failed(self, message: str) -> None:
+        """Of a loop that failed there is nobody to tell: events are in the cluster."""
+
+    def turned(self, turn: Turn) -> None:
+        now: dict[Key, tuple[str, bool]] = {}
+        left = MOST_PER_TURN
+        for about in events_of(turn, self._home):
+            key = (about.kind.kind, f"{about.namespace}/{about.name}", about.reason, about.part)
+            mark = ("" if about.reason == "TriggeredScaleUp" else about.message, about.is_warning)
+            if self._told.get(key) == mark:
+                now[key] = mark
+            elif left > 0 and self._send(about, turn.now):
+                now[key] = mark
+                left -= 1
+        self._told = now
+
+    def _send(self, about: About, now: float) -> bool:
+        event: dict[str, Any] = {}
+        try:
+            body = self._client.find(about.kind, about.name, namespace=about.namespace)
+            event = event_of(about, body["metadata"]["uid"] if body is not None else "", text_of(now))
+            self._client.create(event)
+        except LongboatError as error:
+            if isinstance(error, ApiError) and _is_ending(error):
+                return True  # with its namespace goes everybody who could be told
+            # Every event has another name: the same trouble is told once.
+            trouble = error.message.replace(event["metadata"]["name"] if event else about.name, about.name)
+            if trouble != self._trouble:
+                self._say(f"an event cannot be written: {trouble}")
+            self._trouble = trouble
+            return False
+        return True
+
+
+def _is_ending(error: ApiError) -> bool:
+    """Whether the namespace is being deleted."""
+    return any(one.get("reason") == "NamespaceTerminating" for one in error.details.get("causes") or ())
+
+
+def event_of(about: About, uid: str, now: str) -> dict[str, Any]:
+    involved = {"apiVersion": about.kind.api_version, "kind": about.kind.kind, "name": about.name, "uid": uid}
+    if about.kind.is_namespaced:
+        involved["namespace"] = about.namespace
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {"name": f"{about.name[:200]}.{secrets.token_hex(8)}", "namespace": about.namespace},
+        "involvedObject": involved,
+        "reason": about.reason,
+        "message": about.message[:1000],
+        "type": "Warning" if about.is_warning else "Normal",
+        "source": {"component": SOURCE},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+
+
+class Webhook:
+    """A listener of the loop: what was done and what was refused, one message for a turn. Sent by a thread."""
+
+    def __init__(self, url: str, say: Callable[[str], None], *, name: str = "") -> None:
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            raise UsageError("the webhook's address is not an http or https address")
+        self._url, self._say, self._name = url, say, name
+        self._queue: queue.Queue[str | None] = queue.Queue(MOST_WAITING)
+        self._refused: set[str] = set()
+        self._last_failure = ""
+        self._is_down = False
+        self._thread = threading.Thread(target=self._work, name="webhook", daemon=True)
+        self._thread.start()
+
+    def turned(self, turn: Turn) -> None:
+        recovered = ["it works again"] if self._last_failure else []
+        self._last_failure = ""
+        found = [*recovered, *(line_of(deed) for deed in turn.deeds if deed.action.kind != "cordon")]
+        refused = {f"{one.run or one.pod} waits: {one.reason}" for one in turn.plan.waiting if one.expected is None}
+        names = {text.partition(" waits: ")[0] for text in refused}
+        found += sorted(text for text in refused if text.partition(" waits: ")[0] not in self._refused)
+        self._refused = names
+        if found:
+            more = [f"and {len(found) - MOST_LINES} more"] if len(found) > MOST_LINES else []
+            self._put("\n".join([*found[:MOST_LINES], *more]))
+
+    def failed(self, message: str) -> None:
+        if message != self._last_failure:
+            self._put(f"the autoscaler cannot work: {message}")
+        self._last_failure = message
+
+    def close(self, timeout_s: float = TIMEOUT_S) -> None:
+        """What is still to be sent is sent, within reason."""
+        try:
+            self._queue.put(None, timeout=0.1)
+        except queue.Full:
+            return
+        self._thread.join(timeout_s)
+
+    def _put(self, text: str) -> None:
+        head = f"longboat autoscaler{f' ({self._name})' if self._name else ''}: "
+        try:
+            self._queue.put_nowait(head + text)
+        except queue.Full:
+            pass  # a webhook that is down for so long misses something
+
+    def _work(self) -> None:
+        while (text := self._queue.get()) is not None:
+            # Whatever goes wrong with one message, the thread lives: the next one may be the important one.
+            for left in reversed(range(TRIES)):
+                try:
+                    self._post(text)
+                    self._is_down = False
+                    break
+                except Exception as error:
+                    self._note(error)
+                    time.sleep(PAUSE_S if left else 0.0)
+
+    def _note(self, error: Exception) -> None:
+        if not self._is_down:
+            why = getattr(error, "reason", None) or type(error).__name__
+            with contextlib.suppress(Exception):
+                self._say(f"the webhook at {urlsplit(self._url).hostname} cannot be told: {why}")
+        self._is_down = True
+
+    def _post(self, text: str) -> None:
+        headers = {"Content-Type": "application/json", "User-Agent": "longboat"}
+        request = urllib.request.Request(self._url, msgspec.json.encode({"text": text}), headers, method="POST")
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            answer.read(1024)
+
+
+def line_of(deed: Deed) -> str:
+    return sentence(deed) + (f" - not done: {deed.trouble}" if deed.trouble else "")
+
+
+def sentence(deed: Deed) -> str:
+    """What was done; of what was not done, what was to be done."""
+    action, is_done = deed.action, not deed.trouble
+    node, was = f"node {action.node}", "was" if is_done else "was to be"
+    what = {
+        "grow": f"pool {action.pool} {'grows' if is_done else 'was to grow'} by {action.count}",
+        "uncordon": f"the cordon of {node} {was} lifted",
+        "drain": f"pods of {node} {'were' if is_done else 'were to be'} evicted",
+        "delete": f"{node} {was} removed",
+        "forget": f"machine {action.machine} {was} given back",
+    }.get(action.kind, f"{node} {was} cordoned, to be removed if nothing comes to run there")
+    return f"{what}: {action.reason}"

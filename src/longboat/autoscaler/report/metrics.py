@@ -1,0 +1,167 @@
+"""Figures of the loop for Prometheus, in its text format, and the door they are fetched at. Counts since the start."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from longboat.autoscaler.loop import Turn
+from longboat.autoscaler.model.plan import PoolNote
+from longboat.core.errors import EngineError
+from longboat.engines.kubernetes.reconcile.health import BoundedServer, Check, answer_of
+
+Labels = tuple[tuple[str, str], ...]
+Sample = tuple[Labels, float]
+Family = tuple[str, str, str, list[Sample]]
+PREFIX = "longboat_autoscaler_"
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """A listener of the loop. `text` may be asked for by another thread."""
+
+    def __init__(self, is_leader: Callable[[], bool] = lambda: True) -> None:
+        self._is_leader = is_leader
+        self._lock = threading.Lock()
+        self._turn: Turn | None = None
+        self._loops = self._failures = 0
+        self._seconds = self._decide_s = 0.0
+        self._actions: Counter[tuple[str, str]] = Counter()
+        self._troubles: Counter[tuple[str, str]] = Counter()
+
+    def turned(self, turn: Turn) -> None:
+        with self._lock:
+            self._turn = turn
+            self._loops += 1
+            self._seconds += turn.total_s
+            self._decide_s += turn.decide_s
+            for deed in turn.deeds:
+                key = (deed.action.kind, deed.action.pool or "")
+                (self._troubles if deed.trouble else self._actions)[key] += deed.action.count or 1
+
+    def failed(self, message: str) -> None:
+        with self._lock:
+            self._failures += 1
+
+    def text(self) -> str:
+        with self._lock:
+            return "".join(family(*one) for one in self._families())
+
+    def _families(self) -> Iterator[Family]:
+        yield "leader", "gauge", "1 while this process works.", [((), float(self._is_leader()))]
+        yield "loops_total", "counter", "Loops that were finished.", [((), self._loops)]
+        yield "loop_failures_total", "counter", "Loops that failed.", [((), self._failures)]
+        yield "loop_seconds_total", "counter", "Time spent in loops.", [((), self._seconds)]
+        yield "decide_cpu_seconds_total", "counter", "CPU time spent on deciding.", [((), self._decide_s)]
+        yield "actions_total", "counter", "Done; machines where a pool grew.", _counted(self._actions)
+        yield "actions_failed_total", "counter", "Decided and not done.", _counted(self._troubles)
+        if self._turn is not None:
+            yield from _of_turn(self._turn)
+
+
+def _counted(counter: Mapping[tuple[str, str], int]) -> list[Sample]:
+    return [((("kind", kind), ("pool", pool)), float(count)) for (kind, pool), count in sorted(counter.items())]
+
+
+def _of_turn(turn: Turn) -> Iterator[Family]:
+    plan, snapshot = turn.plan, turn.snapshot
+    states = Counter((one.pool or "", one.state) for one in plan.nodes)
+    yield "last_loop_timestamp_seconds", "gauge", "When the last loop was.", [((), turn.now)]
+    yield (
+        "nodes",
+        "gauge",
+        "Nodes by pool and state.",
+        [((("pool", pool), ("state", state)), count) for (pool, state), count in sorted(states.items())],
+    )
+    by_pool: list[tuple[Labels, PoolNote]] = [((("pool", one.pool),), one) for one in plan.pools]
+    yield "machines", "gauge", "Machines, booting ones too.", [(labels, one.size) for labels, one in by_pool]
+    yield "machines_coming", "gauge", "Machines on their way.", [(labels, one.coming) for labels, one in by_pool]
+    limits: list[Sample] = [((("pool", one.name),), float(one.max)) for one in snapshot.pools]
+    yield "machines_max", "gauge", "What the pools file allows.", limits
+    prices = {one.name: one.price for one in snapshot.pools}
+    costs = [(labels, one.size * prices.get(one.pool, 0.0)) for labels, one in by_pool]
+    yield "price_per_hour", "gauge", "Of all machines of the pool.", costs
+    waiting = Counter("run" if one.run is not None else "pod" for one in plan.waiting)
+    served = Counter("run" if one.run is not None else "pod" for one in plan.waiting if one.expected is not None)
+    kinds = ("pod", "run")
+    yield "waiting", "gauge", "Who waits for a node.", [((("kind", kind),), waiting[kind]) for kind in kinds]
+    yield (
+        "waiting_served",
+        "gauge",
+        "Those for whom machines are on their way.",
+        [((("kind", kind),), served[kind]) for kind in kinds],
+    )
+    yield from _of_backoffs(by_pool)
+
+
+def _of_backoffs(pools: list[tuple[Labels, PoolNote]]) -> Iterator[Family]:
+    refused: list[Sample] = []
+    until: list[Sample] = []
+    for labels, note in pools:
+        for one in note.backoffs:
+            where = (*labels, ("zone", one.zone or ""), ("kind", one.kind))
+            refused.append((where, float(one.count)))
+            until += [(where, one.until)] if one.until is not None else []
+    yield (
+        "machines_ordered",
+        "gauge",
+        "Machines that are no node yet.",
+        [(labels, one.ordered) for labels, one in pools],
+    )
+    yield "refusals", "gauge", "Refusals in a row that are in back-off.", refused
+    yield "backoff_until_timestamp_seconds", "gauge", "When the pool is asked again.", until
+    off: list[Sample] = [(labels, float(any(one.until is None for one in note.backoffs))) for labels, note in pools]
+    yield "pool_off", "gauge", "1: not asked until something changes.", off
+
+
+def family(name: str, kind: str, help_text: str, samples: list[Sample]) -> str:
+    """One metric in Prometheus' text format."""
+    head = f"# HELP {PREFIX}{name} {help_text}\n# TYPE {PREFIX}{name} {kind}\n"
+    body = ""
+    for labels, value in samples:
+        shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+        body += f"{PREFIX}{name}{'{' + shown + '}' if shown else ''} {_number(value)}\n"
+    return head + body
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def serve(port: int, metrics: Metrics, checks: Mapping[str, Check]) -> ThreadingHTTPServer:
+    """GET /metrics, and `checks`: path -> what is wrong. Port 0: any free one."""
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10.0
+
+        def do_GET(self) -> None:
+            if self.path == "/metrics":
+                self._answer(200, metrics.text(), TEXT)
+            elif self.path in checks:
+                self._answer(*answer_of(checks[self.path]), "text/plain; charset=utf-8")
+            else:
+                self._answer(404, "not found\n", "text/plain")
+
+        def _answer(self, status: int, text: str, kind: str) -> None:
+            content = text.encode(errors="replace")
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Scrapes are not worth a line each."""
+
+    try:
+        server = BoundedServer(("", port), Handler)
+    except OSError as error:
+        raise EngineError(f"cannot answer on port {port}: {error.strerror}", hint="--metrics-port") from None
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return server

@@ -1,0 +1,76 @@
+"""A Plan as plain data: what `plan -o json` prints. Only the keys that say something; times as RFC 3339."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from longboat.autoscaler.model.backoff import Closed
+from longboat.autoscaler.model.plan import Action, NodeNote, Plan, PoolNote, Waiting
+from longboat.autoscaler.model.times import text_of
+
+
+def plain_plan(plan: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "actions": [plain_action(one) for one in plan.actions],
+        "waiting": [plain_waiting(one) for one in plan.waiting],
+        "nodes": [plain_node(one) for one in plan.nodes],
+        "pools": [plain_pool(one) for one in plan.pools],
+    }
+    if plan.next_s is not None:
+        found["next_s"] = round(plan.next_s, 3)
+    return found
+
+
+def plain_action(action: Action) -> dict[str, Any]:
+    if action.kind == "grow":
+        found: dict[str, Any] = {"kind": "grow", "pool": action.pool, "count": action.count, "reason": action.reason}
+        if action.zones:
+            found["zones"] = dict(sorted(action.zones.items()))
+        if action.runs:
+            found["for"] = list(action.runs)
+        return found
+    found = {"kind": action.kind}
+    pairs = (("node", action.node), ("machine", action.machine), ("pool", action.pool))
+    found.update({name: value for name, value in pairs if value is not None})
+    return {**found, "reason": action.reason}
+
+
+def plain_waiting(waiting: Waiting) -> dict[str, Any]:
+    namespace, _, name = (waiting.run or waiting.pod or "").rpartition("/")
+    found: dict[str, Any] = {"run" if waiting.run is not None else "pod": name, "namespace": namespace}
+    found["reason"] = waiting.reason
+    if waiting.pool is not None:
+        found["pool"] = waiting.pool
+    if waiting.expected is not None:
+        found["expected"] = text_of(waiting.expected)
+    return found
+
+
+def plain_node(note: NodeNote) -> dict[str, Any]:
+    found: dict[str, Any] = {"node": note.node, "state": note.state, "reason": note.reason}
+    if note.pool is not None:
+        found["pool"] = note.pool
+    if note.idle_since is not None:
+        found["idle_since"] = text_of(note.idle_since)
+    return found
+
+
+def plain_pool(note: PoolNote) -> dict[str, Any]:
+    found: dict[str, Any] = {"pool": note.pool, "reason": note.reason, "size": note.size, "coming": note.coming}
+    if note.blocked_until is not None:
+        found["blocked_until"] = text_of(note.blocked_until)
+    if note.ordered:
+        found["ordered"] = note.ordered
+    if note.backoffs:
+        found["backoffs"] = [plain_closed(one) for one in note.backoffs]
+    return found
+
+
+def plain_closed(closed: Closed) -> dict[str, Any]:
+    """`until` is missing where something has to change first."""
+    found: dict[str, Any] = {"kind": closed.kind, "count": closed.count}
+    if closed.zone is not None:
+        found["zone"] = closed.zone
+    if closed.until is not None:
+        found["until"] = text_of(closed.until)
+    return {**found, "reason": closed.reason}

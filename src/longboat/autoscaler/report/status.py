@@ -1,0 +1,176 @@
+"""How the autoscaler stands: a report for those who run the cluster, and numbers of its pools for everybody.
+
+Both are ConfigMaps. The report names runs of all namespaces and is for whoever may read ConfigMaps there; the other one
+tells every user that machines can be added, and names nobody. A run's owner learns of machines that are ordered for it
+by an event on the run's own record (`notices`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from longboat.autoscaler.loop import Turn
+from longboat.autoscaler.model.plan import PoolNote, Waiting
+from longboat.autoscaler.observe.orders import LABELS
+from longboat.autoscaler.report.events import sentence
+from longboat.core.errors import LongboatError
+from longboat.core.jobs import Value
+from longboat.kubeapi.client import Client, Object
+from longboat.kubeapi.errors import Forbidden
+from longboat.kubeapi.kinds import CONFIG_MAP
+
+NAME = "longboat-autoscaler-status"
+"""Of what everybody may read."""
+DETAILS = "longboat-autoscaler-report"
+MOST = 50
+REFRESH_S = 30.0
+
+
+class PoolReport(Value, frozen=True):
+    note: PoolNote
+    min: int = 0
+    max: int = 0
+    states: dict[str, int] = {}
+
+
+class OrderReport(Value, frozen=True):
+    """Machines of one order that are no node yet."""
+
+    pool: str
+    count: int
+    asked: float
+    expected: float
+    zone: str | None = None
+    gang: str | None = None  # whom they were ordered for
+
+
+class DeedReport(Value, frozen=True):
+    at: float
+    text: str
+    trouble: str = ""
+
+
+class Report(Value, frozen=True):
+    at: float  # of the last loop
+    identity: str = ""
+    pools: tuple[PoolReport, ...] = ()
+    orders: tuple[OrderReport, ...] = ()  # the oldest of them
+    waiting: tuple[Waiting, ...] = ()  # the first of them
+    waiting_count: int = 0
+    deeds: tuple[DeedReport, ...] = ()  # the last of them, newest first
+    trouble: str = ""  # why the last loop failed
+    warnings: tuple[str, ...] = ()  # what a person should look at
+    is_public: bool = False  # it names nobody: the rest is not for whoever asked
+
+
+def report_of(turn: Turn, before: Report | None, identity: str) -> Report:
+    limits = {pool.name: pool for pool in turn.snapshot.pools}
+    states = Counter((one.pool or "", one.state) for one in turn.plan.nodes)
+    pools = [
+        PoolReport(
+            note=note,
+            min=limits[note.pool].min,
+            max=limits[note.pool].max,
+            states={state: count for (pool, state), count in sorted(states.items()) if pool == note.pool},
+        )
+        for note in turn.plan.pools
+    ]
+    new = [DeedReport(at=turn.now, text=sentence(one)[:500], trouble=one.trouble) for one in turn.deeds]
+    old = before.deeds if before is not None else ()
+    return Report(
+        at=turn.now,
+        identity=identity,
+        pools=tuple(pools),
+        orders=orders_in(turn)[:MOST],
+        waiting=turn.plan.waiting[:MOST],
+        waiting_count=len(turn.plan.waiting),
+        deeds=(*reversed(new), *old)[:MOST],
+        warnings=turn.warnings[:MOST],
+    )
+
+
+def public(report: Report) -> Report:
+    """As much of it as everybody may know: numbers of the pools."""
+    pools = tuple(
+        PoolReport(
+            note=PoolNote(pool=one.note.pool, reason="", size=one.note.size, coming=one.note.coming),
+            min=one.min,
+            max=one.max,
+        )
+        for one in report.pools
+    )
+    return Report(
+        at=report.at, identity=report.identity, pools=pools, waiting_count=report.waiting_count, is_public=True
+    )
+
+
+def orders_in(turn: Turn) -> tuple[OrderReport, ...]:
+    """Orders in flight, those that failed left out: their machines are given back."""
+    boots = {pool.name: pool.boot_s for pool in turn.snapshot.pools}
+    counts = Counter((one.asked, one.pool, one.zone, one.gang) for one in turn.snapshot.orders if one.asked)
+    return tuple(
+        OrderReport(pool=pool, count=count, asked=asked, expected=asked + boots.get(pool, 0.0), zone=zone, gang=gang)
+        for (asked, pool, zone, gang), count in sorted(counts.items(), key=lambda pair: tuple(map(str, pair[0])))
+    )
+
+
+def read_report(client: Client, home: str) -> Report | None:
+    """The whole report, or the public part of it where the other may not be read."""
+    for name in (DETAILS, NAME):
+        with contextlib.suppress(Forbidden, msgspec.DecodeError):
+            found = client.find(CONFIG_MAP, name, namespace=home)
+            text = ((found or {}).get("data") or {}).get("report")
+            if text:
+                return msgspec.json.decode(text, type=Report)
+    return None
+
+
+class Reporter:
+    """A listener of the loop: writes when something has changed, else every half minute."""
+
+    def __init__(self, client: Client, home: str, identity: str, say: Callable[[str], None]) -> None:
+        self._client, self._home, self._identity, self._say = client, home, identity, say
+        self._report: Report | None = None
+        self._is_read = False
+        self._written = 0.0
+        self._trouble = ""
+
+    def turned(self, turn: Turn) -> None:
+        if not self._is_read:
+            self._try(lambda: setattr(self, "_report", read_report(self._client, self._home)))
+            self._is_read = True
+        new = report_of(turn, self._report, self._identity)
+        self._write(new)
+
+    def failed(self, message: str) -> None:
+        before = self._report or Report(at=self._client.now(), identity=self._identity)
+        self._write(msgspec.structs.replace(before, trouble=message[:500]))
+
+    def _write(self, new: Report) -> None:
+        before, self._report = self._report, new
+        is_same = before is not None and msgspec.structs.replace(before, at=0.0) == msgspec.structs.replace(new, at=0.0)
+        if is_same and time.monotonic() - self._written < REFRESH_S:
+            return
+        is_seen = self._try(lambda: self._client.apply(self._body(NAME, public(new))))
+        if self._try(lambda: self._client.apply(self._body(DETAILS, new))) and is_seen:
+            self._written = time.monotonic()
+
+    def _body(self, name: str, report: Report) -> Object:
+        meta = {"name": name, "namespace": self._home, "labels": LABELS}
+        data = {"report": msgspec.json.encode(report).decode()}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+
+    def _try(self, work: Callable[[], object]) -> bool:
+        try:
+            work()
+        except LongboatError as error:
+            if error.message != self._trouble:
+                self._say(f"the status cannot be written: {error.message}")
+            self._trouble = error.message
+            return False
+        return True

@@ -1,0 +1,51 @@
+"""Turns as lines of a log: the state of every node, everybody who waits, every deed; as text or as JSON. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from longboat.autoscaler.loop import Turn
+from longboat.autoscaler.model.times import text_of
+from longboat.autoscaler.report.plan_json import plain_action, plain_node, plain_pool, plain_waiting
+
+Form = Literal["text", "json"]
+NOT_NAMED = ("time", "what", "reason", "trouble", "backoffs")
+"""Keys that a line of text does not name: it ends with the reason, which tells of back-offs too."""
+
+
+def lines(turn: Turn, form: Form) -> Iterator[str]:
+    """One line for everything; a turn begins with its deeds and ends with its pools."""
+    for record in records(turn):
+        yield json.dumps(record, ensure_ascii=False) if form == "json" else text(record)
+
+
+def records(turn: Turn) -> Iterator[dict[str, Any]]:
+    time = {"time": text_of(turn.now)}
+    if turn.deeds:
+        for deed in turn.deeds:
+            told = {"trouble": deed.trouble} if deed.trouble else {}
+            yield {**time, "what": "action", **plain_action(deed.action), **told}
+    else:
+        for action in turn.plan.actions:
+            yield {**time, "what": "planned", **plain_action(action)}
+    for waiting in turn.plan.waiting:
+        yield {**time, "what": "waiting", **plain_waiting(waiting)}
+    for node in turn.plan.nodes:
+        yield {**time, "what": "node", **plain_node(node)}
+    for pool in turn.plan.pools:
+        yield {**time, "what": "pool", **plain_pool(pool)}
+
+
+def text(record: dict[str, Any]) -> str:
+    rest = {key: value for key, value in record.items() if key not in NOT_NAMED}
+    named = " ".join(f"{key}={_value(value)}" for key, value in rest.items())
+    trouble = f" (not done: {record['trouble']})" if record.get("trouble") else ""
+    return f"{record['time']} {record['what']} {named}: {record.get('reason', '')}{trouble}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{one}" for key, one in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

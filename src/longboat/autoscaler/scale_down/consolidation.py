@@ -1,0 +1,81 @@
+"""Nodes that work runs on: busy, or under-utilized and then drainable or not; which of them are consolidated. Pure."""
+
+from __future__ import annotations
+
+from longboat.autoscaler.decide.relocation import move, moves_off
+from longboat.autoscaler.model.plan import NodeState
+from longboat.autoscaler.model.snapshot import Pool
+from longboat.autoscaler.model.times import show
+from longboat.autoscaler.scale_down.node_usage import Tenancy
+from longboat.autoscaler.scale_down.state import Ledger, count_of
+
+MOST_LOOKED_AT = 64
+"""Under-utilized nodes whose pods are tried elsewhere in one loop; the others come later."""
+
+DRAINABLE: NodeState = "under-utilized-drainable"
+UNDRAINABLE: NodeState = "under-utilized-undrainable"
+
+
+def consolidate(used: list[Tenancy], ledger: Ledger) -> None:
+    """Note the state of every node that is in use; cordon those whose pods fit on others, the dearest first."""
+    ranked = []
+    for one in used:
+        share = one.utilization()
+        percent = f"{share:.0%} used"
+        if one.is_leaving:
+            ledger.note(one.machine, "busy", f"{count_of(len(one.work), 'pod')} on the way out, no other")
+        elif share >= ledger.settings.utilization:
+            ledger.note(one.machine, "busy", f"{count_of(len(one.work), 'pod')}, {percent}")
+        elif stays := one.kept() or one.unmovable() or ledger.allowances.why_not(one.work):
+            ledger.note(one.machine, UNDRAINABLE, f"{percent}; {stays}")
+        else:
+            price = one.machine.pool.price if one.machine.pool is not None else 0.0
+            ranked.append((-price, share, one.name, one))
+    for number, (_, share, _, one) in enumerate(sorted(ranked, key=lambda item: item[:3])):
+        if number < MOST_LOOKED_AT:
+            _consolidate_one(one, f"{share:.0%} used", ledger)
+        else:
+            what = f"{share:.0%} used; its pods may be moved, others come first"
+            ledger.note(one.machine, DRAINABLE, what, under=one.underused_since() or ledger.now)
+
+
+def _consolidate_one(one: Tenancy, percent: str, ledger: Ledger) -> None:
+    pool = one.machine.pool
+    assert pool is not None
+    going = {action.node for action in ledger.actions if action.kind == "cordon" and action.node}
+    blocked = ledger.allowances.why_not(one.work)
+    moves = blocked or moves_off(one.name, one.work, ledger.stage.ready, going)
+    if isinstance(moves, str):
+        why = blocked or f"pod {moves} would find no place on other nodes"
+        ledger.note(one.machine, UNDRAINABLE, f"{percent}; {why}")
+        return
+    since = one.underused_since()
+    what = f"{percent}; other nodes have room for its {count_of(len(one.work), 'pod')}"
+    why_not = _why_wait(one, pool, ledger.now - since if since is not None else 0.0, ledger)
+    if not why_not and ledger.act("cordon", one.machine, what):
+        ledger.drains -= 1
+        ledger.staying[pool.name] -= 1
+        ledger.allowances.take(one.work)
+        move(moves, ledger.stage.ready)
+        what += ": cordoned"
+    else:
+        what += f"; {why_not or 'goes when max_shrink_per_loop allows'}"
+    ledger.note(one.machine, DRAINABLE, what, under=since or ledger.now)
+
+
+def _why_wait(one: Tenancy, pool: Pool, waited: float, ledger: Ledger) -> str:
+    if not ledger.settings.consolidate:
+        return "consolidate is off"
+    if waited < ledger.settings.idle_s:
+        return f"moved after another {show(ledger.settings.idle_s - waited)}"
+    if one.name in ledger.growth.needed:
+        return f"{ledger.growth.needed[one.name]} waits for it"
+    if pool.name in ledger.growth.bought:
+        return "the pool grows in this very loop"
+    if pool.name in ledger.growth.soon:
+        return ledger.growth.soon[pool.name]
+    if pool.zero_or_max:
+        return "the pool has all of its machines or none"
+    if ledger.staying[pool.name] <= pool.min:
+        return f"the pool's min is {pool.min}"
+    return "max_drains nodes are on their way out" if ledger.drains <= 0 else ""

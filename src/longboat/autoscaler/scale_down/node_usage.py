@@ -1,0 +1,84 @@
+"""What is on a node, as shrinking sees it: work or none and since when, what must stay, how full it is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from longboat.autoscaler.model.machines import Machine
+from longboat.autoscaler.model.snapshot import SeenPod, Settings
+from longboat.autoscaler.model.times import text_of
+from longboat.fitting.model.quantities import CPU, MEMORY, is_gpu
+
+
+class Tenancy:
+    """One node and its pods. DaemonSets, static and finished pods do not count; expendable ones hold nothing up."""
+
+    def __init__(self, machine: Machine, pods: Sequence[SeenPod], settings: Settings, now: float) -> None:
+        self.machine, self.now = machine, now
+        least = settings.expendable_below
+        there = [one for one in pods if one.daemon is None and not one.pod.is_finished]
+        self.work = [one for one in there if one.pod.priority >= least]
+        self.expendable = [one for one in there if one.pod.priority < least]
+        self._ends = [one.ended for one in pods if one.ended is not None and one.daemon is None]
+
+    @property
+    def name(self) -> str:
+        return self.machine.name
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.work
+
+    @property
+    def last_end(self) -> float | None:
+        return max(self._ends, default=None)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether all that is left is on its way out."""
+        return all(one.pod.is_terminating for one in (*self.work, *self.expendable))
+
+    def idle_since(self) -> float | None:
+        """When it became idle, as far as that is known."""
+        memory = self.machine.memory
+        return _latest(memory.idle_since if memory else None, self.last_end, self.now)
+
+    def underused_since(self) -> float | None:
+        memory = self.machine.memory
+        known = memory.underused_since if memory else None
+        return None if known is None else _latest(known, self.last_end, self.now)
+
+    def kept(self) -> str:
+        """Which annotation forbids the removal of the node now."""
+        node = self.machine.node
+        if node is None or not node.kept or (node.kept_until is not None and node.kept_until <= self.now):
+            return ""
+        return node.kept + (f" until {text_of(node.kept_until)}" if node.kept_until is not None else "")
+
+    def unmovable(self) -> str:
+        """The first pod that must not be moved, with the reason; empty: all may."""
+        for one in self.work:
+            if one.kept and (one.kept_until is None or one.kept_until > self.now):
+                until = f" until {text_of(one.kept_until)}" if one.kept_until is not None else ""
+                return f"pod {one.name} stays: {one.kept}{until}"
+        return ""
+
+    def utilization(self) -> float:
+        """Of its GPUs where it has any, else of its CPU or memory, whichever is fuller."""
+        allocatable = self.machine.shape.allocatable
+        own = self.machine.pool.gpu_resource if self.machine.pool is not None else ""
+        gpus = [name for name, count in allocatable if count and (name == own or is_gpu(name))]
+        names = gpus or [CPU, MEMORY]
+        asked = dict.fromkeys(names, 0)
+        for one in self.work:
+            for name, count in one.pod.shape.requests:
+                if name in asked:
+                    asked[name] += count
+        has = dict(allocatable)
+        return max((asked[name] / has[name] for name in names if has.get(name)), default=0.0)
+
+
+def _latest(known: float | None, ended: float | None, now: float) -> float | None:
+    """A pod that ended later than what was written down shows that the node was used since. Clocks may differ."""
+    moments = [moment for moment in (known, ended) if moment is not None]
+    return min(max(moments), now) if moments else None

@@ -1,0 +1,285 @@
+"""The state of every node, and which are cordoned, uncordoned, drained or deleted. Pure.
+
+A machine leaves in steps, one loop each: cordon (with our mark), look again, drain where there is something to move,
+delete. Whatever speaks against it in between lifts the cordon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from longboat.autoscaler.decide.fleets import Stage
+from longboat.autoscaler.decide.headroom import Growth
+from longboat.autoscaler.decide.relocation import move, moves_off
+from longboat.autoscaler.decide.upcoming_demand import has_work
+from longboat.autoscaler.model.machines import Machine
+from longboat.autoscaler.model.plan import Action, NodeNote, NodeState
+from longboat.autoscaler.model.snapshot import POOL_LABEL, Pool, SeenPod, Settings, Snapshot
+from longboat.autoscaler.model.times import show
+from longboat.autoscaler.scale_down.consolidation import consolidate
+from longboat.autoscaler.scale_down.node_usage import Tenancy
+from longboat.autoscaler.scale_down.state import Ledger, count_of
+
+
+class Shrinker(Ledger):
+    def run(self) -> tuple[list[Action], list[NodeNote]]:
+        ready: list[Tenancy] = []
+        ours: list[Tenancy] = []
+        for machine in self.machines:
+            if machine.condition == "ready" and machine.pool is not None and machine.cordon != "person":
+                tenancy = Tenancy(machine, self.pods.get(machine.name, ()), self.settings, self.now)
+                (ours if machine.cordon == "ours" else ready).append(tenancy)
+            else:
+                self._set_aside(machine)
+        self._cordoned(ours)
+        idle = [one for one in ready if one.is_idle]
+        self._idle(idle)
+        consolidate([one for one in ready if not one.is_idle], self)
+        order = {"uncordon": 0, "delete": 1, "drain": 2, "cordon": 3}
+        self.actions.sort(key=lambda one: (order.get(one.kind, 9), one.node or one.machine or ""))
+        return self.actions, [self.notes[name] for name in sorted(self.notes)]
+
+    def _set_aside(self, machine: Machine) -> None:
+        """Nodes that are not ours to shrink, or not ready."""
+        if machine.order is not None:
+            if machine.condition == "failed":
+                self.act("forget", machine, machine.reason)
+        elif machine.pool is None:
+            label = machine.node.pool if machine.node else None
+            why = f"its pool {label} is not in the pools file" if label else f"it has no label {POOL_LABEL}"
+            self.note(machine, "unmanaged", why if machine.condition != "failed" else f"{why}; it is not ready")
+        elif machine.condition == "going":
+            self.note(machine, "draining", machine.reason)
+        elif machine.cordon == "person":
+            self.note(
+                machine,
+                "cordoned-by-person",
+                f"cordoned, and not by us (no annotation of ours): left alone{_also(machine)}",
+            )
+        elif machine.condition == "failed":
+            self._failed(machine)
+        elif machine.cordon == "ours":
+            self._booting_ours(machine)
+        else:
+            whom = self.growth.needed.get(machine.name)
+            self.note(machine, "booting", machine.reason + (f"; needed by {whom}" if whom else ""))
+
+    def _booting_ours(self, machine: Machine) -> None:
+        if machine.name in self.growth.uncordons:
+            self.act("uncordon", machine, self.growth.uncordons[machine.name])
+            self.note(machine, "booting", f"{machine.reason}; {self.growth.uncordons[machine.name]}")
+        else:
+            self.note(machine, "idle-unschedulable", f"cordoned by us; {machine.reason}")
+
+    def _failed(self, machine: Machine) -> None:
+        tenancy = Tenancy(machine, self.pods.get(machine.name, ()), self.settings, self.now)
+        alive = [one for one in tenancy.work if not one.pod.is_terminating]
+        stays = next((f"pod {one.name} is bound to it: {one.kept}" for one in alive if one.kept), "")
+        if alive and machine.node is not None and machine.node.is_ready and not stays:
+            stays = f"pod {alive[0].name} runs there"
+        reason = tenancy.kept() or stays
+        if reason:
+            self.note(machine, "failed", f"{machine.reason}; not deleted: {reason}")
+        elif self.act("delete", machine, f"failed: {machine.reason}"):
+            self.note(machine, "failed", f"{machine.reason}: deleted, and replaced if it is needed")
+        else:
+            self.note(machine, "failed", f"{machine.reason}: deleted when max_shrink_per_loop allows")
+
+    def _cordoned(self, ours: list[Tenancy]) -> None:
+        """Nodes with our cordon: look again, then go on or lift it."""
+        self.drains -= sum(1 for one in ours if one.work and one.is_leaving)
+        for one in ours:
+            reason = self._why_lift(one)
+            if reason:
+                self.act("uncordon", one.machine, reason)
+                state: NodeState = "busy" if one.work else "idle"
+                self.note(
+                    one.machine,
+                    state,
+                    f"our cordon is lifted: {reason}",
+                    idle=one.idle_since() if one.is_idle else None,
+                )
+                if one.machine.pool is not None and one.name not in self.growth.uncordons:
+                    self.staying[one.machine.pool.name] += 1
+            elif one.work or one.expendable:
+                self._drain(one)
+            else:
+                self._delete(one)
+
+    def _why_lift(self, one: Tenancy) -> str:
+        if one.name in self.growth.uncordons:
+            return self.growth.uncordons[one.name]
+        if one.kept():
+            return one.kept()
+        pool = one.machine.pool
+        if pool is not None and self.staying[pool.name] < pool.min:
+            return f"the pool's min is {pool.min}"
+        if one.is_idle or one.is_leaving:
+            return ""
+        if pool is not None and pool.zero_or_max:
+            return "pods run here, and the pool has all of its machines or none"
+        if one.unmovable():
+            return one.unmovable()
+        pods = [each for each in one.work if not each.pod.is_terminating]
+        blocked = self.allowances.why_not(pods)
+        if blocked and not any(each.pod.is_terminating for each in one.work):
+            return blocked
+        found = moves_off(one.name, pods, self.stage.ready, ())
+        if isinstance(found, str):
+            return f"pod {found} would find no place elsewhere"
+        move(found, self.stage.ready)
+        return ""
+
+    def _drain(self, one: Tenancy) -> None:
+        if one.is_leaving:
+            self.note(one.machine, "draining", f"{count_of(len(one.work) + len(one.expendable), 'pod')} on the way out")
+            return
+        pods = [each for each in one.work if not each.pod.is_terminating]
+        what = f"{count_of(len(one.work) + len(one.expendable), 'pod')} to be moved"
+        if self.drains <= 0:
+            self.note(one.machine, "draining", f"cordoned by us; {what} when fewer nodes are drained (max_drains)")
+        elif self.act("drain", one.machine, f"cordoned by us {_ago(one, self.now)}; {what}"):
+            self.drains -= 1
+            self.allowances.take(pods)
+            self.note(one.machine, "draining", f"cordoned by us {_ago(one, self.now)}; {what}")
+        else:
+            self.note(one.machine, "draining", f"cordoned by us; {what} when max_shrink_per_loop allows")
+
+    def _delete(self, one: Tenancy) -> None:
+        memory = one.machine.memory
+        idle = one.idle_since()
+        pool = one.machine.pool
+        what = f"idle and cordoned by us {_ago(one, self.now)}"
+        if memory is not None and memory.cordoned_at is not None and memory.cordoned_at > self.now:
+            self.note(one.machine, "idle-unschedulable", f"{what}; looked at again in the next loop", idle=idle)
+        elif pool is not None and pool.zero_or_max and not self._all_out(pool):
+            self.note(one.machine, "idle-unschedulable", f"{what}; goes when all machines of {pool.name} go", idle=idle)
+        elif self.act("delete", one.machine, what):
+            self.note(one.machine, "idle-unschedulable", f"{what}: deleted", idle=idle)
+        else:
+            self.note(one.machine, "idle-unschedulable", f"{what}; deleted when max_shrink_per_loop allows", idle=idle)
+
+    def _all_out(self, pool: Pool) -> bool:
+        mine = [one for one in self.machines if one.pool is not None and one.pool.name == pool.name]
+        return all(
+            one.condition == "failed" or (one.cordon == "ours" and not self.growth.uncordons.get(one.name))
+            for one in mine
+        ) and not any(
+            each.pod.node == one.name and _works(each) for one in mine for each in self.pods.get(one.name, ())
+        )
+
+    def _idle(self, idle: list[Tenancy]) -> None:
+        due: dict[str, list[Tenancy]] = {}
+        for one in idle:
+            since = one.idle_since()
+            pool = one.machine.pool
+            assert pool is not None
+            whom = self.growth.needed.get(one.name)
+            if whom:
+                self.note(one.machine, "idle", f"nothing runs here, but {whom} waits for it")
+            elif one.kept():
+                self.note(one.machine, "protected", f"idle, but {one.kept()}", idle=since or self.now)
+            elif since is None and self.settings.idle_s > 0 and self._is_new(one, pool):
+                self.note(one.machine, "grace-period", f"joined {self._joined(one)} ago", idle=self.now)
+            elif self.now - (since or self.now) < self.settings.idle_s:
+                left = self.settings.idle_s - (self.now - (since or self.now))
+                how = f"for {show(self.now - since)}" if since is not None else "as of now"
+                self.note(
+                    one.machine,
+                    "idle",
+                    f"nothing runs here {how}; removed after another {show(left)}",
+                    idle=since or self.now,
+                )
+            else:
+                due.setdefault(pool.name, []).append(one)
+        for name in sorted(due):
+            self._retire(name, due[name])
+
+    def _is_new(self, one: Tenancy, pool: Pool) -> bool:
+        node = one.machine.node
+        since = node.ready_since or node.created if node is not None else 0.0
+        return self.now - since < max(self.settings.idle_s, pool.boot_s)
+
+    def _joined(self, one: Tenancy) -> str:
+        node = one.machine.node
+        return show(self.now - (node.ready_since or node.created)) if node is not None else ""
+
+    def _retire(self, name: str, due: list[Tenancy]) -> None:
+        """Cordon machines of one pool that were idle for long enough, as many as may go."""
+        pool = due[0].machine.pool
+        assert pool is not None
+        why_not = ""
+        count = len(due)
+        if name in self.growth.bought:
+            count, why_not = 0, "the pool grows in this very loop"
+        elif name in self.growth.soon:
+            count, why_not = 0, self.growth.soon[name]
+        elif pool.zero_or_max:
+            whole = len(due) == self.staying[name] and not pool.min
+            count, why_not = (
+                (count, "") if whole else (0, "other machines of this pool are in use, and it has all or none")
+            )
+        booting = sum(1 for one in self.machines if one.condition == "booting" and one.pool == pool)
+        room = self.staying[name] - booting - pool.min
+        if count > room:
+            count, why_not = max(room, 0), f"the pool's min is {pool.min}"
+        spare = self._empties(name) - self.settings.spare
+        if not pool.zero_or_max and count > spare:
+            count, why_not = max(spare, 0), f"{count_of(self.settings.spare, 'spare machine')} kept"
+        zones: dict[str | None, int] = {}
+        for machine in self.machines:
+            if machine.pool is not None and machine.pool.name == name and machine.condition in ("ready", "booting"):
+                zones[machine.zone] = zones.get(machine.zone, 0) + 1
+        left = list(due)
+        while left:
+            one = min(
+                left, key=lambda each: (-zones.get(each.machine.zone, 0), each.idle_since() or self.now, each.name)
+            )
+            left.remove(one)
+            zones[one.machine.zone] = zones.get(one.machine.zone, 0) - 1
+            self._cordon_idle(one, count > 0, why_not)
+            count -= 1
+
+    def _cordon_idle(self, one: Tenancy, may_go: bool, why_not: str) -> None:
+        since = one.idle_since()
+        pool = one.machine.pool
+        how = f"nothing runs here for {show(self.now - since)}" if since is not None else "nothing runs here"
+        if not may_go:
+            self.note(one.machine, "spare", f"{how}; kept: {why_not}", idle=since or self.now)
+        elif self.act("cordon", one.machine, f"{how} (idle: {show(self.settings.idle_s)})"):
+            if pool is not None:
+                self.staying[pool.name] -= 1
+            self.note(one.machine, "idle", f"{how}: cordoned", idle=since or self.now)
+        else:
+            self.note(one.machine, "idle", f"{how}; goes when max_shrink_per_loop allows", idle=since or self.now)
+
+    def _empties(self, pool: str) -> int:
+        """Ready machines of the pool with nothing on them that nobody waits for. One that boots may yet fail."""
+        count = 0
+        for machine in self.machines:
+            if machine.pool is not None and machine.pool.name == pool and machine.is_usable:
+                if machine.condition == "ready":
+                    count += not has_work(self.stage.ready.states[machine.name])
+        return count
+
+
+def _works(pod: SeenPod) -> bool:
+    return pod.daemon is None and not pod.pod.is_finished
+
+
+def _also(machine: Machine) -> str:
+    return f"; {machine.reason}" if machine.reason else ""
+
+
+def _ago(one: Tenancy, now: float) -> str:
+    memory = one.machine.memory
+    if memory is None or memory.cordoned_at is None:
+        return ""
+    return f"{show(now - memory.cordoned_at)} ago"
+
+
+def shrink(
+    snapshot: Snapshot, stage: Stage, growth: Growth, pods: Mapping[str, list[SeenPod]], settings: Settings, now: float
+) -> tuple[list[Action], list[NodeNote]]:
+    """Actions on nodes, and the state of every node."""
+    return Shrinker(snapshot, stage, growth, pods, settings, now).run()

@@ -1,0 +1,71 @@
+"""What shrinking has decided so far, and what it may still do in this loop: notes, actions, budgets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from longboat.autoscaler.decide.fleets import Stage
+from longboat.autoscaler.decide.headroom import Growth
+from longboat.autoscaler.model.machines import Machine
+from longboat.autoscaler.model.plan import Action, ActionKind, NodeNote, NodeState
+from longboat.autoscaler.model.snapshot import SeenPod, Settings, Snapshot
+from longboat.autoscaler.observe.pdbs import Allowances
+
+
+class Ledger:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        stage: Stage,
+        growth: Growth,
+        pods: Mapping[str, list[SeenPod]],
+        settings: Settings,
+        now: float,
+    ) -> None:
+        self.stage, self.growth, self.settings, self.now = stage, growth, settings, now
+        self.pods = pods
+        self.allowances = Allowances(snapshot.budgets)
+        self.actions: list[Action] = []
+        self.notes: dict[str, NodeNote] = {}
+        self.removals = settings.max_shrink_per_loop
+        self.drains = settings.max_drains
+        self.machines = list(stage.machines.values())
+        self.staying = self._staying()
+
+    def _staying(self) -> dict[str, int]:
+        """Machines of each pool that are there and not on their way out."""
+        found: dict[str, int] = {}
+        for one in self.machines:
+            if one.pool is not None and one.condition in ("ready", "booting"):
+                is_out = one.cordon == "ours" and one.name not in self.growth.uncordons
+                found[one.pool.name] = found.get(one.pool.name, 0) + (not is_out)
+        return found
+
+    def note(
+        self, machine: Machine, state: NodeState, reason: str, *, idle: float | None = None, under: float | None = None
+    ) -> None:
+        pool = machine.node.pool if machine.node is not None else None
+        self.notes[machine.name] = NodeNote(
+            node=machine.name, state=state, reason=reason, pool=pool, idle_since=idle, underused_since=under
+        )
+
+    def act(self, kind: ActionKind, machine: Machine, reason: str) -> bool:
+        """Add an action if the budget of this loop allows it; lifting a cordon is always allowed."""
+        if kind != "uncordon":
+            if self.removals <= 0:
+                return False
+            self.removals -= 1
+        self.actions.append(
+            Action(
+                kind=kind,
+                node=machine.name if machine.node is not None else None,
+                machine=machine.node.machine if machine.node is not None else machine.name,
+                pool=machine.pool.name if machine.pool is not None else None,
+                reason=reason,
+            )
+        )
+        return True
+
+
+def count_of(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,304 @@
+"""`longboat autoscaler`: what the autoscaler would do, and why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from longboat.cli.input.engine_option import complete_contexts
+from longboat.core.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from longboat.autoscaler.model.plan import Plan
+    from longboat.autoscaler.model.snapshot_file import Saved
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ON = click.option(
+    "--on",
+    "context",
+    metavar="CONTEXT",
+    shell_complete=complete_contexts,
+    help="The cluster of this context of the kubeconfig.",
+)
+HOME = click.option("--home", metavar="NAMESPACE", help="Where the autoscaler keeps its Lease and its memory.")
+
+INPUT_OPTIONS = (
+    ON,
+    HOME,
+    click.option("--objects", type=click.Path(), metavar="FILE", help="What kubectl get ... -o json printed."),
+    click.option("--pools", type=click.Path(), metavar="FILE", help="The pools and settings, as YAML."),
+    click.option("--snapshot", type=click.Path(), metavar="FILE", help="A saved snapshot instead of objects."),
+    click.option("--now", metavar="TIME", help="Decide as of this time: 2026-11-15T12:00:00Z."),
+)
+
+
+def input_options(function: F) -> F:
+    for option in reversed(INPUT_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.group("autoscaler", short_help="Grow and shrink pools of machines; say why.")
+def command() -> None:
+    """Grow pools when runs wait for machines, shrink them when machines idle, and say why.
+
+    run does it. plan and explain change nothing: they print what would be done.
+    """
+
+
+@command.command("plan")
+@input_options
+@click.option(
+    "--save", type=click.Path(), metavar="FILE", help="Write all that was looked at to a file, for --snapshot."
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+def plan(output: str, save: str | None, **where: str | None) -> None:
+    """Print what would be done now, for whom, and why everything else is left as it is.
+
+    Looks at the cluster at hand (--on names another), or at files.
+
+    --objects takes the List that kubectl get nodes,pods,jobs,poddisruptionbudgets -A -o json prints.
+    """
+    from longboat.autoscaler.decide.decide import decide
+
+    saved = look(**where)
+    if save:
+        from longboat.autoscaler.model.snapshot_file import write_saved
+
+        write_saved(saved, save)
+    found = decide(saved.snapshot, saved.settings, saved.now)
+    if output == "table":
+        print_plan(found)
+        return
+    from longboat.autoscaler.report.plan_json import plain_plan
+    from longboat.cli.output.formats import write
+
+    write(plain_plan(found), output)
+
+
+@command.command("simulate")
+@click.argument("trace", required=False, metavar="[TRACE]")
+@click.option("--pools", type=click.Path(), metavar="FILE", help="The pools and settings, as YAML.")
+@click.option("--policy", "policies", multiple=True, metavar="NAME", help="A policy, several times for more; or all.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@click.option("--picture", type=click.Path(), metavar="FILE", help="Draw it: an .svg or .html file.")
+@click.option("--from-cluster", type=click.Path(), metavar="PATH", help="Saved snapshots (file or folder) as trace.")
+@click.option("--tune", is_flag=True, help="Try settings and show what less waiting costs.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of generated traces, failures and choices.")
+@click.option("--jobs", type=click.IntRange(1, 10_000_000), default=5000, show_default=True, help="To be generated.")
+@click.option("--write-trace", type=click.Path(), metavar="FILE", help="Write the trace as CSV.")
+@click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Of Longboat's loop.")
+@click.option("--scheduler", metavar="RANKING", help="packed, least-allocated or most-allocated.")
+@click.option("--checkpoint", default="30m", show_default=True, metavar="TIME", help="How often jobs save their work.")
+@click.option("--protect/--no-protect", default=True, help="Trainings forbid their eviction, by others' annotations.")
+@click.option("--stockouts", type=click.FloatRange(0, 1), default=0.0, help="Share of orders that are refused.")
+@click.option("--never-join", type=click.FloatRange(0, 1), default=0.0, help="Share of machines that never join.")
+def simulate(**given: Any) -> None:
+    """Replay a trace of jobs: what it costs and who waits, with Longboat and with others.
+
+    TRACE is a CSV file (timestamp, duration, num_gpus), or generate:philly, generate:bursts, generate:diurnal,
+    generate:sweeps. Policies: longboat, cluster-autoscaler, karpenter, ec2-autoscaler, static, oracle.
+    """
+    from longboat.cli.admin.simulate import command_of, run
+
+    run(*command_of(given))
+
+
+@command.command("explain")
+@click.argument("name", metavar="NODE|RUN|POD|POOL")
+@input_options
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+def explain(name: str, output: str, **where: str | None) -> None:
+    """Say why a node, run, pod or pool is (not) scaled, and when it will be."""
+    from longboat.autoscaler.decide.decide import decide
+    from longboat.autoscaler.decide.explain import explain as explain_name
+    from longboat.autoscaler.decide.explain import names_in
+
+    saved = look(**where)
+    found = decide(saved.snapshot, saved.settings, saved.now)
+    explanation = explain_name(name, found, saved.snapshot, saved.settings, saved.now)
+    if explanation is None:
+        from longboat.cli.errors import nearest
+
+        near = nearest(name, names_in(found))
+        hint = f"did you mean {near}?" if near else "longboat autoscaler plan lists them all"
+        raise NotFound(f"no node, run, pod or pool is called {name}", hint=hint)
+    if output == "text":
+        from longboat.cli.output.terminal import clean
+
+        print(clean(explanation.headline))
+        for fact in explanation.facts:
+            print(f"  {clean(fact)}")
+        return
+    from longboat.cli.output.formats import plain, write
+
+    write(plain(explanation), output)
+
+
+@command.command("run")
+@ON
+@HOME
+@click.option("--pools", type=click.Path(), metavar="FILE", required=True, help="The pools and settings, as YAML.")
+@click.option("--interval", default="10s", show_default=True, metavar="TIME", help="A loop at least so often.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Look and decide, again and again; change nothing.")
+@click.option("--once", is_flag=True, help="End after one loop.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Answer GET /metrics, /healthz and /readyz here.")
+@click.option("--log", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the log.")
+def run(context: str | None, home: str | None, pools: str, interval: str, **how: Any) -> int:
+    """Grow and shrink the pools of a cluster until told to end.
+
+    Only one works at a time, others stand by. The state of every node is printed every loop. Messages go to the
+    webhook (as Slack takes them) whose address is in LONGBOAT_AUTOSCALER_WEBHOOK.
+    """
+    from longboat.cli.admin.autoscaler_live import Duty
+    from longboat.cli.admin.autoscaler_live import run as run_live
+    from longboat.core.resources import parse_duration
+
+    try:
+        interval_s = parse_duration(interval)
+    except ValueError:
+        raise UsageError(f"--interval: not a time: {interval!r}", hint="write it like 10s or 1m") from None
+    return run_live(context, home, pools, Duty(interval_s=max(interval_s, 0.1), **how))
+
+
+@command.command("status")
+@ON
+@HOME
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+def status(context: str | None, home: str | None, output: str) -> None:
+    """Show who leads, how the pools stand, who waits, and what was done last."""
+    from longboat.cli.admin.autoscaler_live import print_report, report
+
+    found, holder, now = report(context, home)
+    if found is None:
+        raise NotFound("no autoscaler has ever worked here", hint="longboat autoscaler run --pools pools.yaml")
+    if output == "table":
+        print_report(found, holder, now)
+        return
+    from longboat.cli.output.formats import plain, write
+
+    write({"leader": holder, **plain(found)}, output)
+
+
+@command.command("retry")
+@click.argument("pools", nargs=-1, metavar="[POOL]...")
+@ON
+@HOME
+def retry(pools: tuple[str, ...], context: str | None, home: str | None) -> None:
+    """Have pools that are off or in back-off asked again at once: these, or all.
+
+    After rights were given, a quota was raised, or a group was made that was missing.
+    """
+    from longboat.cli.admin.autoscaler_live import retry as forget
+    from longboat.cli.output.terminal import say
+
+    found = forget(context, home, pools)
+    for name in found:
+        print(name)
+    if not found:
+        say("longboat: no pool is in back-off")
+
+
+def look(
+    *,
+    objects: str | None = None,
+    pools: str | None = None,
+    snapshot: str | None = None,
+    now: str | None = None,
+    context: str | None = None,
+    home: str | None = None,
+) -> Saved:
+    """What there is to decide on, from files or from a cluster."""
+    import msgspec
+
+    from longboat.autoscaler.model.snapshot_file import Saved
+
+    moment = moment_of(now)
+    if context is not None and (objects is not None or snapshot is not None):
+        raise UsageError("--on excludes --objects and --snapshot", hint="name a cluster or files")
+    if snapshot is not None:
+        if objects is not None:
+            raise UsageError("--objects and --snapshot exclude each other", hint="name one of them")
+        return replayed(snapshot, pools, moment)
+    if objects is None:
+        from longboat.cli.admin.autoscaler_live import look_live, need_pools
+
+        live = look_live(context, home, need_pools(pools))
+        return live if moment is None else msgspec.structs.replace(live, now=moment)
+    if pools is None:
+        hint = "longboat autoscaler plan --objects objects.json --pools pools.yaml, or --snapshot FILE"
+        raise UsageError("the option --pools is missing", hint=hint)
+    from longboat.autoscaler.model.pools_file import read_pools
+    from longboat.autoscaler.observe.from_objects import read_objects, snapshot_of
+
+    found, settings = read_pools(pools)
+    seen = snapshot_of(read_objects(objects), found)
+    return Saved(now=time.time() if moment is None else moment, snapshot=seen, settings=settings)
+
+
+def replayed(snapshot: str, pools: str | None, moment: float | None) -> Saved:
+    """A saved snapshot, as of another time or for other pools where these are given."""
+    import msgspec
+
+    from longboat.autoscaler.model.snapshot_file import read_saved
+
+    saved = read_saved(snapshot)
+    if moment is not None:
+        saved = msgspec.structs.replace(saved, now=moment)
+    if pools is not None:
+        from longboat.autoscaler.model.pools_file import read_pools
+
+        found, settings = read_pools(pools)
+        seen = msgspec.structs.replace(saved.snapshot, pools=found)
+        saved = msgspec.structs.replace(saved, snapshot=seen, settings=settings)
+    return saved
+
+
+def moment_of(text: str | None) -> float | None:
+    if text is None:
+        return None
+    from longboat.autoscaler.model.times import has_zone, seconds_of
+
+    found = seconds_of(text.strip())
+    if found is None or not has_zone(text.strip()):
+        what = "not a time" if found is None else "a time without a zone"
+        raise UsageError(f"--now: {what}: {text!r}", hint="write it like 2026-11-15T12:00:00Z")
+    return found
+
+
+def print_plan(found: Plan) -> None:
+    from longboat.autoscaler.model.times import text_of
+    from longboat.cli.output.tables import print_table
+
+    if found.actions:
+        rows = [
+            (one.kind, one.node or one.pool or one.machine, one.count, _zones(one.zones), one.reason)
+            for one in found.actions
+        ]
+        print_table(("ACTION", "NODE/POOL", "COUNT", "ZONES", "REASON"), rows)
+    else:
+        print("nothing to do")
+    if found.waiting:
+        print()
+        waiting = [
+            (one.run or one.pod, text_of(one.expected) if one.expected is not None else None, one.reason)
+            for one in found.waiting
+        ]
+        print_table(("WAITING", "EXPECTED", "REASON"), waiting)
+    if found.nodes:
+        print()
+        print_table(
+            ("NODE", "POOL", "STATE", "REASON"), [(one.node, one.pool, one.state, one.reason) for one in found.nodes]
+        )
+    if found.pools:
+        print()
+        pools = [(one.pool, one.size, one.coming, one.reason) for one in found.pools]
+        print_table(("POOL", "MACHINES", "COMING", "REASON"), pools)
+
+
+def _zones(zones: dict[str, int]) -> str:
+    return ", ".join(f"{zone}: {count}" for zone, count in sorted(zones.items()))

@@ -1,0 +1,129 @@
+"""`longboat install`: the controller in a cluster, the autoscaler beside it, and their removal."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from longboat import __version__
+from longboat.cli.input.arguments import namespaces_of, seconds, shown_namespaces
+from longboat.cli.input.engine_option import complete_contexts
+from longboat.cli.output.terminal import say
+from longboat.core.errors import UsageError
+
+
+@click.command("install", short_help="Put the controller into a cluster, or take it out.")
+@click.option(
+    "--on",
+    "context",
+    metavar="CONTEXT",
+    shell_complete=complete_contexts,
+    help="The cluster of this context of the kubeconfig.",
+)
+@click.option("--image", metavar="IMAGE", help="An image that has Longboat (deploy/Dockerfile makes one).")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAMESPACE",
+    help="Serve these namespaces (a,b or repeated), with rights over runs in no others; default: the context's.",
+)
+@click.option("--all-namespaces", "everywhere", is_flag=True, help="Serve all namespaces, with rights in all of them.")
+@click.option("--autoscaler", "pools", type=click.Path(), metavar="FILE", help="The autoscaler too, with these pools.")
+@click.option("--remove", is_flag=True, help="Take all of it out again; runs and machines stay as they are.")
+@click.option("--dry-run", is_flag=True, help="Print the objects and stop.")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="Form of --dry-run.")
+@click.option(
+    "--timeout", default="2m", show_default=True, metavar="TIME", callback=seconds, help="Wait so long until it works."
+)
+def command(context: str | None, remove: bool, dry_run: bool, output: str, timeout: float, **what: Any) -> int:
+    """Install the controller: one small Deployment that lets waiting runs in and restarts failed ones.
+
+    With --autoscaler also the one that grows and shrinks pools of machines.
+    """
+    if remove and (any(what.values()) or dry_run):
+        raise UsageError("--remove takes out all of it", hint="longboat install --remove, with --on CONTEXT if needed")
+    if what["only"] and what["everywhere"]:
+        raise UsageError("--only and --all-namespaces", hint="one of them: some namespaces, or all")
+    wanted = [] if remove else objects_of(context, **what)
+    if dry_run:
+        print_objects(wanted, output)
+        return 0
+    from longboat.engines.kubernetes.install.controller_manifests import served_namespaces
+    from longboat.engines.kubernetes.install.install import install, uninstall
+    from longboat.kubeapi.client import Client
+
+    with Client.open(context=context) as client:
+        is_chosen = bool(what["only"] or what["everywhere"])
+        made = install(client, wanted, timeout_s=timeout, is_chosen=is_chosen)
+        names = uninstall(client) if remove else made
+        is_any = False
+        for name in names:
+            is_any = True
+            print(name, flush=True)
+        if remove:
+            say(f"longboat: the controller is gone from {client.context}" if is_any else "longboat: nothing to remove")
+        else:
+            who = "the controller and the autoscaler work" if what["pools"] else "the controller works"
+            served = served_namespaces(next(each for each in wanted if each["kind"] == "Deployment"))
+            say(f"longboat: {who} in {client.context}, for {shown_namespaces(served) if served else 'all namespaces'}")
+    return 0
+
+
+def objects_of(
+    context: str | None, *, image: str | None, only: Sequence[str], everywhere: bool, pools: str | None
+) -> list[dict[str, Any]]:
+    """All that is to be installed; the pools file is read and checked first."""
+    from longboat.engines.kubernetes.install.controller_manifests import objects
+
+    if image is None:
+        raise UsageError("which image?", hint="--image: one that has Longboat, as deploy/Dockerfile makes it")
+    from longboat.specs.fields.rules import IMAGE, IMAGE_EXPECTED
+
+    if not re.fullmatch(IMAGE, image):
+        raise UsageError(f"--image: found the text {image!r}, expected {IMAGE_EXPECTED}")
+    served = None if everywhere else namespaces_of(only) or (context_namespace(context),)
+    found = objects(image=image, only=served, version=__version__)
+    if pools is None:
+        return found
+    from pathlib import Path
+
+    from longboat.autoscaler.model.pools_file import read_pools, read_providers
+    from longboat.autoscaler.providers.registry import check_named
+    from longboat.autoscaler.providers.settings import KwokSettings
+    from longboat.engines.kubernetes.install.autoscaler_manifests import autoscaler_objects
+
+    wanted, known = read_pools(pools)[0], read_providers(pools)
+    check_named(wanted, known)
+    simulates = any(isinstance(known[pool.provider], KwokSettings) for pool in wanted)
+    text = Path(pools).read_text(encoding="utf-8")
+    return [*found, *autoscaler_objects(image=image, pools=text, version=__version__, simulates=simulates)]
+
+
+def context_namespace(context: str | None) -> str:
+    """Where runs of this context go unless they are told otherwise; nothing is asked of the cluster."""
+    from longboat.engines.kubernetes.engine import KubernetesEngine
+    from longboat.kubeapi.errors import KubeconfigError
+
+    place = KubernetesEngine(context=context)
+    try:
+        return place.client.namespace
+    except KubeconfigError:
+        return "default"  # of --dry-run where no cluster is known; who installs is told below
+    finally:
+        place.close()
+
+
+def print_objects(found: list[dict[str, Any]], output: str) -> None:
+    if output == "json":
+        import json
+
+        json.dump({"apiVersion": "v1", "kind": "List", "items": found}, sys.stdout, indent=2)
+        print()
+        return
+    import yaml
+
+    yaml.safe_dump_all(found, sys.stdout, sort_keys=False)

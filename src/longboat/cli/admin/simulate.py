@@ -1,0 +1,251 @@
+"""`longboat autoscaler simulate`: a trace replayed against policies. Parsing and showing; the work is `simulator`'s."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from longboat.core.errors import UsageError
+from longboat.core.jobs import Value
+
+if TYPE_CHECKING:
+    from longboat.autoscaler.model.snapshot import Pool, Settings
+    from longboat.simulator.results import Outcome
+    from longboat.simulator.traces import Trace
+    from longboat.simulator.tuning import Trial
+    from longboat.simulator.world import Conditions
+
+GENERATE = "generate:"
+ROWS = (
+    ("GPU-hours provisioned", "gpu_hours_provisioned"),
+    ("GPU-hours requested", "gpu_hours_requested"),
+    ("held by partial gangs", "gpu_hours_held_by_partial_gangs"),
+    ("GPU-hours lost", "gpu_hours_lost"),
+    ("cost", "cost"),
+    ("wait p50 (s)", "wait_p50_s"),
+    ("wait p99 (s)", "wait_p99_s"),
+    ("gang wait p99 (s)", "gang_wait_p99_s"),
+    ("training evictions", "training_evictions"),
+    ("evictions", "evictions"),
+    ("flaps", "flaps"),
+    ("decide CPU (s)", "decide_cpu_s"),
+    ("jobs finished", "jobs_finished"),
+)
+
+
+class Asked(Value, frozen=True):
+    """The command line."""
+
+    trace: str | None
+    pools: str | None
+    policies: tuple[str, ...]
+    output: str
+    picture: str | None
+    from_cluster: str | None
+    tune: bool
+    seed: int
+    jobs: int
+    interval_s: float
+    write_trace: str | None
+
+
+def command_of(given: dict[str, Any]) -> tuple[Asked, Conditions]:
+    """The options, checked, without the heavy modules where they are wrong."""
+    from longboat.cli.output.times import parse_duration
+    from longboat.simulator.scheduler import RANKINGS
+    from longboat.simulator.world import Conditions
+
+    ranking = given.pop("scheduler")
+    if ranking is not None and ranking not in RANKINGS:
+        raise UsageError(f"--scheduler: no such ranking: {ranking}", hint=f"one of {', '.join(RANKINGS)}")
+    interval_s = parse_duration(given.pop("interval"))
+    if interval_s <= 0:
+        raise UsageError("--interval: a loop takes time", hint="--interval 10s")
+    conditions = Conditions(
+        ranking=ranking,
+        checkpoint_s=parse_duration(given.pop("checkpoint")),
+        stockouts=given.pop("stockouts"),
+        never_join=given.pop("never_join"),
+        is_protected=given.pop("protect"),
+        seed=given["seed"],
+    )
+    policies = tuple(given.pop("policies"))
+    return Asked(policies=policies, interval_s=interval_s, **given), conditions
+
+
+def run(asked: Asked, conditions: Conditions) -> None:
+    policies = _policies(asked.policies)
+    if asked.picture is not None:
+        from longboat.simulator.svg import check_name
+
+        check_name(asked.picture)
+    trace, real = _trace(asked)
+    if asked.write_trace is not None:
+        from longboat.simulator.traces import write_trace
+
+        write_trace(trace, asked.write_trace)
+        if asked.pools is None and asked.from_cluster is None:
+            return
+    pools, settings = _pools(asked)
+    if trace.without_gpus:
+        _tell(f"{trace.without_gpus} jobs without GPUs are left out")
+    if asked.tune:
+        _tune(asked, trace, pools, settings, conditions)
+        return
+    from longboat.simulator.comparing import simulate
+
+    outcomes = [real] if real is not None else []
+    for name in policies:
+        outcomes.append(simulate(trace, pools, settings, name, conditions, asked.interval_s))
+    _notes(outcomes)
+    _show(outcomes, asked.output)
+    if asked.picture is not None:
+        from longboat.simulator.svg import demand_picture, write_picture
+
+        title = f"{trace.name}: {len(trace.jobs):,} jobs"
+        write_picture(demand_picture(outcomes, title), asked.picture, title)
+
+
+def _policies(names: Sequence[str]) -> list[str]:
+    from longboat.cli.errors import nearest
+    from longboat.simulator.policies import NAMES
+
+    found = list(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
+    if "all" in found:
+        return list(NAMES)
+    for name in found:
+        if name not in NAMES:
+            near = nearest(name, NAMES)
+            hint = f"did you mean {near}?" if near else f"one of {', '.join(NAMES)}, or all"
+            raise UsageError(f"no such policy: {name}", hint=hint)
+    return found or ["longboat"]
+
+
+def _trace(asked: Asked) -> tuple[Trace, Outcome | None]:
+    """The trace, and for a recorded cluster what it really had."""
+    if asked.from_cluster is not None:
+        if asked.trace is not None:
+            raise UsageError("TRACE and --from-cluster exclude each other", hint="name one of them")
+        from longboat.simulator.recorded import read_recording, recorded
+
+        return recorded(read_recording(asked.from_cluster))
+    if asked.trace is None:
+        hint = "longboat autoscaler simulate jobs.csv --pools pools.yaml, or generate:philly instead of a file"
+        raise UsageError("the argument TRACE is missing", hint=hint)
+    if asked.trace.startswith(GENERATE):
+        from longboat.cli.errors import nearest
+        from longboat.simulator.generators import GENERATORS, generate
+
+        kind = asked.trace.removeprefix(GENERATE)
+        near = None if kind in GENERATORS else nearest(kind, list(GENERATORS))
+        if near:
+            raise UsageError(f"no such generator: {kind}", hint=f"did you mean {GENERATE}{near}?")
+        return generate(kind, seed=asked.seed, jobs=asked.jobs), None
+    from longboat.simulator.traces import read_trace
+
+    return read_trace(asked.trace), None
+
+
+def _pools(asked: Asked) -> tuple[Sequence[Pool], Settings]:
+    if asked.pools is not None:
+        from longboat.autoscaler.model.pools_file import read_pools
+
+        return read_pools(asked.pools)
+    if asked.from_cluster is not None:
+        from longboat.simulator.recorded import read_recording
+
+        last = read_recording(asked.from_cluster).saved[-1]
+        if last.snapshot.pools:
+            return last.snapshot.pools, last.settings
+    raise UsageError("the option --pools is missing", hint="it names the file with the pools that may be used")
+
+
+def _notes(outcomes: Sequence[Outcome]) -> None:
+    """What the figures are not, on stderr."""
+    from longboat.simulator.policies import MODELS
+
+    models = [one.policy for one in outcomes if one.policy in MODELS]
+    if models:
+        _tell(f"{', '.join(models)}: models made from documented rules, not the programs themselves")
+    if any(one.policy == "oracle" for one in outcomes):
+        _tell("oracle: a lower bound with all knowledge, no boot, no idle machine and free moves; it cannot be run")
+    for one in outcomes:
+        if one.unfinished:
+            _tell(f"{one.policy}: {one.unfinished} jobs never ran to their end: the pools are too small for them")
+
+
+def _tell(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
+
+
+def _show(outcomes: Sequence[Outcome], output: str) -> None:
+    if output != "table":
+        from longboat.cli.output.formats import write
+
+        found = {one.policy: _plain(one) for one in outcomes}
+        write(next(iter(found.values())) if len(found) == 1 else found, output)
+        return
+    from longboat.cli.output.tables import print_table
+
+    rows: list[tuple[object, ...]] = []
+    for label, field in ROWS:
+        rows.append((label, *(_cell(getattr(one.figures, field)) for one in outcomes)))
+    for name in ("cluster-autoscaler", "oracle"):
+        least = next((one.figures.gpu_hours_provisioned for one in outcomes if one.policy == name), 0.0)
+        if least and len(outcomes) > 1:
+            ratios = (f"{one.figures.gpu_hours_provisioned / least:.3f}" for one in outcomes)
+            rows.append((f"GPU-hours, x {name}", *ratios))
+    from longboat.simulator.policies import MODELS
+
+    names = [f"{one.policy} (model)" if one.policy in MODELS else one.policy for one in outcomes]
+    print_table(("", *names), rows)
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    import msgspec
+
+    return msgspec.structs.asdict(outcome.figures)
+
+
+def _cell(value: float | int | None) -> str | None:
+    if value is None:
+        return None
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def _tune(asked: Asked, trace: Trace, pools: Sequence[Pool], settings: Settings, conditions: Conditions) -> None:
+    from longboat.simulator.tuning import marked, trials
+
+    found = marked(list(trials(trace, pools, settings, conditions, asked.interval_s)))
+    if asked.output != "table":
+        from longboat.cli.output.formats import write
+
+        write([_plain_trial(one) for one in found], asked.output)
+    else:
+        from longboat.cli.output.tables import print_table
+        from longboat.cli.output.times import show_duration
+
+        rows = [
+            (
+                show_duration(one.idle_s),
+                one.spare,
+                *(_cell(value) for value in (one.figures.gpu_hours_provisioned, one.figures.cost)),
+                *(_cell(value) for value in (one.figures.wait_p50_s, one.figures.wait_p99_s, one.figures.flaps)),
+                "*" if one.is_best else "",
+            )
+            for one in sorted(found, key=lambda one: one.figures.gpu_hours_provisioned)
+        ]
+        print_table(("IDLE", "SPARE", "GPU-HOURS", "COST", "WAIT P50 (s)", "WAIT P99 (s)", "FLAPS", "BEST"), rows)
+    if asked.picture is not None:
+        from longboat.simulator.svg import curve_picture, write_picture
+
+        title = f"{trace.name}: what less waiting costs"
+        write_picture(curve_picture(found, title), asked.picture, title)
+
+
+def _plain_trial(trial: Trial) -> dict[str, Any]:
+    import msgspec
+
+    tried = {"idle_s": trial.idle_s, "spare": trial.spare}
+    return {"settings": tried, "is_best": trial.is_best, **msgspec.structs.asdict(trial.figures)}

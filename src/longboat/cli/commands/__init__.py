@@ -1,0 +1,4 @@
+"""One module for each command of users, named after it.
+
+Parsing and showing; what a command does is in `sdk` and engines.
+"""

@@ -1,0 +1,59 @@
+"""`longboat config`: what is set once, for every command."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import click
+
+from longboat.cli.input.arguments import output_option
+from longboat.cli.output.formats import write
+from longboat.cli.output.terminal import say
+from longboat.core.errors import NotFound
+
+
+@click.group("config", short_help="Set the default engine, cluster, image and storage.")
+def command() -> None:
+    """Keep settings: `engine`, and for clusters `kubernetes.KEY` or, for one of them, `contexts.CONTEXT.KEY`."""
+
+
+@command.command("set")
+@click.argument("key")
+@click.argument("value")
+def set_command(key: str, value: str) -> None:
+    """Set one key to a value as in YAML: longboat config set kubernetes.storage.claim training"""
+    from longboat.engines.kubernetes.settings import path_of, write_setting
+
+    write_setting(os.environ, key, value)
+    say(f"longboat: {key} is set in {path_of(os.environ)}")
+
+
+@command.command("unset")
+@click.argument("key")
+def unset_command(key: str) -> None:
+    """Remove one key."""
+    from longboat.engines.kubernetes.settings import write_setting
+
+    write_setting(os.environ, key, None)
+
+
+@command.command("show")
+@click.argument("key", required=False)
+@output_option("yaml", "json")
+def show_command(key: str | None, output: str) -> None:
+    """Print the settings, or one of them."""
+    from longboat.engines.kubernetes.settings import set_values
+
+    found: Any = set_values(os.environ)
+    for part in (key or "").split(".") if key else []:
+        if not isinstance(found, dict) or part not in found:
+            raise NotFound(f"{key} is not set", hint="`longboat config show` prints what is set")
+        found = found[part]
+    if isinstance(found, (dict, list)):
+        write(found, output)
+    else:
+        shown = found if isinstance(found, str) and output != "json" else json.dumps(found)
+        sys.stdout.write(f"{shown}\n")

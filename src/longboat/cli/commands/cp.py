@@ -1,0 +1,51 @@
+"""`longboat cp`: files into and out of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from longboat.cli.commands.exec import node_name
+from longboat.cli.input.engine_option import engine_options, open_engine
+from longboat.core.errors import NotFound, UsageError
+from longboat.sdk.names import find_run
+
+
+class Place(NamedTuple):
+    run: str | None  # None: on this machine
+    node: str | None
+    path: str
+
+
+@click.command("cp", context_settings={"ignore_unknown_options": True}, short_help="Copy files into or out of a run.")
+@click.argument("source", metavar="SOURCE", type=click.Path())
+@click.argument("destination", metavar="DESTINATION", type=click.Path())
+@engine_options
+def command(source: str, destination: str) -> None:
+    """Copy a file or folder out of a run (RUN:PATH, RUN/NODE:PATH) or into it; the other side is a path here.
+
+    PATH is relative to the node's working copy; artifacts/... and checkpoints/... name the run's own.
+    """
+    come, go = parse_place(source), parse_place(destination)
+    if (come.run is None) == (go.run is None):
+        raise UsageError("exactly one side must be RUN:PATH", hint="longboat cp digits:artifacts/plot.png .")
+    place = open_engine()
+    if come.run is not None:
+        found = find_run(place, come.run)
+        place.copy_from(found.name, come.path, Path(go.path), node=node_name(found, come.node))
+    else:
+        if not Path(come.path).exists():
+            raise NotFound(f"no such file: {come.path}")
+        found = find_run(place, go.run or "")
+        place.copy_to(found.name, Path(come.path), go.path, node=node_name(found, go.node))
+
+
+def parse_place(text: str) -> Place:
+    """`RUN:PATH` and `RUN/NODE:PATH`; a path with a colon here is written ./a:b."""
+    head, colon, path = text.partition(":")
+    run, _, node = head.partition("/")
+    if not colon or not run or run.startswith((".", "~")):
+        return Place(None, None, text)
+    return Place(run, node or None, path or ".")

@@ -1,0 +1,58 @@
+"""`longboat explain`: the post-mortem."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import msgspec
+
+from longboat.cli.input.arguments import output_option, run_argument
+from longboat.cli.input.engine_option import engine_options, open_engine, placed
+from longboat.cli.output.formats import plain, write
+from longboat.cli.output.terminal import CONTROLS, paint
+from longboat.core.runs import Explanation
+from longboat.sdk.names import find_run
+
+KEEP_TABS = {code: shown for code, shown in CONTROLS.items() if code != 9}
+
+
+@click.command("explain", short_help="Say why a run failed, or what it waits for.")
+@run_argument
+@output_option("text", "json", "yaml")
+@engine_options
+def command(run: str, output: str) -> None:
+    """Say what happened to a run: the first rank that failed, the cause, the lines that show it, what to do next.
+
+    For a run that waits or is silent, say what it waits for. Without RUN: the latest.
+    """
+    place = open_engine()
+    found = place.explain(find_run(place, run).name)
+    explanation = msgspec.structs.replace(found, next_steps=tuple(map(placed, found.next_steps)))
+    if output == "text":
+        print_explanation(explanation)
+    else:
+        write(plain(explanation), output)
+
+
+def print_explanation(explanation: Explanation) -> None:
+    print(paint(shown(explanation.headline), "bold", sys.stdout))
+    for fact in explanation.facts:
+        print_item("  ", fact)
+    if explanation.lines:
+        print()
+        for line in explanation.lines:
+            print(f"  | {shown(line.rstrip())}")
+    if explanation.next_steps:
+        print("\nnext:")
+        for step in explanation.next_steps:
+            print_item("  - ", step)
+
+
+def print_item(bullet: str, text: str) -> None:
+    for number, line in enumerate(text.splitlines()):
+        print(f"{bullet if number == 0 else ' ' * (len(bullet) + 2)}{shown(line)}")
+
+
+def shown(text: str) -> str:
+    return text.translate(KEEP_TABS)

@@ -1,0 +1,46 @@
+"""`longboat import`: job files of other tools."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from longboat.cli.commands.init import write_file
+from longboat.cli.output.terminal import note, say
+from longboat.core.errors import NotFound, UsageError
+from longboat.specs.importers.registry import import_text
+
+
+@click.command("import", short_help="Translate a job file of SkyPilot or dstack.")
+@click.argument("file", type=click.Path())
+@click.option("-o", "--output", default="-", type=click.Path(), help="Where to write it (default: stdout).")
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+def command(file: str, output: str, force: bool) -> None:
+    """Translate a SkyPilot or dstack task file (-: stdin) to a job file.
+
+    What could not be translated is listed on stderr, and why.
+    """
+    if output != "-" and os.path.lexists(output) and not force:
+        raise UsageError(f"{output} exists already", hint="--force overwrites it")
+    imported = import_text(read(file), file=file)
+    if output == "-":
+        print(imported.text, end="")
+    else:
+        write_file(Path(output), imported.text)
+    for line in imported.untranslated:
+        note(f"not translated: {line}")
+    lost = len(imported.untranslated)
+    say(f"longboat: read as a {imported.source} file, {lost} field{'s' * (lost != 1)} not translated")
+
+
+def read(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{file} is not UTF-8 text") from None
+    except OSError as error:
+        raise NotFound(f"cannot read {file}: {error.strerror}") from None

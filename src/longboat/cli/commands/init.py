@@ -1,0 +1,90 @@
+"""`longboat init`: the first job file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from longboat.cli.input.targets import name_from, starter
+from longboat.cli.output.terminal import is_terminal, note, say
+from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.specs.init_template import Answers, Inspection, inspect_script, write_job
+
+USUAL = ("train.py", "main.py", "run.py")
+
+
+@click.command("init", short_help="Write a job file.")
+@click.argument("script", required=False, type=click.Path())
+@click.option("-o", "--output", default="job.yaml", show_default=True, type=click.Path(), help="The file; -: stdout.")
+@click.option("--yes", "-y", is_flag=True, help="Ask nothing.")
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+def command(script: str | None, output: str, yes: bool, force: bool) -> None:
+    """Write a commented job file for a script, which is read (not run) to see what it needs.
+
+    On a terminal a few questions are asked; each has an answer already.
+    """
+    if output != "-" and os.path.lexists(output) and not force:
+        raise UsageError(f"{output} exists already", hint="--force overwrites it, -o names another file")
+    script = script or next((name for name in USUAL if Path(name).is_file()), None)
+    answers = first_answers(script)
+    if not yes and is_terminal(sys.stdin) and is_terminal(sys.stderr):
+        answers = ask(answers)
+    text = write_job(answers)
+    if output == "-":
+        print(text, end="")
+        return
+    write_file(Path(output), text)
+    say(f"longboat: wrote {output}; next: longboat check {output}, longboat run {output}")
+
+
+def write_file(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise EngineError(f"cannot write {path}: {error.strerror}") from None
+
+
+def first_answers(script: str | None) -> Answers:
+    """What can be known without asking."""
+    if script is None:
+        return Answers(name=name_from(Path.cwd().name), run="python train.py")
+    path = Path(script)
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise NotFound(f"cannot read {script}: {error.strerror}") from None
+    found = inspect_script(text) if path.suffix == ".py" else Inspection()
+    if found.error:
+        note(f"{script}: {found.error}")
+    if found.framework:
+        say(f"longboat: {script} uses {found.framework}: {found.reason}")
+    return Answers(
+        name=name_from(path.stem),
+        run=shlex.join(["torchrun", script] if found.uses_torchrun else starter(path, script)),
+        procs="auto",
+        framework=None if found.uses_torchrun else found.framework,
+        checkpoints="./checkpoints" if found.saves_checkpoints else None,
+    )
+
+
+def ask(answers: Answers) -> Answers:
+    """The few questions, on stderr; what cannot be true is asked again."""
+    told: dict[str, Any] = {
+        "name": click.prompt("Name of the job", default=answers.name, err=True),
+        "run": click.prompt("Command", default=answers.run, err=True),
+        "nodes": click.prompt("Nodes", default=answers.nodes, type=click.IntRange(min=1), err=True),
+        "gpus": click.prompt("GPUs per node (2, H100:8, 0 for none)", default=answers.gpus or "0", err=True),
+        "procs": click.prompt("Processes per node (auto: one per GPU)", default=str(answers.procs), err=True),
+        "retries": click.prompt("Retries", default=answers.retries, type=click.IntRange(min=0), err=True),
+    }
+    keeps = click.confirm("Does it save checkpoints?", default=answers.checkpoints is not None, err=True)
+    told["checkpoints"] = (answers.checkpoints or "./checkpoints") if keeps else None
+    told["gpus"] = "" if told["gpus"] == "0" else told["gpus"]
+    told["procs"] = int(told["procs"]) if told["procs"].isdecimal() else told["procs"]
+    return msgspec.structs.replace(answers, **told)

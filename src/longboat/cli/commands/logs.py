@@ -1,0 +1,81 @@
+"""`longboat logs`: the log of a run."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from longboat.cli.input.arguments import output_option, run_argument
+from longboat.cli.input.engine_option import engine_options, open_engine
+from longboat.cli.output.attach import exit_code, rank_count
+from longboat.cli.output.log_printer import JsonPrinter, LinePrinter
+from longboat.cli.output.terminal import say
+from longboat.cli.output.times import parse_moment
+from longboat.core.errors import NotFound
+from longboat.core.runs import LogQuery, RunStatus
+from longboat.sdk.names import find_run
+
+
+@click.command("logs", short_help="Print the log of a run.")
+@run_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended; returns its exit code.")
+@click.option("--rank", "ranks", type=click.IntRange(min=0), multiple=True, help="Only this rank. Repeatable.")
+@click.option("--role", "roles", multiple=True, help="Only this role. Repeatable.")
+@click.option("--since", metavar="TIME", help="Only lines since 10m (ago), or 2025-01-31T12:00:00Z.")
+@click.option("--tail", type=click.IntRange(min=0), help="Only the last lines of each rank.")
+@click.option("--attempt", type=click.IntRange(min=1), help="Only this attempt, counted from 1.")
+@click.option("-t", "--timestamps", is_flag=True, help="Put the time before each line.")
+@output_option("text", "json")
+@engine_options
+def command(run: str, timestamps: bool, output: str, **options: Any) -> int:
+    """Print the log of a run: stdout to stdout, stderr to stderr. Without RUN: the latest.
+
+    With several ranks each line begins with its node and rank: worker-0/1 |
+    """
+    place = open_engine()
+    found = find_run(place, run)
+    query = make_query(options, time.time())
+    check_query(found, query)
+    printer: LinePrinter | JsonPrinter = JsonPrinter()
+    if output == "text":
+        printer = LinePrinter(prefixes=len(query.ranks) != 1 and is_many(found), timestamps=timestamps)
+    if query.follow and found.phase == "pending" and found.reason:
+        say(f"longboat: {found.name} is pending: {found.reason}")
+    for line in place.logs(found.name, query):
+        printer(line)
+    return exit_code(place.wait(found.name)) if query.follow else 0
+
+
+def make_query(options: dict[str, Any], now: float) -> LogQuery:
+    since, attempt = options["since"], options["attempt"]
+    return LogQuery(
+        follow=options["follow"],
+        ranks=tuple(options["ranks"]),
+        roles=tuple(options["roles"]),
+        since=None if since is None else parse_moment(since, now),
+        tail=options["tail"],
+        attempt=None if attempt is None else attempt - 1,
+    )
+
+
+def check_query(run: RunStatus, query: LogQuery) -> None:
+    """A rank, role or attempt that the run does not have would print nothing, and look like an empty log."""
+    if run.spec is None:
+        return
+    count, roles = rank_count(run.spec), [role.name for role in run.spec.roles]
+    for rank in query.ranks:
+        if rank >= count:
+            raise NotFound(f"{run.name} has no rank {rank}", hint=f"its ranks are 0 to {count - 1}")
+    if query.attempt is not None and query.attempt > (run.attempt if run.is_final else run.retries):
+        most = run.attempt + 1 if run.is_final else run.retries + 1
+        hint = f"its attempts are 1 to {most}" if most > 1 else "it has one attempt"
+        raise NotFound(f"{run.name} has no attempt {query.attempt + 1}", hint=hint)
+    for role in query.roles:
+        if role not in roles:
+            raise NotFound(f"{run.name} has no role {role!r}", hint=f"its roles: {', '.join(roles)}")
+
+
+def is_many(run: RunStatus) -> bool:
+    return rank_count(run.spec) > 1 if run.spec else len(run.ranks) > 1

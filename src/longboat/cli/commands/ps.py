@@ -1,0 +1,85 @@
+"""`longboat ps`: the list of runs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+
+import click
+
+from longboat.cli.input.arguments import output_option
+from longboat.cli.input.engine_option import engine_options, open_engine, placed, same_place
+from longboat.cli.output.formats import plain, show
+from longboat.cli.output.tables import print_table
+from longboat.cli.output.terminal import say
+from longboat.cli.output.times import show_duration
+from longboat.core.errors import UsageError
+from longboat.core.runs import RunStatus
+
+RECENT_S = 24 * 3600
+HEAD = ("NAME", "PHASE", "NODES", "GPUS", "AGE", "TIME", "EXIT", "INFO")
+WIDE_HEAD = (*HEAD[:-1], "TRY", "STEP", "ENGINE", "USER", "COMMAND", "INFO")
+TERM = re.compile(r"(?P<absent>!?)(?P<key>[\w./-]+)|(?P<label>[\w./-]+)\s*(?P<equals>==?|!=)\s*(?P<value>[\w.-]*)")
+"""One term of a label selector: a label is there, or not, or has (not) this value."""
+
+
+@click.command("ps", short_help="List runs.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also runs that ended more than a day ago.")
+@click.option("-l", "--label", "labels", multiple=True, metavar="K[=V]", help="Only runs with this label, or K!=V.")
+@output_option()
+@engine_options
+def command(everything: bool, labels: Sequence[str], output: str) -> None:
+    """List runs, newest first: those that have not ended, and those that ended within a day."""
+    now = time.time()
+    wanted = selector(labels)
+    listed = [run for run in open_engine().list() if wanted(run.labels)]
+    runs = [run for run in listed if everything or is_recent(run, now)]
+    show(runs, output, record=run_record, tables=lambda wide: print_runs(runs, wide=wide, now=now))
+    if len(runs) < len(listed) and output in ("table", "wide"):
+        say(f"{len(listed) - len(runs)} more: {placed('longboat ps -a')}")
+
+
+def is_recent(run: RunStatus, now: float) -> bool:
+    return not run.is_final or run.ended is None or now - run.ended < RECENT_S
+
+
+def run_record(run: RunStatus) -> dict[str, object]:
+    """One object of `ps -o json`."""
+    record: dict[str, object] = plain(run)
+    for field in ("ranks", "attempts", "spec"):
+        record.pop(field)
+    return record
+
+
+def print_runs(runs: Sequence[RunStatus], *, wide: bool, now: float) -> None:
+    if not runs:
+        say(f"no runs: start one with longboat run{same_place()} train.py")
+        return
+    print_table(WIDE_HEAD if wide else HEAD, [row(run, wide=wide, now=now) for run in runs])
+
+
+def row(run: RunStatus, *, wide: bool, now: float) -> tuple[object, ...]:
+    lasted = show_duration((run.ended or now) - run.started) if run.started else None
+    first = (run.name, run.phase, run.nodes, run.gpus, show_duration(now - run.created), lasted, run.exit_code)
+    if not wide:
+        return (*first, run.reason)
+    return (*first, f"{run.attempt + 1}/{run.retries + 1}", run.step, run.engine, run.user, run.command, run.reason)
+
+
+def selector(texts: Sequence[str]) -> Callable[[dict[str, str]], bool]:
+    """A predicate over labels from `k=v`, `k==v`, `k!=v`, `k` and `!k`, joined by commas or repeated."""
+    terms = [_term(part.strip()) for text in texts for part in text.split(",")]
+    return lambda labels: all(holds(labels) for holds in terms)
+
+
+def _term(text: str) -> Callable[[dict[str, str]], bool]:
+    found = TERM.fullmatch(text)
+    if found is None:  # taken as it is, it would select nothing, and look as if there were no runs
+        what = f"{text!r} is not a label selector" if text else "an empty label selector"
+        raise UsageError(
+            what, hint="write it like team=vision,stage!=test; also team (it is there) and !team (it is not)"
+        )
+    if found["key"]:
+        return lambda labels: (found["key"] in labels) is not bool(found["absent"])
+    return lambda labels: (labels.get(found["label"]) == found["value"]) is (found["equals"] != "!=")

@@ -1,0 +1,97 @@
+"""`longboat run`: a script, job files or a command, attached unless told otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from longboat.cli.input.options import TargetCommand, job_options
+from longboat.cli.output.terminal import note, say
+from longboat.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from longboat.core.runs import RunStatus
+    from longboat.engines.engine import Engine, Submission
+
+OURS = ("--on", "--engine", "--namespace", "--nodes", "--procs", "--gpus", "--cpus", "--image", "--detach", "--dry-run")
+"""What people add at the end of the line, and few scripts have."""
+
+
+@click.command("run", cls=TargetCommand, short_help="Run a script, a job file or a command.")
+@click.argument("words", nargs=-1, type=click.Path(), metavar="SCRIPT [ARG]... | FILE.yaml... | -- COMMAND...")
+@job_options
+@click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
+@click.option("--id", "run_id", help="The run's own name; given again, the run that exists is taken.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
+@click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
+@click.option("-y", "--yes", is_flag=True, help="Accepted for scripts: run asks nothing.")
+@click.option("-o", "--output", type=click.Choice(["json", "yaml", "name"]), help="Format, with --detach or --dry-run.")
+def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) -> int:
+    """Run a training: a script with its arguments, job files (merged left to right), or a command after --.
+
+    The log is shown and the trainer's exit code returned. Ctrl-C once asks the run to stop; -d detaches.
+    """
+    if options["output"] and not (options["detach"] or options["dry_run"]):
+        raise UsageError("-o goes with --detach or --dry-run", hint="an attached run leaves stdout to the trainer")
+    if not (words or command):
+        raise UsageError("nothing to run", hint="name a script (train.py), a job file (job.yaml), or -- COMMAND")
+    from longboat.cli.input.engine_option import open_engine
+    from longboat.cli.input.loading import load, submission_of
+
+    place = open_engine(quiet=options["quiet"])
+    loaded = load(words, command, options, place)
+    submission = submission_of(loaded, options["run_id"])
+    if options["dry_run"]:
+        from longboat.cli.output.plan_text import show_manifests, show_plan
+
+        if options["output"] == "yaml" and place.name == "kubernetes":
+            return show_manifests(place, submission, loaded.notices)
+        return show_plan(place.plan(submission), loaded.notices, options["output"])
+    if not options["quiet"]:
+        for notice in (*loaded.notices, *misplaced(words)):
+            note(notice)
+    return submit(place, submission, options)
+
+
+def misplaced(words: tuple[str, ...]) -> list[str]:
+    """Words after a script are the script's; some look as if they were meant for us."""
+    found = [word for word in words[1:] if word.partition("=")[0] in OURS]
+    return [f"{found[0]} is given to {words[0]}: options of longboat come before it"] if found else []
+
+
+def submit(place: Engine, submission: Submission, options: dict[str, Any]) -> int:
+    """Hand the run over, then stay with it or not."""
+    run = place.submit(submission)
+    if options["detach"]:
+        if options["output"] in ("json", "yaml"):
+            from longboat.cli.output.formats import plain, write
+
+            write(plain(run), options["output"])
+        else:
+            print(run.name)
+        if place.name == "kubernetes" and not options["quiet"]:
+            warn_unattended(place, run)
+        return 0
+    from longboat.cli.output.attach import attach, exit_code, rank_count
+
+    ranks = rank_count(submission.job)
+    if not options["quiet"]:
+        nodes = submission.job.nodes
+        size = f" ({nodes} node{'s' * (nodes > 1)}, {ranks} ranks)" if ranks > 1 else ""
+        say(f"longboat: run {run.name}{size}")
+    return exit_code(attach(place, run, ranks=ranks, quiet=options["quiet"]))
+
+
+def warn_unattended(place: Engine, run: RunStatus) -> None:
+    """A run that nobody looks at waits for ever where only lookers let it in."""
+    from longboat.cli.errors import show_hint
+    from longboat.cli.input.engine_option import placed
+    from longboat.engines.kubernetes.engine import KubernetesEngine
+    from longboat.engines.kubernetes.install.install import unattended
+
+    assert isinstance(place, KubernetesEngine)
+    told = unattended(place.client, run.name)
+    if told is not None:
+        note(told[0])
+        show_hint(f"{placed(f'longboat wait {run.name}')} looks after it; {told[1]}")

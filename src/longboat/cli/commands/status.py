@@ -1,0 +1,100 @@
+"""`longboat status`: runs in full."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import click
+
+from longboat.cli.input.arguments import LATEST, output_option, runs_argument
+from longboat.cli.input.engine_option import engine_options, open_engine
+from longboat.cli.output.formats import plain, write
+from longboat.cli.output.tables import print_fields, print_table
+from longboat.cli.output.times import show_duration, show_moment
+from longboat.core.runs import Attempt, RunStatus
+from longboat.sdk.names import find_run
+
+
+@click.command("status", short_help="Show runs in full.")
+@runs_argument
+@output_option()
+@engine_options
+def command(runs: Sequence[str], output: str) -> None:
+    """Show runs in full: phase, reason, attempts, ranks, folders. Without RUN: the latest."""
+    place = open_engine()
+    found = [find_run(place, run) for run in runs or (LATEST,)]
+    if output == "name":
+        for run in found:
+            print(run.name)
+    elif output in ("json", "yaml"):
+        records = [plain(run) for run in found]
+        write(records if len(runs) > 1 else records[0], output)
+    else:
+        for number, run in enumerate(found):
+            print("\n" * bool(number), end="")
+            print_status(run, wide=output == "wide")
+
+
+def print_status(run: RunStatus, *, wide: bool) -> None:
+    now = time.time()
+    lasted = show_duration((run.ended or now) - run.started) if run.started else None
+    print_fields(
+        [
+            ("run", run.name),
+            ("phase", run.phase),
+            ("reason", run.reason),
+            ("exit code", run.exit_code),
+            ("command", run.command),
+            ("created", f"{show_moment(run.created)} ({show_duration(now - run.created)} ago)"),
+            ("time", lasted),
+            ("nodes", run.nodes),
+            ("gpus", run.gpus),
+            ("attempt", f"{run.attempt + 1} of at most {run.retries + 1}"),
+            ("retry", retry_words(run, now)),
+            ("step", run.step),
+            ("checkpoint", run.checkpoint),
+            ("checkpoints", run.checkpoint_dir),
+            ("artifacts", run.artifacts_dir),
+            ("directory", run.directory if wide else None),
+            ("labels", ", ".join(f"{key}={value}" for key, value in sorted(run.labels.items()))),
+        ]
+    )
+    failed = [attempt for attempt in run.attempts if attempt.failure]
+    if wide or len(run.attempts) > 1 or failed:
+        print()
+        print_table(("ATTEMPT", "STARTED", "TIME", "RESUMED FROM", "END"), [attempt_row(a) for a in run.attempts])
+    if run.ranks and (wide or len(run.ranks) > 1):
+        print()
+        print_ranks(run)
+
+
+def retry_words(run: RunStatus, now: float) -> str | None:
+    if run.next_attempt is None:
+        return None
+    return f"in {show_duration(run.next_attempt - now)}" if run.next_attempt > now else "now"
+
+
+def attempt_row(attempt: Attempt) -> tuple[object, ...]:
+    lasted = show_duration(attempt.ended - attempt.started) if attempt.ended else None
+    end = None
+    if attempt.failure:
+        where = f"rank {attempt.failure.rank.rank}: " if attempt.failure.rank else ""
+        end = f"{attempt.failure.cause}, exit code {attempt.failure.exit_code}: {where}{attempt.failure.message}"
+    return (attempt.number + 1, show_moment(attempt.started), lasted, attempt.resumed_from, end)
+
+
+def print_ranks(run: RunStatus) -> None:
+    rows = [
+        (
+            rank.rank,
+            rank.node,
+            "alive" if rank.alive else "ended" if rank.exit_code is not None else None,
+            rank.exit_code,
+            rank.step,
+            show_duration(rank.silent_s) if rank.alive else None,
+            ", ".join(f"{name}={value:g}" for name, value in rank.metrics.items()),
+        )
+        for rank in run.ranks
+    ]
+    print_table(("RANK", "NODE", "STATE", "EXIT", "STEP", "SILENT", "METRICS"), rows)

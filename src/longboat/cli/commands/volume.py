@@ -1,0 +1,215 @@
+"""`longboat volume`: the claims of a cluster's namespace, for data and checkpoints that outlive runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from longboat.cli.input.arguments import duration_option, output_option
+from longboat.cli.output.formats import plain, show, write
+from longboat.cli.output.tables import print_fields, print_table
+from longboat.cli.output.terminal import note, say
+from longboat.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from longboat.engines.kubernetes.engine import KubernetesEngine
+    from longboat.engines.kubernetes.exec.claims import VolumeView
+    from longboat.engines.kubernetes.exec.disk_benchmark import Figures
+    from longboat.engines.kubernetes.records import Storage
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+_CHOSEN = "longboat.volume"
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Read by `open_cluster`; the commands need not hand them on."""
+    ctx.meta.setdefault(_CHOSEN, {})[param.name] = value
+
+
+def cluster_options(function: F) -> F:
+    """`--on` and `-n`: which cluster, which namespace."""
+    options = (
+        click.option(
+            "--on",
+            "context",
+            metavar="CONTEXT",
+            expose_value=False,
+            callback=_keep,
+            help="The cluster of this context of the kubeconfig.",
+        ),
+        click.option(
+            "-n",
+            "--namespace",
+            metavar="NAME",
+            expose_value=False,
+            callback=_keep,
+            help="The namespace in the cluster.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def open_cluster() -> KubernetesEngine:
+    from longboat.engines.kubernetes.engine import KubernetesEngine
+
+    chosen = click.get_current_context().meta.get(_CHOSEN, {})
+    return KubernetesEngine(context=chosen.get("context"), namespace=chosen.get("namespace"))
+
+
+@click.group("volume", short_help="List, make, remove and measure volumes of a cluster.")
+def command() -> None:
+    """Volumes of a cluster: PersistentVolumeClaims, which a job names with `volumes: {/data: {claim: NAME}}`."""
+
+
+@command.command("ls")
+@output_option()
+@cluster_options
+def list_command(output: str) -> None:
+    """List the volumes of the namespace, and who uses them."""
+    from longboat.engines.kubernetes.exec.claims import list_volumes
+
+    client = open_cluster().client
+    found = list_volumes(client)
+    if not found and output in ("table", "wide"):
+        say(f"no volumes in namespace {client.namespace}: make one with longboat volume create NAME --size 100Gi")
+        return
+    show(found, output, record=plain, tables=lambda wide: print_volumes(found, wide=wide))
+
+
+def print_volumes(volumes: Sequence[VolumeView], *, wide: bool) -> None:
+    head = ["NAME", "STATE", "SIZE", "ACCESS", "CLASS", "USED BY"]
+    rows: list[list[object]] = []
+    for volume in volumes:
+        users = ", ".join(volume.runs or volume.pods)
+        cells: list[object] = [volume.name, volume.phase, volume.size, ",".join(volume.access), volume.storage_class]
+        rows.append([*cells, users, *([", ".join(volume.pods)] if wide else [])])
+    print_table([*head, "PODS"] if wide else head, rows)
+
+
+@command.command("create")
+@click.argument("name")
+@click.option("--size", required=True, metavar="SIZE", help="How large: 100Gi.")
+@click.option("--class", "storage_class", metavar="CLASS", help="Storage class; the cluster's default if not given.")
+@click.option("--access", default="RWO", show_default=True, help="RWO: one machine at a time; RWX: any; ROX; RWOP.")
+@duration_option("--timeout", "How long to wait until it is bound (default 60s).")
+@cluster_options
+def create_command(
+    name: str,
+    size: str,
+    storage_class: str | None,
+    access: str,
+    timeout: float | None,
+) -> None:
+    """Make a volume. Prints its name."""
+    from longboat.engines.kubernetes.exec.claims import create_volume, wanted
+
+    claim = wanted(name, size, access=access, storage_class=storage_class)
+    client = open_cluster().client
+    made = create_volume(client, claim, timeout_s=60.0 if timeout is None else timeout)
+    print(made.name)
+    if made.note:
+        note(f"{made.name}: {made.note}")
+    if not {"RWX", "ROX"} & set(made.access):
+        note(f"{made.name} can be mounted on one machine at a time; runs of several machines need --access RWX")
+
+
+@command.command("rm")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@cluster_options
+def remove_command(names: Sequence[str], yes: bool) -> None:
+    """Remove volumes that nobody uses, with all that is in them. Prints their names."""
+    from longboat.cli.output.terminal import is_terminal
+    from longboat.engines.kubernetes.exec.claims import remove_volume
+
+    client = open_cluster().client
+    if not yes and is_terminal(sys.stdin):
+        click.confirm(f"Remove {', '.join(names)} with all that is in them?", abort=True, err=True)
+    for name in dict.fromkeys(names):
+        remove_volume(client, name)
+        print(name)
+
+
+@command.command("probe")
+@click.argument("name", required=False)
+@click.option("--size", default="256Mi", show_default=True, metavar="SIZE", help="How much is written.")
+@click.option(
+    "--files", default=1000, show_default=True, type=click.IntRange(1, 1_000_000), help="How many small files."
+)
+@click.option("--image", metavar="IMAGE", help="Any image with Python 3.8 or newer.")
+@output_option("table", "json", "yaml")
+@cluster_options
+def probe_command(
+    name: str | None,
+    size: str,
+    files: int,
+    image: str | None,
+    output: str,
+) -> None:
+    """Measure a volume from inside a pod, and say what that means for a training.
+
+    Without NAME: the storage that runs keep their checkpoints in (longboat config set kubernetes.storage ...).
+    """
+    from longboat.engines.kubernetes.exec.disk_benchmark import Extent, meanings, probe
+    from longboat.engines.kubernetes.exec.helper_pod import AideOptions
+    from longboat.engines.kubernetes.settings import DEFAULT_IMAGE
+
+    extent = Extent(size=parse_size(size), files=files)
+    place = open_cluster()
+    storage = storage_of(place, name)
+    settings = place.settings
+    options = AideOptions(pull_secrets=settings.pull_secrets, service_account=settings.service_account)
+    found = probe(place.client, storage, image=image or settings.image or DEFAULT_IMAGE, extent=extent, options=options)
+    if output == "table":
+        print_figures(found, meanings(found))
+    else:
+        write({**plain(found), "meaning": list(meanings(found))}, output)
+
+
+def storage_of(place: KubernetesEngine, name: str | None) -> Storage:
+    from longboat.engines.kubernetes.exec.claims import find_volume
+    from longboat.engines.kubernetes.records import Storage
+
+    if name is not None:
+        return Storage(claim=find_volume(place.client, name).name)
+    if place.settings.storage is None:
+        raise UsageError(
+            "which volume?", hint="longboat volume ls lists them; kubernetes.storage names the one that runs use"
+        )
+    return place.settings.storage
+
+
+def parse_size(text: str) -> int:
+    from longboat.core.resources import parse_quantity
+
+    try:
+        return max(1 << 20, parse_quantity(text))
+    except ValueError as error:
+        raise UsageError(f"--size {text}: expected {error}") from None
+
+
+def print_figures(figures: Figures, said: Sequence[str]) -> None:
+    from longboat.core.resources import show_quantity
+
+    print_fields(
+        [
+            ("write", f"{figures.write_bytes_per_s / 1e6:,.0f} MB/s (one file of {show_quantity(figures.size)})"),
+            ("read", f"{figures.read_bytes_per_s / 1e6:,.0f} MB/s"),
+            (
+                "small files",
+                f"{figures.creates_per_s:,.0f} made per second ({figures.files:,} of {figures.file_size:,} B)",
+            ),
+            ("small reads", f"{figures.reads_per_s:,.0f} read per second"),
+            ("free", f"{show_quantity(figures.free)} of {show_quantity(figures.total)}"),
+        ]
+    )
+    print()
+    for line in said:
+        print(line)

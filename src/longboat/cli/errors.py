@@ -1,0 +1,119 @@
+"""How errors leave: one shape on stderr, one exit code each. Imported only once something has gone wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from longboat.cli.output.terminal import paint
+from longboat.core.errors import InternalError, JobError, LongboatError, UsageError
+
+INTERRUPTED_EXIT = 130
+BROKEN_PIPE_EXIT = 141
+
+
+def report(error: BaseException) -> int:
+    """Say what went wrong on stderr and return the exit code."""
+    if isinstance(error, BrokenPipeError):
+        silence_stdout()
+        return BROKEN_PIPE_EXIT
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        show_error("interrupted", None)
+        return INTERRUPTED_EXIT
+    if isinstance(error, click.ClickException):
+        error = from_click(error)
+    if not isinstance(error, LongboatError):
+        error = internal(error)
+    elif wants_traceback():
+        traceback.print_exception(type(error), error, error.__traceback__)
+    if isinstance(error, JobError):
+        for problem in error.problems:
+            show_error(str(problem), problem.hint)
+        show_hint(error.hint)
+    else:
+        show_error(error.message, error.hint)
+    return error.exit_code
+
+
+def show_error(message: str, hint: str | None) -> None:
+    print(f"{paint('error:', 'red', sys.stderr)} {message}", file=sys.stderr)
+    show_hint(hint)
+
+
+def show_hint(hint: str | None) -> None:
+    if hint:
+        print(f"{paint('hint:', 'cyan', sys.stderr)} {hint}", file=sys.stderr)
+
+
+def from_click(error: click.ClickException) -> UsageError:
+    """The same error in the words and with the exit code of every other one."""
+    message = error.format_message()
+    hint = None
+    ctx = getattr(error, "ctx", None)
+    if isinstance(error, click.NoSuchOption):
+        message = f"no such option: {error.option_name}"
+        names = [name for param in ctx.command.params for name in param.opts] if ctx else []
+        if near := nearest(error.option_name, [name for name in names if name.startswith("--")]):
+            hint = f"did you mean {near}?"
+    if hint is None and ctx is not None:
+        hint = f"{ctx.command_path} --help shows how it is used"
+    return UsageError(message[:1].lower() + message[1:], hint=hint)
+
+
+def unknown_command(name: str, known: Sequence[str]) -> UsageError:
+    if near := nearest(name, known):
+        return UsageError(f"no such command: {name}", hint=f"did you mean longboat {near}?")
+    if os.path.isfile(name):
+        return UsageError(f"no such command: {name}", hint=f"to run it: longboat run {name}")
+    return UsageError(f"no such command: {name}", hint="longboat --help lists the commands")
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, known, n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def wants_traceback() -> bool:
+    return os.environ.get("LONGBOAT_DEBUG", "") not in ("", "0")
+
+
+def internal(error: BaseException) -> InternalError:
+    """An error that nobody foresaw: its traceback goes to a file, or to stderr with LONGBOAT_DEBUG=1."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    what = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
+    if wants_traceback():
+        print(text, file=sys.stderr, end="")
+        return InternalError(what)
+    try:
+        return InternalError(what, hint=f"the traceback is in {save_crash(text)}")
+    except OSError:
+        return InternalError(what, hint="run it again with LONGBOAT_DEBUG=1 to see the traceback")
+
+
+def save_crash(text: str) -> Path:
+    home = Path(os.environ.get("LONGBOAT_HOME") or Path.home() / ".longboat")
+    folder = home / "crashes"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}.txt"
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    path.chmod(0o600)
+    return path
+
+
+def silence_stdout() -> None:
+    """Nobody reads our output any more: let the interpreter flush into the void at its end."""
+    void = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(void, stream.fileno())
+    os.close(void)

@@ -1,0 +1,98 @@
+"""The engine a command talks to: its options, and its notices as messages."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from longboat.cli.output.terminal import note
+from longboat.engines.engine import Engine
+from longboat.sdk.engines import ENGINES, default_engine, engine
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CHOSEN = "longboat.place"
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """The options are read by `open_engine`; commands need not hand them on."""
+    ctx.meta.setdefault(_CHOSEN, {})[param.name] = value
+
+
+def _option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    return click.option(*names, expose_value=False, callback=_keep, **attributes)
+
+
+def complete_contexts(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Contexts of the kubeconfig for the shell; never an error, a shell has nowhere to show it."""
+    from click.shell_completion import CompletionItem
+
+    try:
+        from longboat.kubeapi import kubeconfig
+
+        found = kubeconfig.read(kubeconfig.files_of(os.environ)).contexts
+    except Exception:
+        return []
+    return [CompletionItem(name) for name in sorted(found) if name.startswith(incomplete)]
+
+
+def engine_options(function: F) -> F:
+    """`--engine`, `--on`, `--namespace`: where the runs are."""
+    options = (
+        _option("--engine", type=click.Choice(ENGINES), help="Where runs are: this machine, or a cluster."),
+        _option(
+            "--on",
+            "context",
+            metavar="CONTEXT",
+            shell_complete=complete_contexts,
+            help="The cluster of this context of the kubeconfig.",
+        ),
+        _option("--namespace", metavar="NAME", help="The namespace in the cluster."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def open_engine(*, quiet: bool = False) -> Engine:
+    """The engine that the options of this command name, with each of its notices shown once."""
+    shown: set[str] = set()
+
+    def tell(text: str) -> None:
+        if text not in shown:
+            shown.add(text)
+            note(text)
+
+    chosen = click.get_current_context().meta.get(_CHOSEN, {})
+    return engine(
+        chosen.get("engine"),
+        context=chosen.get("context"),
+        namespace=chosen.get("namespace"),
+        on_notice=None if quiet else tell,
+    )
+
+
+def same_place() -> str:
+    """The options that make another command look where this one does; empty where it looks there anyway."""
+    chosen = click.get_current_context().meta.get(_CHOSEN, {})
+    found = []
+    if chosen.get("engine") and chosen["engine"] != default_engine(is_cluster=False) and not chosen.get("context"):
+        found += ["--engine", chosen["engine"]]
+    if chosen.get("context"):
+        found += ["--on", chosen["context"]]
+    if chosen.get("namespace"):
+        found += ["--namespace", chosen["namespace"]]
+    return f" {shlex.join(found)}" if found else ""
+
+
+def placed(step: str) -> str:
+    """A next step that begins with one of our commands, with the options that it needs here."""
+    return re.sub(r"^longboat [^:]*", lambda match: match[0] + same_place(), step)

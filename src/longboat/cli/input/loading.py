@@ -1,0 +1,63 @@
+"""From words and flags to a Submission."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from longboat.cli.input.flags import fields_of
+from longboat.cli.input.targets import resolve
+from longboat.engines.engine import Engine, Submission
+from longboat.sdk.names import find_run
+from longboat.specs.read import Loaded, read_job
+
+
+def load(words: tuple[str, ...], command: tuple[str, ...], options: dict[str, Any], place: Engine) -> Loaded:
+    """The checked Job of the words and flags."""
+    cwd = Path.cwd()
+    target = resolve(words, command, cwd=cwd, home=Path(os.path.expanduser("~")))
+    fields = {**target.fields, **fields_of(resumed(options, place), environment=os.environ, cwd=cwd)}
+    read = partial(read_job, target.files, overrides=options["set"], environment=dict(os.environ), cwd=cwd)
+    if target.files:
+        fields = appended(fields, read)
+    loaded = read(fields=fields)
+    notices = () if options["workdir"] else target.notices
+    return msgspec.structs.replace(loaded, notices=(*notices, *loaded.notices))
+
+
+class Read(Protocol):
+    def __call__(self, *, fields: Mapping[str, object]) -> Loaded: ...
+
+
+def appended(fields: dict[str, Any], read: Read) -> dict[str, Any]:
+    """`--secret` and `--artifact` add to what the job files name; a list among fields would replace it."""
+    added: dict[str, Any] = {name: fields[name] for name in ("secrets", "artifacts") if name in fields}
+    if not added:
+        return fields
+    from longboat.specs.yaml.dump import job_to_mapping
+
+    given = job_to_mapping(read(fields={name: value for name, value in fields.items() if name not in added}).job)
+    if "secrets" in added:
+        secrets = given.get("secrets", {})
+        known = secrets if isinstance(secrets, dict) else dict.fromkeys(secrets, {})
+        added["secrets"] = {**known, **dict.fromkeys(fields["secrets"], {})}
+    if "artifacts" in added:
+        added["artifacts"] = [*given.get("artifacts", []), *fields["artifacts"]]
+    return {**fields, **added}
+
+
+def resumed(options: dict[str, Any], place: Engine) -> dict[str, Any]:
+    """`--resume RUN` may be shortened like every RUN; a folder is taken as it is."""
+    wanted = options.get("resume")
+    if not wanted or "/" in wanted:
+        return options if not wanted else {**options, "resume": os.path.abspath(wanted)}
+    return {**options, "resume": find_run(place, wanted).name}
+
+
+def submission_of(loaded: Loaded, run_id: str | None) -> Submission:
+    return Submission(job=loaded.job, base=loaded.base, run_id=run_id, environment=dict(os.environ))

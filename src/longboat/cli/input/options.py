@@ -1,0 +1,67 @@
+"""The flags that describe a job, and whose words are whose: shared by `run` and `check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from longboat.cli.input.engine_option import engine_options
+from longboat.cli.input.targets import is_job_file
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+JOB_OPTIONS = (
+    click.option("-n", "--name", help="Name of the job; runs are NAME, NAME-2, ..."),
+    click.option("--nodes", "--num-nodes", "nodes", metavar="N", help="Number of nodes."),
+    click.option("--procs", metavar="N", help="Processes per node; auto: one per GPU."),
+    click.option("--gpus", metavar="GPUS", help="GPUs per node: 2, H100:8."),
+    click.option("--cpus", metavar="N", help="CPUs per node."),
+    click.option("--memory", metavar="SIZE", help="Memory per node: 16Gi."),
+    click.option("--env", multiple=True, metavar="K[=V]", help="A variable; a bare K copies the shell's. Repeatable."),
+    click.option("--env-file", multiple=True, metavar="FILE", help="Variables from a file of K=V lines. Repeatable."),
+    click.option("--secret", multiple=True, metavar="NAME", help="A secret, by name. Repeatable."),
+    click.option("--workdir", metavar="DIR", help="The folder with the code."),
+    click.option("--image", metavar="IMAGE", help="Container image."),
+    click.option("--framework", metavar="NAME", help="torch, tensorflow, jax, mpi or none; guessed if not given."),
+    click.option("--retries", metavar="N", help="How often a failed run is started again."),
+    click.option("--timeout", metavar="TIME", help="End the run after this long: 90s, 15m, 2h."),
+    click.option("--grace", metavar="TIME", help="Time the ranks have to end when the run is stopped."),
+    click.option("--checkpoints", metavar="DIR", help="Where checkpoints go."),
+    click.option("--resume", metavar="RUN", help="Start from the newest checkpoint of this run (or folder)."),
+    click.option("--artifact", multiple=True, metavar="PATTERN", help="Files to keep after the end. Repeatable."),
+    click.option("--label", multiple=True, metavar="K=V", help="A label. Repeatable."),
+    click.option("--priority", metavar="N", help="Runs with a higher one go first."),
+    click.option("--queue", metavar="NAME", help="The queue to wait in."),
+    click.option("--set", multiple=True, metavar="A.B=C", help="Change any field of the job. Repeatable."),
+)
+
+
+def job_options(function: F) -> F:
+    function = engine_options(function)
+    for option in reversed(JOB_OPTIONS):
+        function = option(function)
+    return function
+
+
+class TargetCommand(click.Command):
+    """Options after a script belong to the script, after a job file to Longboat; all after `--` is the command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        probe = self.make_parser(ctx)
+        probe.allow_interspersed_args = False
+        given = probe.parse_args(args=list(args))[0].get("words")
+        words = list(given) if isinstance(given, (list, tuple)) else []
+        start = len(args) - len(words)
+        command: list[str] = []
+        ctx.allow_interspersed_args = False
+        if args[start - 1 : start] == ["--"]:
+            args, command = args[: start - 1], words
+        elif words and is_job_file(words[0]):
+            ctx.allow_interspersed_args = True
+            if "--" in args:
+                args, command = args[: args.index("--")], args[args.index("--") + 1 :]
+        rest = super().parse_args(ctx, args)
+        ctx.params["command"] = tuple(command)
+        return rest

@@ -1,0 +1,4 @@
+"""From values to the terminal: tables, formats of `-o`, times, log lines, plans.
+
+Nothing is decided here.
+"""

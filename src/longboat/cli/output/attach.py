@@ -1,0 +1,179 @@
+"""Staying with a run: its log live, what happens to it on stderr, Ctrl-C asks it to stop."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import threading
+import time
+from queue import Empty, SimpleQueue
+from types import FrameType, TracebackType
+
+from longboat.cli.input.engine_option import placed
+from longboat.cli.output.log_printer import LinePrinter
+from longboat.cli.output.terminal import clean, paint, say
+from longboat.cli.output.times import show_duration
+from longboat.core.errors import RUN_LOST_EXIT, EngineError
+from longboat.core.jobs import Job
+from longboat.core.runs import LogQuery, RunStatus
+from longboat.engines.engine import Engine
+from longboat.engines.shared.retry_policy import describe
+
+FIRST_LOOK_S = 0.6
+LOOK_S = 1.0
+CALM_LOOK_S = 15.0
+"""Looks at a run that simply runs come less and less often, down to one in so long."""
+SLOW_START_S = 10.0
+"""A start that takes longer than most do (a cached image, small code) is told what it waits for."""
+LAST_LOOK_S = 0.1
+"""A look that is under way when the run ends may hang: nobody waits for it longer."""
+
+
+def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunStatus:
+    """Print the log until the run has ended; returns its end."""
+    printer = LinePrinter(prefixes=ranks > 1)
+    attempt = 0
+    with Watcher(engine, run, quiet=quiet) as watcher:
+        try:
+            for line in engine.logs(run.name, LogQuery(follow=True)):
+                if line.attempt > attempt:
+                    attempt = line.attempt
+                    watcher.look()
+                printer(line)
+        except EngineError as error:
+            # The run goes on, and its exit code is the trainer's: a log that cannot be read changes nothing of that.
+            say(f"longboat: the log of {run.name} cannot be shown: {clean(error.message)}; the run goes on")
+        ended = engine.wait(run.name)
+    if not quiet:
+        summarise(ended)
+    return ended
+
+
+class Watcher:
+    """A thread that reports changes of phase and passes Ctrl-C on: once stops, twice kills, three times leaves."""
+
+    def __init__(self, engine: Engine, run: RunStatus, *, quiet: bool) -> None:
+        self.engine = engine
+        self.name = run.name
+        self.quiet = quiet
+        self.seen = ("", 0, "")
+        self.changed = time.monotonic()
+        self.told = ""
+        self.interrupts = 0
+        self.asked: SimpleQueue[str] = SimpleQueue()
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+        self.before: object = None
+
+    def __enter__(self) -> Watcher:
+        self.before = signal.signal(signal.SIGINT, self.interrupted)
+        self.thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.quiet = True  # what it still looks at needs no words any more, nor does anybody wait for it
+        self.asked.put("end")
+        if kind is None:
+            self.thread.join(LAST_LOOK_S)
+        signal.signal(signal.SIGINT, self.before)  # type: ignore[arg-type]
+
+    def look(self) -> None:
+        self.asked.put("look")
+
+    def interrupted(self, _number: int, _frame: FrameType | None) -> None:
+        """SimpleQueue.put is the one way to talk to a thread that is safe in a signal handler."""
+        self.interrupts += 1
+        if self.interrupts > 2:
+            raise KeyboardInterrupt
+        self.asked.put("kill" if self.interrupts == 2 else "stop")
+
+    def watch(self) -> None:
+        delay = FIRST_LOOK_S
+        while True:
+            try:
+                what = self.asked.get(timeout=delay)
+            except Empty:
+                what = "look"
+            delay = min(2 * delay, CALM_LOOK_S) if self.seen[0] == "running" and what == "look" else LOOK_S
+            if what == "end":
+                return
+            try:
+                self.act(what)
+            except Exception as error:  # a look that fails is not worth a word: the log is the main thing
+                if what != "look":
+                    say(f"longboat: cannot stop {self.name}: {error}")
+
+    def act(self, what: str) -> None:
+        if what == "look":
+            self.report(self.engine.status(self.name))
+        elif what == "stop":
+            say(f"\nlongboat: stopping {self.name}; Ctrl-C again kills it")
+            self.engine.stop(self.name)
+        else:
+            say(f"\nlongboat: killing {self.name}")
+            self.engine.stop(self.name, grace_s=0.0)
+
+    def report(self, run: RunStatus) -> None:
+        """Say what changed. A run that simply runs needs no words."""
+        now = (run.phase, run.attempt, run.reason if run.phase in ("pending", "recovering") else "")
+        before, self.seen = self.seen, now
+        if self.quiet or run.is_final:
+            return
+        if now == before:
+            self.tell_slow_start(run)
+            return
+        self.changed, self.told = time.monotonic(), ""
+        if run.attempt > before[1]:
+            self.tell_failure(run)
+        if run.phase in ("pending", "recovering"):
+            say(f"longboat: {run.name} is {run.phase}{': ' if run.reason else ''}{clean(run.reason)}")
+        elif run.attempt > before[1]:
+            say(f"longboat: {run.name} is {run.phase}, attempt {run.attempt + 1} of {run.retries + 1}")
+        elif before[0] == "pending":
+            say(f"longboat: {run.name} is {run.phase}")
+
+    def tell_slow_start(self, run: RunStatus) -> None:
+        """What holds up a start: an image that cannot be pulled is tried for minutes. Said once, whatever it counts."""
+        if run.phase != "starting" or not run.reason or time.monotonic() - self.changed < SLOW_START_S:
+            return
+        words = re.sub(r"\d+", "", run.reason)
+        if words != self.told:
+            self.told = words
+            say(f"longboat: {run.name} is starting: {clean(run.reason)}")
+
+    def tell_failure(self, run: RunStatus) -> None:
+        """Why there is another attempt, when the next one was under way before anybody looked."""
+        failure = next((one.failure for one in run.attempts if one.number == run.attempt - 1), None)
+        if failure is not None and not run.reason.startswith(describe(failure)):
+            say(f"longboat: {run.name}: attempt {run.attempt} failed: {clean(describe(failure))}")
+
+
+def summarise(run: RunStatus) -> None:
+    """How the run ended and where to look, on stderr."""
+    lasted = show_duration(run.ended - run.started) if run.ended and run.started else None
+    time = f" in {lasted}" if lasted else ""
+    tries = f", attempt {run.attempt + 1} of {run.retries + 1}" if run.attempt else ""
+    if run.phase == "succeeded":
+        say(f"longboat: {run.name} {paint('succeeded', 'green', sys.stderr)}{time}{tries}")
+        if run.checkpoint:
+            say(f"longboat: newest checkpoint: {run.checkpoint}")
+        return
+    colour = "red" if run.phase == "failed" else "yellow"
+    code = f" (exit code {run.exit_code})" if run.exit_code is not None else ""
+    reason = f": {clean(run.reason)}" if run.reason else ""
+    say(f"longboat: {run.name} {paint(run.phase, colour, sys.stderr)}{time}{code}{tries}{reason}")
+    if run.phase == "failed":
+        say(f"{paint('hint:', 'cyan', sys.stderr)} {placed(f'longboat explain {run.name}')}")
+
+
+def exit_code(run: RunStatus) -> int:
+    """What the command line returns for an ended run: the trainer's own code."""
+    if run.exit_code is not None:
+        return run.exit_code
+    return 0 if run.phase == "succeeded" else RUN_LOST_EXIT
+
+
+def rank_count(job: Job) -> int:
+    return sum(role.nodes * role.procs for role in job.roles)

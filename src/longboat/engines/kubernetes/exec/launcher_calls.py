@@ -1,0 +1,83 @@
+"""Words with the launcher in a pod, by exec: tell it to stop or to take stacks, ask how its ranks are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longboat.engines.kubernetes.manifests.volumes import NODE, ROOT
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError
+from longboat.kubeapi.streams.exec import Beginning, run_in_pod
+
+LAUNCHER = ("python3", "-I", "-S", f"{ROOT}/launcher/launcher.pyz")
+TELL_S = 8.0
+"""A launcher that cannot be reached within this is not told: its pod is deleted instead."""
+MOST_ANSWER = 4 << 20  # a rank takes about 300 bytes of it
+MOST_TEXT, MOST_NODES, MOST_RANKS, MOST_METRICS = 4096, 10_000, 4096, 100
+ASK_S = 2.0
+"""`status` shows what it knows by then. A node that is lost but not yet known to be keeps the API server waiting."""
+
+
+def tell(client: Client, pod: str, *words: str) -> bool:
+    """Whether the launcher was reached: `tell(client, pod, "stop", "30")`."""
+    return _call(client, pod, ["--tell", NODE, *words], TELL_S) is not None
+
+
+def ask_status(client: Client, pod: str) -> dict[str, Any] | None:
+    """What the launcher says about its ranks; None where it cannot be asked."""
+    answer = _call(client, pod, ["--status", NODE], ASK_S)
+    if answer is None:
+        return None
+    try:
+        found = msgspec.json.decode(answer)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    return checked(found) if isinstance(found, dict) else None
+
+
+def checked(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer with what can be used of it. It comes out of an image of somebody else's: anything may be in it."""
+    found: dict[str, Any] = {}
+    for name in ("phase", "checkpoint", "resumed_from"):
+        if isinstance(raw.get(name), str):
+            found[name] = raw[name][:MOST_TEXT]
+    missing, ranks = raw.get("missing"), raw.get("ranks")
+    if isinstance(missing, list):
+        found["missing"] = [str(node)[:MOST_TEXT] for node in missing[:MOST_NODES] if isinstance(node, str)]
+    if isinstance(ranks, dict):
+        known = [(name, facts) for name, facts in ranks.items() if _is_number(name) and isinstance(facts, dict)]
+        found["ranks"] = {name: _rank(facts) for name, facts in known[:MOST_RANKS]}
+    return found
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) < 10
+
+
+def _rank(facts: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"alive": bool(facts.get("alive"))}
+    for name in ("step", "silent_s", "exit_code"):
+        if _is_sane(facts.get(name)):
+            found[name] = facts[name]
+    metrics = facts.get("metrics")
+    if isinstance(metrics, dict):
+        pairs = list(metrics.items())[:MOST_METRICS]
+        found["metrics"] = {name[:200]: value for name, value in pairs if _is_sane(value)}
+    return found
+
+
+def _is_sane(value: object) -> bool:
+    """A number that can be computed with and shown. Compared before it is made a float: an int may be too large."""
+    return isinstance(value, (int, float)) and abs(value) < 1 << 62
+
+
+def _call(client: Client, pod: str, words: Sequence[str], within_s: float) -> bytes | None:
+    out = Beginning(MOST_ANSWER)
+    try:
+        code = run_in_pod(client, pod, [*LAUNCHER, *words], stdout=out, timeout_s=within_s, connect_s=within_s)
+    except ApiError:
+        return None
+    return out.getvalue() if code == 0 and not out.is_cut else None

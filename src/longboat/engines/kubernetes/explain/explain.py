@@ -1,0 +1,256 @@
+"""The post-mortem of a run in a cluster, and why a waiting one waits: reads what the words are made of.
+
+The words are in `postmortems` (the same on every engine), `fates`, `waiting` and `networks`; this module only looks.
+What may not be read is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+
+from longboat.core.runs import Explanation, Failure, RunStatus
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.explain.containers import Trouble
+from longboat.engines.kubernetes.explain.network_policies import blockades
+from longboat.engines.kubernetes.explain.pending import Sight, event_time, troubles
+from longboat.engines.kubernetes.explain.pod_failures import fates
+from longboat.engines.kubernetes.logs.lines import Parser, batches
+from longboat.engines.kubernetes.reconcile.node_loss import is_reachable
+from longboat.engines.kubernetes.reconcile.observe.snapshot import Snapshot
+from longboat.engines.kubernetes.status import full_status
+from longboat.engines.kubernetes.submit.facts.cluster_facts import LIVE_PODS
+from longboat.engines.kubernetes.submit.facts.surroundings import SlimNode, SlimPod
+from longboat.engines.shared.explanations import ADVICE, explain_status
+from longboat.kubeapi import kinds
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError
+
+Object = Mapping[str, Any]
+T = TypeVar("T")
+
+CLUSTER_ADVICE: Mapping[str, str] = {
+    **ADVICE,
+    "peers": "longboat logs RUN: the launchers say whom they could not reach; look for NetworkPolicies and the DNS",
+    "signal": "SIGKILL without our doing is often a memory limit: look at `memory`",
+    "preemption": "set `retries` to have the run taken up again from its newest checkpoint",
+    "image": "try the image by hand: kubectl run try --rm -it --image IMAGE -- python3 --version",
+}
+SLICE = kinds.Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
+SETUP_LINES = 15
+LOG_S = 5.0
+"""For so long a node is waited for that has the log of a failed setup."""
+BOUND = f"spec.nodeName!=,{LIVE_PODS}"
+
+
+def explain(client: Client, snapshot: Snapshot, status: RunStatus | None = None) -> Explanation:
+    """What happened to the run, or what it waits for."""
+    status = status or full_status(client, snapshot)
+    failures = [attempt.failure for attempt in status.attempts if attempt.failure is not None]
+    failure = failures[-1] if failures else None
+    setup_log = setup_tail(client, snapshot) if failure is not None and failure.cause == "setup" else ()
+    found = explain_status(status, failure, setup_log, CLUSTER_ADVICE)
+    with ThreadPoolExecutor(8, thread_name_prefix="explain") as pool:
+        look = Look(client, snapshot, pool)
+        if status.phase == "failed":
+            return _with(found, look.post_mortem(failure), snapshot.state.facts)
+        if status.next_attempt is not None:
+            left_s = max(0.0, status.next_attempt - client.now())
+            return _with(found, (), (f"attempt {status.attempt + 1} starts in {left_s:.0f} s",))
+        if status.phase in ("pending", "starting", "recovering"):
+            return _with(found, look.waiting(), ())
+    return found
+
+
+def _with(found: Explanation, told: Sequence[Trouble], facts: Iterable[str]) -> Explanation:
+    """The explanation with what the cluster adds to it."""
+    words = [trouble.what for trouble in told if trouble.what not in found.headline]
+    hints = [trouble.hint for trouble in told if trouble.hint]
+    return msgspec.structs.replace(
+        found,
+        facts=tuple(dict.fromkeys([*found.facts, *words, *facts])),
+        next_steps=tuple(dict.fromkeys([*found.next_steps, *hints])),
+    )
+
+
+class Look:
+    """One look at everything around a run, at once."""
+
+    def __init__(self, client: Client, snapshot: Snapshot, pool: ThreadPoolExecutor) -> None:
+        self.client = client
+        self.snapshot = snapshot
+        self.pool = pool
+        self.run = snapshot.record.name
+        self.attempt = snapshot.state.attempt
+
+    def post_mortem(self, failure: Failure | None) -> list[Trouble]:
+        pods, events, nodes = self._together(self.pods, self.events, self.nodes)
+        by_name = None if nodes is None else {str(one["metadata"]["name"]): one for one in nodes}
+        preempted = any(one.get("reason") == "Preempted" for one in events or ())
+        found = fates(
+            pods or (),
+            events or (),
+            nodes=by_name,
+            owners=pod_names(self.client) if preempted else {},
+            report=failure.rank if failure is not None else None,
+        )
+        if failure is not None and failure.cause in ("peers", "lost"):
+            found += self.network(pods or ())
+        return found
+
+    def waiting(self) -> list[Trouble]:
+        sight = self.sight()
+        found = troubles(sight)
+        return found + self.network(sight.pods) if sight.missing else found
+
+    def sight(self) -> Sight:
+        pods, jobs, events, nodes, others, claims, workloads = self._together(
+            self.pods, self.jobs, self.events, self.nodes, self.everybody, self.claims, self.workloads
+        )
+        record = self.snapshot.record
+        owners = tuple(one.uid for one in self.snapshot.workloads_of(self.attempt))
+        held = self.snapshot.workloads_of(self.attempt)
+        return Sight(
+            pods=tuple(pods or ()),
+            jobs=tuple(jobs or ()),
+            events=tuple(events or ()),
+            nodes=None if nodes is None else tuple(nodes),
+            others=tuple(others or ()),
+            claims=tuple(claims or ()),
+            workloads=tuple(workloads or ()),
+            owners=(*owners, *(str(one["metadata"]["uid"]) for one in jobs or ())),
+            missing=self.missing(),
+            nodes_wanted=record.job.nodes,
+            is_gated=bool(held) and all(one.is_suspended for one in held),
+            now=self.client.now(),
+        )
+
+    def _together(self, *asks: Callable[[], Any]) -> list[Any]:
+        return [future.result() for future in [self.pool.submit(self._may, ask) for ask in asks]]
+
+    def _may(self, ask: Callable[[], T]) -> T | None:
+        try:
+            return ask()
+        except ApiError:
+            return None
+
+    def pods(self) -> list[Object]:
+        wanted = str(self.attempt)
+        found = self.client.list(kinds.POD, labels=names.pods_of(self.run)).items
+        return [pod for pod in found if (pod["metadata"].get("labels") or {}).get(names.ATTEMPT) == wanted]
+
+    def jobs(self) -> list[Object]:
+        wanted = str(self.attempt)
+        found = self.client.list(kinds.JOB, labels=names.selector([(names.RUN, self.run)])).items
+        return [one for one in found if (one["metadata"].get("labels") or {}).get(names.ATTEMPT) == wanted]
+
+    def events(self) -> list[Object]:
+        """Of everything that bears the attempt's name, and of claims; oldest first."""
+        start = names.attempt_name(self.run, self.attempt)
+
+        def concerns(event: Object) -> bool:
+            about = event.get("involvedObject") or {}
+            name = str(about.get("name") or "")
+            return name == start or name.startswith(f"{start}-") or about.get("kind") == "PersistentVolumeClaim"
+
+        return sorted(filter(concerns, self.client.list(kinds.EVENT).items), key=event_time)
+
+    def nodes(self) -> list[Object]:
+        return list(self.client.list(kinds.NODE, into=SlimNode).items)
+
+    def everybody(self) -> list[Object]:
+        return list(self.client.list(kinds.POD, everywhere=True, fields=BOUND, into=SlimPod).items)
+
+    def claims(self) -> list[Object]:
+        return list(self.client.list(kinds.CLAIM).items)
+
+    def workloads(self) -> list[Object]:
+        if self.snapshot.record.gated_by != "kueue":
+            return []
+        return list(self.client.list(kinds.WORKLOAD).items)
+
+    def missing(self) -> dict[str, tuple[str, ...]]:
+        """Peers that running launchers wait for."""
+        from longboat.engines.kubernetes.status import ask_launchers
+
+        running = [pod for pod in self.snapshot.pods_of(self.attempt) if is_reachable(pod, self.snapshot)][:8]
+        told = ask_launchers(self.client, running)
+        return {node: tuple(one.get("missing") or ()) for node, one in told.items() if one.get("missing")}
+
+    def network(self, pods: Sequence[Object]) -> list[Trouble]:
+        """Why nodes may not have found each other."""
+        policies, namespace, dns, service = self._together(
+            self.policies, self.namespace, self.dns_addresses, self.has_service
+        )
+        labels = (pods[0]["metadata"].get("labels") or {}) if pods else self._labels()
+        found = [
+            Trouble(
+                what=f"NetworkPolicy {', '.join(one.policies)} selects the run's pods and does not allow {one.what}",
+                hint="allow pods with the label longboat.dev/run of this run to reach each other",
+                cause="peers",
+            )
+            for one in blockades(policies or (), labels, namespace or {})
+        ]
+        if service is False:
+            what = f"Service {names.attempt_name(self.run, self.attempt)} is gone, by which the nodes know their names"
+            found.append(Trouble(what=what, hint="run it again; see who deletes Services here", cause="peers"))
+        if dns == 0:
+            what = "the cluster's DNS (service kube-dns in kube-system) has no ready pod: no name is found"
+            found.append(Trouble(what=what, hint="kubectl -n kube-system get pods -l k8s-app=kube-dns", cause="peers"))
+        return found
+
+    def _labels(self) -> dict[str, str]:
+        role = self.snapshot.record.job.roles[0].name
+        return {names.RUN: self.run, names.ROLE: role, names.MANAGED_BY: "longboat"}
+
+    def has_service(self) -> bool:
+        return self.client.find(kinds.SERVICE, names.attempt_name(self.run, self.attempt)) is not None
+
+    def policies(self) -> list[Object]:
+        return list(self.client.list(kinds.NETWORK_POLICY).items)
+
+    def namespace(self) -> Object:
+        return self.client.get(kinds.NAMESPACE, self.client.namespace)
+
+    def dns_addresses(self) -> int:
+        return dns_addresses(self.client)
+
+
+def pod_names(client: Client) -> dict[str, str]:
+    """uid -> namespace/name of every pod that may be seen."""
+    try:
+        found = client.list(kinds.POD, everywhere=True).items
+    except ApiError:
+        found = client.list(kinds.POD).items
+    metas = [pod["metadata"] for pod in found]
+    return {str(meta.get("uid")): f"{meta.get('namespace')}/{meta.get('name')}" for meta in metas}
+
+
+def dns_addresses(client: Client) -> int:
+    """How many ready pods stand behind the cluster's DNS."""
+    slices = client.list(SLICE, namespace="kube-system", labels="kubernetes.io/service-name=kube-dns").items
+    return sum(
+        (one.get("conditions") or {}).get("ready") is not False
+        for body in slices
+        for one in body.get("endpoints") or ()
+    )
+
+
+def setup_tail(client: Client, snapshot: Snapshot) -> tuple[str, ...]:
+    """The last lines of a failed setup, from the first pod that has some."""
+    for pod in snapshot.pods_of(snapshot.state.attempt):
+        if pod.end is None and not is_reachable(pod, snapshot):
+            continue
+        try:
+            with client.log(pod.name, tail=400, idle_s=LOG_S, patience_s=LOG_S) as stream:
+                lines = [line for batch in batches(stream) for line in batch]
+        except ApiError:
+            continue
+        parser = Parser()
+        said = [line.data for line in map(parser.parse, lines) if line.key == "setup.out"]
+        if said:
+            return tuple(data.decode(errors="replace").rstrip("\n") for data in said[-SETUP_LINES:])
+    return ()

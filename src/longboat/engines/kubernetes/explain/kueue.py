@@ -1,0 +1,127 @@
+"""What a run waits for in a Kueue queue: what is lacking, who holds it, who is before it. Pure, over Workloads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from longboat.engines.kubernetes.gate.reasons import show_asked
+from longboat.fitting.model.quantities import (
+    Amounts,
+    amount,
+    amounts,
+    is_scarce,
+    scarcity,
+    show_number,
+    total,
+)
+from longboat.fitting.model.requests import requests_of
+
+Workload = Mapping[str, Any]
+
+_LACKING = re.compile(r"insufficient unused quota for (\S+) in flavor \S+?, (\S+) more needed")
+_ATTEMPT = re.compile(r"(.+)-a\d+(?:-.+?)?")
+_MOST_NAMES = 4
+
+
+def waiting_words(mine: Workload, everybody: Iterable[Workload]) -> str:
+    """One line: `waits for 1 GPU in queue research: 0 free; held by other; 1 run before it (large)`."""
+    others = [one for one in everybody if one["metadata"].get("uid") != mine["metadata"].get("uid")]
+    queue = str((mine.get("spec") or {}).get("queueName") or "")
+    asked = dict(asked_of(mine))
+    said = said_of(mine)
+    lacking = {name: _short(name, count) for name, count in _LACKING.findall(said) if name in asked}
+    ahead = [one for one in others if _is_waiting(one) and _queue(one) == queue and _rank(one) < _rank(mine)]
+    wanted = sorted(lacking or [name for name in asked if is_scarce(name)] or asked, key=scarcity)
+    parts = []
+    for name in wanted:
+        text = show_asked(name, asked[name])
+        if name in lacking:
+            text += f" ({show_number(name, max(0, asked[name] - lacking[name]))} free)"
+        parts.append(text)
+    words = f"waits for {' and '.join(parts) or 'its turn'} in queue {queue}"
+    holders = _holders(others, wanted)
+    words += f"; held by {holders}" if holders else ""
+    if ahead:
+        words += f"; {len(ahead)} run{'s' if len(ahead) > 1 else ''} before it ({_named(map(run_of, ahead))})"
+    return words if lacking or not said else f"{words}: {said}"
+
+
+def said_of(workload: Workload) -> str:
+    """Kueue's own reason."""
+    conditions = {one.get("type"): one for one in (workload.get("status") or {}).get("conditions") or ()}
+    evicted = conditions.get("Evicted", {})
+    if evicted.get("status") == "True":
+        return str(evicted.get("message") or "")
+    return str(conditions.get("QuotaReserved", {}).get("message") or "")
+
+
+def asked_of(workload: Workload) -> Amounts:
+    """What all pods of the workload ask for together."""
+    found = []
+    for one in (workload.get("spec") or {}).get("podSets") or ():
+        each = requests_of((one.get("template") or {}).get("spec") or {})
+        found.append(tuple((name, count * int(one.get("count") or 1)) for name, count in each))
+    return total(found)
+
+
+def held_by(workload: Workload) -> Amounts:
+    """What an admitted workload holds."""
+    admission = (workload.get("status") or {}).get("admission") or {}
+    return total(amounts(one.get("resourceUsage")) for one in admission.get("podSetAssignments") or ())
+
+
+def run_of(workload: Workload) -> str:
+    """The run that a workload belongs to, else the name of whoever owns it."""
+    meta = workload["metadata"]
+    owner: Mapping[str, Any] = next(iter(meta.get("ownerReferences") or ()), {})
+    name = str(owner.get("name") or meta.get("name") or "")
+    found = _ATTEMPT.fullmatch(name)
+    return found[1] if found else name
+
+
+def _holders(others: Sequence[Workload], wanted: Sequence[str]) -> str:
+    held: dict[str, int] = {}
+    for one in others:
+        if _has(one, "Finished") or not _has(one, "QuotaReserved"):
+            continue
+        amount_held = sum(count for name, count in held_by(one) if name in wanted)
+        if amount_held:
+            held[run_of(one)] = held.get(run_of(one), 0) + amount_held
+    return _named(sorted(held, key=lambda name: (-held[name], name)))
+
+
+def _named(names: Iterable[str]) -> str:
+    found = list(dict.fromkeys(names))
+    more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
+    return ", ".join(found[:_MOST_NAMES]) + more
+
+
+def _short(resource: str, text: str) -> int:
+    """How much more is needed, in the unit of `amount`."""
+    from longboat.core.errors import UsageError
+
+    try:
+        return amount(resource, text)
+    except UsageError:
+        return 0
+
+
+def _queue(workload: Workload) -> str:
+    return str((workload.get("spec") or {}).get("queueName") or "")
+
+
+def _has(workload: Workload, kind: str) -> bool:
+    conditions = (workload.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == kind and one.get("status") == "True" for one in conditions)
+
+
+def _is_waiting(workload: Workload) -> bool:
+    return not _has(workload, "QuotaReserved") and not _has(workload, "Finished")
+
+
+def _rank(workload: Workload) -> tuple[int, str, str]:
+    """Kueue serves by priority, then by creation."""
+    spec, meta = workload.get("spec") or {}, workload["metadata"]
+    return -int(spec.get("priority") or 0), str(meta.get("creationTimestamp") or ""), str(meta.get("name") or "")

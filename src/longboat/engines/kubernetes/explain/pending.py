@@ -1,0 +1,261 @@
+"""Why the pods of a run are not running yet: queue, quota, nodes, autoscaler, volumes, images, peers. Pure.
+
+What was seen comes as the API server prints it (`Sight`); `explain` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from longboat.core.jobs import Value
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.explain.admission_errors import creation_troubles
+from longboat.engines.kubernetes.explain.containers import Trouble, trouble_of
+from longboat.engines.kubernetes.explain.kueue import said_of, waiting_words
+from longboat.engines.kubernetes.explain.unschedulable import (
+    asked_words,
+    autoscaler_words,
+    node_reasons,
+    scheduler_reasons,
+)
+from longboat.engines.kubernetes.reconcile.observe.snapshot import seconds
+from longboat.fitting.fleet import Fleet
+from longboat.fitting.model.nodes import node_of
+from longboat.fitting.model.pods import Pod, pod_of
+
+Object = Mapping[str, Any]
+
+_STORAGE_EVENTS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeResizeFailed")
+_CLAIM_EVENTS = ("ProvisioningFailed", "FailedBinding", "WaitForFirstConsumer", "ExternalProvisioning", "Provisioning")
+
+
+class Sight(Value, frozen=True):
+    """Everything about one attempt that tells why it waits. None: could not be read."""
+
+    pods: tuple[Object, ...] = ()  # of the attempt
+    jobs: tuple[Object, ...] = ()  # its Jobs
+    events: tuple[Object, ...] = ()  # of its pods, Jobs, JobSet and claims, oldest first
+    nodes: tuple[Object, ...] | None = None
+    others: tuple[Object, ...] = ()  # pods of everybody, for what they take of the nodes
+    claims: tuple[Object, ...] = ()
+    workloads: tuple[Object, ...] = ()  # Kueue's, of the whole queue
+    owners: tuple[str, ...] = ()  # uids of the Jobs and the JobSet
+    missing: dict[str, tuple[str, ...]] = {}  # node -> peers that its launcher waits for
+    nodes_wanted: int = 0  # nodes of the run
+    is_gated: bool = False  # held back by the gate or a queue
+    now: float = 0.0
+
+
+def troubles(sight: Sight) -> list[Trouble]:
+    """All that keeps the run from running, what must be done about first."""
+    found: list[Trouble] = []
+    if len(sight.pods) < sight.nodes_wanted and not sight.is_gated:
+        found += creation_troubles(sight.events)
+    found += _queue(sight)
+    found += _claims(sight)
+    found += _scheduling(sight)
+    found += _starting(sight)
+    found += _peers(sight)
+    unique = {trouble.what: trouble for trouble in found}
+    return sorted(unique.values(), key=lambda trouble: not trouble.is_final)
+
+
+def reason(sight: Sight) -> str:
+    """One line for `ps` and `status`; empty where nothing is known."""
+    found = troubles(sight)
+    return found[0].what if found else ""
+
+
+def node_name(pod: Object) -> str:
+    meta = pod.get("metadata") or {}
+    labels = meta.get("labels") or {}
+    index = labels.get(names.INDEX) or (meta.get("annotations") or {}).get(names.INDEX)
+    role = labels.get(names.ROLE)
+    return f"{role}-{index}" if role and index is not None else str(meta.get("name", ""))
+
+
+def named(pods: Sequence[str]) -> str:
+    return ", ".join(pods) if len(pods) <= 3 else f"{len(pods)} nodes of the run"
+
+
+def events_of(sight: Sight, *, uid: str = "", kind: str = "", name: str = "") -> list[Object]:
+    found = []
+    for event in sight.events:
+        about = event.get("involvedObject") or event.get("regarding") or {}
+        if (uid and about.get("uid") == uid) or (kind and about.get("kind") == kind and about.get("name") == name):
+            found.append(event)
+    return found
+
+
+def event_time(event: Object) -> float:
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    created = (event.get("metadata") or {}).get("creationTimestamp")
+    return next((moment for moment in map(seconds, (*times, created)) if moment is not None), 0.0)
+
+
+def _queue(sight: Sight) -> list[Trouble]:
+    """What Kueue says about the run, and how many are before it in its queue."""
+    mine = [one for one in sight.workloads if _is_owned(one, sight.owners)]
+    return [trouble for workload in mine for trouble in _workload(workload, sight.workloads)]
+
+
+def _is_owned(body: Object, owners: Iterable[str]) -> bool:
+    references = (body.get("metadata") or {}).get("ownerReferences") or ()
+    return any(one.get("uid") in set(owners) for one in references)
+
+
+def _conditions(body: Object) -> dict[str, Object]:
+    return {str(one.get("type")): one for one in (body.get("status") or {}).get("conditions") or ()}
+
+
+def _workload(workload: Object, everybody: Sequence[Object]) -> list[Trouble]:
+    if _conditions(workload).get("Admitted", {}).get("status") == "True":
+        return []
+    said = said_of(workload)
+    is_shut = any(word in said for word in ("inactive", "doesn't exist", "is stopped"))
+    hint = "ask who runs the queue" if is_shut else "it starts when others end, or ask for less"
+    return [Trouble(what=waiting_words(workload, everybody), hint=hint)]
+
+
+def _claims(sight: Sight) -> list[Trouble]:
+    """Claims of the pods that are not bound, with what their provisioner says."""
+    wanted = {
+        volume["persistentVolumeClaim"].get("claimName")
+        for pod in sight.pods
+        for volume in (pod.get("spec") or {}).get("volumes") or ()
+        if volume.get("persistentVolumeClaim")
+    }
+    found = []
+    by_name = {(claim.get("metadata") or {}).get("name"): claim for claim in sight.claims}
+    for name in sorted(str(one) for one in wanted if one):
+        claim = by_name.get(name)
+        if claim is None or (claim.get("status") or {}).get("phase") == "Bound":
+            continue
+        events = [
+            one
+            for one in events_of(sight, kind="PersistentVolumeClaim", name=name)
+            if one.get("reason") in _CLAIM_EVENTS
+        ]
+        if not events or events[-1].get("reason") == "WaitForFirstConsumer":
+            said = "it is bound when its first pod has a node" if events else "nobody has made a volume for it"
+        else:
+            said = " ".join(str(events[-1].get("message") or "").split())[:300]
+        found.append(Trouble(what=f"claim {name} is not bound: {said}", hint=f"kubectl describe pvc {name}"))
+    return found
+
+
+def _scheduling(sight: Sight) -> list[Trouble]:
+    """Pods without a node, or what the gate holds back: per node why not."""
+    unbound = [pod for pod in sight.pods if not (pod.get("spec") or {}).get("nodeName") and not _has_ended(pod)]
+    if unbound:
+        bodies = {asked_words(pod_of(pod)) + str(pod.get("spec", {}).get("affinity")): pod for pod in unbound}
+    else:
+        bodies = {str(number): _template(job) for number, job in enumerate(sight.jobs) if sight.is_gated}
+    if not bodies:
+        return []
+    fleet = _fleet(sight)
+    reasons: list[str] = []
+    for body in bodies.values():
+        found = node_reasons(_alone(body), fleet) if fleet is not None else []
+        reasons += found or _scheduler_said(body)
+    uids = [str((pod.get("metadata") or {}).get("uid")) for pod in unbound]
+    said = autoscaler_words(event for event in sight.events if (event.get("involvedObject") or {}).get("uid") in uids)
+    who = named([node_name(pod) for pod in unbound]) if unbound else "the run"
+    reasons = list(dict.fromkeys(reasons))
+    if not reasons and not said:
+        return []
+    what = f"no node takes {who}: " + "; ".join(reasons) if reasons else f"{who}: the scheduler has not placed it yet"
+    return [Trouble(what=what)] + [Trouble(what=words) for words in said]
+
+
+def _template(job: Object) -> Object:
+    template = ((job.get("spec") or {}).get("template")) or {}
+    meta = {**(template.get("metadata") or {}), "name": "", "namespace": (job.get("metadata") or {}).get("namespace")}
+    return {"metadata": meta, "spec": template.get("spec") or {}}
+
+
+def _fleet(sight: Sight) -> Fleet | None:
+    if sight.nodes is None:
+        return None
+    others = [pod_of(one) for one in sight.others]
+    return Fleet([node_of(node) for node in sight.nodes], others)
+
+
+def _alone(body: Object) -> Pod:
+    """A pod of this shape that has no node yet."""
+    pod = pod_of(body)
+    return Pod(name=pod.name, namespace=pod.namespace, shape=pod.shape, labels=pod.labels, priority=pod.priority)
+
+
+def _scheduler_said(pod: Object) -> list[str]:
+    scheduled = _conditions(pod).get("PodScheduled", {})
+    return scheduler_reasons(str(scheduled.get("message") or "")) if scheduled.get("status") == "False" else []
+
+
+def _has_ended(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _starting(sight: Sight) -> list[Trouble]:
+    """Pods that have a node and no running container."""
+    groups: dict[str, tuple[Trouble, list[str]]] = {}
+    for pod in sight.pods:
+        if not (pod.get("spec") or {}).get("nodeName") or _has_ended(pod) or _runs(pod):
+            continue
+        trouble = _pod_trouble(pod, sight)
+        if trouble is not None:
+            groups.setdefault(trouble.what, (trouble, []))[1].append(node_name(pod))
+    return [
+        Trouble(what=f"{named(nodes)}: {one.what}", hint=one.hint, cause=one.cause, is_final=one.is_final)
+        for one, nodes in groups.values()
+    ]
+
+
+def _runs(pod: Object) -> bool:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return bool(statuses) and all((one.get("state") or {}).get("running") for one in statuses)
+
+
+def _pod_trouble(pod: Object, sight: Sight) -> Trouble | None:
+    events = events_of(sight, uid=str((pod.get("metadata") or {}).get("uid")))
+    found = trouble_of(pod, events)
+    if found is not None:
+        return found
+    host = (pod.get("spec") or {}).get("nodeName")
+    for event in reversed(events):
+        kind, message = str(event.get("reason") or ""), " ".join(str(event.get("message") or "").split())
+        if kind == "Pulling":
+            return _pulling(event, message, host, sight.now)
+        if kind in ("Pulled", "Created", "Started"):
+            return None
+        if kind in _STORAGE_EVENTS:
+            return Trouble(what=f"a volume cannot be mounted on {host}: {message[:300]}", hint="check `volumes`")
+        if kind == "FailedCreatePodSandBox":
+            return Trouble(
+                what=f"node {host} cannot make the pod's network: {message[-300:]}", hint="ask who runs the cluster"
+            )
+    return Trouble(what=f"node {host} has not started it yet") if not events else None
+
+
+def _pulling(event: Object, message: str, host: object, now: float) -> Trouble:
+    image = message.partition('"')[2].rpartition('"')[0] or "its image"
+    since = max(0.0, now - event_time(event))
+    return Trouble(what=f"node {host} has been pulling image {image} for {since:.0f} s")
+
+
+def _peers(sight: Sight) -> list[Trouble]:
+    """Launchers that run and wait for others."""
+    if not sight.missing:
+        return []
+    absent = sorted({peer for peers in sight.missing.values() for peer in peers})
+    if not absent:
+        return []
+    seen = {node_name(pod) for pod in sight.pods if _runs(pod)}
+    silent = [peer for peer in absent if peer in seen]
+    what = f"not all nodes have found each other: {named(sorted(sight.missing))} wait for {named(absent)}"
+    if silent:
+        hint = "their pods run: a NetworkPolicy or the cluster's DNS may be in the way"
+        return [Trouble(what=what + ", which cannot be reached or are still in setup", hint=hint, cause="peers")]
+    return [Trouble(what=what, cause="peers")]

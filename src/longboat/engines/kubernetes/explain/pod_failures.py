@@ -1,0 +1,218 @@
+"""What became of pods that did not end by themselves: out of memory, evicted, preempted, their node lost. Pure.
+
+Pods and events as the API server prints them in, plain words out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from longboat.core.resources import show_quantity
+from longboat.core.runs import RankReport
+from longboat.engines.kubernetes.explain.containers import Trouble, trouble_of
+from longboat.engines.kubernetes.explain.pending import node_name
+from longboat.fitting.model.quantities import MEMORY, amount
+
+Object = Mapping[str, Any]
+
+_LOW = re.compile(r"The node was low on resource: ([\w./-]*[\w-])")
+_CONDITION = re.compile(r"The node had condition: \[?(\w+)\]?")
+_USING = re.compile(r"Container (\S+) was using (\S+?), (?:request is (\S+?)|which exceeds its request of (\S+?))[,.]")
+_EMPTY_DIR = re.compile(r'Usage of EmptyDir volume "([^"]+)" exceeds the limit "([^"]+)"')
+_DISK_LIMIT = re.compile(r"ephemeral local storage usage exceeds the total limit of containers (\S+?)\.")
+_PREEMPTOR = re.compile(r"Preempted by (?:a )?pod (\S+) on node (\S+)")
+_PRESSURES = {"MemoryPressure": "memory", "DiskPressure": "disk", "PIDPressure": "process ids"}
+_FINAL = ("NodeLost", "NodeShutdown", "Terminated")
+
+
+def fates(
+    pods: Iterable[Object],
+    events: Sequence[Object],
+    *,
+    nodes: Mapping[str, Object] | None = None,
+    owners: Mapping[str, str] | None = None,
+    report: RankReport | None = None,
+) -> list[Trouble]:
+    """Every pod's fate, told once. `nodes`: those that are there; `owners`: uid -> pod, to name who preempted."""
+    found: dict[str, Trouble] = {}
+    for pod in pods:
+        mine = events_about(pod, events)
+        for trouble in _of_pod(pod, mine, nodes, owners or {}, report):
+            found.setdefault(trouble.what, trouble)
+    return list(found.values())
+
+
+def events_about(pod: Object, events: Sequence[Object]) -> list[Object]:
+    uid = (pod.get("metadata") or {}).get("uid")
+    return [one for one in events if (one.get("involvedObject") or {}).get("uid") == uid]
+
+
+def _of_pod(
+    pod: Object,
+    events: Sequence[Object],
+    nodes: Mapping[str, Object] | None,
+    owners: Mapping[str, str],
+    report: RankReport | None,
+) -> list[Trouble]:
+    name = node_name(pod)
+    told = [
+        _out_of_memory(pod, report),
+        _evicted(pod, events),
+        _disrupted(pod, events, nodes, owners),
+        trouble_of(pod, events),
+        _lost(pod, nodes),
+    ]
+    return [
+        Trouble(what=f"{name}: {one.what}", hint=one.hint, cause=one.cause, is_final=one.is_final)
+        for one in told
+        if one
+    ]
+
+
+def _containers(pod: Object) -> Iterable[Object]:
+    return (pod.get("status") or {}).get("containerStatuses") or ()
+
+
+def _out_of_memory(pod: Object, report: RankReport | None) -> Trouble | None:
+    """OOMKilled: what the limit was, how much had been used, and how much of it may be /dev/shm."""
+    killed = any(
+        ((one.get("state") or {}).get("terminated") or {}).get("reason") == "OOMKilled"
+        or ((one.get("lastState") or {}).get("terminated") or {}).get("reason") == "OOMKilled"
+        for one in _containers(pod)
+    )
+    mine = report is not None and report.cause == "oom" and report.node == node_name(pod)
+    if not killed and not mine:
+        return None
+    limit = memory_limit(pod)
+    parts = [
+        f"its memory limit is {show_quantity(limit)}" if limit else "it has no memory limit: the node itself ran out"
+    ]
+    if mine and report is not None and report.memory_peak:
+        parts.append(f"rank {report.rank} used {show_quantity(report.memory_peak)} when it was last measured")
+    shm = shm_size(pod)
+    if shm:
+        parts.append(f"/dev/shm counts in it (up to {show_quantity(shm)})")
+    what = ("OOMKilled" if killed else "out of memory") + ": " + ", ".join(parts)
+    return Trouble(what=what, hint="data loader workers and what lies in /dev/shm count in `memory` too", cause="oom")
+
+
+def memory_limit(pod: Object) -> int | None:
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        text = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+        if text is not None:
+            return amount(MEMORY, text)
+    return None
+
+
+def shm_size(pod: Object) -> int | None:
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        folder = volume.get("emptyDir") or {}
+        if volume.get("name") == "shm" and folder.get("sizeLimit"):
+            return amount(MEMORY, folder["sizeLimit"])
+    return None
+
+
+def _evicted(pod: Object, events: Sequence[Object]) -> Trouble | None:
+    """The kubelet took it away: the node was short of something, or the pod used more than it may."""
+    status = pod.get("status") or {}
+    texts = [str(status.get("message") or "")] if status.get("reason") == "Evicted" else []
+    texts += [str(one.get("message") or "") for one in events if one.get("reason") == "Evicted"]
+    for text in texts:
+        found = eviction_words(text)
+        if found:
+            host = (pod.get("spec") or {}).get("nodeName")
+            return Trouble(what=f"evicted from node {host}: {found[0]}", hint=found[1], cause="preemption")
+    return None
+
+
+def eviction_words(text: str) -> tuple[str, str] | None:
+    folder = _EMPTY_DIR.search(text)
+    if folder:
+        field = "shm" if folder[1] == "shm" else "disk"
+        return f"it filled volume {folder[1]} beyond its limit of {folder[2]}", f"raise `{field}`"
+    disk = _DISK_LIMIT.search(text)
+    if disk:
+        return f"it wrote more than {disk[1]} to local disk", "raise `disk`, or write to a volume"
+    low = _LOW.search(text) or _CONDITION.search(text)
+    if not low:
+        return (" ".join(text.split())[:300], "run it again") if text.strip() else None
+    short = _PRESSURES.get(low[1], low[1])
+    using = _USING.search(text)
+    usage = f"; it was using {using[2]}, and had asked for {using[3] or using[4]}" if using else ""
+    field = "disk" if "storage" in short or short in ("disk", "nodefs", "imagefs") else "memory"
+    return (
+        f"the node was short of {short}{usage}",
+        f"state `{field}` as large as it needs, so that it is the last to go",
+    )
+
+
+def _disrupted(
+    pod: Object, events: Sequence[Object], nodes: Mapping[str, Object] | None, owners: Mapping[str, str]
+) -> Trouble | None:
+    condition = _condition(pod, "DisruptionTarget")
+    reason = str(condition.get("reason") or "")
+    preempted = next((one for one in reversed(events) if one.get("reason") == "Preempted"), None)
+    host = str((pod.get("spec") or {}).get("nodeName") or "")
+    if reason == "PreemptionByScheduler" or preempted is not None:
+        return _preempted(preempted, owners)
+    if reason == "EvictionByEvictionAPI":
+        drained = _is_cordoned((nodes or {}).get(host))
+        why = f"node {host} is being drained" if drained else "somebody asked for it (a drain, or an autoscaler)"
+        return Trouble(what=f"evicted through the API: {why}", hint=_RETRIES, cause="preemption")
+    if reason == "DeletionByTaintManager":
+        told = str(condition.get("message") or "").strip()
+        what = f"taken off node {host}, which got a taint it does not tolerate (not ready, or unreachable): {told}"
+        return Trouble(what=what.rstrip(": "), hint=_RETRIES, cause="lost")
+    if reason == "TerminationByKubelet":
+        what = f"ended by the kubelet of {host}: {condition.get('message') or 'the node shuts down'}"
+        return Trouble(what=what, hint=_RETRIES, cause="preemption")
+    if reason == "DeletionByPodGC":
+        return Trouble(what=f"node {host} is gone, and the pod with it", hint=_RETRIES, cause="lost")
+    return None
+
+
+_RETRIES = "set `retries` to have the run taken up again from its newest checkpoint"
+
+
+def _preempted(event: Object | None, owners: Mapping[str, str]) -> Trouble:
+    found = _PREEMPTOR.search(str((event or {}).get("message") or ""))
+    if not found:
+        who = "pods of higher priority"
+    else:
+        who = f"pod {owners.get(found[1], found[1])} of higher priority on node {found[2]}"
+    return Trouble(what=f"preempted by {who}", hint=_RETRIES, cause="preemption")
+
+
+def _condition(pod: Object, kind: str) -> Object:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == kind and one.get("status") == "True"), {})
+
+
+def _is_cordoned(node: Object | None) -> bool:
+    return bool(((node or {}).get("spec") or {}).get("unschedulable"))
+
+
+def _ready(node: Object) -> Object:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == "Ready"), {})
+
+
+def _lost(pod: Object, nodes: Mapping[str, Object] | None) -> Trouble | None:
+    """The node does not answer, or is gone."""
+    host = (pod.get("spec") or {}).get("nodeName")
+    status = pod.get("status") or {}
+    if not host or nodes is None:
+        return None
+    if host not in nodes:
+        return Trouble(what=f"node {host} is gone", hint=_RETRIES, cause="lost")
+    ready = _ready(nodes[host])
+    if ready.get("status") == "True" and status.get("reason") not in _FINAL:
+        return None
+    if ready.get("status") != "True":
+        said = str(ready.get("message") or ready.get("reason") or "").strip()
+        return Trouble(what=f"node {host} is not ready: {said}", hint=f"kubectl describe node {host}", cause="lost")
+    return Trouble(
+        what=f"node {host} went away while the pod ran ({status.get('reason')})", hint=_RETRIES, cause="lost"
+    )

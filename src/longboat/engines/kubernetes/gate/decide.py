@@ -1,0 +1,229 @@
+"""Who is let in now, who waits and for what, who is put back. Pure, over `longboat.fitting`.
+
+The order is priority, creation, name. A run is let in when all its pods can be placed on what is free, with everything
+that was let in before it counted, whether its pods are bound yet or not. Nobody passes an earlier run that waits for
+something he asks for too; who asks for nothing of that passes. A run that the nodes could not hold even if they were
+empty keeps nobody waiting. A gang that does not get all its pods is put back, so that it holds nothing in vain.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from longboat.core.jobs import Value
+from longboat.engines.kubernetes.gate.reasons import Ledger
+from longboat.fitting.fleet import Fleet
+from longboat.fitting.model.nodes import NodeShape
+from longboat.fitting.model.pods import Pod
+from longboat.fitting.packing import Placement, take, take_each
+
+GATE_S = 120.0
+BLIND_S = 30.0
+"""Where nodes may not be listed, whether a gang fits is only learnt by letting it in. The scheduler says within seconds
+that a pod finds no node; a gang that hears so holds others up for no longer than this, and then lets them try."""
+FIRST_BACK_OFF_S = 30.0
+LONGEST_BACK_OFF_S = 600.0
+JITTER = 0.25
+
+Action = Literal["let_in", "wait", "put_back", "keep"]
+"""`keep`: it is in already, nothing to do."""
+
+
+class Candidate(Value, frozen=True):
+    """A run that waits at the gate, is being retried, or was let in and does not have all its pods yet."""
+
+    run: str
+    uid: str
+    created: float
+    pods: tuple[Pod, ...]  # the whole gang, named after its nodes: worker-0, ...
+    namespace: str = "default"
+    priority: int = 0
+    let_in: float | None = None  # when; None while it waits
+    tries: int = 0  # how often it was put back
+    not_before: float = 0.0
+    is_recovering: bool = False  # a retry: it keeps its place and what it had
+    placed: tuple[str, ...] = ()  # names out of `pods` whose pods are bound, or have been
+    made: int = 0  # pods that exist
+    ready: int = 0
+    unschedulable: int = 0  # pods that the scheduler looked at and found no node for
+    gate_s: float | None = None  # how long it may take until all its pods have a node; its own, nobody else's
+    not_made: int = 0  # pods that never came into being, because of a quota for example
+
+    @property
+    def order(self) -> tuple[int, bool, float, str, str]:
+        return (-self.priority, not self.is_recovering, self.created, self.run, self.namespace)
+
+    @property
+    def rest(self) -> tuple[Pod, ...]:
+        """The pods that have no node yet."""
+        return tuple(pod for pod in self.pods if pod.name not in self.placed)
+
+
+class Room(Value, frozen=True):
+    """The cluster: its nodes and all pods that hold or want something on them."""
+
+    nodes: tuple[NodeShape, ...]
+    pods: tuple[Pod, ...] = ()
+
+
+class Verdict(Value, frozen=True):
+    run: str
+    namespace: str
+    action: Action
+    reason: str = ""
+    not_before: float = 0.0
+    tries: int = 0
+
+
+def decide_gate(
+    candidates: Sequence[Candidate], room: Room | None, now: float, *, gate_s: float = GATE_S
+) -> list[Verdict]:
+    """A verdict for each, in the order in which they are served. Without a room (nodes may not be listed) one is let in
+    at a time, hoping, and put back if it was in vain."""
+    ordered = sorted((_qualified(one) for one in candidates), key=lambda one: one.order)
+    inside = [one for one in ordered if one.let_in is not None]
+    waiting = [one for one in ordered if one.let_in is None]
+    is_blind = room is None and any(now >= one.not_before for one in waiting)
+    found = [_look_after(one, now, _patience(one, gate_s, is_blind)) for one in inside]
+    back = {(one.namespace, one.run) for one in found if one.action == "put_back"}
+    kept = [one for one in inside if (one.namespace, one.run) not in back]
+    found += _blind(waiting, kept, now) if room is None else _Hall(room, ordered, kept, now).serve(waiting)
+    return found
+
+
+def _patience(one: Candidate, gate_s: float, is_blind: bool) -> float:
+    """How long a run that is in may take until all its pods have a node. Its own setting comes first."""
+    own = gate_s if one.gate_s is None else one.gate_s
+    return min(own, BLIND_S) if is_blind else own
+
+
+def back_off_s(uid: str, tries: int) -> float:
+    """How long to wait after having been put back so often: doubling, and spread so that rivals do not meet again."""
+    delay = min(LONGEST_BACK_OFF_S, FIRST_BACK_OFF_S * 2.0 ** min(tries - 1, 20))
+    part = int.from_bytes(hashlib.sha256(f"{uid}:{tries}".encode()).digest()[:4], "big") / 2**32
+    return delay * (1 + JITTER * part)
+
+
+def _qualified(one: Candidate) -> Candidate:
+    """With pods that no pod of the cluster is called like: the gang's are plans, not objects."""
+    pods = tuple(
+        msgspec.structs.replace(pod, name=f"{one.run}/{pod.name}", namespace=one.namespace, run=one.run, node=None)
+        for pod in one.pods
+    )
+    return msgspec.structs.replace(one, pods=pods, placed=tuple(f"{one.run}/{name}" for name in one.placed))
+
+
+def _look_after(one: Candidate, now: float, gate_s: float) -> Verdict:
+    """A run that is in: does it get all its pods? Pulling an image or starting is no failure."""
+    total = len(one.pods)
+    is_late = one.let_in is not None and now - one.let_in >= gate_s
+    if not is_late or one.ready >= total or not (one.unschedulable or one.not_made):
+        reason = f"{len(one.placed)} of {total} pods have a node" if one.made else "its pods are being made"
+        reason = reason if one.rest else ""
+        return Verdict(run=one.run, namespace=one.namespace, action="keep", reason=reason, tries=one.tries)
+    tries = one.tries + 1
+    delay = back_off_s(one.uid, tries)
+    told = [f"{one.unschedulable} of {total} pods found no node"] if one.unschedulable else []
+    told += [f"{one.not_made} of {total} pods were not made"] if one.not_made else []
+    reason = f"put back: {' and '.join(told)} within {gate_s:g} s; tries again in {delay:.0f} s"
+    return Verdict(
+        run=one.run, namespace=one.namespace, action="put_back", reason=reason, not_before=now + delay, tries=tries
+    )
+
+
+def _blind(waiting: list[Candidate], inside: list[Candidate], now: float) -> list[Verdict]:
+    """Nothing is known of the nodes: one gang at a time, so that no two take each other's."""
+    unfinished = next((one for one in inside if one.rest), None)
+    found = []
+    # Who was put back may be impossible, and nobody can tell: first come those who were put back less often.
+    for one in sorted(waiting, key=lambda one: one.tries):
+        if now < one.not_before:
+            found.append(_wait(one, _pause(one, now)))
+        elif unfinished is not None:
+            is_near = unfinished.namespace == one.namespace
+            who = unfinished.run if is_near else "a run of another namespace"
+            found.append(_wait(one, f"waits until all pods of {who} have a node"))
+        else:
+            found.append(_let_in(one))
+            unfinished = one
+    return found
+
+
+def _wait(one: Candidate, reason: str) -> Verdict:
+    return Verdict(
+        run=one.run,
+        namespace=one.namespace,
+        action="wait",
+        reason=reason,
+        not_before=one.not_before,
+        tries=one.tries,
+    )
+
+
+def _let_in(one: Candidate) -> Verdict:
+    return Verdict(run=one.run, namespace=one.namespace, action="let_in", tries=one.tries)
+
+
+def _pause(one: Candidate, now: float) -> str:
+    left = one.not_before - now
+    if one.tries:
+        return f"was put back because not all its pods found a node; tries again in {left:.0f} s"
+    return f"its next attempt starts in {left:.0f} s"
+
+
+class _Hall:
+    """One decision: the fleet with what is in it, filled up while runs are let in."""
+
+    def __init__(self, room: Room, everyone: list[Candidate], inside: list[Candidate], now: float) -> None:
+        self.now = now
+        self.room = room
+        self.fleet = Fleet(room.nodes, room.pods)
+        self.ledger = Ledger(self.fleet)
+        for one in inside:
+            if not isinstance(take(one.rest, self.fleet, explain=False), Placement):
+                take_each(one.rest, self.fleet)
+        # Pods of others that the scheduler is about to place. Those it found no node for hold nothing.
+        ours = {(one.namespace, one.run) for one in everyone}
+        take_each([pod for pod in room.pods if _is_coming(pod) and (pod.namespace, pod.run) not in ours], self.fleet)
+        # A retry keeps what it had, also from those who are more urgent.
+        self.reserved = {
+            (one.namespace, one.run)
+            for one in everyone
+            if one.let_in is None
+            and one.is_recovering
+            and not one.tries
+            and isinstance(take(one.pods, self.fleet, explain=False), Placement)
+        }
+
+    def serve(self, waiting: list[Candidate]) -> list[Verdict]:
+        # The words come last: they tell what is free when everybody who fits is in.
+        judged = [self._judge(one) for one in waiting]
+        return [one if isinstance(one, Verdict) else one() for one in judged]
+
+    def _judge(self, one: Candidate) -> Verdict | Callable[[], Verdict]:
+        if self.now < one.not_before:
+            return _wait(one, _pause(one, self.now))
+        if (one.namespace, one.run) in self.reserved:
+            return _let_in(one)
+        before = self.ledger.before(one.pods)
+        if not before.count and isinstance(take(one.pods, self.fleet, explain=False), Placement):
+            return _let_in(one)
+        never = self._roomy.never(one.pods)
+        if never is not None:
+            return _wait(one, never)
+        shortfall = self.ledger.note(f"{one.namespace}/{one.run}", one.pods, before)
+        return lambda: _wait(one, self.ledger.words(one.namespace, one.pods, before, shortfall))
+
+    @functools.cached_property
+    def _roomy(self) -> Ledger:
+        """The nodes with what is there for good, and nothing else."""
+        return Ledger(Fleet(self.room.nodes, [pod for pod in self.room.pods if pod.lasts]))
+
+
+def _is_coming(pod: Pod) -> bool:
+    return pod.node is None and not (pod.is_finished or pod.is_gated or pod.is_unschedulable or pod.is_terminating)

@@ -1,0 +1,201 @@
+"""What a run at the gate waits for, who holds it, who is before it: kept while runs are judged in their order. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from longboat.core.jobs import Value
+from longboat.fitting.fleet import Fleet
+from longboat.fitting.model.pods import Pod
+from longboat.fitting.model.quantities import is_gpu, is_scarce, scarcity, show, show_number
+from longboat.fitting.packing import Placement, Shortfall, place
+
+_MOST_NAMES = 4
+
+
+Wants = tuple[tuple[str, tuple[str, ...]], ...]
+"""What a run waits for: (resource, names of the nodes where it could be)."""
+
+
+class Queue(Value, frozen=True):
+    """Runs that wait before another, for something it asks for too."""
+
+    count: int = 0
+    names: tuple[str, ...] = ()  # the first of them, with their namespaces
+    resources: frozenset[str] = frozenset()
+
+
+class Stock(Value, frozen=True):
+    """One resource on some nodes. Amounts as in `fitting.quantities`."""
+
+    free: int
+    total: int
+    largest: int  # the most that is free on one node
+    holders: tuple[str, ...]  # runs that have most of it; where there are none and it is a device, pods
+    holder_count: int
+
+
+class Ledger:
+    """Who waits, and the fleet as it is at the end, which the words are about."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self._waiters: dict[Wants, list[tuple[int, str]]] = {}
+        self._count = 0
+        self._stocks: dict[tuple[tuple[str, ...], str], Stock] = {}
+        self._meets: dict[tuple[int, int], bool] = {}
+        self._places: dict[object, Placement | Shortfall] = {}
+
+    def before(self, pods: Sequence[Pod]) -> Queue:
+        """Earlier runs that wait for something these pods ask for, on nodes where these could be."""
+        asked = [(shape, self.fleet.eligible(shape.placing)) for shape in {pod.shape for pod in pods}]
+        count = 0
+        first: list[tuple[int, str]] = []
+        resources: set[str] = set()
+        for wants, runs in self._waiters.items():
+            shared = {
+                resource
+                for resource, names in wants
+                for shape, able in asked
+                if shape.asks(resource) and self._meet(names, able)
+            }
+            if shared:
+                count += len(runs)
+                first += runs[:_MOST_NAMES]
+                resources |= shared
+        names = tuple(run for _, run in sorted(first)[:_MOST_NAMES])
+        return Queue(count=count, names=names, resources=frozenset(resources))
+
+    def _meet(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+        if one is other:
+            return bool(one)
+        key = (id(one), id(other))
+        if key not in self._meets:
+            self._meets[key] = not set(one).isdisjoint(other)
+        return self._meets[key]
+
+    def note(self, run: str, pods: Sequence[Pod], before: Queue) -> Shortfall | None:
+        """The run waits: for what those before it wait for, or for what it lacks itself (told by the Shortfall)."""
+        found = None if before.count else place(pods, self.fleet)
+        lacking = before.resources if not isinstance(found, Shortfall) else {one.resource for one in found.lacks}
+        self._count += 1
+        wants = tuple((one, self._nodes(pods, one)) for one in sorted(lacking, key=scarcity))
+        self._waiters.setdefault(wants, []).append((self._count, run))
+        return found if isinstance(found, Shortfall) else None
+
+    def words(self, namespace: str, pods: Sequence[Pod], before: Queue, shortfall: Shortfall | None) -> str:
+        """What it waits for, who holds it, who is before it; once everybody is judged."""
+        lacking = set(before.resources) | {one.resource for one in (shortfall.lacks if shortfall else ())}
+        for resource in {resource for pod in pods for resource, _ in pod.shape.requests}:
+            stock = self.stock(self._nodes(pods, resource), resource)
+            if stock.free < sum(pod.shape.asks(resource) for pod in pods):
+                lacking.add(resource)
+        ordered = sorted(lacking, key=scarcity)
+        if ordered:
+            text = "waits for " + " and ".join(self._told(pods, resource) for resource in ordered)
+        else:
+            text = f"no node takes all of it now: {shortfall.reason}" if shortfall else "waits"
+        holders = self._holders(pods, ordered, namespace)
+        text += f"; held by {holders}" if holders else ""
+        if before.count:
+            mine = [name.removeprefix(f"{namespace}/") for name in before.names if name.startswith(f"{namespace}/")]
+            names = ", ".join(mine) + (", ..." if before.count > len(mine) and mine else "")
+            text += f"; {before.count} run{'s' if before.count > 1 else ''} before it" + (
+                f" ({names})" if names else ""
+            )
+        return text
+
+    def never(self, pods: Sequence[Pod]) -> str | None:
+        """Why these nodes, as empty as they ever get, cannot hold the run; None if they can."""
+        found = self._place(pods)
+        if isinstance(found, Placement):
+            return None
+        if not found.lacks:
+            return f"no node takes it: {found.reason}"
+        told = [self._told(pods, lack.resource) for lack in found.lacks]
+        return f"waits for {' and '.join(told)}; more than these nodes have, even with nothing else on them"
+
+    def _place(self, pods: Sequence[Pod]) -> Placement | Shortfall:
+        """`fitting.place`, once for gangs that are alike."""
+        shapes = Counter(pod.shape for pod in pods)
+        if not self.fleet.topology.is_quiet or any(one.near or one.apart or one.spread for one in shapes):
+            return place(pods, self.fleet)
+        key = frozenset(shapes.items())
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = place(pods, self.fleet)
+        return found
+
+    def _told(self, pods: Sequence[Pod], resource: str) -> str:
+        each = [pod.shape.asks(resource) for pod in pods if pod.shape.asks(resource)]
+        stock = self.stock(self._nodes(pods, resource), resource)
+        text = show_asked(resource, sum(each))
+        if len(each) > 1 and len(set(each)) == 1:
+            text += f" ({len(each)} x {show_number(resource, each[0])})"
+        text += f": {show_number(resource, stock.free)} free of {show_number(resource, stock.total)}"
+        if stock.free >= sum(each) and stock.largest < max(each):
+            text += f", at most {show_number(resource, stock.largest)} on one node"
+        return text
+
+    def _nodes(self, pods: Sequence[Pod], resource: str) -> tuple[str, ...]:
+        """Where pods that ask for the resource could be."""
+        found = {id(names): names for names in self._choices(pods, resource)}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        return tuple(sorted({name for names in found.values() for name in names}))
+
+    def _choices(self, pods: Sequence[Pod], resource: str) -> list[tuple[str, ...]]:
+        shapes = {pod.shape for pod in pods if pod.shape.asks(resource)}
+        return [self.fleet.eligible(shape.placing) for shape in shapes]
+
+    def stock(self, names: tuple[str, ...], resource: str) -> Stock:
+        key = (names, resource)
+        found = self._stocks.get(key)
+        if found is None:
+            states = [self.fleet.states[name] for name in names]
+            free = [max(0, state.free.get(resource, 0)) for state in states]
+            held: dict[str, int] = {}
+            for state in states:
+                for pod in state.pods.values():
+                    count = pod.shape.asks(resource)
+                    if count:
+                        holder = _holder(pod)
+                        held[holder] = held.get(holder, 0) + count
+            runs = {name: count for name, count in held.items() if name.startswith("run ")}
+            told = runs or (held if is_scarce(resource) else {})
+            found = self._stocks[key] = Stock(
+                free=sum(free),
+                total=sum(state.shape.has(resource) for state in states),
+                largest=max(free, default=0),
+                holders=tuple(sorted(told, key=lambda name: (-told[name], name))[:_MOST_NAMES]),
+                holder_count=len(told),
+            )
+        return found
+
+    def _holders(self, pods: Sequence[Pod], lacking: list[str], namespace: str) -> str:
+        stocks = [self.stock(self._nodes(pods, resource), resource) for resource in lacking]
+        names = list(dict.fromkeys(name for stock in stocks for name in stock.holders))[:_MOST_NAMES]
+        more = max((stock.holder_count for stock in stocks), default=0) - len(names)
+        told = list(dict.fromkeys(_shown(name, namespace) for name in names))
+        return ", ".join(told) + (f" and {more} more" if more > 0 else "")
+
+
+def _holder(pod: Pod) -> str:
+    return f"run {pod.namespace}/{pod.run}" if pod.run else f"pod {pod.namespace}/{pod.name}"
+
+
+def _shown(holder: str, namespace: str) -> str:
+    """Those of the same namespace by name. Whoever serves the gate may see more than whoever reads these words."""
+    kind, _, name = holder.partition(" ")
+    if name.partition("/")[0] != namespace:
+        return f"{kind}s of other namespaces"
+    return name.removeprefix(f"{namespace}/") if kind == "run" else f"the pod {name}"
+
+
+def show_asked(resource: str, count: int) -> str:
+    """`2 GPUs` where the resource is one; else as `show`."""
+    is_slice = resource.rpartition("/")[2].startswith("mig-")
+    if is_gpu(resource) and not is_slice:
+        return f"{count} GPU{'' if count == 1 else 's'}"
+    return show(resource, count)

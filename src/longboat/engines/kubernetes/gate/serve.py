@@ -1,0 +1,355 @@
+"""The gate at work: under the Lease, look at who waits and what is free, decide (`gate`), let runs in or put them back.
+
+Whoever asks for one run serves all of its namespace: a run whose submitter has left is let in by those who still look.
+A process that serves several namespaces (`share_gate`) decides for all of them at once, over one view of what is free:
+what it lets in in one is counted before the next is decided, whether its pods exist yet or not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.gate.decide import Candidate, Verdict, decide_gate
+from longboat.engines.kubernetes.gate.gate_lease import HeldGate, hold_gates
+from longboat.engines.kubernetes.gate.node_usage import UNFINISHED, bound_claims, observe_room
+from longboat.engines.kubernetes.reconcile.apply import write_state
+from longboat.engines.kubernetes.reconcile.observe.observe import BadRecord, is_record, read_record, read_stop
+from longboat.engines.kubernetes.reconcile.observe.snapshot import (
+    PodView,
+    SlimPod,
+    SlimRecord,
+    SlimWorkload,
+    Snapshot,
+    WorkloadView,
+    pod_view,
+    seconds,
+    workload_view,
+)
+from longboat.engines.kubernetes.records import Gate, Record, State
+from longboat.engines.kubernetes.submit.planned_pods import gang_pods
+from longboat.fitting.model.pods import Claims, pod_of
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError, Conflict, Forbidden, LeaseExpired, NotThere, Unreachable
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
+from longboat.kubeapi.paging import collect
+
+OURS = f"{names.MANAGED_BY}=longboat"
+ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
+REFUSED_S = 30.0
+"""A run whose objects may not be changed is tried again after so long."""
+AT_ONCE = 100
+"""Runs named in one selector; where more are asked for, all are listed."""
+NEAR = 16
+"""So many of those who wait, the first in the order, have their words renewed whenever somebody serves the gate."""
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+Name = tuple[str, str]
+"""Namespace and name of a run."""
+_SHARED: weakref.WeakKeyDictionary[Client, GateGroup] = weakref.WeakKeyDictionary()
+"""Clients whose gates are served together with those of other namespaces."""
+
+
+class GateGroup:
+    """Gates that one process serves in one turn; `clients` says whose. One thread at a time does so."""
+
+    def __init__(self, clients: Callable[[], Sequence[Client]]) -> None:
+        self.clients = clients
+        self.lock = threading.Lock()
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A run that is not final, with what there is of its attempt."""
+
+    record: Record
+    state: State
+    version: str
+    made: float  # when the record was created, by the server's clock
+    workloads: tuple[WorkloadView, ...]
+    pods: tuple[PodView, ...]  # that have not ended
+    unschedulable: int = 0
+    ended: tuple[PodView, ...] = ()  # looked for only where a run that is in lacks pods
+
+    @property
+    def is_in(self) -> bool:
+        return any(not one.is_suspended for one in self.workloads)
+
+    @property
+    def lacks_pods(self) -> bool:
+        return self.is_in and len({pod.node for pod in self.pods}) < self.record.job.nodes
+
+
+def share_gate(client: Client, group: GateGroup) -> None:
+    """From now on whoever asks the gate by this client serves all gates of the group."""
+    _SHARED[client] = group
+
+
+def unshare_gate(client: Client) -> None:
+    """A group keeps its clients alive until they have left it."""
+    _SHARED.pop(client, None)
+
+
+def ask_gate(client: Client, snapshot: Snapshot, now: float) -> State | None:
+    """Serve the gate. The state of the run that asked as it is afterwards; None when somebody else serves now."""
+    group = _SHARED.get(client)
+    if group is None:
+        return _ask([client], snapshot, now)
+    # Two turns at once would not see each other's decisions.
+    if not group.lock.acquire(blocking=False):
+        return None
+    try:
+        return _ask([client, *(one for one in group.clients() if one is not client)], snapshot, now)
+    finally:
+        group.lock.release()
+
+
+def _ask(clients: Sequence[Client], snapshot: Snapshot, now: float) -> State | None:
+    with hold_gates(clients) as gates:
+        try:
+            return _serve_all(clients, gates, snapshot, now) if gates else None
+        except LeaseExpired:
+            return None  # what was read may be old by now; whoever has the gate reads it anew
+
+
+def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: Snapshot, now: float) -> State | None:
+    """`clients`: of all namespaces that are looked at; only runs of `gates` are changed."""
+    mine = {gate.origin.namespace: gate.client for gate in gates}
+    runs, candidates = _look_at_all(clients, frozenset(mine), now)
+    verdicts = decide_gate(candidates, observe_room(clients[0], with_claims=False), now)
+    # Those who are let in or put back first: telling the others what they wait for takes its time.
+    ordered = sorted(verdicts, key=lambda verdict: verdict.action == "wait")
+    told: State | None = None
+    waiting = 0
+    for verdict in ordered:
+        name = (verdict.namespace, verdict.run)
+        if verdict.namespace not in mine:
+            continue
+        client, run = mine[verdict.namespace], runs[name]
+        waiting += verdict.action == "wait"
+        state = _serve_one(client, run, verdict, now)
+        if name == (clients[0].namespace, snapshot.record.name):
+            told = _told(snapshot.state, state)
+        elif _is_news(run.state.gate, state.gate, verdict, is_near=waiting <= NEAR):
+            with contextlib.suppress(Conflict, NotThere):
+                write_state(client, verdict.run, run.version, state)
+    return told
+
+
+def _look_at_all(
+    clients: Sequence[Client], mine: Container[str], now: float
+) -> tuple[dict[Name, Waiting], list[Candidate]]:
+    runs: dict[Name, Waiting] = {}
+    candidates: list[Candidate] = []
+    for client in clients:
+        try:
+            seen = _look(client)
+            claims = _claims(client, seen)
+        except (Forbidden, NotThere):
+            if client is clients[0]:
+                raise
+            continue  # rights were taken away there, or the namespace goes: that must not stop the gates of all others
+        for one in seen:
+            found = _candidate(one, now, claims)
+            # Those who wait at a gate that somebody else serves are his to judge; those who are in hold something.
+            if found is not None and (client.namespace in mine or found.let_in is not None):
+                runs[(found.namespace, found.run)] = one
+                candidates.append(found)
+    return runs, candidates
+
+
+def _serve_one(client: Client, run: Waiting, verdict: Verdict, now: float) -> State:
+    """Do what the verdict says; the state afterwards."""
+    try:
+        return _serve(client, run, verdict, now)
+    except (Unreachable, LeaseExpired):
+        raise  # nobody can be served now
+    except ApiError as error:
+        # One that a webhook or a quota keeps from being changed must not keep all others waiting.
+        reason = f"cannot be changed: {error.message}"
+        gate = Gate(tries=verdict.tries, not_before=now + REFUSED_S, reason=reason)
+        return msgspec.structs.replace(run.state, gate=gate, reason=reason)
+
+
+def _is_news(before: Gate, after: Gate, verdict: Verdict, *, is_near: bool) -> bool:
+    """Whether it is written down for a run that did not ask. Whoever asks is told the newest words anyway."""
+    if before == after:
+        return False
+    if verdict.action == "keep":
+        return before.let_in is None
+    is_only_words = verdict.action == "wait" and msgspec.structs.replace(before, reason=after.reason) == after
+    return not is_only_words or is_near or not before.reason
+
+
+def _told(mine: State, served: State) -> State:
+    return msgspec.structs.replace(mine, gate=served.gate, reason=served.reason, phase=served.phase)
+
+
+def _look(client: Client) -> list[Waiting]:
+    """All runs that the gate concerns, with their pods."""
+    # Of a thousand that wait, each body is let go as soon as it is read.
+    labels = f"{OURS},{names.KIND}=run,!{names.ENDED}"
+    found = collect(client, CONFIG_MAP, lambda body: _read(body, client.namespace), labels=labels, into=SlimRecord)
+    asked = [record.name for _, record, _ in found]
+    made: dict[str, list[WorkloadView]] = {}
+    for kind in {JOBSET if record.workload == "jobset" else JOB for _, record, _ in found}:
+        for run, views in _by_run(client, kind, asked, SlimWorkload, workload_view).items():
+            made.setdefault(run, []).extend(views)
+    pods = _by_run(client, POD, asked, SlimPod, _sight, fields=UNFINISHED)
+    runs = [
+        _waiting(meta, record, state, made[record.name], pods.get(record.name, ()))
+        for meta, record, state in found
+        if any(one.owner == meta["uid"] for one in made.get(record.name, ()))
+    ]
+    return _with_ended(client, runs)
+
+
+def _read(body: Any, namespace: str) -> tuple[Any, Record, State] | None:
+    """Metadata, record and state of a run that the gate concerns.
+
+    None also for a record that is damaged, of a newer version, or not its object's own: it concerns nobody else, and
+    is told of by whoever looks at that run (`longboat ps`, the controller).
+    """
+    if not is_record(body) or read_stop(body) is not None:
+        return None
+    try:
+        record, state = read_record(body)
+    except BadRecord:
+        return None
+    if record.namespace != namespace or record.gated_by != "longboat" or state.is_final:
+        return None
+    return body["metadata"], record, state
+
+
+def _sight(pod: Object) -> tuple[PodView, bool]:
+    """A pod, and whether the scheduler found no node for it."""
+    return pod_view(pod), pod_of(pod).is_unschedulable
+
+
+def _by_run(
+    client: Client, kind: Kind, runs: Sequence[str], into: Any, view: Callable[[Any], T], *, fields: str = ""
+) -> dict[str, list[T]]:
+    """Objects of these runs. Those of ended runs may be many more: they are not read where few are asked for."""
+    labels = f"{OURS},{names.ROLE}" if kind is POD else OURS
+    if len(runs) <= AT_ONCE:
+        labels += f",{names.RUN} in ({','.join(runs)})"
+    asked = frozenset(runs)
+
+    def keep(body: Any) -> tuple[str, T] | None:
+        run = body["metadata"]["labels"].get(names.RUN, "")
+        return (run, view(body)) if run in asked else None
+
+    found: dict[str, list[T]] = {}
+    for run, one in collect(client, kind, keep, labels=labels, fields=fields, into=into) if runs else ():
+        found.setdefault(run, []).append(one)
+    return found
+
+
+def _with_ended(client: Client, runs: Sequence[Waiting]) -> list[Waiting]:
+    """A pod that is not there is still to come, or it has ended and gave back what it held: both are told apart here.
+
+    Only of runs that lack one: pods that have ended stay for as long as their runs do.
+    """
+    lacking = [run.record.name for run in runs if run.lacks_pods]
+    ended: dict[str, list[PodView]] = {}
+    for first in range(0, len(lacking), AT_ONCE):
+        ended.update(_by_run(client, POD, lacking[first : first + AT_ONCE], SlimPod, pod_view, fields=ENDED))
+    return [
+        msgspec.structs.replace(
+            run, ended=tuple(pod for pod in ended.get(run.record.name, ()) if pod.attempt == run.state.attempt)
+        )
+        for run in runs
+    ]
+
+
+def _waiting(
+    meta: Any, record: Record, state: State, made: Sequence[WorkloadView], pods: Sequence[tuple[PodView, bool]]
+) -> Waiting:
+    """Workloads of another owner are not of this run, whatever their labels say."""
+    own = [one for one in made if one.owner == meta["uid"] and one.attempt == state.attempt]
+    return Waiting(
+        record=record,
+        state=state,
+        version=str(meta["resourceVersion"]),
+        made=created_within(record.created, seconds(meta.get("creationTimestamp"))),
+        workloads=tuple(one for one in own if not one.is_deleting),
+        pods=tuple(view for view, _ in pods if view.attempt == state.attempt),
+        unschedulable=sum(is_unschedulable for _, is_unschedulable in pods),
+    )
+
+
+def created_within(told: float, stamped: float | None) -> float:
+    """When a run was made, for its place in the order: the record's word within the second that the server noted."""
+    return told if stamped is None else min(max(told, stamped), stamped + 1)
+
+
+def _claims(client: Client, runs: Iterable[Waiting]) -> Claims:
+    """Where the runs' claims can be reached; nothing where that may not be read."""
+    storages = [run.record.storage for run in runs]
+    volumes = [volume for run in runs for volume in run.record.job.volumes]
+    is_needed = any(one is not None and one.claim for one in storages) or any(volume.claim for volume in volumes)
+    return bound_claims(client) if is_needed else {}
+
+
+def _candidate(run: Waiting, now: float, claims: Claims) -> Candidate | None:
+    """None for a run that no pods can be made of: its own turn says why, and nobody else waits for that."""
+    record, state = run.record, run.state
+    try:
+        pods = gang_pods(record, state.attempt, claims)
+    except Exception:  # what a stranger wrote into a record may fail anywhere
+        return None
+    let_in = (state.gate.let_in or now) if run.is_in else None
+    return Candidate(
+        run=record.name,
+        uid=record.uid,
+        created=run.made,
+        pods=pods,
+        namespace=record.namespace,
+        priority=record.job.priority,
+        let_in=let_in,
+        tries=state.gate.tries,
+        not_before=max(state.gate.not_before, state.not_before) if let_in is None else 0.0,
+        is_recovering=state.attempt > 0,
+        placed=tuple(pod.node for pod in (*run.ended, *(pod for pod in run.pods if pod.is_scheduled))),
+        made=len(run.pods) + len(run.ended),
+        ready=sum(pod.is_started for pod in run.pods) + len(run.ended),
+        unschedulable=run.unschedulable,
+        gate_s=record.gate_s,
+    )
+
+
+def _serve(client: Client, run: Waiting, verdict: Verdict, now: float) -> State:
+    """Do what the verdict says; the state afterwards."""
+    state = run.state
+    gate = state.gate
+    if not run.workloads:
+        return state  # the next attempt is not there yet; its place is kept
+    if verdict.action == "let_in" or (verdict.action == "keep" and any(one.is_suspended for one in run.workloads)):
+        _suspend(client, run, False)
+        gate = Gate(tries=verdict.tries, let_in=now, not_before=now + run.record.gate_s)
+        return msgspec.structs.replace(state, gate=gate, reason="")
+    if verdict.action == "put_back":
+        _suspend(client, run, True)
+        gate = Gate(tries=verdict.tries, not_before=verdict.not_before, reason=verdict.reason)
+        return msgspec.structs.replace(state, gate=gate, reason=verdict.reason, phase="pending")
+    if verdict.action == "keep":
+        again = max(gate.not_before, now + run.record.gate_s / 4)
+        # Whoever let it in may have died before that was noted; from now on it is counted.
+        let_in = now if gate.let_in is None else gate.let_in
+        return msgspec.structs.replace(state, gate=msgspec.structs.replace(gate, not_before=again, let_in=let_in))
+    gate = Gate(tries=verdict.tries, not_before=verdict.not_before, reason=verdict.reason)
+    return msgspec.structs.replace(state, gate=gate, reason=verdict.reason)
+
+
+def _suspend(client: Client, run: Waiting, suspend: bool) -> None:
+    kind = JOBSET if run.record.workload == "jobset" else JOB
+    for workload in run.workloads:
+        if workload.is_suspended is not suspend:
+            client.patch(kind, workload.name, {"spec": {"suspend": suspend}})

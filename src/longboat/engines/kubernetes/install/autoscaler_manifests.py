@@ -1,0 +1,125 @@
+"""What `longboat install --autoscaler` puts beside the controller: the autoscaler, its pools file, and exactly the
+rights it needs. Objects only; pure.
+
+Everywhere it reads what demand and machines are told by, changes and deletes nodes, and evicts pods by the eviction
+API. It writes ConfigMaps and its Lease in its own namespace only, by name. It reads no Secrets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from longboat.engines.kubernetes.install.controller_manifests import (
+    EVERYBODY,
+    HOME,
+    Object,
+    Rule,
+    binding_of,
+    container_of,
+    deployment_of,
+    object_of,
+    rules_of,
+)
+from longboat.kubeapi.kinds import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE_ACCOUNT,
+)
+from longboat.kubeapi.leases import MANAGED_BY
+
+AUTOSCALER = "longboat-autoscaler"
+STATUS = f"{AUTOSCALER}-status"
+"""Numbers of its pools, for everybody."""
+REPORT = f"{AUTOSCALER}-report"
+"""What it does and for whom: it names runs of all namespaces, so only who may read ConfigMaps there sees it."""
+POOLS = f"{AUTOSCALER}-pools"
+BOOKS = "longboat-kwok"
+LABELS = {**MANAGED_BY, "app.kubernetes.io/name": AUTOSCALER}
+PORT = 8087
+FOLDER = "/etc/longboat"
+NODE_LEASES = "kube-node-lease"
+
+SEES = ("list", "watch")
+CLUSTER: tuple[Rule, ...] = (
+    Rule("", "nodes", ("get", "list", "watch", "patch", "delete")),
+    Rule("", "pods", ("get", "list", "watch")),
+    Rule("", "pods/eviction", ("create",)),
+    Rule("", "persistentvolumeclaims", SEES),
+    Rule("", "persistentvolumes", SEES),
+    Rule("", "namespaces", SEES),
+    Rule("", "events", ("create",)),
+    Rule("", "configmaps", ("get",)),  # records, so that events about a run name it by its uid
+    Rule("batch", "jobs", SEES),
+    Rule("apps", "daemonsets", SEES),
+    Rule("policy", "poddisruptionbudgets", SEES),
+    Rule("scheduling.k8s.io", "priorityclasses", SEES),
+    Rule("scheduling.k8s.io", "podgroups", SEES),
+    Rule("scheduling.k8s.io", "workloads", SEES),
+    Rule("jobset.x-k8s.io", "jobsets", SEES),
+    Rule("kueue.x-k8s.io", "workloads", SEES),
+    Rule("scheduling.x-k8s.io", "podgroups", SEES),
+    Rule("scheduling.volcano.sh", "podgroups", SEES),
+    Rule("batch.volcano.sh", "jobs", SEES),
+)
+OWN: tuple[Rule, ...] = (
+    Rule("", "configmaps", ("create",)),
+    Rule("", "configmaps", ("update", "patch"), (AUTOSCALER, STATUS, REPORT)),
+    Rule("coordination.k8s.io", "leases", ("create",)),
+    Rule("coordination.k8s.io", "leases", ("get", "update", "delete"), (AUTOSCALER,)),
+)
+"""In its own namespace: memory, status, leadership."""
+
+KWOK_CLUSTER: tuple[Rule, ...] = (Rule("", "nodes", ("create",)),)
+KWOK_OWN: tuple[Rule, ...] = (Rule("", "configmaps", ("update",), (BOOKS,)),)
+KWOK_LEASES: tuple[Rule, ...] = (Rule("coordination.k8s.io", "leases", ("delete",)),)
+"""What simulated machines need besides: they are nodes that the provider makes itself."""
+
+
+def autoscaler_objects(*, image: str, pools: str, version: str, simulates: bool) -> list[Object]:
+    """In the order in which they are to be applied, after the controller's. `pools`: the text of the pools file.
+
+    `simulates`: a pool has the provider `kwok`.
+    """
+    named = {"name": AUTOSCALER, "labels": {**LABELS, "app.kubernetes.io/version": version}}
+    placed = {**named, "namespace": HOME}
+    seen = {**placed, "name": f"{AUTOSCALER}-seen"}
+    found = [
+        object_of(SERVICE_ACCOUNT, placed, automountServiceAccountToken=False),
+        object_of(ROLE, placed, rules=rules_of((*OWN, *(KWOK_OWN if simulates else ())))),
+        binding_of(ROLE_BINDING, placed, ROLE),
+        object_of(ROLE, seen, rules=rules_of((Rule("", "configmaps", ("get",), (STATUS,)),))),
+        binding_of(ROLE_BINDING, seen, ROLE, EVERYBODY),
+        object_of(CLUSTER_ROLE, named, rules=rules_of((*CLUSTER, *(KWOK_CLUSTER if simulates else ())))),
+        binding_of(CLUSTER_ROLE_BINDING, named, CLUSTER_ROLE),
+    ]
+    if simulates:
+        leases = {**named, "namespace": NODE_LEASES}
+        found += [object_of(ROLE, leases, rules=rules_of(KWOK_LEASES)), binding_of(ROLE_BINDING, leases, ROLE)]
+    file = object_of(CONFIG_MAP, {**placed, "name": POOLS}, data={"pools.yaml": pools})
+    return [*found, file, object_of(DEPLOYMENT, placed, spec=_deployment(image, pools))]
+
+
+def _deployment(image: str, pools: str) -> Object:
+    volumes: list[Object] = [
+        {"name": "home", "emptyDir": {"sizeLimit": "64Mi"}},
+        {"name": "pools", "configMap": {"name": POOLS}},
+    ]
+    # Another file is another pod: a running one goes by what it has read.
+    return deployment_of(LABELS, _container(image), volumes, pools=hashlib.sha256(pools.encode()).hexdigest()[:16])
+
+
+def _container(image: str) -> Object:
+    found = container_of("autoscaler", image, PORT, "2Gi")
+    pools = ["--pools", f"{FOLDER}/pools.yaml", "--home", HOME]
+    return {
+        **found,
+        "command": ["longboat", "autoscaler", "run", *pools, "--metrics-port", str(PORT)],
+        "ports": [{"name": "metrics", "containerPort": PORT}],
+        # What the commands of a provider need, and the address of a webhook.
+        "envFrom": [{"secretRef": {"name": AUTOSCALER, "optional": True}}],
+        "volumeMounts": [*found["volumeMounts"], {"name": "pools", "mountPath": FOLDER, "readOnly": True}],
+    }

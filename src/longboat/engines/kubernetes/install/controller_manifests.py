@@ -1,0 +1,190 @@
+"""What `longboat install` puts into a cluster: the controller and exactly the rights it needs. Objects only; pure.
+
+Its rights over runs are one ClusterRole, bound by a RoleBinding in each namespace that it serves; by a
+ClusterRoleBinding only where it was asked to serve all. Everywhere else it reads nodes, volumes and pods, to know what
+is free, and nothing more. It lists no Secrets and reads those of runs by name. Leases it may only make, and change
+those that are its own by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from longboat.kubeapi.kinds import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    DEPLOYMENT,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE_ACCOUNT,
+    Kind,
+)
+from longboat.kubeapi.leases import CONTROLLER, GATE, MANAGED_BY
+
+Object = dict[str, Any]
+
+HOME = "longboat-system"
+RUNS_ROLE = f"{CONTROLLER}-runs"
+"""The ClusterRole with what turns need; it gives nothing until it is bound somewhere."""
+SEEN = f"{CONTROLLER}-seen"
+"""The right of everybody to see whether there is a controller."""
+LABELS = {**MANAGED_BY, "app.kubernetes.io/name": CONTROLLER}
+EVERYBODY = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
+HEALTH_PORT = 8086
+USER = 65532
+
+
+class Rule(NamedTuple):
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+
+RUNS: tuple[Rule, ...] = (
+    Rule("", "configmaps", ("get", "list", "watch", "patch")),  # records
+    Rule("", "pods", ("list", "watch", "delete")),
+    Rule("", "pods/exec", ("create", "get")),  # a stop that keeps the grace; `get`: servers before 1.35
+    Rule("", "pods/log", ("get",)),  # the last lines, kept in the record
+    Rule("", "secrets", ("get", "create")),  # the gang file of the first attempt, and of the next
+    Rule("", "services", ("get", "create")),  # `get`: whether one that is there already is the run's
+    Rule("", "events", ("list",)),  # why a volume keeps a container from starting
+    Rule("", "persistentvolumeclaims", ("list",)),
+    Rule("batch", "jobs", ("get", "list", "watch", "create", "patch", "delete")),
+    Rule("jobset.x-k8s.io", "jobsets", ("get", "list", "watch", "create", "patch", "delete")),
+    Rule("kueue.x-k8s.io", "workloads", ("list",)),
+    Rule("resource.k8s.io", "resourceclaimtemplates", ("get", "create")),
+    Rule("coordination.k8s.io", "leases", ("create",)),
+    Rule("coordination.k8s.io", "leases", ("get", "update", "delete"), (GATE,)),
+)
+"""What turns do in the namespace of a run."""
+
+CLUSTER: tuple[Rule, ...] = (
+    Rule("", "nodes", ("get", "list")),
+    Rule("", "persistentvolumes", ("list",)),
+    Rule("", "pods", ("list",)),
+)
+"""What the gate must see: how much there is, and how much of it is taken, by anybody."""
+
+ELECTION: tuple[Rule, ...] = (
+    Rule("coordination.k8s.io", "leases", ("create",)),
+    Rule("coordination.k8s.io", "leases", ("get", "update", "delete"), (CONTROLLER,)),
+)
+
+
+def objects(*, image: str, only: Sequence[str] | None, version: str) -> list[Object]:
+    """In the order in which they are to be applied. `only`: the namespaces that the controller serves; None: all."""
+    named = {"name": CONTROLLER, "labels": {**LABELS, "app.kubernetes.io/version": version}}
+    placed = {**named, "namespace": HOME}
+    seen = {**placed, "name": SEEN}
+    level = {"pod-security.kubernetes.io/enforce": "restricted"}
+    found = [
+        object_of(NAMESPACE, {"name": HOME, "labels": {**LABELS, **level}}),
+        object_of(SERVICE_ACCOUNT, placed, automountServiceAccountToken=False),
+        object_of(ROLE, placed, rules=rules_of(ELECTION)),
+        binding_of(ROLE_BINDING, placed, ROLE),
+        object_of(ROLE, seen, rules=rules_of((Rule("apps", "deployments", ("get",), (CONTROLLER,)),))),
+        binding_of(ROLE_BINDING, seen, ROLE, EVERYBODY),
+        object_of(CLUSTER_ROLE, named, rules=rules_of(CLUSTER)),
+        binding_of(CLUSTER_ROLE_BINDING, named, CLUSTER_ROLE),
+        object_of(CLUSTER_ROLE, {**named, "name": RUNS_ROLE}, rules=rules_of(RUNS)),
+    ]
+    runs = {**named, "name": RUNS_ROLE}
+    if only is None:
+        found.append(binding_of(CLUSTER_ROLE_BINDING, runs, CLUSTER_ROLE))
+    else:
+        found += [binding_of(ROLE_BINDING, {**runs, "namespace": one}, CLUSTER_ROLE) for one in only]
+    volumes = [{"name": "home", "emptyDir": {"sizeLimit": "64Mi"}}]
+    return [*found, object_of(DEPLOYMENT, placed, spec=deployment_of(LABELS, _container(image, only), volumes))]
+
+
+def object_of(kind: Kind, metadata: Object, **fields: Any) -> Object:
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
+
+
+def binding_of(kind: Kind, metadata: Object, role: Kind, subject: Object | None = None) -> Object:
+    """To the service account that the labels name, unless another subject is given."""
+    own = {
+        "kind": SERVICE_ACCOUNT.kind,
+        "name": metadata["labels"]["app.kubernetes.io/name"],
+        "namespace": HOME,
+    }
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role.kind, "name": metadata["name"]}
+    return object_of(kind, metadata, roleRef=reference, subjects=[subject or own])
+
+
+def rules_of(table: tuple[Rule, ...]) -> list[Object]:
+    found: list[Object] = []
+    for rule in table:
+        body: Object = {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)}
+        found.append({**body, "resourceNames": list(rule.names)} if rule.names else body)
+    return found
+
+
+def deployment_of(labels: Object, container: Object, volumes: list[Object], **annotations: str) -> Object:
+    """One pod that the restricted level accepts, under the service account that the labels name."""
+    marks = {"annotations": {f"longboat.dev/{name}": value for name, value in annotations.items()}}
+    return {
+        "replicas": 1,
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels, **(marks if annotations else {})},
+            "spec": {
+                "serviceAccountName": labels["app.kubernetes.io/name"],
+                "automountServiceAccountToken": True,
+                "enableServiceLinks": False,
+                "terminationGracePeriodSeconds": 30,
+                "securityContext": {
+                    "runAsNonRoot": True,
+                    "runAsUser": USER,
+                    "runAsGroup": USER,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+                "containers": [container],
+                "volumes": volumes,
+            },
+        },
+    }
+
+
+def _container(image: str, only: Sequence[str] | None) -> Object:
+    command = ["longboat", "controller", "--lease", HOME, "--health-port", str(HEALTH_PORT)]
+    return {**container_of("controller", image, HEALTH_PORT, "512Mi"), "command": [*command, *only_words(only)]}
+
+
+def container_of(name: str, image: str, port: int, memory: str) -> Object:
+    """All but its command; `port` answers /healthz and /readyz."""
+    return {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "env": [
+            {"name": "LONGBOAT_HOME", "value": "/home/longboat"},
+            {"name": "LONGBOAT_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": memory}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "livenessProbe": _probe(port, "/healthz", periodSeconds=20, initialDelaySeconds=10, timeoutSeconds=10),
+        "readinessProbe": _probe(port, "/readyz", periodSeconds=2, timeoutSeconds=5),
+        "volumeMounts": [{"name": "home", "mountPath": "/home/longboat"}],
+    }
+
+
+def _probe(port: int, path: str, **numbers: int) -> Object:
+    return {"httpGet": {"path": path, "port": port}, "failureThreshold": 3, **numbers}
+
+
+def only_words(only: Sequence[str] | None) -> list[str]:
+    return ["--only", ",".join(only)] if only else []
+
+
+def served_namespaces(deployment: Object) -> tuple[str, ...] | None:
+    """The namespaces that an installed controller serves; None: all."""
+    words = deployment["spec"]["template"]["spec"]["containers"][0].get("command") or []
+    return tuple(str(words[words.index("--only") + 1]).split(",")) if "--only" in words[:-1] else None

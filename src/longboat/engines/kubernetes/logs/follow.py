@@ -1,0 +1,269 @@
+"""Following a run: the logs of all its pods as they are written, one thread for each, those of a retry included.
+
+Lines come in the order they arrive, what arrives together by time, each rank's own order kept. An attempt's lines come
+before the next one's. Not here: what has ended already (`logs`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from longboat.core.runs import LogLine, LogQuery
+from longboat.engines.kubernetes.logs.lines import to_log_line
+from longboat.engines.kubernetes.logs.node_reader import NodeLog
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, pod_view
+from longboat.engines.kubernetes.records import State
+from longboat.kubeapi.errors import Unreachable
+from longboat.kubeapi.watch import Change, Reflector
+
+HELD_BYTES = 16 << 20
+"""Of all pods together, lines that wait to be shown: enough that no connection idles while a terminal scrolls. Threads
+wait when there is more, and with them their streams; every pod may hold one batch, so that none waits for another."""
+LOOK_S = 2.0
+"""How often the run's state is looked at when nothing happens."""
+RUNNING_LOOK_S = 10.0
+"""The same while it runs: its pods tell of their end themselves."""
+SOON_S = 0.2
+"""The same, when pods changed or all of them have ended."""
+OUTAGE_S = 300.0
+"""For so long an API server that does not answer is waited for."""
+LATE_S = 10.0
+"""After the run has ended, the log of a machine that the API server cannot reach is waited for so long."""
+
+
+class Room:
+    """Bytes that all readings together may hold."""
+
+    def __init__(self, limit: int = HELD_BYTES) -> None:
+        self._limit = limit
+        self._changed = threading.Condition()
+        self._held: dict[Reading, int] = {}
+
+    def take(self, reading: Reading, count: int) -> None:
+        """Wait for room. Whoever holds nothing has it at once."""
+        with self._changed:
+            while self._held.get(reading) and sum(self._held.values()) + count > self._limit:
+                self._changed.wait()
+            self._held[reading] = self._held.get(reading, 0) + count
+
+    def give_back(self, reading: Reading) -> None:
+        """All that this reading holds."""
+        with self._changed:
+            self._held.pop(reading, None)
+            self._changed.notify_all()
+
+
+class Reading:
+    """One node's log, read in a thread of its own into the queue."""
+
+    def __init__(self, log: NodeLog, out: queue.Queue[Reading | None], room: Room) -> None:
+        self.log = log
+        self.lines: queue.SimpleQueue[list[LogLine]] = queue.SimpleQueue()
+        self.error: Exception | None = None
+        self.is_done = False
+        self.moved = time.monotonic()
+        self._out = out
+        self._room = room
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=f"log-{log.node}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        log = self.log
+        try:
+            for batch in log.read(follow=True):
+                lines = [to_log_line(one, role=log.role, node=log.node, attempt=log.attempt) for one in batch]
+                self._room.take(self, sum(len(one.data) for one in batch))
+                if self._stopped:
+                    return
+                self.moved = time.monotonic()
+                self.lines.put(lines)
+                self._out.put(self)
+        except Exception as error:  # told by whoever reads the queue
+            self.error = error
+        finally:
+            self.is_done = True
+            self._out.put(None)
+
+    def take(self) -> list[LogLine]:
+        """All that is there."""
+        found: list[LogLine] = []
+        while True:
+            try:
+                found += self.lines.get_nowait()
+            except queue.Empty:
+                self._room.give_back(self)
+                return found
+
+    def stop(self) -> None:
+        self._stopped = True
+        self.log.stop()
+        self._room.give_back(self)
+
+
+class Live:
+    """`look` observes the run (and may drive it on); `open_log` makes the reader of a pod, None: not wanted."""
+
+    def __init__(
+        self,
+        pods: Reflector[dict[str, Any]],
+        query: LogQuery,
+        *,
+        list_pods: Callable[[], list[dict[str, Any]]],
+        look: Callable[[], State],
+        open_log: Callable[[PodView], NodeLog | None],
+        notice: Callable[[str], None],
+    ) -> None:
+        self._pods = pods
+        self._query = query
+        self._list_pods = list_pods
+        self._look = look
+        self._open_log = open_log
+        self._notice = notice
+        self._queue: queue.Queue[Reading | None] = queue.Queue()
+        self._readings: dict[str, Reading] = {}
+        self._room = Room()
+        self._ignored: set[str] = set()
+        self._looked = 0.0
+        self._is_stale = True
+        self._answered = time.monotonic()
+        self._last: list[dict[str, Any]] | None = None
+        self._ended = 0.0  # when we learnt that the run has ended
+        self.state = State()
+
+    def know(self, state: State) -> None:
+        """What was seen of the run just now."""
+        self.state, self._looked = state, time.monotonic()
+        self._is_stale = any(view.end is not None for view in self._views())
+
+    def wake(self, change: Change[dict[str, Any]]) -> None:
+        """A pod changed. One that starts has a log to open; one that ends may be the end of the run."""
+        phase = (change.object.get("status") or {}).get("phase")
+        if change.type == "DELETED" or phase in ("Succeeded", "Failed"):
+            self._is_stale = True
+        self._queue.put(None)
+
+    def lines(self) -> Iterator[LogLine]:
+        try:
+            while True:
+                self._observe()
+                self._start()
+                if self.state.is_final and self._is_finished():
+                    yield from self._arrived(block=False)
+                    return
+                yield from self._arrived()
+        finally:
+            for reading in self._readings.values():
+                reading.stop()
+
+    @property
+    def unfinished(self) -> list[NodeLog]:
+        """Nodes whose pods vanished while they were followed."""
+        return [reading.log for reading in self._readings.values() if reading.log.log.is_gone]
+
+    def _observe(self) -> None:
+        if self.state.is_final or self._pause() > 0:
+            return
+        self._is_stale = False
+        try:
+            self.state = self._look()
+            if self.state.is_final:
+                # The watch may lag behind: these are all the pods there will ever be.
+                self._last = self._list_pods()
+                self._ended = time.monotonic()
+            self._answered = time.monotonic()
+        except Unreachable:
+            self.state = State()
+            if time.monotonic() - self._answered > OUTAGE_S:
+                raise
+        self._looked = time.monotonic()
+
+    def _pause(self) -> float:
+        """Seconds until the run's state is looked at again."""
+        is_quiet = bool(self._readings) and all(reading.is_done for reading in self._readings.values())
+        calm_s = RUNNING_LOOK_S if self.state.phase == "running" else LOOK_S
+        wait = SOON_S if self._is_stale or is_quiet else calm_s
+        return max(0.0, self._looked + wait - time.monotonic())
+
+    def _views(self) -> list[PodView]:
+        pods = self._pods.items.values() if self._last is None else self._last
+        return [pod_view(pod) for pod in pods]
+
+    def _start(self) -> None:
+        """A thread for every pod that has begun, attempt by attempt."""
+        views = [view for view in self._views() if view.is_started and view.uid not in self._ignored]
+        for view in views:
+            if view.end is not None and view.uid in self._readings:
+                self._readings[view.uid].log.conclude()
+        new = [view for view in views if view.uid not in self._readings]
+        answering = {view.uid for view in views if not view.is_unready}
+        self._leave_silent(max((view.attempt for view in new), default=0), answering)
+        working = [reading.log.attempt for reading in self._readings.values() if not reading.is_done]
+        if not new:
+            return
+        current = min([*working, *(view.attempt for view in new)])
+        for view in new:
+            if view.attempt == current:
+                log = self._open_log(view)
+                if log is None:
+                    self._ignored.add(view.uid)
+                else:
+                    self._readings[view.uid] = Reading(log, self._queue, self._room)
+
+    def _leave_silent(self, attempt: int, answering: set[str]) -> None:
+        """This attempt runs, so nothing of those before it does: a log on a lost node must not hold its lines back."""
+        for uid, reading in self._readings.items():
+            is_silent = uid not in answering and time.monotonic() - reading.moved > LATE_S
+            if reading.log.attempt < attempt and is_silent and not reading.is_done:
+                self._notice(f"the log of {reading.log.node} may lack its end: its node does not answer")
+                reading.stop()
+                reading.is_done = reading.log.log.is_gone = True
+
+    def _arrived(self, *, block: bool = True) -> Iterator[LogLine]:
+        """What came since, merged."""
+        ready: dict[int, Reading] = {}
+        try:
+            item = self._queue.get(timeout=self._pause() or SOON_S) if block else self._queue.get_nowait()
+            while True:
+                if item is not None:
+                    ready[id(item)] = item
+                item = self._queue.get_nowait()
+        except queue.Empty:
+            pass
+        for reading in self._readings.values():
+            if reading.error is not None:
+                raise reading.error
+        yield from merged([line for reading in ready.values() for line in reading.take()], self._query)
+
+    def _is_finished(self) -> bool:
+        """After the run's end: whether all that was written has been read, or never will be."""
+        known = [view for view in self._views() if view.is_started and view.uid not in self._ignored]
+        if any(view.uid not in self._readings for view in known):
+            return False
+        now = time.monotonic()
+        for reading in self._readings.values():
+            log = reading.log.log
+            patience = LATE_S if log.is_refused else OUTAGE_S
+            if not reading.is_done and log.trouble and now - max(reading.moved, self._ended) > patience:
+                self._notice(f"the log of {reading.log.node} may lack its end: {reading.log.log.trouble}")
+                reading.stop()
+                reading.is_done = True
+        return all(reading.is_done for reading in self._readings.values()) and self._queue.empty()
+
+
+def merged(lines: list[LogLine], query: LogQuery) -> Iterator[LogLine]:
+    """By time, each rank's and stream's own order kept; only what the query wants."""
+    streams: dict[tuple[str, int, str, int], list[LogLine]] = {}
+    for line in lines:
+        if (query.ranks and line.rank not in query.ranks) or (query.since is not None and line.time < query.since):
+            continue
+        streams.setdefault((line.node, line.rank, line.stream, line.attempt), []).append(line)
+    if len(streams) == 1:
+        yield from next(iter(streams.values()))
+    else:
+        yield from heapq.merge(*streams.values(), key=lambda line: line.time)

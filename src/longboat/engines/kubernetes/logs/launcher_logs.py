@@ -1,0 +1,66 @@
+"""The log files of a living pod's launcher, streamed by exec (`launcher --logs`): whole, whatever the kubelet rotated.
+
+What comes is in the form of the pod's own log. The launcher of an ended node stays for a bounded time until those who
+read here have everything. Not here: when it is worth an exec (`podlog`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from longboat.engines.kubernetes.manifests.pod_template import CONTAINER, LAUNCHER
+from longboat.engines.kubernetes.manifests.volumes import NODE
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError, Forbidden, Unreachable
+from longboat.kubeapi.streams.exec import STDOUT, Place, Session
+from longboat.kubeapi.streams.websocket import Closed
+
+SILENCE_S = 30.0
+"""The launcher's side says something every 5 s; after six such pauses the connection is dead."""
+
+
+class LauncherLogs:
+    """Of one pod. `is_usable` is False once it is known that there is no way: no right to exec, an older launcher."""
+
+    def __init__(self, client: Client, namespace: str, pod: str) -> None:
+        self.is_usable = True
+        self._client = client
+        self._namespace = namespace
+        self._pod = pod
+        self._session: Session | None = None
+        self._is_closed = False
+
+    def read(self, seen: Mapping[str, int], *, follow: bool) -> Iterator[bytes]:
+        """The log from the lines on that are not in `seen`; with `follow` until the node has ended. Raises ApiError."""
+        words = ["--logs", NODE, json.dumps(dict(seen)), *(["follow"] if follow else [])]
+        place = Place(self._pod, self._namespace, CONTAINER, ("python3", "-I", "-S", LAUNCHER, *words))
+        try:
+            session = self._session = Session(self._client, place, stdin=False, tty=False)
+        except Forbidden:
+            self.is_usable = False
+            raise
+        try:
+            yield from self._output(session)
+        finally:
+            session.close()
+
+    def _output(self, session: Session) -> Iterator[bytes]:
+        try:
+            while not self._is_closed:
+                message = session.receive(SILENCE_S)
+                if message is None:
+                    raise Unreachable(f"nothing was heard from {self._pod} for {SILENCE_S:.0f} s")
+                if message[0] == STDOUT:
+                    yield message[1]
+        except Closed:
+            code = session.exit_code()
+            if code != 0 and not self._is_closed:
+                self.is_usable = code in (137, 143)  # killed with its pod; any other code: it does not know `--logs`
+                raise ApiError(f"the launcher of {self._pod} cannot show its logs (exit code {code})") from None
+
+    def close(self) -> None:
+        """End a reading from another thread."""
+        self._is_closed = True
+        if self._session is not None:
+            self._session.close()

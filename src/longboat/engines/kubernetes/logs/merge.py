@@ -1,0 +1,253 @@
+"""The logs of a run: all pods of all attempts, merged, live or after the end, with what was kept of pods that are gone.
+
+`Follower` answers a LogQuery. Lines of a pod are read in `podlines`, over broken streams in `podlog`; other places that
+have lines are in `kept`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+from longboat.core.errors import LongboatError
+from longboat.core.runs import LogLine, LogQuery
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.logs.follow import Live, merged
+from longboat.engines.kubernetes.logs.lines import PodLine, lines_of_pod, to_log_line
+from longboat.engines.kubernetes.logs.node_reader import NodeLog
+from longboat.engines.kubernetes.logs.sources import Kept, Reach, tail_lines
+from longboat.engines.kubernetes.logs.spool import Spool
+from longboat.engines.kubernetes.manifests.volumes import STORAGE
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, pod_view
+from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.shared.logfiles import last_lines
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError, Forbidden, Invalid
+from longboat.kubeapi.kinds import POD
+
+__all__ = ["Follower", "lines_of_pod", "tail_lines", "tail_of"]
+
+AT_ONCE = 16
+TAIL_LINES = 50
+TAIL_S = 3.0
+"""The end of a run is not held up for longer by a node that cannot be reached."""
+TAIL_BYTES = 8192
+LINE_BYTES = 1024
+
+
+class Follower:
+    """The lines of one run. `look` observes it now, and may drive it on while somebody waits for lines."""
+
+    def __init__(
+        self,
+        client: Client,
+        record: Record,
+        query: LogQuery,
+        *,
+        look: Callable[[], State],
+        on_notice: Callable[[str], None] | None = None,
+    ) -> None:
+        self._client = client
+        self._record = record
+        self._query = query
+        self._look = look
+        self._notice = on_notice or (lambda text: None)
+        self._logs: dict[tuple[int, str], NodeLog] = {}
+        self._lasting = ExitStack()
+
+    def lines(self, state: State | None = None) -> Iterator[LogLine]:
+        """The lines the query asks for; with `follow`, until the run has ended and all of its lines were read.
+
+        `state`: as it was seen just now.
+        """
+        state = state or self._look()
+        is_followed = self._query.follow and not state.is_final
+        with self._lasting, Spool() as spool:
+            self._kept = Kept(self._record, spool.folder, in_pod=self._in_pod, aide=self._make_aide)
+            if not is_followed or self._query.tail is not None:
+                self._read_all(spool, state)
+                lines = spool.lines(self._query)
+                yield from lines if self._query.tail is None else last_lines(lines, self._query.tail)
+            if is_followed:
+                yield from self._follow(state)
+
+    # what is there now
+
+    def _read_all(self, spool: Spool, state: State) -> None:
+        views = [
+            view for view in map(pod_view, self._list_pods()) if self._is_wanted(view.role, view.index, view.attempt)
+        ]
+        silent = [view for view in views if view.is_unready and view.end is None]
+        started = [view for view in views if view.is_started and view not in silent]
+        absent = self._absent(state, {(view.attempt, view.node) for view in views})
+        for view in silent:  # an API server that asks a dead kubelet takes half a minute to say so
+            self._notice(f"the log of {view.node} cannot be read from its machine: node {view.host} is not ready")
+            absent.append((view.attempt, view.node, {}))
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="logs") as pool:
+            for found in [pool.submit(self._read_pod, spool, view) for view in started]:
+                lost = found.result()
+                if lost is not None:
+                    absent.append(lost)
+        for attempt, node, seen in absent:
+            self._read_rest(spool, state, attempt, node, seen)
+
+    def _list_pods(self) -> list[dict[str, Any]]:
+        labels = names.pods_of(self._record.name)
+        return self._client.list(POD, namespace=self._record.namespace, labels=labels).items
+
+    def _read_pod(self, spool: Spool, view: PodView) -> tuple[int, str, dict[str, int]] | None:
+        """A pod's log into the spool. What cannot be read is handed back, to be looked for elsewhere."""
+        log = NodeLog(self._client, self._record.namespace, view, self._query, self._kept)
+        self._logs[(view.attempt, view.node)] = log
+        log.fills = self._query.tail is None
+        part = spool.part(view.attempt, view.node)
+        try:
+            for batch in log.read(follow=False):
+                part.put(batch)
+            ranks = ranks_of(self._record, view.role, view.index)
+            if not log.fills and any(log.lacks(rank, self._query.tail or 0) for rank in ranks):
+                part.clear()
+                log = NodeLog(self._client, self._record.namespace, view, self._query, self._kept)
+                self._logs[(view.attempt, view.node)] = log
+                for batch in log.read(follow=False):
+                    part.put(batch)
+        except Forbidden:
+            raise
+        except Invalid:
+            return None  # its container has not started
+        except ApiError as error:
+            self._notice(f"the log of {view.node} cannot be read from its machine: {error.message}")
+            log.log.is_gone = True
+        part.flush()
+        log.fills = True
+        return (view.attempt, view.node, log.log.seen) if log.log.is_gone else None
+
+    def _read_rest(self, spool: Spool, state: State, attempt: int, node: str, seen: dict[str, int]) -> None:
+        """What is elsewhere of a node whose pod is gone."""
+        part = spool.part(attempt, node)
+        try:
+            lines, notice = self._kept.rest(attempt, node, seen, state)
+            part.put(lines)
+        except LongboatError as error:
+            lines, notice = iter(()), f"the log of {node} cannot be read from the storage: {error.message}"
+        part.flush()
+        if notice:
+            self._notice(notice)
+
+    def _absent(self, state: State, there: set[tuple[int, str]]) -> list[tuple[int, str, dict[str, int]]]:
+        """Nodes of attempts that have been, whose pods are gone."""
+        if state.started is None:
+            return []  # no launcher ever spoke
+        last = state.attempt + (1 if state.is_final else 0)
+        return [
+            (attempt, f"{role.name}-{index}", {})
+            for attempt in range(last)
+            for role in self._record.job.roles
+            for index in range(role.nodes)
+            if (attempt, f"{role.name}-{index}") not in there and self._is_wanted(role.name, index, attempt)
+        ]
+
+    def _is_wanted(self, role: str, index: int, attempt: int) -> bool:
+        query = self._query
+        if query.attempt not in (None, attempt) or (query.roles and role not in query.roles):
+            return False
+        return not query.ranks or bool(set(query.ranks) & set(ranks_of(self._record, role, index)))
+
+    # live
+
+    def _follow(self, state: State) -> Iterator[LogLine]:
+        from longboat.kubeapi.watch import Change, Reflector
+
+        waker: list[Callable[[Change[dict[str, Any]]], None]] = [lambda change: None]
+        pods: Reflector[dict[str, Any]] = Reflector(
+            self._client,
+            POD,
+            namespace=self._record.namespace,
+            labels=names.pods_of(self._record.name),
+            on_change=lambda change: waker[0](change),
+        )
+        with pods:
+            pods.sync()
+            live = Live(
+                pods,
+                self._query,
+                list_pods=self._list_pods,
+                look=self._look,
+                open_log=self._open_log,
+                notice=self._notice,
+            )
+            live.know(state)
+            waker[0] = live.wake
+            yield from live.lines()
+            yield from self._vanished(live)
+
+    def _open_log(self, view: PodView) -> NodeLog | None:
+        if not self._is_wanted(view.role, view.index, view.attempt):
+            return None
+        known = self._logs.get((view.attempt, view.node))
+        if known is not None and known.pod == view.name:
+            return known
+        return NodeLog(self._client, self._record.namespace, view, self._query, self._kept)
+
+    def _vanished(self, live: Live) -> Iterator[LogLine]:
+        """The end of the logs of pods that were deleted while they were followed."""
+        for log in live.unfinished:
+            try:
+                lines, notice = self._kept.rest(log.attempt, log.node, log.log.seen, live.state)
+                yield from merged([_line(line, log) for line in lines], self._query)
+            except LongboatError as error:
+                notice = f"the end of the log of {log.node} cannot be read from the storage: {error.message}"
+            if notice:
+                self._notice(notice)
+
+    # where else lines are
+
+    def _in_pod(self, pod: str) -> Reach:
+        from longboat.engines.kubernetes.exec.pod_exec import Remote
+
+        return Remote(self._client, self._record.namespace, pod)
+
+    def _make_aide(self) -> Reach:
+        from longboat.engines.kubernetes.exec.helper_pod import Aide
+
+        return self._lasting.enter_context(Aide.of_run(self._client, self._record, [STORAGE]))
+
+
+def ranks_of(record: Record, role: str, index: int) -> range:
+    """The ranks of a node: they count over roles in their order."""
+    first = 0
+    for one in record.job.roles:
+        if one.name == role:
+            first += index * one.procs
+            return range(first, first + one.procs)
+        first += one.nodes * one.procs
+    return range(0)
+
+
+def _line(line: PodLine, log: NodeLog) -> LogLine:
+    return to_log_line(line, role=log.role, node=log.node, attempt=log.attempt)
+
+
+def tail_of(client: Client, pod: str, lines: int = TAIL_LINES, *, namespace: str | None = None) -> str:
+    """The last lines of a pod's log as it has them, at most 8 KiB, for `State.tails`; empty when there are none."""
+    try:
+        with client.log(pod, namespace=namespace, tail=lines, idle_s=TAIL_S, patience_s=TAIL_S) as stream:
+            kept: list[bytes] = []
+            rest = b""
+            for chunk in stream:
+                *whole, rest = (rest + chunk).split(b"\n")
+                kept = [*kept, *(line[:LINE_BYTES] for line in whole)][-lines:]
+                rest = rest[: 4 * LINE_BYTES]
+            kept = [*kept, rest[:LINE_BYTES]] if rest else kept
+    except ApiError:
+        return ""
+    size = 0
+    chosen: list[bytes] = []
+    for line in reversed(kept[-lines:]):
+        size += len(line) + 1
+        if size > TAIL_BYTES:
+            break
+        chosen.append(line)
+    return b"\n".join(reversed(chosen)).decode("utf-8", "replace")

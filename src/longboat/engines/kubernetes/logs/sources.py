@@ -1,0 +1,196 @@
+"""Lines that a pod's log no longer has, from where else they are: the node's own files, the run's storage, the record.
+
+The launcher writes every rank's output to files of its own. While a pod lives they are read in it by exec; what was
+copied to the run's storage at the end is read by the aide; else the record may have the last lines. Whoever asks gets
+the lines, or one line that says how many are missing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from longboat.core.errors import LongboatError, NotFound
+from longboat.engines.kubernetes.logs.lines import FOREIGN, Gap, Parser, PodLine, place_of, take
+from longboat.engines.kubernetes.logs.spool import append
+from longboat.engines.kubernetes.manifests.volumes import NODE, STORAGE
+from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.shared.logfiles import Reader, Source
+from longboat.kubeapi.errors import Unreachable
+
+TRIES = 5
+
+
+class Reach(Protocol):
+    """A pod in which files can be read: one of the run's, or an aide."""
+
+    def cat(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        """A file from a byte on. Raises NotFound."""
+
+    def names(self, path: str) -> list[str]:
+        """What is in a folder. Raises NotFound."""
+
+
+class Copies:
+    """Copies here of one node's log files, extended when more of them is asked for."""
+
+    def __init__(self, folder: Path, reach: Reach, place: str) -> None:
+        self.folder = folder
+        self._reach = reach
+        self._place = place
+
+    def streams(self) -> list[str]:
+        return [name for name in self._reach.names(self._place) if not name.endswith(".idx") and is_log(name)]
+
+    def lines(self, key: str, first: int, missing: int | None, *, is_over: bool = False) -> Iterator[PodLine]:
+        """Lines `first` and so many after it; None: all. `is_over`: nobody writes any more, half a line is a line."""
+        # The index last: bytes without a time are worse than times without bytes.
+        for name in (key, f"{key}.idx"):
+            self._extend(name)
+        rank, stream = place_of(key)
+        source = Source(path=str(self.folder / key), role="", node="", rank=rank, stream=stream, attempt=0)
+        for seq, line in enumerate(Reader(source).lines(is_last=is_over)):
+            if missing is not None and seq >= first + missing:
+                return
+            if seq >= first:
+                yield PodLine(key, seq, line.time, line.data)
+
+    def _extend(self, name: str) -> None:
+        path = self.folder / name
+        for left in reversed(range(TRIES)):
+            have = path.stat().st_size if path.exists() else 0
+            try:
+                for block in self._reach.cat(f"{self._place}/{name}", have):
+                    append(path, block)
+                return
+            except Unreachable:
+                if not left:
+                    raise
+
+
+def is_log(name: str) -> bool:
+    stem, _, stream = name.partition(".")
+    return (stem.isdigit() or stem in ("setup", "node")) and stream in ("out", "err")
+
+
+class Kept:
+    """The other sources of one run's logs. `aide` makes one when it is first needed; safe for several threads."""
+
+    def __init__(
+        self,
+        record: Record,
+        folder: Path,
+        *,
+        in_pod: Callable[[str], Reach],
+        aide: Callable[[], Reach] | None,
+    ) -> None:
+        self._record = record
+        self._folder = folder
+        self._in_pod = in_pod
+        self._make_aide = aide if record.storage is not None else None
+        self._aide: Reach | None = None
+        self._lock = threading.Lock()
+
+    def of_pod(self, attempt: int, node: str, pod: str) -> Copies:
+        """From the files in a pod that lives."""
+        return Copies(self._room(attempt, node, "pod"), self._in_pod(pod), f"{NODE}/logs")
+
+    def of_storage(self, attempt: int, node: str) -> Copies | None:
+        """From the run's storage; None when it has none."""
+        with self._lock:
+            if self._aide is None and self._make_aide is not None:
+                self._aide = self._make_aide()
+        if self._aide is None or self._record.storage is None:
+            return None
+        place = f"{STORAGE}/{self._record.storage.folder}/logs/{attempt}/{node}/logs"
+        return Copies(self._room(attempt, node, "storage"), self._aide, place)
+
+    def _room(self, attempt: int, node: str, source: str) -> Path:
+        folder = self._folder / "copies" / source / str(attempt) / node
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def fill(self, gap: Gap, attempt: int, node: str, pod: str | None) -> Iterator[PodLine]:
+        """The lines of a gap: from the pod, which is named if it lives, else from the storage; else one that tells."""
+        found = 0
+        for open_copies in self._sources(attempt, node, pod):
+            try:
+                copies = open_copies()
+                if copies is None:
+                    continue
+                for line in copies.lines(gap.key, gap.first + found, gap.missing - found):
+                    found += 1
+                    yield line
+            except LongboatError:
+                continue
+            if found == gap.missing:
+                return
+        yield told(gap._replace(first=gap.first + found, missing=gap.missing - found))
+
+    def _sources(self, attempt: int, node: str, pod: str | None) -> Iterator[Callable[[], Copies | None]]:
+        if pod is not None:
+            yield lambda: self.of_pod(attempt, node, pod)
+        yield lambda: self.of_storage(attempt, node)
+
+    def rest(self, attempt: int, node: str, seen: dict[str, int], state: State) -> tuple[Iterator[PodLine], str]:
+        """What is left of the log of a node whose pod is gone, less what was seen, and what the user should know."""
+        try:
+            copies = self.of_storage(attempt, node)
+            keys = copies.streams() if copies is not None else []
+        except NotFound:
+            copies, keys = None, []
+        if copies is not None and keys:
+            return self._all_of(copies, keys, seen), ""
+        tail = tail_in(state, attempt, node)
+        if tail:
+            return tail_lines(tail, seen), f"the pod of {node} is gone: only the last lines of its log were kept"
+        return iter(()), f"the pod of {node} is gone, and its log with it"
+
+    def _all_of(self, copies: Copies, keys: list[str], seen: dict[str, int]) -> Iterator[PodLine]:
+        for key in keys:
+            yield from copies.lines(key, seen.get(key, 0), None, is_over=True)
+
+    def others(self, seen: dict[str, int], attempt: int, node: str, pod: str | None) -> Iterator[PodLine]:
+        """Lines of every stream that are not in `seen`, as of now: from the pod if it lives, else from the storage.
+
+        None where neither can be had.
+        """
+        for open_copies in self._sources(attempt, node, pod):
+            try:
+                copies = open_copies()
+                if copies is None:
+                    continue
+                for key in copies.streams():
+                    for line in copies.lines(key, seen.get(key, 0), None, is_over=pod is None):
+                        seen[key] = line.seq + 1
+                        yield line
+                return
+            except LongboatError:
+                continue
+
+
+def told(gap: Gap) -> PodLine:
+    """The line that stands for lines that nobody has any more."""
+    rank, _ = place_of(gap.key)
+    text = "1 line was" if gap.missing == 1 else f"{gap.missing} lines were"
+    key = f"{rank}.err" if rank >= 0 else FOREIGN
+    return PodLine(key, -1, gap.time, f"longboat: {text} rotated away by the kubelet\n".encode())
+
+
+def tail_in(state: State, attempt: int, node: str) -> str:
+    """The kept last lines of a node: under `ATTEMPT/NODE`, or `NODE` for those of the last attempt."""
+    tails: Mapping[str, str] = state.tails
+    return tails.get(f"{attempt}/{node}") or (tails.get(node, "") if attempt == state.attempt else "")
+
+
+def tail_lines(text: str, seen: dict[str, int]) -> Iterator[PodLine]:
+    parser = Parser()
+    time = 0.0
+    for raw in text.encode("utf-8", "surrogateescape").split(b"\n"):
+        if raw:
+            line = parser.parse(raw + b"\n")
+            time = line.time or time
+            if take(line, seen):
+                yield line._replace(time=time)

@@ -1,0 +1,141 @@
+"""A folder of this machine with logs that came from pods, in the launcher's own format, for one reading.
+
+So a finished log of any size is merged by the same reader that reads a run of this machine, without being held in
+memory. The folder goes with the spool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from longboat.bundles.disk import errors_explained
+from longboat.core.runs import LogLine, LogQuery
+from longboat.engines.kubernetes.logs.lines import FOREIGN, PodLine
+from longboat.engines.shared.logfiles import Reader, Source, sources
+
+_RECORD = struct.Struct("<QQ")
+_HELD = 4 << 20
+_FEW = 200
+STRANGER = "stranger.err"
+"""The file of lines that are not the launcher's."""
+
+
+class _File:
+    __slots__ = ("data", "end", "index")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.index = bytearray()
+        self.end = 0
+
+
+class Spool:
+    """Not for several threads at once, unless each writes nodes of its own and `part` is theirs."""
+
+    def __init__(self) -> None:
+        with errors_explained(tempfile.gettempdir()):
+            self.folder = Path(tempfile.mkdtemp(prefix="longboat-logs-"))
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def part(self, attempt: int, node: str) -> Part:
+        """Where the logs of one node go."""
+        folder = self.folder / str(attempt) / node / "logs"
+        with errors_explained(str(folder)):
+            folder.mkdir(parents=True, exist_ok=True)
+        return Part(folder)
+
+    def attempts(self) -> list[int]:
+        return sorted(int(entry.name) for entry in self.folder.iterdir() if entry.name.isdigit())
+
+    def lines(self, query: LogQuery) -> Iterator[LogLine]:
+        """All lines the query wants but for `tail`: attempts in order, merged by time, each rank's own order kept."""
+        for attempt in self.attempts():
+            if query.attempt not in (None, attempt):
+                continue
+            found = sources(self.folder / str(attempt), attempt, query)
+            _allow_open_files(len(found))
+            readers = [_reader(source, query) for source in found]
+            for line in heapq.merge(*(reader.lines(is_last=True) for reader in readers), key=lambda line: line.time):
+                # The reader keeps a last line without newline, which somebody might go on with; here nobody does.
+                if query.since is None or line.time >= query.since:
+                    yield line
+
+
+def _reader(source: Source, query: LogQuery) -> Reader:
+    reader = Reader(source)
+    reader.skip_to(query)
+    return reader
+
+
+def _allow_open_files(wanted: int) -> None:
+    """Every log is open while they are merged; most systems allow more than they give by themselves."""
+    if wanted < _FEW:
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _FEW
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        with contextlib.suppress(OSError, ValueError):
+            most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+class Part:
+    """The logs of one node."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._files: dict[str, _File] = {}
+        self._held = 0
+
+    def put(self, lines: Iterable[PodLine]) -> None:
+        for line in lines:
+            file = self._files.get(line.key)
+            if file is None:
+                file = self._files[line.key] = _File()
+            file.data += line.data
+            file.end += len(line.data)
+            file.index += _RECORD.pack(file.end, max(0, int(line.time * 1e9)))
+            self._held += len(line.data) + _RECORD.size
+        if self._held > _HELD:
+            self.flush()
+
+    def flush(self) -> None:
+        with errors_explained(str(self.folder)):
+            for key, file in self._files.items():
+                if file.data:
+                    path = self.folder / (STRANGER if key == FOREIGN else key)
+                    append(path, file.data)
+                    append(Path(f"{path}.idx"), file.index)
+                    file.data, file.index = bytearray(), bytearray()
+        self._held = 0
+
+    def clear(self) -> None:
+        """Forget all of it, to read it again."""
+        self._files.clear()
+        self._held = 0
+        for path in self.folder.iterdir():
+            path.unlink()
+
+
+def append(path: Path, data: bytes | bytearray) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,274 @@
+"""The pod of a run's node: one container that starts the launcher. Pure: a Record and a role in, a pod template out.
+
+What is mounted where is in docs/contributing/kubernetes.md. The root file system may be read-only and the user any; the
+pod has no service account token, and no GPU is visible where none was asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from longboat.core.jobs import Gpus, Role
+from longboat.core.resources import format_cpus, format_quantity
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.manifests import gpu_packing, volumes
+from longboat.engines.kubernetes.manifests.gang_file import engine_env
+from longboat.engines.kubernetes.manifests.overlay import overlaid
+from longboat.engines.kubernetes.records import Record
+
+Object = dict[str, Any]
+
+CONTAINER = "main"
+LAUNCHER = f"{volumes.ROOT}/launcher/launcher.pyz"
+DEFAULT_SHM = 64 << 20
+AFTER_GRACE_S = 10
+"""What the launcher has, after the ranks' grace, to write down how they ended."""
+
+DRA = "dra:"
+USER = 1000
+GPU_TAINT = "nvidia.com/gpu"
+GPU_LABELS = (
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "gpu.intel.com/product",
+    "cloud.google.com/gke-accelerator",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "gpu",
+)
+"""Labels that tell the type of a node's GPUs."""
+
+
+def pod_template(record: Record, role: Role, attempt: int, *, labels: Mapping[str, str]) -> Object:
+    """The template of a role's pods. `labels` come on top of the user's own."""
+    template = {
+        "metadata": {
+            "labels": {**labels, **gpu_packing.size_label(role.resources.gpus.count)},
+            "annotations": _annotations(record),
+        },
+        "spec": _without_empty(
+            {
+                "subdomain": names.attempt_name(record.name, attempt),
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": math.ceil(record.job.grace_s) + AFTER_GRACE_S,
+                "automountServiceAccountToken": False,
+                "enableServiceLinks": False,
+                "serviceAccountName": record.service_account,
+                "imagePullSecrets": [{"name": name} for name in record.pull_secrets],
+                "securityContext": _pod_security(record),
+                "affinity": _affinity(record, role),
+                "tolerations": _tolerations(record, role),
+                "resourceClaims": _resource_claims(record, role, attempt),
+                "containers": [_container(record, role)],
+                "volumes": _volumes(record, role, attempt),
+            }
+        ),
+    }
+    return overlaid(template, record.pod)
+
+
+def is_dra(record: Record, role: Role) -> bool:
+    return bool(role.resources.gpus.count and (record.gpu_resource or "").startswith(DRA))
+
+
+def claim_template_name(record: Record, role: Role, attempt: int) -> str:
+    short = names.role_names(record.job, record.name, attempt, record.workload)[role.name]
+    return names.job_name(record.name, attempt, short)
+
+
+def gpu_labels(wanted: Gpus, nodes: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
+    """For a GPU type, the labels (and their values) that nodes which have it carry. Empty: no node has it.
+
+    `H100` is found in `NVIDIA-H100-80GB-HBM3`, `nvidia-h100-80gb` and `h100`: upper and lower case, `-`, `_`, `.` and
+    blanks make no difference.
+    """
+    if wanted.type is None:
+        return {}
+    found: dict[str, set[str]] = {}
+    for labels in nodes:
+        for label in GPU_LABELS:
+            if label in labels and _plain(wanted.type) in _plain(labels[label]):
+                found.setdefault(label, set()).add(labels[label])
+    return {label: tuple(sorted(values)) for label, values in sorted(found.items())}
+
+
+def _plain(text: str) -> str:
+    return "".join(char for char in text.lower() if char.isalnum())
+
+
+def _annotations(record: Record) -> dict[str, str]:
+    found = {
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        "karpenter.sh/do-not-disrupt": "true",
+    }
+    if record.queue is not None:
+        for how, label in record.topology.items():
+            found[f"kueue.x-k8s.io/podset-{how}-topology"] = label
+    return found
+
+
+def _container(record: Record, role: Role) -> Object:
+    return _without_empty(
+        {
+            "name": CONTAINER,
+            "image": record.images.get(role.name) or role.image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["python3", "-I", "-S", LAUNCHER, "--pod", volumes.ROOT, role.name],
+            "workingDir": volumes.NODE,
+            "env": _env(record, role),
+            "resources": _resources(record, role),
+            "securityContext": _container_security(record),
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+            "volumeMounts": _mounts(record),
+        }
+    )
+
+
+def _env(record: Record, role: Role) -> list[Object]:
+    """Secrets, and what the container runtime itself must know. All other variables are in the gang file."""
+    found: list[Object] = []
+    if not role.resources.gpus.count:
+        found += [{"name": name, "value": value} for name, value in engine_env(role).items()]
+    for variable, (secret, key) in sorted(record.secrets.items()):
+        found.append({"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
+    return found
+
+
+def _resources(record: Record, role: Role) -> Object:
+    needs = role.resources
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+    if needs.cpus is not None:
+        requests["cpu"] = format_cpus(needs.cpus)
+    if needs.memory is not None:
+        requests["memory"] = limits["memory"] = format_quantity(needs.memory)
+    if needs.disk is not None:
+        requests["ephemeral-storage"] = format_quantity(needs.disk)
+    found: Object = {"requests": requests, "limits": limits}
+    if needs.gpus.count and is_dra(record, role):
+        found["claims"] = [{"name": "gpus"}]
+    elif needs.gpus.count and record.gpu_resource is not None:
+        requests[record.gpu_resource] = limits[record.gpu_resource] = str(needs.gpus.count)
+    return _without_empty(found)
+
+
+def _resource_claims(record: Record, role: Role, attempt: int) -> list[Object]:
+    if not is_dra(record, role):
+        return []
+    return [{"name": "gpus", "resourceClaimTemplateName": claim_template_name(record, role, attempt)}]
+
+
+def shm_size(role: Role) -> int:
+    """Bytes of /dev/shm: as asked, else half of the memory, else what containers usually have. Part of the memory."""
+    if role.resources.shm is not None:
+        return role.resources.shm
+    return role.resources.memory // 2 if role.resources.memory is not None else DEFAULT_SHM
+
+
+def _volumes(record: Record, role: Role, attempt: int) -> list[Object]:
+    gang = names.attempt_name(record.name, attempt)
+    found: list[Object] = [
+        {"name": "node", "emptyDir": {}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_quantity(shm_size(role))}},
+        {"name": "launcher", "secret": {"secretName": record.launcher, "defaultMode": 0o444}},
+        {"name": "gang", "secret": {"secretName": gang, "defaultMode": 0o444}},
+    ]
+    if record.packs:
+        sources = [
+            {"secret": {"name": pack, "items": [{"key": "pack", "path": str(number)}]}}
+            for number, pack in enumerate(record.packs)
+        ]
+        found.append({"name": "code", "projected": {"sources": sources, "defaultMode": 0o444}})
+    if record.code_store is not None and record.code_store.secret is not None:
+        found.append({"name": "store", "secret": {"secretName": record.code_store.secret, "defaultMode": 0o444}})
+    return found + volumes.pod_volumes(record)[0]
+
+
+def _mounts(record: Record) -> list[Object]:
+    found: list[Object] = [
+        {"name": "node", "mountPath": volumes.NODE},
+        {"name": "shm", "mountPath": "/dev/shm"},
+        {"name": "launcher", "mountPath": f"{volumes.ROOT}/launcher", "readOnly": True},
+        {"name": "gang", "mountPath": f"{volumes.ROOT}/gang", "readOnly": True},
+    ]
+    if record.packs:
+        found.append({"name": "code", "mountPath": f"{volumes.ROOT}/code", "readOnly": True})
+    if record.code_store is not None and record.code_store.secret is not None:
+        found.append({"name": "store", "mountPath": f"{volumes.ROOT}/store", "readOnly": True})
+    found += volumes.pod_volumes(record)[1]
+    return found + _stored_packs(record, found)
+
+
+def _stored_packs(record: Record, mounts: list[Object]) -> list[Object]:
+    """Code that was too large for Secrets: files of the storage, where packs are expected."""
+    if record.storage is None:
+        return []
+    name = next(mount["name"] for mount in mounts if mount["mountPath"] == volumes.STORAGE)
+    return [
+        {
+            "name": name,
+            "mountPath": f"{volumes.ROOT}/code/{number}",
+            "subPath": f"{record.storage.folder}/{path}",
+            "readOnly": True,
+        }
+        for number, path in enumerate(record.stored_packs)
+    ]
+
+
+def _tolerations(record: Record, role: Role) -> list[Object]:
+    lost_s = round(record.node_lost_s)  # for runs that nobody drives: the cluster itself gives the pod up
+    found: list[Object] = [
+        {
+            "key": f"node.kubernetes.io/{state}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": seconds,
+        }
+        for state, seconds in (("not-ready", lost_s), ("unreachable", lost_s))
+    ]
+    if role.resources.gpus.count:
+        resource = record.gpu_resource
+        keys = {GPU_TAINT} if resource is None or resource.startswith(DRA) else {GPU_TAINT, resource}
+        found += [{"key": key, "operator": "Exists"} for key in sorted(keys)]
+    return found
+
+
+def _affinity(record: Record, role: Role) -> Object:
+    """The type of the GPUs: any of the labels will do, clouds and vendors name the same GPU differently."""
+    found = gpu_packing.preference(role.resources.gpus.count)
+    labels = record.gpu_selector.get(role.name)
+    if not labels:
+        return found
+    terms = [
+        {"matchExpressions": [{"key": label, "operator": "In", "values": list(values)}]}
+        for label, values in sorted(labels.items())
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {**found, "nodeAffinity": required}
+
+
+def _pod_security(record: Record) -> Object:
+    seccomp = {"seccompProfile": {"type": "RuntimeDefault"}}
+    if record.security != "restricted":
+        return seccomp
+    return {
+        **seccomp,
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "fsGroup": USER,
+        "fsGroupChangePolicy": "OnRootMismatch",
+    }
+
+
+def _container_security(record: Record) -> Object | None:
+    if record.security != "restricted":
+        return None
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def _without_empty(fields: Object) -> Object:
+    """Without what the API server would fill in or drop: absent and empty say the same."""
+    return {key: value for key, value in fields.items() if value is not None and value != [] and value != {}}

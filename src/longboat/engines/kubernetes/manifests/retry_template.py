@@ -1,0 +1,197 @@
+"""Retry templates: the workload of a run as its submitter created it, suspended and without pods. Pure.
+
+A record is a ConfigMap, which more people may write than may create Jobs. So whoever starts a later attempt (often the
+controller, with rights in many namespaces) makes it of a template: a Job or JobSet that only somebody who may create
+such a thing can have created, as the API server holds it, with nothing replaced but names, labels and the like of the
+attempt. The template carries a pin, a hash of the record and of the first attempt's Secret, in a field of its pod
+template that nobody can change: another record, or another gang file, is not what the submitter vouched for.
+
+It is inert in three ways: suspended, `parallelism: 0`, and without the labels by which the gate and the autoscaler find
+workloads. In a cluster with Kueue it names a queue that is not there.
+
+Not here: creating and reading it (`creation`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import copy
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from longboat.core.jobs import Role
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.manifests import volumes
+from longboat.engines.kubernetes.manifests.pod_template import CONTAINER, claim_template_name
+from longboat.engines.kubernetes.manifests.workloads import QUEUE, workloads
+from longboat.engines.kubernetes.records import Record
+
+Object = dict[str, Any]
+
+PIN = "LONGBOAT_TEMPLATE_PIN"
+FIRST = 0
+"""The attempt whose names a template has in its spec."""
+NO_QUEUE = "longboat-template"
+"""A LocalQueue that nobody makes. Kueue takes jobs that name no queue into one called `default`, where there is one; it
+then starts them, and its controller does not get over one that wants no pods."""
+SERVER_LABELS = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
+"""Labels that the API server gives the pods of a Job; a copy gets its own."""
+
+
+def is_needed(record: Record) -> bool:
+    """Whether anything may have to be made for the run later: another attempt, or a pod that reads what it kept."""
+    return record.job.retries.count > 0 or any("emptyDir" not in one for one in volumes.pod_volumes(record)[0])
+
+
+def pin_of(record_hash: str, secret: Mapping[str, Any]) -> str:
+    """What a template vouches for: the record's text and the first attempt's Secret, gang file and token."""
+    data = secret.get("data") or {}
+    parts = [record_hash, *(hashlib.sha256(_bytes(data, key)).hexdigest() for key in ("gang", "token"))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def token_of(secret: Mapping[str, Any], attempt: int) -> str:
+    """The gang's token of a later attempt. It follows from the first, which only readers of Secrets know: so a Secret
+    that somebody else put in an attempt's place beforehand is told from one that we made."""
+    first = _bytes(secret.get("data") or {}, "token")
+    return hmac.new(first, f"attempt {attempt}".encode(), hashlib.sha256).hexdigest()[: len(first)]
+
+
+def _bytes(data: Mapping[str, Any], key: str) -> bytes:
+    try:
+        return base64.b64decode(data.get(key) or "", validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def template_objects(record: Record, pin: str, labels: Mapping[str, str]) -> list[Object]:
+    """One for each workload of an attempt, in their order; without owner and namespace.
+
+    `labels` are those of the run's objects.
+    """
+    found = []
+    for body, name in zip(workloads(record, FIRST, labels, suspended=True), template_names(record), strict=True):
+        own = {names.MANAGED_BY: labels[names.MANAGED_BY], names.KIND: "template", names.TEMPLATE_OF: record.name}
+        queue = {QUEUE: NO_QUEUE} if record.queue is not None else {}
+        spec = body["spec"]
+        for job in _jobs(body):
+            _hide(job["spec"], pin)
+            if "metadata" in job:
+                job["metadata"] = {"labels": own}
+        if body["kind"] == "JobSet":
+            spec["network"] = {"enableDNSHostnames": False}
+        metadata = {"name": name, "labels": {**own, **queue}}
+        found.append({**body, "metadata": metadata, "spec": spec})
+    return found
+
+
+def template_names(record: Record) -> list[str]:
+    """No longer than the names of attempt 0, which fit."""
+    base = names.template_name(record.name)
+    if record.workload == "jobset":
+        return [base]
+    short = names.role_names(record.job, record.name, FIRST, "job")
+    return [f"{base}-{short[role.name]}" for role in record.job.roles]
+
+
+def _jobs(body: Object) -> list[Object]:
+    """What holds a Job's spec: the Job itself, or the templates of a JobSet."""
+    return [one["template"] for one in body["spec"]["replicatedJobs"]] if body["kind"] == "JobSet" else [body]
+
+
+def _hide(spec: Object, pin: str) -> None:
+    """No pods, and none that anybody takes for the run's."""
+    spec["parallelism"] = 0
+    pod = spec["template"]
+    pod["metadata"]["labels"] = {
+        key: value for key, value in pod["metadata"]["labels"].items() if key not in (names.RUN, names.ATTEMPT)
+    }
+    main = _main(pod["spec"])
+    main["env"] = [*main.get("env", ()), {"name": PIN, "value": pin}]
+
+
+def _main(pod_spec: Object) -> Object:
+    found: Object = next(one for one in pod_spec["containers"] if one.get("name") == CONTAINER)
+    return found
+
+
+def pod_specs(body: Mapping[str, Any]) -> list[Object]:
+    """Of a Job or JobSet as the server holds it."""
+    return [job["spec"]["template"]["spec"] for job in _jobs(dict(body))]
+
+
+def pins_of(template: Mapping[str, Any]) -> set[str]:
+    """All pins that a template carries, as the server holds it; one, of a template that somebody made for a run."""
+    found: set[str] = set()
+    for job in _jobs(dict(template)):
+        containers = (((job.get("spec") or {}).get("template") or {}).get("spec") or {}).get("containers") or ()
+        values = [
+            str(entry.get("value", ""))
+            for one in containers
+            if one.get("name") == CONTAINER
+            for entry in one.get("env") or ()
+            if entry.get("name") == PIN
+        ]
+        found |= set(values or [""])
+    return found
+
+
+def copies(templates: Sequence[Object], record: Record, attempt: int, wanted: Sequence[Object]) -> list[Object]:
+    """The workloads of a later attempt: the templates, with what `wanted` (the same workloads as rendered from the
+    record) says about names, labels and suspension, and the attempt's names in place of the first attempt's."""
+    roles = list(record.job.roles)
+    found = []
+    for held, rendered in zip(templates, wanted, strict=True):
+        made = {key: rendered[key] for key in ("apiVersion", "kind", "metadata")}
+        if rendered["kind"] == "JobSet":
+            found.append({**made, "spec": _jobset(held["spec"], rendered["spec"], record, attempt)})
+        else:
+            spec = _job(held["spec"], rendered["spec"], record, roles[len(found)], attempt)
+            found.append({**made, "spec": {**spec, "suspend": rendered["spec"]["suspend"]}})
+    return found
+
+
+def _jobset(held: Object, rendered: Object, record: Record, attempt: int) -> Object:
+    replicated = []
+    pairs = zip(held["replicatedJobs"], rendered["replicatedJobs"], record.job.roles, strict=True)
+    for one, ours, role in pairs:
+        spec = _job(one["template"]["spec"], ours["template"]["spec"], record, role, attempt)
+        template = {"metadata": ours["template"]["metadata"], "spec": spec}
+        replicated.append({**one, "name": ours["name"], "template": template})
+    kept = {key: value for key, value in held.items() if key not in ("replicatedJobs", "network", "suspend")}
+    return {**kept, "suspend": rendered["suspend"], "network": rendered["network"], "replicatedJobs": replicated}
+
+
+def _job(held: Object, rendered: Object, record: Record, role: Role, attempt: int) -> Object:
+    spec = copy.deepcopy({key: value for key, value in held.items() if key not in ("selector", "suspend")})
+    spec["parallelism"] = spec["completions"]
+    pod = spec["template"]
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    ours = rendered["template"]["metadata"]["labels"]
+    kept = {key: value for key, value in labels.items() if key not in SERVER_LABELS}
+    pod["metadata"] = {
+        **{key: value for key, value in (pod.get("metadata") or {}).items() if key == "annotations"},
+        "labels": {**kept, **{key: ours[key] for key in (names.RUN, names.ATTEMPT)}},
+    }
+    _rename(pod["spec"], record, role, attempt)
+    return spec
+
+
+def _rename(pod_spec: Object, record: Record, role: Role, attempt: int) -> None:
+    """The first attempt's names, where the template has them, become this one's; the pin is left out."""
+    before, after = names.attempt_name(record.name, FIRST), names.attempt_name(record.name, attempt)
+    if pod_spec.get("subdomain") == before:
+        pod_spec["subdomain"] = after
+    for volume in pod_spec.get("volumes") or ():
+        if volume.get("name") == "gang" and (volume.get("secret") or {}).get("secretName") == before:
+            volume["secret"]["secretName"] = after
+    for claim in pod_spec.get("resourceClaims") or ():
+        if claim.get("resourceClaimTemplateName") == claim_template_name(record, role, FIRST):
+            claim["resourceClaimTemplateName"] = claim_template_name(record, role, attempt)
+    main = _main(pod_spec)
+    main["env"] = [entry for entry in main.get("env") or () if entry.get("name") != PIN]
+    if not main["env"]:
+        del main["env"]

@@ -1,0 +1,74 @@
+"""The workload of one attempt: a JobSet with a replicated job per role, or an Indexed Job per role. Pure.
+
+An index that failed is never started again and does not end the others (`backoffLimitPerIndex: 0`): the gang ends
+itself, and its pods stay with their logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from longboat.core.jobs import Role
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.manifests.pod_template import pod_template
+from longboat.engines.kubernetes.records import Record
+
+Object = dict[str, Any]
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+QUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
+
+
+def workloads(record: Record, attempt: int, labels: Mapping[str, str], *, suspended: bool) -> list[Object]:
+    """The JobSet, or the Jobs in the order of the roles. Metadata has name and labels."""
+    if record.workload == "jobset":
+        return [_jobset(record, attempt, labels, suspended)]
+    short = names.role_names(record.job, record.name, attempt, "job")
+    found = []
+    for role in record.job.roles:
+        of_role = {**labels, names.ROLE: role.name}
+        spec = {**_job_spec(record, role, attempt, of_role), "suspend": suspended}
+        name = names.job_name(record.name, attempt, short[role.name])
+        metadata = {"name": name, "labels": {**of_role, **queue_labels(record)}}
+        found.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    return found
+
+
+def queue_labels(record: Record) -> dict[str, str]:
+    if record.queue is None:
+        return {}
+    priority = {QUEUE_PRIORITY: record.queue_priority} if record.queue_priority else {}
+    return {QUEUE: record.queue, **priority}
+
+
+def _jobset(record: Record, attempt: int, labels: Mapping[str, str], suspended: bool) -> Object:
+    name = names.attempt_name(record.name, attempt)
+    short = names.role_names(record.job, record.name, attempt, "jobset")
+    replicated = []
+    for role in record.job.roles:
+        of_role = {**labels, names.ROLE: role.name}
+        template = {"metadata": {"labels": of_role}, "spec": _job_spec(record, role, attempt, of_role)}
+        replicated.append({"name": short[role.name], "replicas": 1, "template": template})
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "labels": {**labels, **queue_labels(record)}},
+        "spec": {
+            "suspend": suspended,
+            "network": {"enableDNSHostnames": True, "subdomain": name, "publishNotReadyAddresses": True},
+            "failurePolicy": {"maxRestarts": 0},
+            "replicatedJobs": replicated,
+        },
+    }
+
+
+def _job_spec(record: Record, role: Role, attempt: int, labels: Mapping[str, str]) -> Object:
+    return {
+        "completionMode": "Indexed",
+        "completions": role.nodes,
+        "parallelism": role.nodes,
+        "backoffLimitPerIndex": 0,
+        "podReplacementPolicy": "Failed",
+        "template": pod_template(record, role, attempt, labels=labels),
+    }

@@ -1,0 +1,186 @@
+"""Does what `decide` decided. Everything here can be done twice, by two processes at once, without harm.
+
+Objects are created under names that follow from run and attempt (`creation`). The state is replaced only at the version
+that was read: `Conflict` means that somebody else took a turn, and is passed on.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.manifests.creation import make_attempt
+from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
+from longboat.engines.kubernetes.manifests.objects import Owner, Start
+from longboat.engines.kubernetes.reconcile.attempt_outcome import expected_nodes
+from longboat.engines.kubernetes.reconcile.decide import (
+    Action,
+    Create,
+    Drop,
+    ForceDelete,
+    LetIn,
+    Remove,
+    Tell,
+    Turn,
+)
+from longboat.engines.kubernetes.reconcile.observe.snapshot import Snapshot
+from longboat.engines.kubernetes.records import Record, State
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD
+
+Object = dict[str, Any]
+
+LEAST_TIMEOUT_S = 1.0
+MOST_TAILS = 16
+"""Nodes whose last lines are kept in the record, those that failed first."""
+TOLD_AT_ONCE = 16
+MOST_TAIL_BYTES = 256 << 10
+"""Of all attempts together: a ConfigMap holds 1 MiB."""
+
+
+def apply(client: Client, snapshot: Snapshot, turn: Turn) -> str:
+    """The state, the actions, the state afterwards. Returns the version of the record; raises Conflict."""
+    version = snapshot.version
+    state = _with_tails(client, snapshot, turn) if turn.state is not None else None
+    seen = msgspec.structs.replace(snapshot, state=state or snapshot.state)
+    if state is not None:
+        version = write_state(client, snapshot.record.name, version, state)
+    after = turn.after
+    tell_all(client, seen, [action for action in turn.actions if isinstance(action, Tell)])
+    for action in turn.actions:
+        noted = act(client, seen, action)
+        after = noted or after
+    if after is not None and after != seen.state:
+        version = write_state(client, snapshot.record.name, version, after)
+    return version
+
+
+def act(client: Client, snapshot: Snapshot, action: Action) -> State | None:
+    """One action; the state afterwards where the action itself decides it."""
+    if isinstance(action, Create):
+        create_attempt(client, snapshot, action.attempt)
+    elif isinstance(action, LetIn):
+        from longboat.engines.kubernetes.gate.serve import ask_gate
+
+        return ask_gate(client, snapshot, client.now())
+    elif isinstance(action, Remove):
+        remove_attempt(client, snapshot, action)
+    elif isinstance(action, Drop):
+        client.delete(POD, action.pod, grace_s=1, uid=action.uid)
+    elif isinstance(action, ForceDelete):
+        client.delete(POD, action.pod, grace_s=0, uid=action.uid)
+    return None
+
+
+def write_state(client: Client, run: str, version: str, state: State) -> str:
+    """Replace the state if the record is still as it was at this version; else Conflict."""
+    metadata: Object = {"resourceVersion": version}
+    if state.is_final:
+        metadata["labels"] = {names.ENDED: "true"}
+    body = {"metadata": metadata, "data": {"state": msgspec.json.encode(state).decode()}}
+    written = client.patch(CONFIG_MAP, run, body)
+    return str(written["metadata"]["resourceVersion"])
+
+
+def _with_tails(client: Client, snapshot: Snapshot, turn: Turn) -> State | None:
+    """A run without a storage keeps its last lines in its record, for the day when its pods are gone.
+
+    Of an attempt that lost a node that day is now: its workload goes, and with it the pods that did end.
+    """
+    state = turn.state
+    is_removed = any(isinstance(action, Remove) and action.is_lost for action in turn.actions)
+    if state is None or snapshot.record.storage is not None or not (state.is_final or is_removed):
+        return state
+    from concurrent.futures import ThreadPoolExecutor
+
+    from longboat.engines.kubernetes.logs.merge import tail_of
+
+    pods = [pod for pod in snapshot.pods_of(snapshot.state.attempt) if pod.end is not None and pod.is_started]
+    chosen = sorted(pods, key=lambda pod: (not (pod.end and pod.end.exit_code), pod.role, pod.index))[:MOST_TAILS]
+    with ThreadPoolExecutor(max_workers=8, thread_name_prefix="tails") as pool:
+        tails = list(pool.map(lambda pod: tail_of(client, pod.name), chosen))
+    found = {f"{pod.attempt}/{pod.node}": text for pod, text in zip(chosen, tails) if text}
+    return msgspec.structs.replace(state, tails=_newest_tails({**state.tails, **found}))
+
+
+def _newest_tails(tails: dict[str, str]) -> dict[str, str]:
+    """Those of the latest attempts, as many as a record can hold beside everything else."""
+    kept: dict[str, str] = {}
+    size = 0
+    for key in sorted(tails, key=lambda one: int(one.partition("/")[0]), reverse=True):
+        size += len(tails[key].encode())
+        if size > MOST_TAIL_BYTES:
+            break
+        kept[key] = tails[key]
+    return kept
+
+
+def owner_of(snapshot: Snapshot) -> Owner:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": snapshot.record.name, "uid": snapshot.uid}
+
+
+def create_attempt(client: Client, snapshot: Snapshot, attempt: int) -> None:
+    """The objects of a later attempt; the code is what the first had. Raises CannotRetry and Foreign."""
+    start = start_of(snapshot.record, snapshot.state, code=None, now=client.now())
+    make_attempt(client, snapshot, attempt, start, owner_of(snapshot))
+
+
+def start_of(record: Record, state: State, *, code: CodeManifest | None, now: float) -> Start:
+    timeout_s = record.job.timeout_s
+    if timeout_s is not None and state.started is not None:
+        # `started` is written by whoever may write the record: no attempt gets more than the whole time.
+        timeout_s = min(timeout_s, max(LEAST_TIMEOUT_S, state.started + timeout_s - now))
+    is_held = record.gated_by != "none"
+    return Start(token=secrets.token_hex(16), suspended=is_held, timeout_s=timeout_s, code=code)
+
+
+def tell_all(client: Client, snapshot: Snapshot, actions: Sequence[Tell]) -> None:
+    """Several at once: without node 0, each launcher of a gang is told by itself."""
+    if len(actions) < 2:
+        for action in actions:
+            tell_stop(client, snapshot, action)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(max_workers=TOLD_AT_ONCE, thread_name_prefix="tell") as pool:
+        list(pool.map(lambda action: tell_stop(client, snapshot, action), actions))
+
+
+def tell_stop(client: Client, snapshot: Snapshot, action: Tell) -> None:
+    """Through its launcher; where that cannot be reached, its pod is deleted with its grace, for node 0 all pods."""
+    from longboat.engines.kubernetes.exec.launcher_calls import tell
+
+    if tell(client, action.pod, "stop", f"{action.grace_s:g}"):
+        return
+    pods = snapshot.pods_of(snapshot.state.attempt)
+    first = expected_nodes(snapshot.record.job)[0]
+    is_first = any(pod.name == action.pod and pod.node == first for pod in pods)
+    for pod in pods:
+        if pod.end is None and not pod.is_forced and (is_first or pod.name == action.pod):
+            client.delete(POD, pod.name, grace_s=max(1, round(action.grace_s)), uid=pod.uid)
+
+
+def remove_attempt(client: Client, snapshot: Snapshot, action: Remove) -> None:
+    """Its Jobs are there until their pods are gone: a Job that is being deleted makes no new ones.
+
+    Pods on lost nodes would keep a Job for as long as they are there, and a Job keeps them by its finalizer
+    (`batch.kubernetes.io/job-tracking`). There the Job goes first, in the background: the job controller then takes
+    its finalizer off pods that belong to nobody.
+
+    A pod whose container has not started goes by force: there is nothing to end with grace, and its kubelet may sit
+    for minutes in the pull of an image before it looks at the pod again.
+    """
+    kind = JOBSET if snapshot.record.workload == "jobset" else JOB
+    propagation = "Background" if action.is_lost else "Foreground"
+    for workload in snapshot.workloads_of(action.attempt):
+        client.delete(kind, workload.name, propagation=propagation, uid=workload.uid)
+    if action.grace_s is None:
+        return
+    for pod in snapshot.pods_of(action.attempt):
+        if pod.end is None and not pod.is_forced:
+            grace_s = max(1, round(action.grace_s)) if pod.is_started else 0
+            client.delete(POD, pod.name, grace_s=grace_s, uid=pod.uid)

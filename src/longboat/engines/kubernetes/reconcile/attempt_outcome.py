@@ -1,0 +1,192 @@
+"""What the ended pods of an attempt mean: who is to blame, with which exit code. Pure.
+
+Node 0's launcher saw all others and its verdict counts. Without it (its pod vanished, it never started) the pods' own
+words and Kubernetes' conditions are weighed. What comes next is not decided here (`decide`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Literal
+
+from longboat.core.errors import RUN_LOST_EXIT, RUN_SETUP_EXIT
+from longboat.core.jobs import Job, Value
+from longboat.core.runs import Failure
+from longboat.engines.kubernetes.reconcile.node_loss import NODE_LOST, vanished_on_lost_host
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot
+from longboat.engines.kubernetes.reconcile.observe.termination import GangEnd, PodEnd
+
+NEVER_STARTED = ("setup", "data", "image", "peers")
+CONSEQUENCES = ("preemption", "peers", "lost")
+"""Causes that may follow from another node's end, the likeliest origin first."""
+
+
+class Verdict(Value, frozen=True):
+    how: Literal["succeeded", "failed", "stopped"]
+    exit_code: int | None = None
+    failure: Failure | None = None
+
+
+def expected_nodes(job: Job) -> list[str]:
+    return [f"{role.name}-{index}" for role in job.roles for index in range(role.nodes)]
+
+
+def deciding_nodes(job: Job) -> list[str]:
+    return [f"{role.name}-{index}" for role in job.roles if role.name in job.ends for index in range(role.nodes)]
+
+
+def is_over(snapshot: Snapshot, attempt: int) -> bool:
+    """Whether nothing of the attempt runs or is going to run: its pods have ended, or are gone with their Jobs' end."""
+    pods = snapshot.pods_of(attempt)
+    if any(pod.end is None for pod in pods):
+        return False
+    missing = set(expected_nodes(snapshot.record.job)) - {pod.node for pod in pods}
+    if not missing:
+        return True
+    if any(pod.is_lost for pod in pods) and attempt == snapshot.state.attempt:
+        # A pod on a lost node keeps its Job from ending; an index that had its pod gets no other.
+        state = snapshot.state
+        return state.phase == "running" or state.is_final or missing <= snapshot.failed_nodes
+    return all(one.failed is not None or one.is_complete for one in snapshot.workloads_of(attempt))
+
+
+def judge(snapshot: Snapshot, attempt: int) -> Verdict:
+    """The verdict over an attempt that is over. Pods of lost nodes have their end already (`with_losses`)."""
+    job = snapshot.record.job
+    ends = {pod.node: pod.end for pod in snapshot.pods_of(attempt) if pod.end is not None}
+    sentence = next((one.failure for one in snapshot.state.attempts if one.number == attempt), None)
+    first = ends.get(expected_nodes(job)[0])
+    if sentence is not None:
+        verdict = _failed(sentence)
+    elif first is not None and first.said is not None and first.said.gang is not None:
+        verdict = _gang_verdict(first.said.gang, first)
+        if verdict.how == "stopped" and snapshot.stop is None and snapshot.state.broken:
+            verdict = _weigh(snapshot, attempt, ends)  # it was told to end because somebody else was dead
+    else:
+        verdict = _weigh(snapshot, attempt, ends)
+    verdict = _with_loss(verdict, snapshot, attempt)
+    if snapshot.stop is not None and verdict.how == "failed":
+        return Verdict(how="stopped", exit_code=_stop_code(verdict, ends), failure=None)
+    return verdict
+
+
+def _gang_verdict(gang: GangEnd, first: PodEnd) -> Verdict:
+    ended_by = first.said.ended_by if first.said is not None else None
+    if gang.cause is not None:
+        return _failed(
+            Failure(
+                cause=gang.cause,
+                exit_code=exit_code_of(gang.cause, gang.exit_code),
+                message=gang.message,
+                rank=gang.first,
+            )
+        )
+    if ended_by == "stop":
+        return Verdict(how="stopped", exit_code=gang.exit_code)
+    if gang.exit_code:
+        return _failed(Failure(cause="exit", exit_code=gang.exit_code, message=gang.message, rank=gang.first))
+    return Verdict(how="succeeded", exit_code=0)
+
+
+def _with_loss(verdict: Verdict, snapshot: Snapshot, attempt: int) -> Verdict:
+    """What looks like a consequence has its origin named: the node of the cluster that was lost."""
+    failure = verdict.failure
+    if failure is None or failure.cause not in CONSEQUENCES:
+        return verdict
+    pods = snapshot.pods_of(attempt)
+    lost = [pod.end.message for pod in pods if pod.is_lost and pod.end is not None]
+    gone = [member for member in expected_nodes(snapshot.record.job) if member not in {pod.node for pod in pods}]
+    origin = lost[0] if lost else vanished_on_lost_host(snapshot, gone)
+    if not origin:
+        return verdict
+    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    said = f"; {failure.message}" if failure.message and failure.message not in lost else ""
+    return _failed(Failure(cause="lost", exit_code=RUN_LOST_EXIT, message=f"{origin}{more}{said}"))
+
+
+def _weigh(snapshot: Snapshot, attempt: int, ends: dict[str, PodEnd]) -> Verdict:
+    job = snapshot.record.job
+    if all(node in ends and _is_success(ends[node]) for node in deciding_nodes(job)):
+        return Verdict(how="succeeded", exit_code=0)
+    blamed = [(node, end) for node, end in ends.items() if end.cause is not None]
+    silent = [end.ended or 0.0 for end in ends.values() if end.reason == NODE_LOST]
+    # A rank that fails when a node has fallen silent fails because of that.
+    own = [pair for pair in blamed if pair[1].cause not in CONSEQUENCES and _moment(pair[1]) < min(silent, default=inf)]
+    for group in (own, *([pair for pair in blamed if pair[1].cause == cause] for cause in CONSEQUENCES)):
+        if group:
+            node, end = min(group, key=lambda pair: _moment(pair[1]))
+            return _failed(_pod_failure(node, end))
+    failing = [(node, end) for node, end in ends.items() if end.exit_code]
+    was_asked = snapshot.stop is not None or not snapshot.state.broken
+    if was_asked and any(end.said is not None and end.said.ended_by == "stop" for end in ends.values()):
+        return Verdict(how="stopped", exit_code=failing[0][1].exit_code if failing else 0)
+    missing = [node for node in expected_nodes(job) if node not in ends]
+    return _failed(_vanished(snapshot, attempt, missing or expected_nodes(job)))
+
+
+def _vanished(snapshot: Snapshot, attempt: int, missing: Sequence[str]) -> Failure:
+    workloads = snapshot.workloads_of(attempt)
+    told = next((one.failed for one in workloads if one.failed), None)
+    if not workloads:
+        message = "its Jobs were deleted while it ran"
+    elif told:
+        message = f"no pod of {_names(missing)} is left: {told}"
+    else:
+        message = f"no pod of {_names(missing)} is left, and none says how it ended"
+    return Failure(cause="lost", exit_code=RUN_LOST_EXIT, message=message)
+
+
+def _names(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
+
+
+def _pod_failure(node: str, end: PodEnd) -> Failure:
+    cause = end.cause or "exit"
+    rank = end.said.first if end.said is not None else None
+    is_named = rank is not None or end.reason == NODE_LOST
+    message = end.message if is_named else f"node {node}: {end.message}"
+    return Failure(cause=cause, exit_code=exit_code_of(cause, end.exit_code), message=message, rank=rank)
+
+
+def exit_code_of(cause: str, exit_code: int | None) -> int:
+    """A run whose ranks never started has Longboat's own code, not that of what failed before them."""
+    if cause in NEVER_STARTED:
+        return RUN_SETUP_EXIT
+    if cause == "preemption":
+        return RUN_LOST_EXIT
+    return exit_code or (RUN_LOST_EXIT if cause == "lost" else 1)
+
+
+def _failed(failure: Failure) -> Verdict:
+    return Verdict(how="failed", exit_code=failure.exit_code, failure=failure)
+
+
+def _is_success(end: PodEnd) -> bool:
+    """Ranks that we ended and that left with 0 have not finished their work."""
+    said = end.said
+    if end.exit_code != 0 or end.cause is not None:
+        return False
+    return said is None or said.ended_by in (None, "success") or all(rank.ended_by is None for rank in said.ranks)
+
+
+def _moment(end: PodEnd) -> float:
+    said = end.said
+    moment = said.ended if said is not None and said.ended is not None else end.ended
+    return moment if moment is not None else inf
+
+
+def _stop_code(verdict: Verdict, ends: dict[str, PodEnd]) -> int | None:
+    """A run that was stopped has the code of its ranks, if any had started."""
+    failure = verdict.failure
+    if failure is not None and failure.cause not in CONSEQUENCES and failure.cause not in NEVER_STARTED:
+        return failure.exit_code
+    codes = [rank.exit_code for end in ends.values() if end.said is not None for rank in end.said.ranks]
+    known = [code for code in codes if code is not None]
+    return next((code for code in known if code), 0) if known else None
+
+
+def rank_codes(pods: Sequence[PodView]) -> dict[int, int | None]:
+    """Exit codes by rank, as far as the launchers told them."""
+    said = [pod.end.said for pod in pods if pod.end is not None and pod.end.said is not None]
+    return {rank.rank: rank.exit_code for one in said for rank in one.ranks}

@@ -1,0 +1,328 @@
+"""`longboat controller`: takes the turns of runs of a cluster or of some namespaces, so that nobody need be attached.
+
+It keeps nothing that it could not read again: it watches records and what belongs to them to know whose turn it is, and
+every turn reads its run anew. Runs that wait at the gate are served together, those of all namespaces by one turn over
+one view of what is free. Only the leader works (`lease.Leader`); a second one stands by. Not the decisions, which are
+in `decide` and `gate`.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from longboat.core.errors import LongboatError, NotFound
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.gate.serve import GateGroup, share_gate, unshare_gate
+from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
+from longboat.engines.kubernetes.reconcile.observe.observe import STATES, STOP
+from longboat.engines.kubernetes.reconcile.observe.termination import Ended
+from longboat.engines.kubernetes.reconcile.reconciler import Outlook, turn
+from longboat.engines.kubernetes.reconcile.workqueue import Agenda, Key
+from longboat.engines.kubernetes.records import State
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import LeaseExpired, NotThere, Unreachable
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
+from longboat.kubeapi.watch import Change, Reflector
+
+WORKERS = 8
+SETTLE_S = 0.05
+"""Changes come in bursts; one turn serves all of a burst."""
+AGAIN_S = 2.0
+"""After a turn that failed: another try, then after twice as long, and so on up to LOOK_S."""
+LOOK_S = 60.0
+"""Every run that has not ended is looked at so often, whatever the watches tell."""
+GATE_S = 0.5
+"""When something was freed, those who wait at the gate are looked at so soon."""
+GATE_LOOK_S = 5.0
+"""And so often anyway: nodes and pods of others are not watched."""
+OVER = ("Complete", "Failed", "Completed")
+WAITING = ("pending", "recovering")
+GATE = Key("")
+"""The gate of all namespaces that are served."""
+
+
+class Noted(msgspec.Struct):
+    """What the controller keeps of an object."""
+
+    class Meta(msgspec.Struct, rename="camel"):
+        name: str = ""
+        namespace: str = ""
+        uid: str = ""
+        resource_version: str = ""
+        labels: dict[str, str] = {}
+        annotations: dict[str, str] = {}
+
+    class Data(msgspec.Struct):
+        state: str = "{}"
+
+    class Status(msgspec.Struct):
+        class Condition(msgspec.Struct):
+            type: str = ""
+            status: str = ""
+
+        phase: str = ""
+        conditions: list[Condition] = []
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+    data: Data = msgspec.field(default_factory=Data)
+    status: Status = msgspec.field(default_factory=Status)
+
+    @property
+    def is_over(self) -> bool:
+        """Of a pod or a workload: it holds nothing any more."""
+        conditions = self.status.conditions
+        return self.status.phase in ("Succeeded", "Failed") or any(
+            one.type in OVER and one.status == "True" for one in conditions
+        )
+
+
+class Controller:
+    """Works until it is closed, or until `may_work` says no. `say` is told one line for everything that goes wrong.
+
+    Of `namespaces` (None: all) each is watched by itself: there may be rights in no others.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespaces: Sequence[str] | None = None,
+        say: Callable[[str], None],
+        may_work: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._client = client
+        self._namespaces: tuple[str | None, ...] = (None,) if namespaces is None else tuple(namespaces)
+        self._say = say
+        self._may_work = may_work
+        self._agenda = Agenda()
+        self._clients: dict[str, Client] = {}
+        self._open: dict[Key, bool] = {}  # runs that have not ended: whether they wait at the gate
+        self._starting: set[Key] = set()  # those of them that may hold places without having pods there
+        self._trouble: dict[Key, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
+        self._gates = GateGroup(self._at_gate)
+        self._lock = threading.Lock()
+        self._reflectors: list[tuple[Kind, Reflector[Noted]]] = []
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        for met in (Ended, CodeManifest):
+            msgspec.json.Decoder(met)  # seen before the threads are there: two that meet a type first at once crash
+        ours = names.selector([(names.MANAGED_BY, "longboat")])
+        runs = names.selector([(names.MANAGED_BY, "longboat"), (names.KIND, "run")])
+        self._reflect(CONFIG_MAP, runs, self._record)
+        for kind in (POD, JOB, JOBSET):  # JobSet need not be served, now or ever
+            self._reflect(kind, ours, self._part)
+        for number in range(WORKERS):
+            thread = threading.Thread(target=self._work, name=f"turns-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def close(self) -> None:
+        """No turn begins any more; those under way are waited for, within reason. They may be cut off anywhere."""
+        self._agenda.close()
+        for _, reflector in self._reflectors:
+            reflector.close()
+        for thread in self._threads:
+            thread.join(timeout=10.0)
+        for client in list(self._clients.values()):
+            unshare_gate(client)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it sees what there is."""
+        return all(one.is_fresh for kind, one in self._reflectors if kind != JOBSET)
+
+    def blind_spots(self) -> list[str]:
+        """What cannot be watched at the moment, and why. Turns go on: each reads its run anew, not what was watched."""
+        found = [one.blindness() for one in self._needed()]
+        for kind, reflector in self._reflectors:
+            if reflector.handler_trouble:
+                found.append(f"a change of {kind.plural} was not taken: {reflector.handler_trouble}")
+        return [text for text in found if text]
+
+    def why_unhealthy(self) -> str:
+        """Threads that ended, and watches that have been blind for long; empty: none."""
+        ended = [f"the thread {one.name} has ended" for one in self._threads if not one.is_alive()]
+        return "; ".join([*ended, *(text for one in self._needed() if (text := one.long_blindness()))])
+
+    def _needed(self) -> list[Reflector[Noted]]:
+        """A cluster need not serve JobSets."""
+        found = list(self._reflectors)
+        return [one for kind, one in found if not (kind == JOBSET and isinstance(one.trouble, NotThere))]
+
+    # what the watches tell
+
+    def _reflect(self, kind: Kind, labels: str, on_change: Callable[[Change[Noted]], None]) -> None:
+        def heard(change: Change[Noted]) -> None:
+            try:
+                on_change(change)
+            except Exception as error:  # an object that nobody foresaw must not end the watch
+                meta = change.object.metadata
+                self._say(f"{kind.kind} {meta.namespace}/{meta.name}: {type(error).__name__}: {error}")
+
+        for namespace in self._namespaces:
+            where: dict[str, Any] = {"namespace": namespace, "everywhere": namespace is None}
+            made = Reflector(self._client, kind, labels=labels, into=Noted, on_change=heard, **where)
+            self._reflectors.append((kind, made))
+
+    def _record(self, change: Change[Noted]) -> None:
+        meta = change.object.metadata
+        key = Key(meta.namespace, meta.name)
+        state = _state(change.object)
+        if change.type == "DELETED" or state.is_final:
+            if self._forget(key):
+                self._wake_gate()
+            if change.type == "DELETED":
+                self._agenda.forget(key)
+            return
+        waits = _waits(state) and STOP not in meta.annotations
+        with self._lock:
+            waited = self._open.get(key)
+            self._open[key] = waits
+            (self._starting.add if state.phase in WAITING else self._starting.discard)(key)
+        now = time.monotonic()
+        if not waits:
+            self._agenda.note(key, now + SETTLE_S)
+        elif not waited:
+            self._agenda.forget(key)  # the gate looks after it now
+            self._agenda.note(GATE, now + GATE_S)
+
+    def _part(self, change: Change[Noted]) -> None:
+        """A pod, Job or JobSet of a run has changed."""
+        body = change.object
+        key = Key(body.metadata.namespace, body.metadata.labels.get(names.RUN, ""))
+        is_gone = change.type == "DELETED" or body.is_over
+        if is_gone:
+            self._wake_gate()
+        with self._lock:
+            waits = self._open.get(key)
+        # Of a run that has ended, what still goes on was made by a process that did not know of the end.
+        if key.run and waits is not True and (waits is False or not is_gone):
+            self._agenda.note(key, time.monotonic() + SETTLE_S)
+
+    def _forget(self, key: Key) -> bool:
+        """Whether it was open."""
+        with self._lock:
+            self._starting.discard(key)
+            return self._open.pop(key, None) is not None
+
+    def _wake_gate(self) -> None:
+        """Something was freed: those who wait may fit now, wherever they are."""
+        with self._lock:
+            is_waited_for = any(self._open.values())
+        if is_waited_for:
+            self._agenda.note(GATE, time.monotonic() + GATE_S)
+
+    # turns
+
+    def _work(self) -> None:
+        while (key := self._agenda.take()) is not None:
+            if not self._may_work():
+                self._agenda.close()
+                return
+            try:
+                pause = self._serve_gate() if key == GATE else self._turn(key)
+                self._trouble.pop(key, None)
+                if pause is not None:
+                    self._agenda.note(key, time.monotonic() + pause)
+            except Exception as error:  # one bad run must not end the turns of all others
+                self._note_trouble(key, error)
+            finally:
+                self._agenda.done(key)
+
+    def _turn(self, key: Key) -> float | None:
+        """Seconds until the run is looked at again although nothing changes; None: it needs no turn of its own."""
+        outlook = self._outlook(key)
+        if outlook is None or outlook.snapshot.state.is_final or outlook.snapshot.is_deleting:
+            return None
+        if _is_at_gate(outlook):
+            self._agenda.note(GATE, time.monotonic() + GATE_S)
+            return None
+        if outlook.again_at is None:
+            return LOOK_S
+        return min(LOOK_S, max(SETTLE_S, outlook.again_at - self._client.now()))
+
+    def _serve_gate(self) -> float | None:
+        """A turn of one that waits serves all that wait beside it, in all namespaces."""
+        with self._lock:
+            waiting = sorted(key for key, waits in self._open.items() if waits)
+        for number, key in enumerate(waiting):
+            try:
+                outlook = self._outlook(key)
+            except (Unreachable, LeaseExpired):
+                raise
+            except Exception as error:  # one that cannot ask must not keep all others waiting
+                if number == len(waiting) - 1:
+                    raise
+                self._note_trouble(key, error)
+                self._pass_over(key)
+                continue
+            if outlook is not None and outlook.snapshot.workloads_of(outlook.snapshot.state.attempt):
+                return GATE_LOOK_S if _is_at_gate(outlook) else GATE_S
+            if outlook is not None:
+                self._pass_over(key)
+                self._agenda.note(key, time.monotonic() + LOOK_S)
+        return GATE_LOOK_S if waiting else None
+
+    def _pass_over(self, key: Key) -> None:
+        """It says that it waits, and there is nothing of it to be let in: others serve the gate from now on.
+
+        Whoever may write ConfigMaps can write a thousand such records; each is looked at once, until it changes.
+        """
+        with self._lock:
+            if key in self._open:
+                self._open[key] = False
+
+    def _at_gate(self) -> list[Client]:
+        """Of all namespaces where a run waits, or was let in and may not have its pods yet."""
+        with self._lock:
+            namespaces = sorted({key.namespace for key in self._starting})
+        return [self._of(namespace) for namespace in namespaces]
+
+    def _outlook(self, key: Key) -> Outlook | None:
+        """Take a turn; None where there is no such run any more."""
+        try:
+            return turn(self._of(key.namespace), key.run)
+        except NotFound:
+            self._forget(key)
+            return None
+
+    def _note_trouble(self, key: Key, error: Exception) -> None:
+        text = error.message if isinstance(error, LongboatError) else f"{type(error).__name__}: {error}"
+        times, before = self._trouble.get(key, (0, ""))
+        self._trouble[key] = (times + 1, text)
+        if text != before:
+            self._say(f"{'the gate' if key == GATE else f'{key.namespace}/{key.run}'}: {text}")
+        self._agenda.note(key, time.monotonic() + min(LOOK_S, AGAIN_S * 2 ** min(times, 10)))
+
+    def _of(self, namespace: str) -> Client:
+        """The same connections, seen from a run's namespace."""
+        with self._lock:
+            if namespace not in self._clients:
+                own = copy.copy(self._client)
+                own.namespace = namespace
+                share_gate(own, self._gates)
+                self._clients[namespace] = own
+            return self._clients[namespace]
+
+
+def _state(record: Noted) -> State:
+    try:
+        return STATES.decode(record.data.state)
+    except (msgspec.DecodeError, RecursionError):
+        return State()  # what a newer version wrote: the turn will say what is wrong
+
+
+def _waits(state: State) -> bool:
+    """The gate has told it what it waits for: nothing but the gate can help it on."""
+    return state.phase in WAITING and bool(state.gate.reason) and state.gate.let_in is None
+
+
+def _is_at_gate(outlook: Outlook) -> bool:
+    return _waits(outlook.snapshot.state) and outlook.snapshot.stop is None

@@ -1,0 +1,399 @@
+"""What comes next for a run: a Snapshot and the time in, a Turn out. Pure; `apply` does it, `endings` judges.
+
+A Turn is taken by any process at any time, so every action can be repeated: the state is written first, at the version
+that was seen; then the actions; then `after`, which notes that they were done. An attempt follows another only when
+nothing of that one runs any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from longboat.core.errors import RUN_LOST_EXIT
+from longboat.core.jobs import Value
+from longboat.core.runs import Attempt, Failure
+from longboat.engines.kubernetes.reconcile.attempt_outcome import Verdict, expected_nodes, is_over, judge
+from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made
+from longboat.engines.kubernetes.reconcile.node_loss import noted_hosts, silence_words, with_losses
+from longboat.engines.kubernetes.reconcile.observe.progress import Progress, facts_of, progress_of
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot
+from longboat.engines.kubernetes.reconcile.survivors import (
+    LINGER_S,
+    TELL_S,
+    dead_members,
+    hurry_of,
+    settling_s,
+    told_to_stop,
+)
+from longboat.engines.kubernetes.records import State
+from longboat.engines.shared.retry_policy import describe, retry_after, retry_note, start_failure, stop_note
+
+SUSPICIOUS_S = 5.0
+"""How often we look at a node that may be lost."""
+STARTING_LOOK_S = 3.0
+TROUBLE_S = 20.0
+SLOW_TROUBLE_S = 600.0
+"""How long a container may fail to start: when somebody must mend it, and when it may mend itself."""
+
+
+class Create(Value, frozen=True, tag=True):
+    """Make the objects of an attempt."""
+
+    attempt: int
+
+
+class LetIn(Value, frozen=True, tag=True):
+    """Ask the gate; it unsuspends the attempt or says what it waits for."""
+
+    attempt: int
+
+
+class Tell(Value, frozen=True, tag=True):
+    """Have the gang stop, through the launcher in this pod."""
+
+    pod: str
+    grace_s: float
+
+
+class Remove(Value, frozen=True, tag=True):
+    """Delete the workloads of an attempt, and so its pods."""
+
+    attempt: int
+    grace_s: float | None = None
+    is_lost: bool = False  # some of its pods are on lost nodes: the workloads go first, not after their pods
+
+
+class ForceDelete(Value, frozen=True, tag=True):
+    """Delete a pod whose node is lost, without waiting for that node."""
+
+    pod: str
+    uid: str
+
+
+class Drop(Value, frozen=True, tag=True):
+    """Delete a pod that does not end, and leave the others, which have something to say, alone."""
+
+    pod: str
+    uid: str
+
+
+Action = Create | LetIn | Tell | Remove | ForceDelete | Drop
+
+
+class Turn(Value, frozen=True):
+    state: State | None = None  # written before the actions
+    actions: tuple[Action, ...] = ()
+    after: State | None = None  # written after them
+    again_at: float | None = None  # when to look again although nothing has changed
+
+
+def decide(snapshot: Snapshot, now: float) -> Turn:
+    turn = _turn(snapshot, now)
+    return msgspec.structs.replace(turn, state=None) if turn.state == snapshot.state else turn
+
+
+def _turn(snapshot: Snapshot, now: float) -> Turn:
+    if snapshot.is_deleting:
+        return Turn()
+    snapshot = with_losses(snapshot, now)
+    return _with_fences(_next(snapshot, now), snapshot, now)
+
+
+def _next(snapshot: Snapshot, now: float) -> Turn:
+    state = snapshot.state
+    if state.is_final:
+        return Turn(actions=_remains(snapshot))
+    attempt = state.attempt
+    is_open = any(one.number == attempt for one in state.attempts)
+    if not is_open and not is_made(snapshot):
+        return _between(snapshot, now)
+    if not is_open:
+        snapshot = msgspec.structs.replace(snapshot, state=_opened(snapshot))
+    if is_over(snapshot, attempt) and not _is_waiting(snapshot):
+        return _concluded(snapshot, now)
+    return _stopping(snapshot, now) if snapshot.stop is not None else _going(snapshot, now)
+
+
+def _remains(snapshot: Snapshot) -> tuple[Action, ...]:
+    """A slow process may have made an attempt after another one had ended the run.
+
+    An attempt with pods on lost nodes keeps the others, with their logs, but no place in a queue.
+    """
+    left = {one.attempt for one in snapshot.workloads if not (one.failed or one.is_complete or one.is_deleting)}
+    going = tuple(Remove(attempt=attempt) for attempt in sorted(left) if not is_over(snapshot, attempt))
+    if snapshot.record.gated_by != "kueue":
+        return going
+    return (*going, *_discards(snapshot, left & {snapshot.state.attempt}))
+
+
+def _discards(snapshot: Snapshot, attempts: set[int]) -> tuple[Action, ...]:
+    """The workloads of attempts that are over, and whose pods on lost nodes would never leave them."""
+    lost = {pod.attempt for pod in snapshot.pods if pod.is_lost}
+    there = {one.attempt for one in snapshot.workloads if not one.is_deleting}
+    return tuple(Remove(attempt=attempt, is_lost=True) for attempt in sorted(attempts & lost & there))
+
+
+def _earlier(snapshot: Snapshot) -> tuple[Action, ...]:
+    """What a lost attempt before this one left behind: claims and devices stay taken as long as its pods are there."""
+    earlier = {one.attempt for one in snapshot.workloads if one.attempt < snapshot.state.attempt}
+    return _discards(snapshot, earlier)
+
+
+def _is_waiting(snapshot: Snapshot) -> bool:
+    """Suspended, and so without pods, because it waits to be let in."""
+    workloads = snapshot.workloads_of(snapshot.state.attempt)
+    return bool(workloads) and all(one.is_suspended for one in workloads) and not snapshot.stop
+
+
+def _between(snapshot: Snapshot, now: float) -> Turn:
+    """No attempt is under way: before the first, or before the next."""
+    state = snapshot.state
+    if any(pod.end is None for pod in snapshot.pods):
+        return Turn(actions=_earlier(snapshot), again_at=now + SUSPICIOUS_S)
+    if snapshot.stop is not None:
+        failures = [one.failure for one in state.attempts if one.failure is not None]
+        reason = "stopped before its next attempt" if failures else stop_note(state.started)
+        return _finished(snapshot, now, "stopped", failures[-1].exit_code if failures else None, reason)
+    if now < state.not_before:
+        return Turn(actions=_earlier(snapshot), again_at=state.not_before)
+    if state.attempt == 0:
+        due = handover_due(snapshot)
+        return Turn(again_at=due) if now < due else _finished(snapshot, now, "failed", RUN_LOST_EXIT, GIVEN_UP, "lost")
+    return Turn(actions=(*_earlier(snapshot), Create(attempt=state.attempt)))
+
+
+def _opened(snapshot: Snapshot) -> State:
+    """The state with the attempt in its list: its objects are there."""
+    state = snapshot.state
+    made = [one.created for one in snapshot.workloads_of(state.attempt) if one.created]
+    made += [pod.created for pod in snapshot.pods_of(state.attempt) if pod.created]
+    started = Attempt(number=state.attempt, started=min(made, default=snapshot.record.created))
+    return _replace(state, attempts=(*state.attempts, started))
+
+
+def _going(snapshot: Snapshot, now: float) -> Turn:
+    """The attempt waits, starts or runs."""
+    state, attempt = snapshot.state, snapshot.state.attempt
+    workloads = snapshot.workloads_of(attempt)
+    sentence = next((one.failure for one in state.attempts if one.number == attempt), None)
+    trouble, again = _trouble(snapshot, now)
+    if sentence is None and trouble is not None:
+        state, sentence = _sentenced(state, trouble), trouble
+    if sentence is not None:
+        return Turn(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
+    progress = progress_of(snapshot)
+    if snapshot.record.gated_by == "longboat" and any(one.is_suspended for one in workloads):
+        new = _replace(state, phase=_phase(state, "pending"))
+        return Turn(state=new, actions=(LetIn(attempt=attempt),), again_at=state.gate.not_before)
+    if _was_taken_back(snapshot):
+        failure = Failure(
+            cause="preemption", exit_code=RUN_LOST_EXIT, message=progress.reason or "the queue took it back"
+        )
+        new = _sentenced(state, failure)
+        return Turn(state=new, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
+    new = _progressed(state, progress, snapshot)
+    if not state.broken and dead_members(snapshot):
+        new = _replace(new, broken=now)
+        snapshot = msgspec.structs.replace(snapshot, state=new)
+    back = _put_back_at(snapshot, progress)
+    actions: tuple[Action, ...] = (LetIn(attempt=attempt),) if back is not None and back <= now else ()
+    hurry = hurry_of(snapshot)
+    if hurry is not None and now >= hurry.drop_at and all(pod.end for pod in snapshot.pods_of(attempt)):
+        return _given_up(snapshot, now)
+    hurried, late = _hurried(snapshot, now)
+    times = [moment for moment in (again, back, late, _starting_look(snapshot, progress, now)) if moment is not None]
+    return Turn(state=new, actions=(*actions, *hurried), again_at=min(times, default=None))
+
+
+def _given_up(snapshot: Snapshot, now: float) -> Turn:
+    """Nothing of the attempt runs any more, and its workload does not notice: it goes, judged by what is seen now."""
+    failure = judge(snapshot, snapshot.state.attempt).failure
+    if failure is None:
+        return _concluded(snapshot, now)  # node 0 has said that all is well
+    state = _sentenced(snapshot.state, failure)
+    return Turn(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
+
+
+def _hurried(snapshot: Snapshot, now: float) -> tuple[tuple[Action, ...], float | None]:
+    """Members that outlive one of their own are told to end, and at last deleted; else when that will be."""
+    hurry = hurry_of(snapshot)
+    left = [pod for pod in snapshot.pods_of(snapshot.state.attempt) if pod.end is None]
+    if hurry is None or not left:
+        return (), None
+    if now < hurry.tell_at:
+        return (), hurry.tell_at
+    if now >= hurry.drop_at:
+        return tuple(Drop(pod=pod.name, uid=pod.uid) for pod in left), now + LINGER_S
+    return tuple(Tell(pod=pod.name, grace_s=hurry.grace_s) for pod in told_to_stop(left, snapshot)), now + LINGER_S
+
+
+def _starting_look(snapshot: Snapshot, progress: Progress, now: float) -> float | None:
+    """A container that a volume keeps from starting changes nothing in its pod: only looking again shows it."""
+    if progress.phase != "starting":
+        return None
+    newest = max((pod.created for pod in snapshot.pods_of(snapshot.state.attempt)), default=now)
+    return now + (STARTING_LOOK_S if now - newest < 10 * STARTING_LOOK_S else 10 * STARTING_LOOK_S)
+
+
+def _put_back_at(snapshot: Snapshot, progress: Progress) -> float | None:
+    """When the gate has to look at a gang that it let in and that does not get going."""
+    gate = snapshot.state.gate
+    if snapshot.record.gated_by != "longboat" or gate.let_in is None or progress.is_complete:
+        return None
+    return max(gate.not_before, gate.let_in)
+
+
+def _was_taken_back(snapshot: Snapshot) -> bool:
+    """The queue suspended a gang that had started."""
+    state = snapshot.state
+    workloads = snapshot.workloads_of(state.attempt)
+    if snapshot.record.gated_by != "kueue" or not workloads or not all(one.is_suspended for one in workloads):
+        return False
+    return state.phase == "running" or (snapshot.queue is not None and snapshot.queue.is_evicted)
+
+
+def _phase(state: State, phase: str) -> str:
+    return "recovering" if state.attempt and phase in ("pending", "starting") else phase
+
+
+def _progressed(state: State, progress: Progress, snapshot: Snapshot) -> State:
+    reason = silence_words(snapshot) or progress.reason
+    if state.attempt and progress.phase != "running" and not reason:
+        reason = state.reason
+    return _replace(
+        state,
+        phase=_phase(state, progress.phase),
+        reason=reason,
+        started=state.started or progress.started,
+        hosts=noted_hosts(state, snapshot) if progress.phase == "running" else state.hosts,
+        cause=None if progress.phase == "running" else state.cause,
+    )
+
+
+def _trouble(snapshot: Snapshot, now: float) -> tuple[Failure | None, float | None]:
+    """A container that cannot start ends the attempt once it is clear; else when that will be."""
+    found: list[tuple[float, PodView]] = []
+    for pod in snapshot.pods_of(snapshot.state.attempt):
+        if pod.trouble is not None and pod.end is None and not pod.is_started:
+            patience = TROUBLE_S if pod.trouble.is_final else SLOW_TROUBLE_S
+            found.append((pod.created + patience, pod))
+    if not found:
+        return None, None
+    due, pod = min(found, key=lambda pair: pair[0])
+    if due > now or pod.trouble is None:
+        return None, due
+    hint = f" ({pod.trouble.hint})" if pod.trouble.hint else ""
+    return start_failure(pod.trouble.cause or "setup", f"node {pod.node}: {pod.trouble.what}{hint}"), None
+
+
+def _sentenced(state: State, failure: Failure) -> State:
+    """The failure is noted before what shows it is removed."""
+    attempts = tuple(
+        msgspec.structs.replace(one, failure=failure) if one.number == state.attempt else one for one in state.attempts
+    )
+    return _replace(state, attempts=attempts)
+
+
+def _removal(snapshot: Snapshot, grace_s: float | None = None) -> tuple[Action, ...]:
+    attempt = snapshot.state.attempt
+    left = [one for one in snapshot.workloads_of(attempt) if not one.is_deleting]
+    return (Remove(attempt=attempt, grace_s=grace_s),) if left else ()
+
+
+def _stopping(snapshot: Snapshot, now: float) -> Turn:
+    """The user asked for a stop, and something of the attempt is there."""
+    assert snapshot.stop is not None
+    state, job = snapshot.state, snapshot.record.job
+    grace = job.grace_s if snapshot.stop.grace_s is None else snapshot.stop.grace_s
+    pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
+    noted = _replace(state, reason="is being stopped")
+    have_started = all(node in pods and pods[node].is_started for node in expected_nodes(job))
+    if not have_started:  # no rank has started: that takes all of them
+        return Turn(state=noted, actions=_removal(snapshot, grace), again_at=now + SUSPICIOUS_S)
+    if state.told != snapshot.stop.at:
+        left = [pod for pod in pods.values() if pod.end is None]
+        told = _replace(noted, told=snapshot.stop.at, told_when=now)
+        actions = tuple(Tell(pod=pod.name, grace_s=grace) for pod in told_to_stop(left, snapshot))
+        return Turn(state=noted, actions=actions, after=told, again_at=now + grace + TELL_S)
+    deadline = state.told_when + grace + TELL_S
+    if now < deadline:
+        return Turn(state=noted, again_at=deadline)
+    return Turn(state=noted, actions=_removal(snapshot, 0.0), again_at=now + SUSPICIOUS_S)
+
+
+def _with_fences(turn: Turn, snapshot: Snapshot, now: float) -> Turn:
+    """Pods of lost nodes are deleted by force; nodes that may be lost are looked at again."""
+    fences = [ForceDelete(pod=pod.name, uid=pod.uid) for pod in snapshot.pods if pod.is_lost and not pod.is_forced]
+    again = turn.again_at
+    for pod in snapshot.pods:
+        host = snapshot.hosts.get(pod.host or "")
+        is_doubtful = pod.is_unready or pod.deleting_since is not None or (host and host.not_ready_since is not None)
+        if pod.end is None and is_doubtful:
+            again = min(again or now + SUSPICIOUS_S, now + SUSPICIOUS_S)
+    return msgspec.structs.replace(turn, actions=(*fences, *turn.actions), again_at=again)
+
+
+def _concluded(snapshot: Snapshot, now: float) -> Turn:
+    """The attempt is over: the run has ended, or is tried again."""
+    verdict = judge(snapshot, snapshot.state.attempt)
+    settling = settling_s(snapshot, now)
+    state = _closed(snapshot, verdict, now)
+    failure, retries = verdict.failure, snapshot.record.job.retries
+    snapshot = msgspec.structs.replace(snapshot, state=state)
+    if verdict.how == "succeeded":
+        return _finished(snapshot, now, "succeeded", 0, "")
+    if verdict.how == "stopped" or failure is None:
+        earlier = [one.failure for one in state.attempts if one.failure is not None]
+        code = verdict.exit_code if verdict.exit_code is not None or not earlier else earlier[-1].exit_code
+        return _finished(snapshot, now, "stopped", code, stop_note(state.started if code is None else now))
+    delay = retry_after(failure, attempt=state.attempt, retries=retries)
+    if delay is None:
+        return _finished(snapshot, now, "failed", failure.exit_code, describe(failure), failure.cause)
+    delay = max(delay, settling)
+    number = state.attempt + 1
+    note = retry_note(failure, number=number, retries=retries)
+    again = _replace(
+        state, phase="recovering", reason=note, attempt=number, cause=failure.cause, not_before=now + delay
+    )
+    again = _replace(again, gate=type(again.gate)(), broken=0.0, hosts={})
+    snapshot = msgspec.structs.replace(snapshot, state=again)
+    return Turn(state=again, actions=_earlier(snapshot), again_at=now + delay)
+
+
+def _closed(snapshot: Snapshot, verdict: Verdict, now: float) -> State:
+    state = snapshot.state
+    pods = snapshot.pods_of(state.attempt)
+    said = [pod.end.said for pod in pods if pod.end is not None and pod.end.said is not None]
+    ends = [one.ended for one in said if one.ended] + [pod.end.ended for pod in pods if pod.end and pod.end.ended]
+    starts = [one.started for one in said if one.started]
+    resumed = next((one.resumed_from for one in said if one.resumed_from), None)
+    checkpoint = next((one.checkpoint for one in said if one.checkpoint), None)
+    attempts = tuple(
+        msgspec.structs.replace(one, ended=max(ends, default=now), failure=verdict.failure, resumed_from=resumed)
+        if one.number == state.attempt
+        else one
+        for one in state.attempts
+    )
+    return _replace(
+        state,
+        attempts=attempts,
+        started=min(starts, default=None) if state.attempt == 0 and starts else state.started,
+        checkpoint=checkpoint or state.checkpoint,
+        facts=facts_of(snapshot),
+    )
+
+
+def _finished(
+    snapshot: Snapshot, now: float, phase: str, exit_code: int | None, reason: str, cause: str | None = None
+) -> Turn:
+    state = snapshot.state
+    ended = max([one.ended for one in state.attempts if one.ended is not None], default=now)
+    ended = ended if phase != "stopped" or state.attempts else now
+    final = _replace(state, phase=phase, exit_code=exit_code, reason=reason, cause=cause, ended=ended)
+    return Turn(state=final, actions=_remains(snapshot))
+
+
+def _replace(state: State, **changes: Any) -> State:
+    return msgspec.structs.replace(state, **changes)

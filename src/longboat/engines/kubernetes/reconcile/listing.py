@@ -1,0 +1,118 @@
+"""All runs of a namespace, read and not driven: lists of records, workloads and pods, and what turns would say of them.
+
+A list changes nothing: somebody who looks at the runs of others leaves them as they are, and hundreds of runs that wait
+cost a few requests. Turns are taken by those who follow a run, and by the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from longboat.core.errors import EngineError
+from longboat.core.runs import RunStatus
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.reconcile.observe.observe import (
+    is_record,
+    list_queued,
+    queue_of,
+    read_record,
+    snapshot_of,
+)
+from longboat.engines.kubernetes.reconcile.observe.snapshot import (
+    SlimPod,
+    SlimRecord,
+    SlimWorkload,
+    pod_view,
+    workload_view,
+)
+from longboat.engines.kubernetes.reconcile.reconciler import foreseen
+from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.status import brief_status
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError, NotThere
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
+
+OURS = f"{names.MANAGED_BY}=longboat"
+RECORDS = f"{OURS},{names.KIND}=run"
+AT_ONCE = 100
+"""Runs named in one selector, of at most 41 characters each: an address of 8 KiB is what every proxy passes on."""
+MOST_NAMED = 400
+"""Of more runs that have not ended, everything is listed: what ended runs left is then the smaller part."""
+
+
+class Seen(NamedTuple):
+    """A record, with the object that holds it."""
+
+    body: Mapping[str, Any]
+    record: Record
+    state: State
+
+
+def list_runs(client: Client, notice: Callable[[str], None]) -> Sequence[RunStatus]:
+    """Newest first."""
+    seen = list(records(client, notice))
+    opened = [one for one in seen if not one.state.is_final]
+    states = foresee(client, opened, notice) if opened else {}
+    found = [brief_status(one.record, states.get(one.record.name, one.state)) for one in seen]
+    return sorted(found, key=lambda status: (-status.created, status.name))
+
+
+def records(client: Client, notice: Callable[[str], None] = lambda _: None) -> Iterator[Seen]:
+    """All runs of the namespace; one whose record nobody may act upon is told of and left out."""
+    for body in client.list(CONFIG_MAP, labels=RECORDS, into=SlimRecord).items:
+        if not is_record(body):
+            continue
+        try:
+            yield Seen(body, *read_record(body))
+        except EngineError as error:
+            notice(error.message)
+
+
+def foresee(client: Client, opened: Sequence[Seen], notice: Callable[[str], None]) -> dict[str, State]:
+    """The states that turns would write; of a run whose parts cannot be seen, none."""
+    kinds = {JOBSET if one.record.workload == "jobset" else JOB for one in opened}
+    runs = [one.record.name for one in opened]
+    try:
+        with ThreadPoolExecutor(max_workers=4, thread_name_prefix="listing") as pool:
+            pods = pool.submit(_by_run, client, POD, runs, SlimPod)
+            lists = [pool.submit(_by_run, client, kind, runs, SlimWorkload) for kind in kinds]
+            is_queued = any(one.record.gated_by == "kueue" for one in opened)
+            queued = list_queued(client) if is_queued else []
+            made = [one.result() for one in lists]
+            shown = pods.result()
+    except ApiError as error:
+        notice(f"runs are shown as they were last seen: {error.message}")
+        return {}
+    now = client.now()
+    found = {}
+    for one in opened:
+        name = one.record.name
+        workloads = [workload_view(body) for bodies in made for body in bodies.get(name, ())]
+        snapshot = snapshot_of(
+            one.body,
+            workloads=workloads,
+            pods=[pod_view(body) for body in shown.get(name, ())],
+            queue=queue_of(one.record, one.state, workloads, queued),
+        )
+        found[name] = foreseen(snapshot, now).snapshot.state
+    return found
+
+
+def _by_run(client: Client, kind: Kind, runs: Sequence[str], into: Any) -> dict[str, list[Any]]:
+    """Objects of these runs. Those of ended runs may be many more: they are not read where few are asked for."""
+    labels = f"{OURS},{names.ROLE}" if kind is POD else OURS
+    selectors: Iterable[str] = (f"{labels},{names.RUN}",)
+    if len(runs) <= MOST_NAMED:
+        groups = (runs[first : first + AT_ONCE] for first in range(0, len(runs), AT_ONCE))
+        selectors = [f"{labels},{names.RUN} in ({','.join(group)})" for group in groups]
+    found: dict[str, list[Any]] = {}
+    for selector in selectors:
+        try:
+            items = client.list(kind, labels=selector, into=into).items
+        except NotThere:
+            return {}  # JobSet was taken out of the cluster since
+        for body in items:
+            found.setdefault(body["metadata"]["labels"][names.RUN], []).append(body)
+    return found

@@ -1,0 +1,112 @@
+"""Nodes of the cluster that are lost or silent, and what that means for a run's pods. Pure.
+
+A pod on a lost node counts as ended: its kubelet will not tell how it ended, and nobody may wait for that. What follows
+for the attempt is decided in `decide`, who is to blame in `endings`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from longboat.core.errors import RUN_LOST_EXIT
+from longboat.engines.kubernetes.reconcile.observe.snapshot import HostView, PodView, Snapshot
+from longboat.engines.kubernetes.reconcile.observe.termination import PodEnd
+from longboat.engines.kubernetes.records import State
+
+NODE_LOST = "NodeLost"
+LEAST_LOST_S = 10.0
+"""A kubelet renews its Lease every 10 s: less silence than that says nothing, whatever a record asks for."""
+MOST_HOSTS = 128
+"""Pods whose node is remembered in the state: it is written anew at every change, and read by every list."""
+
+
+def is_lost(host: HostView, limit_s: float, now: float) -> bool:
+    if not host.is_there:
+        return True
+    return host.not_ready_since is not None and now - host.not_ready_since >= limit_s
+
+
+def limit_of(snapshot: Snapshot) -> float:
+    """Seconds of silence after which a node is lost. A run that is being stopped waits for no silent node."""
+    return 0.0 if snapshot.stop is not None else max(LEAST_LOST_S, snapshot.record.node_lost_s)
+
+
+def with_losses(snapshot: Snapshot, now: float) -> Snapshot:
+    """The run with an end for every pod whose node is lost."""
+    limit_s = limit_of(snapshot)
+    lost = {name: host for name, host in snapshot.hosts.items() if is_lost(host, limit_s, now)}
+    if not lost:
+        return snapshot
+    pods = tuple(
+        _lost_pod(pod, lost[pod.host]) if pod.end is None and pod.host in lost else pod for pod in snapshot.pods
+    )
+    judged = {name: msgspec.structs.replace(host, is_lost=True) for name, host in lost.items()}
+    return msgspec.structs.replace(snapshot, pods=pods, hosts={**snapshot.hosts, **judged})
+
+
+def _lost_pod(pod: PodView, host: HostView) -> PodView:
+    end = PodEnd(
+        exit_code=RUN_LOST_EXIT,
+        cause="lost",
+        message=loss_words(pod.node, host),
+        reason=NODE_LOST,
+        started=pod.started,
+        ended=host.not_ready_since,
+    )
+    return msgspec.structs.replace(pod, end=end, is_running=False, is_lost=True)
+
+
+def loss_words(member: str, host: HostView) -> str:
+    """What became of the node of a member of the gang."""
+    if not host.is_there:
+        return f"node {host.name} ({member}) is gone from the cluster"
+    if host.said:
+        return f"node {host.name} ({member}) was lost: it is not ready: {host.said}"
+    return f"node {host.name} ({member}) was lost: nothing is heard of it any more"
+
+
+def vanished_on_lost_host(snapshot: Snapshot, members: list[str]) -> str:
+    """Words for members whose pods are gone together with their node; empty where their nodes are well or unknown."""
+    for member in members:
+        host = snapshot.hosts.get(snapshot.state.hosts.get(member, ""))
+        if host is not None and host.is_lost:
+            return loss_words(member, host)
+    return ""
+
+
+def is_host_well(snapshot: Snapshot, member: str) -> bool:
+    """Whether the node that a member ran on is known to be there and ready."""
+    host = snapshot.hosts.get(snapshot.state.hosts.get(member, ""))
+    return host is not None and host.is_there and host.not_ready_since is None
+
+
+def silence_words(snapshot: Snapshot) -> str:
+    """Which nodes of the attempt under way are lost, or silent and when they are given up; empty where none is."""
+    pods = snapshot.pods_of(snapshot.state.attempt)
+    lost = [pod.end.message for pod in pods if pod.is_lost and pod.end is not None]
+    if lost:
+        return f"{lost[0]}; the others are ending"
+    told = []
+    limit_s = limit_of(snapshot)
+    for pod in pods:
+        host = snapshot.hosts.get(pod.host or "")
+        if pod.end is None and host is not None and host.not_ready_since is not None:
+            what = "is not ready" if host.said else "is silent"
+            told.append(f"node {host.name} ({pod.node}) {what} and is given up after {limit_s:g} s")
+    return "; ".join(told[:3]) + (f" and {len(told) - 3} more" if len(told) > 3 else "")
+
+
+def is_reachable(pod: PodView, snapshot: Snapshot) -> bool:
+    """Whether the launcher in this pod may be asked: it runs, and nothing speaks against its node."""
+    if not pod.is_running or pod.is_unready or pod.is_lost:
+        return False
+    host = snapshot.hosts.get(pod.host or "")
+    return host is None or (host.is_there and host.not_ready_since is None)
+
+
+def noted_hosts(state: State, snapshot: Snapshot) -> dict[str, str]:
+    """Which node each member runs on, for the day when its pod and its node are gone."""
+    pods = snapshot.pods_of(state.attempt)
+    if len(pods) > MOST_HOSTS:
+        return state.hosts
+    return {**state.hosts, **{pod.node: pod.host for pod in pods if pod.host}}

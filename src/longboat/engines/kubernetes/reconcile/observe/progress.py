@@ -1,0 +1,91 @@
+"""How far an attempt has come, from its pods and its queue, and what is worth remembering when it has ended. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from longboat.core.jobs import Value
+from longboat.core.runs import Phase
+from longboat.engines.kubernetes.explain.unschedulable import scheduler_reasons
+from longboat.engines.kubernetes.reconcile.attempt_outcome import expected_nodes
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot
+
+FACTS = 12
+
+
+class Progress(Value, frozen=True):
+    phase: Phase
+    reason: str = ""
+    is_complete: bool = False  # every node's launcher has started
+    started: float | None = None
+
+
+def progress_of(snapshot: Snapshot) -> Progress:
+    """Of the attempt under way, which is not over."""
+    job = snapshot.record.job
+    attempt = snapshot.state.attempt
+    pods = snapshot.pods_of(attempt)
+    wanted = expected_nodes(job)
+    begun = {pod.node for pod in pods if pod.is_started}
+    if begun >= set(wanted):
+        starts = [pod.started for pod in pods if pod.started is not None]
+        return Progress(phase="running", is_complete=True, started=max(starts, default=None))
+    workloads = snapshot.workloads_of(attempt)
+    if workloads and all(one.is_suspended for one in workloads):
+        return Progress(phase="pending", reason=_queue_reason(snapshot))
+    gone = [node for node in wanted if node not in {pod.node for pod in pods}]
+    if gone and snapshot.state.phase == "running":
+        told = f"no pod of {_names(gone)} is left" + ("; the others are ending" if pods else "")
+        return Progress(phase="running", reason=told, is_complete=True)
+    if any(pod.is_scheduled for pod in pods):
+        unplaced = [pod for pod in pods if not pod.is_scheduled]
+        return Progress(phase="pending" if unplaced else "starting", reason=_starting_reason(pods, wanted))
+    return Progress(phase="pending", reason=_starting_reason(pods, wanted))
+
+
+def _queue_reason(snapshot: Snapshot) -> str:
+    record, queue = snapshot.record, snapshot.queue
+    if record.gated_by != "kueue":
+        return snapshot.state.gate.reason
+    place = f"the queue {record.queue}" if record.queue else "its queue"
+    return queue.message if queue is not None and queue.message else f"waits for {place}"
+
+
+def _starting_reason(pods: Sequence[PodView], wanted: Sequence[str]) -> str:
+    troubled = next((pod for pod in pods if pod.trouble is not None), None)
+    if troubled is not None and troubled.trouble is not None:
+        return f"node {troubled.node}: {troubled.trouble.what}"
+    unplaced = [pod for pod in pods if not pod.is_scheduled and pod.end is None]
+    if unplaced:
+        told = scheduler_reasons(next((pod.message for pod in unplaced if pod.message), ""))
+        verb = "waits" if len(unplaced) == 1 else "wait"
+        return f"{_nodes(unplaced)} {verb} for a place" + (f": {'; '.join(told)}" if told else "")
+    if len(pods) < len(wanted):
+        return "its pods are being created"
+    slow = [pod for pod in pods if not pod.is_started]
+    words = Counter(pod.waiting or "ContainerCreating" for pod in slow)
+    if set(words) <= {"ContainerCreating", "PodInitializing"}:
+        return f"{_nodes(slow)}: image and volumes are being made ready" if slow else ""
+    return f"{_nodes(slow)}: {', '.join(sorted(words))}"
+
+
+def _nodes(pods: Sequence[PodView]) -> str:
+    return _names([pod.node for pod in pods])
+
+
+def _names(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+
+
+def facts_of(snapshot: Snapshot) -> tuple[str, ...]:
+    """What was seen of the pods when the attempt ended, for the day when they are gone."""
+    found = []
+    for pod in sorted(snapshot.pods_of(snapshot.state.attempt), key=lambda one: (one.role, one.index)):
+        if pod.end is None or (pod.end.exit_code == 0 and pod.end.cause is None):
+            continue
+        words = [word for word in (pod.end.reason, f"exit code {pod.end.exit_code}") if word]
+        where = f" on {pod.host}" if pod.host else ""
+        found.append(f"pod {pod.name} ({pod.node}){where}: {', '.join(words)}")
+    more = len(found) - FACTS
+    return (*found[:FACTS], f"and {more} more pods") if more > 0 else tuple(found)

@@ -1,0 +1,323 @@
+"""Objects of a run as the decisions see them: slim values made from what the API server answered. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any, TypedDict
+
+from longboat.core.jobs import Value
+from longboat.engines.kubernetes.explain.containers import Trouble, trouble_of
+from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, INDEX, ROLE
+from longboat.engines.kubernetes.reconcile.observe.termination import PodEnd, container_of, outcome_of_pod
+from longboat.engines.kubernetes.records import Record, State
+
+LABEL = f"{DOMAIN}/"
+MONITOR_GRACE_S = 40.0
+"""What the node controller waits for a silent kubelet before it says Unknown: its default, the shorter of two."""
+LEASE_BELIEVED_S = 60.0
+MOST_INDEXES = 100_000
+_NO_FOLDER = re.compile(r"hostPath type check failed: (\S+) is not a directory")
+
+
+class StopRequest(Value, frozen=True):
+    """Annotation `longboat.dev/stop` of the record."""
+
+    at: float
+    grace_s: float | None = None
+
+
+class PodView(Value, frozen=True):
+    name: str
+    uid: str
+    role: str
+    index: int
+    attempt: int
+    phase: str = "Pending"
+    created: float = 0.0
+    host: str | None = None  # the machine it was bound to
+    is_scheduled: bool = False
+    is_started: bool = False  # its container runs or has run
+    is_running: bool = False  # its container runs
+    is_unready: bool = False  # the node controller took its Ready away while the container runs
+    unready_since: float | None = None
+    started: float | None = None
+    waiting: str = ""  # why its container has not started: ErrImagePull, ...
+    trouble: Trouble | None = None  # the same in our words
+    message: str = ""  # in Kubernetes' words
+    deleting_since: float | None = None  # when it should have been gone
+    is_forced: bool = False  # deleted without a grace: only a finalizer keeps it
+    is_lost: bool = False  # its node is lost; `end` is our judgement, nobody reported it
+    end: PodEnd | None = None
+
+    @property
+    def node(self) -> str:
+        return f"{self.role}-{self.index}"
+
+
+class _Owner(TypedDict, total=False):
+    kind: str
+    uid: str
+
+
+class _Meta(TypedDict, total=False):
+    name: str
+    namespace: str
+    ownerReferences: list[_Owner]
+    uid: str
+    labels: dict[str, str]
+    resourceVersion: str
+    creationTimestamp: str
+    deletionTimestamp: str
+    deletionGracePeriodSeconds: int
+
+
+class _Suspension(TypedDict, total=False):
+    suspend: bool
+
+
+class _Conditions(TypedDict, total=False):
+    conditions: list[dict[str, Any]]
+
+
+class SlimWorkload(TypedDict, total=False):
+    """A Job or a JobSet as the API prints it, with only what `workload_view` reads: templates are most of it."""
+
+    metadata: _Meta
+    spec: _Suspension
+    status: _Conditions
+
+
+class _PodMeta(_Meta, total=False):
+    annotations: dict[str, str]
+
+
+class SlimRecord(TypedDict, total=False):
+    """The ConfigMap of a run, without the diary of its fields' managers."""
+
+    metadata: _PodMeta
+    data: dict[str, str]
+
+
+class _Image(TypedDict, total=False):
+    name: str
+    image: str
+
+
+class _PodSpec(TypedDict, total=False):
+    nodeName: str
+    containers: list[_Image]
+    initContainers: list[_Image]
+
+
+class SlimPod(TypedDict, total=False):
+    """A pod, with only what `pod_view` reads."""
+
+    metadata: _PodMeta
+    spec: _PodSpec
+    status: dict[str, Any]
+
+
+class WorkloadView(Value, frozen=True):
+    """A Job or a JobSet of one attempt."""
+
+    name: str
+    uid: str
+    attempt: int
+    role: str = ""  # of a Job
+    owner: str = ""  # uid of the record that owns it
+    created: float = 0.0
+    version: str = ""
+    is_suspended: bool = False
+    is_deleting: bool = False
+    failed: str | None = None  # why, in Kubernetes' words
+    is_complete: bool = False
+
+
+class QueueView(Value, frozen=True):
+    """What Kueue says about an attempt."""
+
+    is_admitted: bool = False
+    is_evicted: bool = False
+    message: str = ""
+
+
+class HostView(Value, frozen=True):
+    """A node of the cluster that somebody waits for."""
+
+    name: str
+    is_there: bool = True
+    not_ready_since: float | None = None  # silent since then, or not ready by its kubelet's own word
+    said: str = ""  # why it is not ready, in its kubelet's words; empty where it is silent
+    is_lost: bool = False  # our judgement (`node_loss`)
+
+
+class Snapshot(Value, frozen=True):
+    """One run, observed at one moment."""
+
+    record: Record
+    state: State
+    uid: str  # of the ConfigMap
+    version: str
+    record_hash: str = ""  # of the record's text
+    made: float = 0.0  # when the ConfigMap was created, by the server's word
+    submitter_alive: float = 0.0  # when its submitter last said that it still works on the first attempt
+    is_deleting: bool = False
+    stop: StopRequest | None = None
+    workloads: tuple[WorkloadView, ...] = ()
+    pods: tuple[PodView, ...] = ()
+    hosts: dict[str, HostView] = {}
+    failed_nodes: frozenset[str] = frozenset()  # of the attempt under way: the Job says that their index failed
+    queue: QueueView | None = None
+
+    def workloads_of(self, attempt: int) -> tuple[WorkloadView, ...]:
+        return tuple(workload for workload in self.workloads if workload.attempt == attempt)
+
+    def pods_of(self, attempt: int) -> tuple[PodView, ...]:
+        return tuple(pod for pod in self.pods if pod.attempt == attempt)
+
+
+def pod_view(pod: Mapping[str, Any]) -> PodView:
+    meta, spec, status = pod.get("metadata") or {}, pod.get("spec") or {}, pod.get("status") or {}
+    labels = meta.get("labels") or {}
+    container = container_of(pod) or {}
+    state = container.get("state") or {}
+    conditions = {one.get("type"): one for one in status.get("conditions") or ()}
+    waiting = state.get("waiting") or {}
+    unschedulable = conditions.get("PodScheduled", {})
+    running = state.get("running")
+    end = outcome_of_pod(pod)
+    # Of a container that fails a probe of its own, ContainersReady is False too.
+    is_unready = (
+        running is not None
+        and conditions.get("Ready", {}).get("status") == "False"
+        and conditions.get("ContainersReady", {}).get("status") != "False"
+    )
+    return PodView(
+        name=str(meta.get("name", "")),
+        uid=str(meta.get("uid", "")),
+        role=str(labels.get(ROLE, "")),
+        index=_number(labels.get(INDEX) or (meta.get("annotations") or {}).get(INDEX)),
+        attempt=_number(labels.get(ATTEMPT)),
+        phase=str(status.get("phase") or "Pending"),
+        created=seconds(meta.get("creationTimestamp")) or 0.0,
+        host=spec.get("nodeName"),
+        is_scheduled=bool(spec.get("nodeName")),
+        is_started=running is not None or bool(state.get("terminated")),
+        is_running=running is not None,
+        is_unready=is_unready,
+        unready_since=seconds(conditions.get("Ready", {}).get("lastTransitionTime")) if is_unready else None,
+        started=seconds((running or {}).get("startedAt")) or (end.started if end else None),
+        waiting=str(waiting.get("reason") or ""),
+        trouble=trouble_of(pod) if end is None else None,
+        message=str(waiting.get("message") or unschedulable.get("message") or status.get("message") or ""),
+        deleting_since=seconds(meta.get("deletionTimestamp")),
+        is_forced="deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds") == 0,
+        end=end,
+    )
+
+
+def mount_trouble(events: Iterable[Mapping[str, Any]]) -> Trouble | None:
+    """What the newest event of a pod says about a volume that cannot be mounted; None where none says so."""
+    ordered = sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+    last = ordered[-1] if ordered else {}
+    if last.get("reason") not in ("FailedMount", "FailedAttachVolume"):
+        return None
+    message = " ".join(str(last.get("message") or "").split())
+    missing = _NO_FOLDER.search(message)
+    if missing:
+        what = f"volumes: {missing[1]} is no folder of the node"
+        return Trouble(what=what, hint="make it there, or use a claim", cause="setup", is_final=True)
+    return Trouble(what=f"a volume cannot be mounted: {message[:300]}", hint="check `volumes`", cause="setup")
+
+
+def workload_view(body: Mapping[str, Any]) -> WorkloadView:
+    meta, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
+    labels = meta.get("labels") or {}
+    held = {one.get("type"): one for one in status.get("conditions") or () if one.get("status") == "True"}
+    failed = held.get("Failed")
+    return WorkloadView(
+        name=str(meta.get("name", "")),
+        uid=str(meta.get("uid", "")),
+        attempt=_number(labels.get(ATTEMPT)),
+        role=str(labels.get(ROLE, "")),
+        owner=owner_of(meta),
+        created=seconds(meta.get("creationTimestamp")) or 0.0,
+        version=str(meta.get("resourceVersion", "")),
+        is_suspended=bool(spec.get("suspend")),
+        is_deleting="deletionTimestamp" in meta,
+        failed=None if failed is None else str(failed.get("message") or failed.get("reason") or "it failed"),
+        is_complete="Complete" in held or "Completed" in held,
+    )
+
+
+def owner_of(meta: Mapping[str, Any]) -> str:
+    """The uid of the record that owns an object; empty where none does."""
+    owners = meta.get("ownerReferences") or ()
+    return next((str(one.get("uid", "")) for one in owners if one.get("kind") == "ConfigMap"), "")
+
+
+def queue_view(workload: Mapping[str, Any], words: str = "") -> QueueView:
+    """From Kueue's Workload; `words` say what it waits for."""
+    conditions = (workload.get("status") or {}).get("conditions") or ()
+    held = {one.get("type"): one.get("reason") for one in conditions if one.get("status") == "True"}
+    # Pods that were not ready in time never ran together: the same attempt may be admitted again.
+    is_evicted = "Evicted" in held and held["Evicted"] != "PodsReadyTimeout"
+    return QueueView(is_admitted="Admitted" in held, is_evicted=is_evicted, message=words)
+
+
+def host_view(name: str, node: Mapping[str, Any] | None, renewed: float | None = None) -> HostView:
+    """A node as its Ready condition tells it; `renewed` is when its kubelet last renewed its Lease, where known.
+
+    The node controller says Unknown only after a silence of its own (40 s, since Kubernetes 1.32 50 s, unless set
+    otherwise); what counts is when the node was last heard of. The Lease bears the node's clock, so it is believed only
+    within a minute of what the node controller saw.
+    """
+    if node is None:
+        return HostView(name=name, is_there=False)
+    for condition in (node.get("status") or {}).get("conditions") or ():
+        if condition.get("type") != "Ready" or condition.get("status") == "True":
+            continue
+        since = seconds(condition.get("lastTransitionTime")) or 0.0
+        if condition.get("status") == "False":
+            said = str(condition.get("message") or condition.get("reason") or "not ready")
+            return HostView(name=name, not_ready_since=since, said=" ".join(said.split())[:300])
+        heard = seconds(condition.get("lastHeartbeatTime")) or 0.0
+        if renewed is not None:
+            return HostView(name=name, not_ready_since=min(since, max(renewed, heard, since - LEASE_BELIEVED_S)))
+        return HostView(name=name, not_ready_since=min(since, max(heard, since - MONITOR_GRACE_S)))
+    return HostView(name=name)
+
+
+def failed_members(jobs: Iterable[Mapping[str, Any]], attempt: int) -> frozenset[str]:
+    """Members of the gang (`worker-1`) whose index the Jobs of an attempt count as failed."""
+    found: set[str] = set()
+    for job in jobs:
+        labels = (job.get("metadata") or {}).get("labels") or {}
+        text = str((job.get("status") or {}).get("failedIndexes") or "")
+        if _number(labels.get(ATTEMPT)) == attempt and text:
+            found |= {f"{labels.get(ROLE, '')}-{index}" for index in _indexes(text)}
+    return frozenset(found)
+
+
+def _indexes(text: str) -> Iterable[int]:
+    """Of Kubernetes' short form: 1,3-5."""
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and (last or first).isdigit() and int(last or first) - int(first) < MOST_INDEXES:
+            yield from range(int(first), int(last or first) + 1)
+
+
+def seconds(moment: object) -> float | None:
+    """Kubernetes' time, with or without a fraction, as seconds since the epoch."""
+    if not isinstance(moment, str) or not moment:
+        return None
+    try:
+        return datetime.fromisoformat(moment.replace("Z", "+00:00")).astimezone(timezone.utc).timestamp()
+    except ValueError:
+        return None
+
+
+def _number(text: object) -> int:
+    return int(text) if isinstance(text, str) and text.isdigit() else 0

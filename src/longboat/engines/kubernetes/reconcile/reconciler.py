@@ -1,0 +1,303 @@
+"""Turns: observe, decide, apply. One at once, or a Driver that takes one whenever something about a run has changed.
+
+`look` is the same without the last step: it shows what a turn would write down, and changes nothing.
+
+A Driver watches, and decides over what the watches show only whether a turn is worth taking: watches of several kinds
+tell of changes in any order, so every turn reads the run anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from longboat.core.errors import RUN_LOST_EXIT, EngineError, NotFound
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.gate.node_usage import UNFINISHED
+from longboat.engines.kubernetes.manifests.creation import CannotRetry, Foreign
+from longboat.engines.kubernetes.reconcile.apply import apply, write_state
+from longboat.engines.kubernetes.reconcile.decide import Action, Turn, decide
+from longboat.engines.kubernetes.reconcile.observe.observe import observe, snapshot_of
+from longboat.engines.kubernetes.reconcile.observe.snapshot import Snapshot, pod_view, workload_view
+from longboat.engines.kubernetes.records import Record
+from longboat.engines.shared.retry_policy import describe
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import Conflict, Forbidden, NotThere, Unreachable
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
+from longboat.kubeapi.watch import Change, Reflector
+
+MOST_TURNS = 12
+POLL_S = 1.0
+"""How often a run is looked at where nothing may be watched."""
+BLIND_POLL_S = 5.0
+"""How often a run is looked at while its watches are broken: nothing would wake us, and an end must not be missed."""
+AGAIN_S = 2.0
+"""When to do again what had no effect: ask a closed gate, tell somebody who does not listen."""
+OTHERS_S = 15.0
+"""An object in the way of the next attempt may be that of somebody who just makes the attempt, with another version of
+Longboat: making one takes a second or two. If there is no attempt after this, the run ends."""
+SETTLE_S = 0.02
+"""Changes come in bursts; one turn serves all of a burst."""
+LONGEST_S = 3600.0
+"""After so long it is looked at again in any case, which costs nothing."""
+PATIENCE_S = 300.0
+"""An API server that does not answer is waited for as long as this."""
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """A run after a turn, and when to look again although nothing changes."""
+
+    snapshot: Snapshot
+    again_at: float | None = None
+
+
+def look(client: Client, run: str) -> Outlook:
+    """The run as a turn would show it; nothing is changed. Raises NotFound."""
+    return foreseen(observe(client, run, client.now()), client.now())
+
+
+def foreseen(snapshot: Snapshot, now: float) -> Outlook:
+    """With the state that turns would write until something must be done. Pure."""
+    decided = Turn()
+    for _ in range(MOST_TURNS):
+        decided = decide(snapshot, now)
+        if decided.state is None:
+            break
+        snapshot = msgspec.structs.replace(snapshot, state=decided.state)
+        if decided.actions:
+            break
+    again_at = decided.again_at
+    # What others have to do, or what is due already, is looked at again and not waited for.
+    return Outlook(snapshot, None if again_at is None and not decided.actions else max(again_at or now, now + AGAIN_S))
+
+
+def turn(client: Client, run: str, *, snapshot: Snapshot | None = None) -> Outlook:
+    """Take turns until nothing is left to do now, from what was just observed. Raises NotFound."""
+    snapshot = snapshot or observe(client, run, client.now())
+    done: tuple[Action, ...] = ()
+    for _ in range(MOST_TURNS):
+        decided = decide(snapshot, client.now())
+        if decided.state is None and not decided.actions:
+            return Outlook(snapshot, decided.again_at)
+        if decided.state is None and decided.actions == done:
+            return Outlook(snapshot, client.now() + AGAIN_S)  # the gate is closed, or somebody takes his time
+        done = decided.actions
+        after = _take(client, snapshot, decided)
+        is_known = after is not None and not decided.actions
+        snapshot = after if after is not None and is_known else observe(client, run, client.now())
+    return Outlook(snapshot, client.now() + AGAIN_S)
+
+
+def turn_or_look(client: Client, run: str, may_act: Callable[[Record], bool]) -> Outlook:
+    """A turn of a run that the caller may act for, else a look. Raises NotFound."""
+    snapshot = observe(client, run, client.now())
+    return turn(client, run, snapshot=snapshot) if may_act(snapshot.record) else foreseen(snapshot, client.now())
+
+
+def _take(client: Client, snapshot: Snapshot, decided: Turn) -> Snapshot | None:
+    """One turn. The run with what was written down, if nobody came between."""
+    try:
+        version = apply(client, snapshot, decided)
+    except Conflict:
+        return None
+    except CannotRetry as error:
+        _end(client, snapshot, error)
+        return None
+    except Foreign as error:
+        if client.now() >= snapshot.state.not_before + OTHERS_S:
+            _end(client, snapshot, error)
+        return None
+    except NotThere:
+        # The run is being removed under our hands, or its namespace.
+        return None
+    return msgspec.structs.replace(snapshot, state=decided.state or snapshot.state, version=version)
+
+
+def _end(client: Client, snapshot: Snapshot, error: CannotRetry | Foreign) -> None:
+    """The next attempt may not be made: the run ends as its last attempt did, and says why it was the last."""
+    state = snapshot.state
+    failure = next((one.failure for one in reversed(state.attempts) if one.failure is not None), None)
+    reason = f"not tried again: {error.message}"
+    ended = max([one.ended for one in state.attempts if one.ended is not None], default=client.now())
+    final = msgspec.structs.replace(
+        state,
+        phase="failed",
+        exit_code=failure.exit_code if failure is not None else RUN_LOST_EXIT,
+        cause=failure.cause if failure is not None else "lost",
+        reason=f"{describe(failure)}; {reason}" if failure is not None else reason,
+        ended=ended,
+    )
+    with contextlib.suppress(Conflict, NotThere):
+        write_state(client, snapshot.record.name, snapshot.version, final)
+
+
+def shortest(pauses: Sequence[float]) -> float | None:
+    """How long to wait; None: until something happens. A moment of a record may be further away than threads can wait
+    for."""
+    return min((*pauses, LONGEST_S)) if pauses else None
+
+
+class OtherPod(msgspec.Struct):
+    """What a run that waits at the gate has to know of another's pod: when it goes."""
+
+    class Meta(msgspec.Struct, rename="camel"):
+        uid: str = ""
+        resource_version: str = ""
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+
+
+class Driver:
+    """Follows one run to its end and takes its turns. Not for several threads, but for `poke` and `close`.
+
+    `may_act` says of a run as it is seen whether its turns are taken here; of another one they are only foreseen.
+    """
+
+    def __init__(self, client: Client, run: str, may_act: Callable[[Record], bool] = lambda _: True) -> None:
+        self.client = client
+        self.run = run
+        self._may_act = may_act
+        self._wake = threading.Event()
+        self._is_closed = False
+        self._reflectors: dict[str, Reflector[Any]] = {}
+        self._gate: Reflector[Any] | None = None
+        self._again_at: float | None = None  # as the watches show it, since the last turn
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._wake.set()
+        for reflector in (*self._reflectors.values(), *([self._gate] if self._gate else [])):
+            reflector.close()
+
+    def poke(self) -> None:
+        """Look again now."""
+        self._wake.set()
+
+    def snapshots(self, timeout_s: float | None = None) -> Iterator[Snapshot]:
+        """The run after every turn, until it has ended or the time is over. Raises NotFound."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        outlook = self._turn(deadline)
+        if not outlook.snapshot.state.is_final:
+            self._watch(outlook.snapshot.record)
+        while True:
+            yield outlook.snapshot
+            if outlook.snapshot.state.is_final or self._is_closed:
+                return
+            self._hear_gate(outlook.snapshot)
+            if not self._wait(outlook, deadline):
+                return
+            outlook = self._turn(deadline)
+
+    def _turn(self, deadline: float | None) -> Outlook:
+        """A turn; an API server that is away for a while is waited for."""
+        patience = time.monotonic() + PATIENCE_S
+        self._again_at = None
+        while True:
+            try:
+                return turn_or_look(self.client, self.run, self._may_act)
+            except Unreachable:
+                now = time.monotonic()
+                if now >= patience or (deadline is not None and now >= deadline) or self._is_closed:
+                    raise
+                self._wake.wait(POLL_S)
+
+    def _watch(self, record: Record) -> None:
+        selector = names.selector([(names.RUN, self.run)])
+        self._reflect("record", CONFIG_MAP, fields=f"metadata.name={self.run}")
+        self._reflect("workloads", JOBSET if record.workload == "jobset" else JOB, labels=selector)
+        self._reflect("pods", POD, labels=names.pods_of(self.run))
+
+    def _reflect(self, name: str, kind: Kind, *, labels: str = "", fields: str = "") -> None:
+        if name not in self._reflectors:
+            self._reflectors[name] = Reflector(self.client, kind, labels=labels, fields=fields, on_change=self._changed)
+
+    def _changed(self, _: Change[Any]) -> None:
+        self._wake.set()
+
+    def _hear_gate(self, snapshot: Snapshot) -> None:
+        """While the run waits at the gate, the ends of other runs' pods concern it."""
+        is_held = snapshot.record.gated_by == "longboat" and any(one.is_suspended for one in snapshot.workloads)
+        if is_held and self._gate is None:
+            # Pods that have ended leave this watch as if they were deleted, and cost nothing however many there are.
+            labels, fields = f"{names.MANAGED_BY}=longboat", UNFINISHED
+            self._gate = Reflector(
+                self.client, POD, labels=labels, fields=fields, into=OtherPod, on_change=self._heard_of_other
+            )
+        elif not is_held and self._gate is not None:
+            self._gate.close()
+            self._gate = None
+
+    def _heard_of_other(self, change: Change[Any]) -> None:
+        if change.type == "DELETED":
+            self._wake.set()
+
+    def _wait(self, outlook: Outlook, deadline: float | None) -> bool:
+        """Until a turn is worth taking. False when the time is over."""
+        while not self._is_closed:
+            pause = self._pause(outlook, deadline)
+            if pause is not None and pause <= 0:
+                return deadline is None or time.monotonic() < deadline
+            if self._wake.wait(pause):
+                self._wake.clear()
+                time.sleep(SETTLE_S)
+                self._wake.clear()
+                if self._is_due():
+                    return True
+        return False
+
+    def _pause(self, outlook: Outlook, deadline: float | None) -> float | None:
+        """Seconds until we look although nothing has changed."""
+        pauses = [deadline - time.monotonic()] if deadline is not None else []
+        now = self.client.now()
+        pauses += [moment - now for moment in (outlook.again_at, self._again_at) if moment is not None]
+        if any(isinstance(one.trouble, (Forbidden, NotThere)) for one in self._reflectors.values()):
+            pauses.append(POLL_S)
+        elif not all(one.is_fresh for one in self._reflectors.values()):
+            pauses.append(BLIND_POLL_S)
+        return shortest(pauses)
+
+    def _is_due(self) -> bool:
+        """Whether a turn would do something, as far as the watches show."""
+        if self._gate is not None or not all(one.is_synced for one in self._reflectors.values()):
+            return True
+        bodies = list(self._reflectors["record"].items.values())
+        if not bodies:
+            return True
+        try:
+            seen = snapshot_of(
+                bodies[0],
+                workloads=[workload_view(each) for each in self._reflectors["workloads"].items.values()],
+                pods=[pod_view(each) for each in self._reflectors["pods"].items.values()],
+            )
+        except EngineError:
+            return True
+        decided = decide(seen, self.client.now())
+        self._again_at = decided.again_at
+        return bool(seen.state.is_final or seen.is_deleting or decided.state is not None or decided.actions)
+
+
+def wait_for_end(
+    client: Client, run: str, timeout_s: float | None, may_act: Callable[[Record], bool] = lambda _: True
+) -> Snapshot:
+    """Follow the run until it has ended, or the time is over: then the last Snapshot is not final. Raises NotFound."""
+    last: Snapshot | None = None
+    with Driver(client, run, may_act) as driver:
+        for snapshot in driver.snapshots(timeout_s):
+            last = snapshot
+    if last is None:
+        raise NotFound(f"no run named {run!r}")
+    return last

@@ -1,0 +1,118 @@
+"""Members of a gang that outlive one of their own: when they are told to end, and when they are deleted. Pure.
+
+Launchers that have met end each other by themselves (the line). Those that never met the dead one wait for it, for
+minutes; those that lost their connection to it wait for it to come back. Whoever sees the pods knows better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from longboat.core.jobs import Value
+from longboat.engines.kubernetes.reconcile.attempt_outcome import NEVER_STARTED, expected_nodes
+from longboat.engines.kubernetes.reconcile.node_loss import is_host_well, is_reachable
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot
+from longboat.engines.kubernetes.reconcile.observe.termination import PodEnd
+
+SETTLING_S = 5.0
+"""Launchers that have met are given so long to hear of a death by themselves: what they say then says more."""
+LINGER_S = 10.0
+"""After the grace of the ranks, a launcher has so long to write down how they ended."""
+CLOSING_S = 1800.0
+"""So long the nodes of a gang that has failed may take to send a checkpoint to its store, to copy artifacts and to wait
+for readers of their logs: hundreds of gigabytes. After that a launcher hangs."""
+LINE_LOST_S = 30.0
+"""Launchers that have not heard of each other for so long end their ranks (`launcher.gangfile.LOST_S`)."""
+TELL_S = 30.0
+"""After its grace, a gang that was told to stop has so long to be gone."""
+
+
+class Hurry(Value, frozen=True):
+    """The rest of an attempt is to end: told from then on with this grace, deleted after that."""
+
+    tell_at: float
+    drop_at: float
+    grace_s: float
+
+
+def dead_members(snapshot: Snapshot) -> list[str]:
+    """Members of the attempt under way that ended in failure, were lost, or whose pods are gone."""
+    state = snapshot.state
+    pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
+    return [member for member in expected_nodes(snapshot.record.job) if _is_dead(member, pods, snapshot)]
+
+
+def _is_dead(member: str, pods: dict[str, PodView], snapshot: Snapshot) -> bool:
+    pod = pods.get(member)
+    if pod is None:
+        return bool(pods) and (snapshot.state.phase == "running" or member in snapshot.failed_nodes)
+    return pod.end is not None and _has_failed(pod.end)
+
+
+def _has_failed(end: PodEnd) -> bool:
+    return bool(end.exit_code) or end.cause is not None
+
+
+def hurry_of(snapshot: Snapshot) -> Hurry | None:
+    """When the others must end; None while nobody is dead. `state.broken` is when somebody was first seen to be."""
+    grace_s = snapshot.record.job.grace_s
+    pods = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
+    first = pods.get(expected_nodes(snapshot.record.job)[0])
+    end = first.end if first is not None else None
+    if end is not None and end.said is not None and end.said.gang is not None and end.ended is not None:
+        # Node 0 has waited for the ranks of all that it knew of. Of a gang that never met, who is left never heard of
+        # it; of any other, who is left keeps what is to be kept.
+        has_met = end.said.gang.cause not in (*NEVER_STARTED, "lost")
+        is_closing = has_met and any(pod.end is None for pod in pods.values())
+        due = end.ended + max(CLOSING_S if is_closing else 0.0, grace_s + LINGER_S)
+        return Hurry(tell_at=due, drop_at=due + LINGER_S, grace_s=0.0)
+    dead = dead_members(snapshot)
+    if not dead or not snapshot.state.broken:
+        return None
+    wait_s = min(_wait_s(pods.get(member), grace_s) for member in dead)
+    tell_at = snapshot.state.broken + wait_s
+    return Hurry(tell_at=tell_at, drop_at=tell_at + grace_s + TELL_S, grace_s=grace_s)
+
+
+def _wait_s(pod: PodView | None, grace_s: float) -> float:
+    """How long the launchers are left to themselves after a death."""
+    if pod is None or pod.end is None:
+        return SETTLING_S
+    if pod.is_lost:
+        return 0.0  # its node has been silent for longer than launchers wait for each other
+    if pod.end.said is None or pod.end.cause in NEVER_STARTED:
+        return SETTLING_S
+    # It told node 0, which ends the others with their grace; they then keep what is left to keep.
+    return max(CLOSING_S, grace_s + LINGER_S)
+
+
+def told_to_stop(pods: Sequence[PodView], snapshot: Snapshot) -> list[PodView]:
+    """Whose launchers are told to stop: node 0's, which tells all others; without it, everybody's."""
+    reachable = [pod for pod in pods if is_reachable(pod, snapshot)]
+    first = expected_nodes(snapshot.record.job)[0]
+    return [pod for pod in reachable if pod.node == first] or reachable
+
+
+def settling_s(snapshot: Snapshot, now: float) -> float:
+    """Ranks of a pod whose end nobody saw may still be ending on their node, with their grace."""
+    state, job = snapshot.state, snapshot.record.job
+    pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
+    silent = [pod.end.ended for pod in pods.values() if pod.is_lost and pod.end is not None and pod.end.ended]
+    # One that is cut off but alive ends its ranks by itself when it has heard nothing of the others for a while.
+    cut_off_s = max(silent) + LINE_LOST_S + job.grace_s + SETTLING_S - now if silent and job.nodes > 1 else 0.0
+    is_removed = any(one.number == state.attempt and one.failure is not None for one in state.attempts)
+    vanished = [member for member in expected_nodes(job) if member not in pods]
+    if is_removed or state.started is None or _is_end_known(snapshot, vanished):
+        return max(0.0, cut_off_s)
+    return max(cut_off_s, job.grace_s + SETTLING_S)
+
+
+def _is_end_known(snapshot: Snapshot, vanished: Sequence[str]) -> bool:
+    """Whether the ranks of pods that are gone have surely ended."""
+    pods = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
+    first = pods.get(expected_nodes(snapshot.record.job)[0])
+    said = first.end.said if first is not None and first.end is not None else None
+    if said is not None and said.gang is not None and said.gang.cause != "lost":
+        return True  # node 0 waited for all others
+    # A Job counts an index as failed when the kubelet has said that the pod is over, or when its node is gone.
+    return all(is_host_well(snapshot, member) for member in vanished)

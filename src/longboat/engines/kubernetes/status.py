@@ -1,0 +1,172 @@
+"""The status of a run: briefly from its record, in full with its ranks from the launchers or from their last words."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from longboat.core.runs import Attempt, RankStatus, RunStatus
+from longboat.engines.kubernetes.reconcile.node_loss import is_reachable
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot
+from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.shared.run_summary import brief
+from longboat.engines.shared.secret_urls import redacted_job
+from longboat.kubeapi.client import Client
+
+ENGINE = "kubernetes"
+STARTING = "is being started"
+"""Reason of a run whose first attempt is being made."""
+MOST_ASKED = 64
+"""Launchers asked for their ranks in one status; of a larger gang, the first so many."""
+ASKED_AT_ONCE = 8
+
+
+def current_user() -> str:
+    """Who runs are submitted by from here."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def brief_status(record: Record, state: State) -> RunStatus:
+    """`created` and `started` are told by two clocks: a run is never shown to start before it was made."""
+    found = brief(ENGINE, record, state)
+    is_between = not state.is_final and all(one.number != state.attempt for one in state.attempts)
+    return msgspec.structs.replace(
+        found,
+        created=min(record.created, state.started or record.created),
+        next_attempt=state.not_before if is_between and state.not_before else None,
+    )
+
+
+def is_half(status: RunStatus) -> bool:
+    """Whether the submitter has not finished yet, or died before it had."""
+    return status.phase == "pending" and status.reason == STARTING and not status.attempts
+
+
+def full_status(client: Client, snapshot: Snapshot) -> RunStatus:
+    """Everything. Running launchers are asked (by exec); where that cannot be done, their ranks are left out."""
+    pods = snapshot.pods_of(snapshot.state.attempt)
+    told: dict[str, dict[str, Any]] = {}
+    if not snapshot.state.is_final:
+        told = ask_launchers(client, [pod for pod in pods if is_reachable(pod, snapshot)][:MOST_ASKED])
+    return make_status(snapshot, told)
+
+
+def ask_launchers(client: Client, pods: Sequence[PodView]) -> dict[str, dict[str, Any]]:
+    """What the launcher of each pod says about itself, by node; those that do not answer in time are left out."""
+    if not pods:
+        return {}
+    import queue
+    import threading
+    import time
+
+    from longboat.engines.kubernetes.exec.launcher_calls import ASK_S, ask_status
+
+    left = queue.SimpleQueue[PodView]()
+    answers = queue.SimpleQueue[tuple[str, "dict[str, Any] | None"]]()
+    deadline = time.monotonic() + ASK_S
+    for pod in pods:
+        left.put(pod)
+
+    def work() -> None:
+        while time.monotonic() < deadline:
+            try:
+                pod = left.get_nowait()
+            except queue.Empty:
+                return
+            answers.put((pod.node, ask_status(client, pod.name)))
+
+    # Not a pool: its threads are waited for, and one that asks on a dead node is not worth that.
+    for _ in range(min(ASKED_AT_ONCE, len(pods))):
+        threading.Thread(target=work, name="ask-launcher", daemon=True).start()
+    told: dict[str, dict[str, Any]] = {}
+    for _ in pods:
+        try:
+            node, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        if answer is not None:
+            told[node] = answer
+    return told
+
+
+def make_status(snapshot: Snapshot, told: Mapping[str, Mapping[str, Any]]) -> RunStatus:
+    """Pure: the record, the pods and the launchers' answers as one status."""
+    record, state = snapshot.record, snapshot.state
+    pods = snapshot.pods_of(state.attempt)
+    ranks: list[RankStatus] = []
+    for pod in pods:
+        ranks += _live_ranks(pod, told[pod.node]) if pod.node in told else _ended_ranks(pod)
+    first = next((told[pod.node] for pod in pods if pod.node in told and told[pod.node].get("checkpoint")), {})
+    brief = _with_launchers(brief_status(record, state), told)
+    return msgspec.structs.replace(
+        brief,
+        step=max((rank.step for rank in ranks if rank.step is not None), default=None),
+        checkpoint=str(first["checkpoint"]) if first.get("checkpoint") else state.checkpoint,
+        checkpoint_dir=record.checkpoint_store or record.checkpoint_dir,
+        artifacts_dir=record.artifacts_dir,
+        attempts=_with_resumed(state, told),
+        ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
+        spec=redacted_job(record.job),
+    )
+
+
+def _with_resumed(state: State, told: Mapping[str, Mapping[str, Any]]) -> tuple[Attempt, ...]:
+    """The attempt under way with the checkpoint that it started from, as its launchers tell it."""
+    path = next((str(one["resumed_from"]) for one in told.values() if one.get("resumed_from")), None)
+    return tuple(
+        msgspec.structs.replace(one, resumed_from=path) if path and one.number == state.attempt else one
+        for one in state.attempts
+    )
+
+
+def _with_launchers(status: RunStatus, told: Mapping[str, Mapping[str, Any]]) -> RunStatus:
+    """A gang whose launchers still prepare is not running yet, although its pods are."""
+    if status.phase != "running" or status.reason:
+        return status
+    phases = {str(answer.get("phase")) for answer in told.values()}
+    missing = sorted({str(node) for answer in told.values() for node in answer.get("missing") or ()})
+    if "setup" in phases:
+        return msgspec.structs.replace(status, phase="starting", reason="runs setup")
+    if missing and "running" not in phases:
+        return msgspec.structs.replace(status, phase="starting", reason=f"waits for {', '.join(missing)}")
+    return status
+
+
+def _live_ranks(pod: PodView, answer: Mapping[str, Any]) -> list[RankStatus]:
+    """How long a rank has been silent is its launcher's word: its clock may be another than ours and the server's."""
+    found = []
+    ranks = answer.get("ranks")
+    for name, facts in ranks.items() if isinstance(ranks, dict) else ():
+        code, step, metrics = facts.get("exit_code"), facts.get("step"), facts.get("metrics")
+        silent_s = facts.get("silent_s")
+        is_alive = code is None and bool(facts.get("alive"))
+        found.append(
+            RankStatus(
+                rank=int(name),
+                role=pod.role,
+                node=pod.node,
+                alive=is_alive,
+                step=int(step) if isinstance(step, (int, float)) else None,
+                metrics=metrics if isinstance(metrics, dict) else {},
+                silent_s=float(silent_s) if isinstance(silent_s, (int, float)) and is_alive else None,
+                exit_code=code if isinstance(code, int) else None,
+            )
+        )
+    return found
+
+
+def _ended_ranks(pod: PodView) -> list[RankStatus]:
+    said = pod.end.said if pod.end is not None else None
+    if said is None:
+        return []
+    return [
+        RankStatus(rank=end.rank, role=pod.role, node=pod.node, alive=False, step=end.step, exit_code=end.exit_code)
+        for end in said.ranks
+    ]

@@ -1,0 +1,383 @@
+"""From a Submission to a run: look, check, snapshot the code, try every object, take the name, hand over.
+
+Creating the record takes the name: of several submitters one wins, and the others get its run or the next name. All of
+the first attempt is made here, with the submitter's own rights, and the templates of which later attempts are copies.
+Who dies before leaves a run that holds nothing: submitting the same again finishes it, else it is given up in the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from longboat.bundles.manifests import Snapshot as Code
+from longboat.bundles.store import Store
+from longboat.core.errors import EngineError, Refused
+from longboat.core.jobs import Job, Value
+from longboat.engines.engine import Submission
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.explain.admission_errors import admission_trouble
+from longboat.engines.kubernetes.gate.node_usage import bound_claims
+from longboat.engines.kubernetes.manifests import objects as manifests
+from longboat.engines.kubernetes.manifests.creation import WORKLOADS, create_object, make_first, templates_of
+from longboat.engines.kubernetes.manifests.dropped_fields import dropped_fields
+from longboat.engines.kubernetes.manifests.network_policy import SWITCH, is_possible
+from longboat.engines.kubernetes.manifests.volumes import check_volumes, places, run_storage, storage_notices
+from longboat.engines.kubernetes.reconcile.apply import start_of
+from longboat.engines.kubernetes.reconcile.observe.observe import (
+    hash_of_record,
+    is_record,
+    read_record,
+    read_stop,
+)
+from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.settings import ClusterSettings, images_of
+from longboat.engines.kubernetes.status import STARTING, current_user
+from longboat.engines.kubernetes.submit.code.upload import (
+    SHARED,
+    Upload,
+    found_secrets,
+    launcher_name,
+    plan_upload,
+    send,
+)
+from longboat.engines.kubernetes.submit.facts.cluster_facts import KUEUE_GROUP, Capabilities, named_claims
+from longboat.engines.kubernetes.submit.facts.gpu_inventory import is_gpu_resource
+from longboat.engines.kubernetes.submit.facts.surroundings import NodeUse
+from longboat.engines.kubernetes.submit.planned_pods import is_gated, pod_fields, queue_of, workload_notices
+from longboat.engines.kubernetes.submit.resume import find_checkpoint
+from longboat.engines.kubernetes.submit.submission_heartbeat import beating
+from longboat.engines.shared.home import Home
+from longboat.engines.shared.secret_urls import redacted_job, secret_urls
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import AlreadyThere, ApiError, Forbidden, Invalid
+from longboat.kubeapi.kinds import CONFIG_MAP, Kind
+
+Object = dict[str, Any]
+Notice = Callable[[str], None]
+
+NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+AT_ONCE = 4
+FEW_NAMES = 3
+"""Names that are tried before all are looked at."""
+
+
+class Offer(Value, frozen=True):
+    """Everything about a run but its name, found out before anything is created."""
+
+    submission: Submission
+    job: Job  # as anybody may see it
+    capabilities: Capabilities
+    secrets: dict[str, str]  # variable -> value, signed URLs of `data` among them
+    notices: tuple[str, ...]
+    code: Code | None = None
+    resume_from: str | None = None
+    queue_priority: str | None = None  # the class of Kueue that stands for the job's priority
+    packs: tuple[Object, ...] | None = None  # metadata of the shared Secrets that are there; None: not looked
+    taken: frozenset[str] = frozenset()  # names that are not free, as far as we looked
+
+
+class Submitter:
+    """Hands jobs over to one cluster, in one namespace."""
+
+    def __init__(self, client: Client, settings: ClusterSettings, home: Home, notice: Notice) -> None:
+        self.client = client
+        self.settings = settings
+        self.home = home
+        self.store = Store(home.folder("bundles"))
+        self.notice = notice
+
+    def prepare(self, submission: Submission) -> Offer:
+        """Look and check; raises Refused. Nothing is created in the cluster."""
+        from longboat.engines.kubernetes.submit.facts.cluster_facts import observe
+        from longboat.engines.local.submit.submission import snapshot_of, with_absolute_secrets
+
+        job = with_absolute_secrets(submission)
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            seen = pool.submit(observe, self.client, job, self.settings)
+            code = pool.submit(snapshot_of, self.home, submission)
+            packs = pool.submit(found_secrets, self.client, *SHARED)
+            names_taken = pool.submit(self._not_free, job.name) if submission.run_id is None else None
+            bound = pool.submit(bound_claims, self.client) if named_claims(job, self.settings) else None
+            # What takes our own time is done while the server takes its.
+            from longboat.core.layouts import notices as layout_notices
+            from longboat.engines.kubernetes.submit.preflight import check
+
+            launcher_name()
+            capabilities = with_only(seen.result(), self.settings.gpu_resource)
+        notices = [
+            *check(job, capabilities, self.settings, bound.result() if bound else None),
+            *layout_notices(job),
+            *storage_notices(job, self.settings.storage),
+            *workload_notices(job, self.settings, capabilities),
+        ]
+        check_volumes(job, allow_host_paths=self.settings.allow_host_paths)
+        secrets = {**self._secrets(job, submission.environment), **secret_urls(job)}
+        taken = code.result()
+        offer = Offer(
+            submission=submission,
+            job=redacted_job(job),
+            capabilities=capabilities,
+            secrets=secrets,
+            notices=(*notices, *images_of(job, self.settings)[1], *(taken.warnings if taken else ())),
+            code=taken,
+            packs=tuple(packs.result()),
+            taken=names_taken.result() if names_taken else frozenset(),
+        )
+        storage = run_storage(job, self.settings.storage, run=job.name, uid="0" * 8)
+        priority, told = self._queue_priority(job, capabilities)
+        resume = find_checkpoint(self.client, job.checkpoints.resume, storage)
+        return msgspec.structs.replace(
+            offer, resume_from=resume, queue_priority=priority, notices=(*offer.notices, *told)
+        )
+
+    def _queue_priority(self, job: Job, capabilities: Capabilities) -> tuple[str | None, list[str]]:
+        """Kueue knows priorities by the names of classes: the one with the job's number."""
+        queue = queue_of(job, self.settings, capabilities)
+        if queue is None or not job.priority:
+            return None, []
+        versions = capabilities.groups.get(KUEUE_GROUP, ())
+        kind = Kind("WorkloadPriorityClass", f"{KUEUE_GROUP}/{versions[0]}", "workloadpriorityclasses", False)
+        try:
+            classes = self.client.list(kind).items
+        except ApiError:
+            classes = []
+        named = sorted(str(one["metadata"]["name"]) for one in classes if one.get("value") == job.priority)
+        if named:
+            return named[0], []
+        text = f"priority {job.priority}: no WorkloadPriorityClass has this value, so queue {queue} does not know of it"
+        return None, [text]
+
+    def _secrets(self, job: Job, environment: Mapping[str, str]) -> dict[str, str]:
+        if not job.secrets:
+            return {}
+        from longboat.engines.shared.secrets import read_secrets
+
+        try:
+            return read_secrets(self.home, job.secrets, environment)
+        except EngineError as error:
+            raise Refused(error.message, hint=error.hint) from error
+
+    def record_of(self, offer: Offer, name: str, upload: Upload | None = None, uid: str | None = None) -> Record:
+        job, settings, capabilities, code = offer.job, self.settings, offer.capabilities, offer.code
+        uid = uid or os.urandom(6).hex()
+        queue = queue_of(job, settings, capabilities)
+        fields = pod_fields(job, settings, capabilities, queue=queue, run=name, uid=uid)
+        kept = places(job, fields["storage"], run=name, uid=uid)
+        return Record(
+            name=name,
+            uid=uid,
+            job=job,
+            namespace=self.client.namespace,
+            created=self.client.now(),
+            user=current_user(),
+            gate=queue is None and is_gated(job),
+            gate_s=settings.gate_s,
+            node_lost_s=settings.node_lost,
+            log_wait_s=settings.log_wait_s,
+            gated_by="kueue" if queue is not None else "longboat" if is_gated(job) else "none",
+            bundle=code.hash if code else None,
+            packs=upload.packs if upload else (),
+            stored_packs=upload.stored if upload else (),
+            code_store=upload.code_store if upload else None,
+            launcher=upload.launcher if upload else "",
+            commit=code.commit if code else None,
+            dirty=bool(code and code.dirty),
+            checkpoint_dir=kept.checkpoints,
+            checkpoint_store=kept.store,
+            artifacts_dir=kept.artifacts,
+            resume_from=offer.resume_from,
+            secrets={variable: (names.env_secret(name), variable) for variable in offer.secrets},
+            queue=queue,
+            queue_priority=(offer.queue_priority or settings.priority_class) if queue is not None else None,
+            network_policy=settings.network_policy and is_possible(capabilities),
+            notices=offer.notices,
+            **fields,
+        )
+
+    def submit(self, offer: Offer, run_id: str | None) -> Record | None:
+        """Create the run. None when the run id was taken meanwhile."""
+        for text in offer.notices:
+            self.notice(text)
+        upload = self.plan_upload(offer)
+        is_tried = False
+        for name in [run_id] if run_id is not None else self._free_names(offer.job.name, offer.taken):
+            record = self.record_of(offer, name, upload)
+            if not is_tried:
+                self._try([*self.objects_of(offer, record, upload), *templates_of(record, "", {}, None)])
+                is_tried = True
+            created = self._take_name(record, is_chosen=run_id is not None)
+            if created is not None and _uid_of(created) == record.uid:
+                self._hand_over(offer, record, upload, created)
+                return record
+            if created is not None:
+                theirs = read_record(created)[0]
+                if is_same_submission(created, self.record_of(offer, name, upload, theirs.uid)):
+                    self._bring(offer, theirs, upload, created)
+                    return theirs
+        return None
+
+    def plan_upload(self, offer: Offer) -> Upload:
+        storage = run_storage(offer.job, self.settings.storage, run=offer.job.name, uid="0" * 8)
+        return plan_upload(
+            self.client,
+            self.store,
+            offer.code,
+            has_storage=storage is not None,
+            code_store=self.settings.code_store,
+            there=offer.packs,
+        )
+
+    def _not_free(self, base: str) -> frozenset[str]:
+        """Names that others have, if any has this one. A hint: whoever creates the record has the name."""
+        try:
+            return frozenset() if self.client.find(CONFIG_MAP, base) is None else self._taken_names()
+        except Forbidden:
+            return frozenset()  # Creating the record will tell.
+
+    def _free_names(self, base: str, taken: frozenset[str]) -> Iterator[str]:
+        """NAME, NAME-2, NAME-3, ... without those that others had when we looked; after a few tries we look again."""
+        number = tried = 0
+        while True:
+            number += 1
+            suffix = "" if number == 1 else f"-{number}"
+            name = base[: names.NAME_LIMIT - len(suffix)].rstrip("-") + suffix
+            if name in taken:
+                continue
+            if tried == FEW_NAMES:
+                taken, tried = self._taken_names(), 0
+                if name in taken:
+                    continue
+            tried += 1
+            yield name
+
+    def _taken_names(self) -> frozenset[str]:
+        """Names of all ConfigMaps, without what is in them."""
+        answer = self.client.request("GET", self.client.path(CONFIG_MAP), accept=NAMES_ONLY)
+        return frozenset(str(each["metadata"]["name"]) for each in msgspec.json.decode(answer).get("items") or ())
+
+    def _take_name(self, record: Record, *, is_chosen: bool) -> Object | None:
+        """The record as it was created, or the one that has the chosen name; None when a name is not to be had."""
+        body = manifests.record_object(record, State(reason=STARTING))
+        try:
+            return self.client.create(body)
+        except AlreadyThere:
+            found = self.client.find(CONFIG_MAP, record.name)
+        except (Forbidden, Invalid) as error:
+            raise refusal_of(error, body) from error
+        if found is not None and _uid_of(found) == record.uid:
+            return found  # our own first request, whose answer was lost
+        if is_chosen and found is not None and is_record(found):
+            return found
+        if is_chosen and found is not None and not is_record(found):
+            raise Refused(
+                f"{record.name} is the name of a ConfigMap of namespace {self.client.namespace} that is not a run",
+                hint="choose another run id",
+            )
+        return None
+
+    def objects_of(
+        self, offer: Offer, record: Record, upload: Upload, owner: manifests.Owner | None = None
+    ) -> list[Object]:
+        """Everything but the record and the code, in the order in which it is created."""
+        secrets = {variable: value.encode() for variable, value in offer.secrets.items()}
+        start = start_of(record, State(), code=upload.manifest, now=record.created)
+        return [
+            *manifests.run_objects(record, secrets, owner=owner),
+            *manifests.attempt_objects(record, 0, start, owner=owner),
+        ]
+
+    def _try(self, objects: Sequence[Object]) -> None:
+        """Create everything as a trial: a field that is refused, or dropped without a word, is an error now."""
+
+        def attempt(body: Object) -> list[str]:
+            try:
+                returned = self.client.create(body, dry_run=True)
+            except AlreadyThere:
+                return []
+            except (Forbidden, Invalid) as error:
+                raise refusal_of(error, body) from error
+            return [f"{body['kind']}: {field}" for field in dropped_fields(body, returned)]
+
+        with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+            lost = [field for fields in pool.map(attempt, objects) for field in fields]
+        if lost:
+            raise Refused(
+                f"this cluster (Kubernetes {self.client.server}) silently drops: {', '.join(lost[:8])}",
+                hint="the field is behind a feature gate or too new for this cluster; see `longboat doctor`",
+            )
+
+    def _hand_over(self, offer: Offer, record: Record, upload: Upload, created: Object) -> None:
+        try:
+            self._bring(offer, record, upload, created)
+        except BaseException as error:
+            # Half a run is of no use to anybody; what was made goes with the record.
+            with contextlib.suppress(ApiError):
+                self.client.delete(CONFIG_MAP, record.name, uid=str(created["metadata"]["uid"]))
+            if isinstance(error, (Forbidden, Invalid)):
+                raise refusal_of(error, {"kind": "run", "metadata": {"name": record.name}}) from error
+            raise
+
+    def _bring(self, offer: Offer, record: Record, upload: Upload, created: Object) -> None:
+        """Code and objects of a run whose record is there. What is there already must be the same."""
+        owner = manifests.owner_of(created)
+        objects = self.objects_of(offer, record, upload, owner)
+        attempt = names.attempt_name(record.name, 0)
+        is_last = [
+            each["kind"] in WORKLOADS or (each["kind"], each["metadata"]["name"]) == ("Secret", attempt)
+            for each in objects
+        ]
+        with beating(self.client, record.name), ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+            environment = offer.submission.environment
+            sent = pool.submit(send, self.client, self.store, upload, record, owner, environment)
+            first = [each for each, last in zip(objects, is_last) if not last]
+            list(pool.map(lambda each: create_object(self.client, each, owner=owner["uid"]), first))
+            stayed = pool.submit(sent.result())
+            last = [each for each, last in zip(objects, is_last) if last]
+            make_first(self.client, record, hash_of_record(created), last, owner)
+            stayed.result()
+
+
+def refusal_of(error: ApiError, body: Mapping[str, Any]) -> Refused:
+    """The API server's refusal in our words."""
+    trouble = admission_trouble(error.message)
+    name = f"{body['kind']} {body['metadata'].get('name', '')}"
+    if trouble is not None:
+        return Refused(trouble.what, hint=trouble.hint)
+    hint = f"`{SWITCH}` submits without one" if body["kind"] == "NetworkPolicy" else error.hint
+    return Refused(f"the cluster does not accept {name}: {error.message}", hint=hint)
+
+
+def is_same_submission(body: Mapping[str, Any], record: Record) -> bool:
+    """Whether a record is what we would submit, with its own uid, and its submitter has not finished, or died.
+
+    All of it is compared: what is made of it is made with our rights.
+    """
+    theirs, state = read_record(body)
+    if state != State(reason=STARTING) or read_stop(body) is not None:
+        return False
+    ours = msgspec.structs.replace(record, created=theirs.created, notices=theirs.notices)
+    return theirs == ours
+
+
+def _uid_of(body: Mapping[str, Any]) -> str | None:
+    """Ours, not Kubernetes': of the run that a record is about."""
+    found = (body["metadata"].get("annotations") or {}).get(f"{names.DOMAIN}/uid")
+    return None if found is None else str(found)
+
+
+def with_only(capabilities: Capabilities, resource: str | None) -> Capabilities:
+    """As if the nodes had no GPUs but those of the resource that was set."""
+    if resource is None or capabilities.nodes is None:
+        return capabilities
+
+    def kept(use: NodeUse) -> NodeUse:
+        left = tuple(pair for pair in use.node.allocatable if pair[0] == resource or not is_gpu_resource(pair[0]))
+        return msgspec.structs.replace(use, node=msgspec.structs.replace(use.node, allocatable=left))
+
+    return msgspec.structs.replace(capabilities, nodes=tuple(kept(use) for use in capabilities.nodes))

@@ -1,0 +1,4 @@
+"""From a job to a run folder on this machine: preflight, the plan, the order of the queue, what the machine has.
+
+What happens afterwards is in `supervise`. May import `engines.shared` and the records of the engine.
+"""

@@ -1,0 +1,82 @@
+"""Who may start now? First come, first served, and no later run may delay an earlier one. Pure.
+
+A run that does not fit reserves what it waits for: later runs only get what is left after that. So a run without GPUs
+passes one that waits for GPUs, and nobody starves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from longboat.core.jobs import Value
+from longboat.core.resources import show_quantity
+from longboat.engines.local.submit.machine import Gpu
+from longboat.engines.local.submit.preflight import Request, take_gpus
+
+
+class Ticket(Value, frozen=True):
+    """A run's place in the queue, or what it holds."""
+
+    run: str
+    number: int
+    request: Request
+    priority: int = 0
+    holds: bool = False  # False: still waiting
+    gpus: tuple[str, ...] = ()  # ids held
+
+
+class Free(Value, frozen=True):
+    gpus: tuple[Gpu, ...]
+    cpus: float
+    memory: int
+
+
+def queue_order(tickets: Sequence[Ticket]) -> list[Ticket]:
+    """The waiting ones, in the order they will be served."""
+    return sorted((t for t in tickets if not t.holds), key=lambda t: (-t.priority, t.number))
+
+
+def reserve(free: Free, request: Request) -> Free:
+    """What is left for later runs when this one still waits."""
+    gpus = free.gpus
+    if request.gpu_count:
+        taken = take_gpus(gpus, request)
+        held = {gpu.id for node in taken for gpu in node} if taken else {gpu.id for gpu in gpus}
+        gpus = tuple(gpu for gpu in gpus if gpu.id not in held)
+    return Free(gpus=gpus, cpus=max(0.0, free.cpus - request.cpus), memory=max(0, free.memory - request.memory))
+
+
+def decide_admission(me: Ticket, tickets: Sequence[Ticket], free: Free) -> str | None:
+    """None when the run may start now, else what it waits for. `free` is what nobody holds."""
+    ahead = 0
+    left = free
+    for other in queue_order(tickets):
+        if other.run == me.run:
+            break
+        left = reserve(left, other.request)
+        ahead += 1
+    lacking = _lacking(me.request, left)
+    if not lacking:
+        return None
+    holders = ", ".join(sorted(t.run for t in tickets if t.holds and _conflicts(t.request, me.request))[:4])
+    text = "waits for " + " and ".join(lacking)
+    if holders:
+        text += f"; held by {holders}"
+    if ahead:
+        text += f"; {ahead} run{'s' if ahead > 1 else ''} before it"
+    return text
+
+
+def _lacking(request: Request, left: Free) -> list[str]:
+    lacking = []
+    if request.gpu_count and take_gpus(left.gpus, request) is None:
+        lacking.append(f"{request.gpu_count} GPU{'s' if request.gpu_count > 1 else ''} ({len(left.gpus)} free)")
+    if request.cpus > left.cpus + 1e-9:
+        lacking.append(f"{request.cpus:g} CPUs ({left.cpus:g} free)")
+    if request.memory > left.memory:
+        lacking.append(f"{show_quantity(request.memory)} of memory ({show_quantity(left.memory)} free)")
+    return lacking
+
+
+def _conflicts(held: Request, wanted: Request) -> bool:
+    return bool((held.gpu_count and wanted.gpu_count) or (held.cpus and wanted.cpus) or (held.memory and wanted.memory))

@@ -1,0 +1,73 @@
+"""What a submission would do, as a Plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from longboat.core.jobs import Job
+from longboat.core.plans import Action, Plan
+from longboat.core.resources import show_quantity
+from longboat.engines.engine import Submission
+from longboat.engines.local.submit.preflight import request_of
+from longboat.engines.local.submit.submission import free_name, record_of, snapshot_of
+from longboat.engines.local.supervise.attempt_folders import example_ports, layout_of
+from longboat.engines.shared.checkpoint_store import kept_reason
+from longboat.engines.shared.home import Home
+from longboat.engines.shared.secret_urls import redacted_job
+
+
+def make_plan(home: Home, submission: Submission, notices: Sequence[str]) -> Plan:
+    """The layout shows the ports as they might be: free ones are chosen when the run starts."""
+    home.prepare()
+    job = redacted_job(submission.job)
+    name = submission.run_id or free_name(home, submission)
+    snapshot = snapshot_of(home, submission)
+    record = record_of(home, submission, name=name, snapshot=snapshot)
+    actions = [
+        Action(
+            kind="create", what=f"run {name}", reason=f"{job.nodes} node{'s' if job.nodes > 1 else ''} on this machine"
+        )
+    ]
+    if snapshot is not None:
+        root = os.path.normpath(os.path.join(submission.base, job.workdir or "."))
+        actions.append(
+            Action(
+                kind="pack",
+                what=f"{len(snapshot.entries)} files, {show_quantity(snapshot.size)}",
+                reason=f"the code in {root}",
+            )
+        )
+    actions.extend(_waits(job))
+    for role in job.roles:
+        what = f"{role.nodes} x {role.name}, {role.procs} process{'es' if role.procs > 1 else ''} each"
+        actions.append(Action(kind="start", what=what, reason=f"framework {job.framework}: {job.framework_reason}"))
+    if record.checkpoint_store is not None:
+        actions.append(Action(kind="keep", what=f"checkpoints in {record.checkpoint_store}", reason=kept_reason(job)))
+    if job.retries.count:
+        on = ", ".join(map(str, job.retries.on)) or "any failure"
+        actions.append(
+            Action(kind="retry", what=f"up to {job.retries.count} times", reason=f"on {on}, from the newest checkpoint")
+        )
+    layout = layout_of(record, attempt=0, ports=example_ports(record))
+    warnings = snapshot.warnings if snapshot is not None else ()
+    return Plan(job=job, layout=layout, actions=tuple(actions), notices=(*notices, *warnings))
+
+
+def _waits(job: Job) -> list[Action]:
+    actions = [Action(kind="import", what=item.url, reason=f"data for {item.to}, once") for item in job.data]
+    if job.setup:
+        actions.append(
+            Action(kind="setup", what=job.setup.strip().splitlines()[0], reason="before the ranks, on every node")
+        )
+    request = request_of(job)
+    wanted = []
+    if request.gpu_count:
+        wanted.append(f"{request.gpu_count} GPUs")
+    if request.cpus:
+        wanted.append(f"{request.cpus:g} CPUs")
+    if request.memory:
+        wanted.append(show_quantity(request.memory))
+    if wanted:
+        actions.append(Action(kind="wait", what=", ".join(wanted), reason="first come, first served"))
+    return actions

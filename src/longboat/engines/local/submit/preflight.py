@@ -1,0 +1,200 @@
+"""Can this job ever run on this machine? Pure: a Job and a Machine in, refusal or notices out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from longboat.core.errors import Refused
+from longboat.core.jobs import Gpus, Job, Role, Value
+from longboat.core.resources import show_quantity
+from longboat.engines.local.submit.machine import Gpu, Machine
+
+
+class Request(Value, frozen=True):
+    """What all nodes of a job take from this machine together."""
+
+    gpus: tuple[Gpus, ...] = ()  # one per node, in layout order
+    cpus: float = 0.0
+    memory: int = 0
+
+    @property
+    def gpu_count(self) -> int:
+        return sum(gpus.count for gpus in self.gpus)
+
+
+def request_of(job: Job) -> Request:
+    """The sum over nodes. What a job does not state is not accounted."""
+    return Request(
+        gpus=tuple(role.resources.gpus for role in job.roles for _ in range(role.nodes)),
+        cpus=sum((role.resources.cpus or 0.0) * role.nodes for role in job.roles),
+        memory=sum((role.resources.memory or 0) * role.nodes for role in job.roles),
+    )
+
+
+def check(job: Job, machine: Machine) -> list[str]:
+    """Raise Refused with every reason and the nearest that fits, or return notices."""
+    problems: list[str] = []
+    hints: list[str] = []
+    for reason, hint in [*_unsupported(job), *_gpu_problems(job, machine), *_size_problems(job, machine)]:
+        problems.append(reason)
+        if hint:
+            hints.append(hint)
+    if problems:
+        raise Refused("this machine can never run this job: " + "; ".join(problems), hint="; ".join(hints) or None)
+    return _notices(job)
+
+
+def matches(gpu: Gpu, wanted: Gpus) -> bool:
+    """Whether one GPU satisfies the type and memory asked for."""
+    if wanted.type is not None and (gpu.type is None or wanted.type.lower() not in gpu.type.lower()):
+        return False
+    return wanted.memory is None or (gpu.memory is not None and gpu.memory >= wanted.memory)
+
+
+def take_gpus(free: Sequence[Gpu], request: Request) -> list[tuple[Gpu, ...]] | None:
+    """GPUs for every node, or None. The pickiest nodes choose first; each takes the smallest GPU that serves it."""
+    left = sorted(free, key=lambda gpu: (gpu.memory or 0, gpu.index))
+    taken: dict[int, tuple[Gpu, ...]] = {}
+    picky = sorted(
+        range(len(request.gpus)), key=lambda i: (request.gpus[i].type is None, -(request.gpus[i].memory or 0), i)
+    )
+    for node in picky:
+        wanted = request.gpus[node]
+        fitting = [gpu for gpu in left if matches(gpu, wanted)][: wanted.count]
+        if len(fitting) < wanted.count:
+            return None
+        taken[node] = tuple(fitting)
+        left = [gpu for gpu in left if gpu not in fitting]
+    return [taken[node] for node in range(len(request.gpus))]
+
+
+def _unsupported(job: Job) -> list[tuple[str, str]]:
+    problems = []
+    if job.queue is not None:
+        problems.append(
+            (
+                f"`queue: {job.queue}` needs a cluster, the embedded engine has one queue",
+                "drop it here with `--set queue=null`",
+            )
+        )
+    for item in job.data:
+        from longboat.storage.urls import check_import  # here: few jobs have data
+
+        try:
+            check_import(item.url, item.sha256)
+        except Refused as error:
+            problems.append((f"`data`: {error.message}", error.hint or "use another address"))
+    for volume in job.volumes:
+        kind = "claim" if volume.claim else "nfs" if volume.nfs else None
+        path = f"volumes.{volume.target}"
+        if kind:
+            problems.append(
+                (
+                    f"`{path}`: the embedded engine cannot mount a volume of kind {kind}",
+                    f"use a folder of this machine: `{_relative(volume.target)}: {{path: ./data}}`",
+                )
+            )
+        elif volume.target.startswith("/") and volume.path != volume.target:
+            problems.append(
+                (
+                    f"`{path}`: the embedded engine does not mount over absolute paths of this machine",
+                    f"use a place in the working folder: `{_relative(volume.target)}`",
+                )
+            )
+        elif volume.read_only:
+            problems.append(
+                (f"`{path}.read_only`: the embedded engine cannot make a folder read-only", f"drop `{path}.read_only`")
+            )
+    return problems
+
+
+def _relative(target: str) -> str:
+    return target.rstrip("/").rpartition("/")[2]
+
+
+def _gpu_problems(job: Job, machine: Machine) -> list[tuple[str, str]]:
+    asking = [role for role in job.roles if role.resources.gpus.count]
+    if not asking:
+        return []
+    for role in asking:
+        wanted = role.resources.gpus
+        fitting = [gpu for gpu in machine.gpus if matches(gpu, wanted)]
+        if machine.gpus and not fitting:
+            kinds = ", ".join(sorted({gpu.type or "unknown type" for gpu in machine.gpus}))
+            return [
+                (
+                    f"role {role.name} asks for {_kind(wanted)} and the GPUs here are: {kinds}",
+                    "drop the GPU's type or memory",
+                )
+            ]
+    total, have = job.gpus, len(machine.gpus)
+    if total <= have:
+        return _kind_problems(asking, machine) if take_gpus(machine.gpus, request_of(job)) is None else []
+    shape = " + ".join(f"{role.nodes} x {role.resources.gpus.count}" for role in asking)
+    return [(f"it asks for {total} GPUs ({shape}) and there are {have}", _nearest_gpus(asking, have))]
+
+
+def _kind_problems(asking: list[Role], machine: Machine) -> list[tuple[str, str]]:
+    """There are enough GPUs, but not of the kinds asked for."""
+    parts = []
+    for role in asking:
+        wanted = role.resources.gpus
+        fitting = sum(matches(gpu, wanted) for gpu in machine.gpus)
+        parts.append(f"{role.nodes * wanted.count} x {_kind(wanted)} (there are {fitting})")
+    return [("it asks for " + " and ".join(parts), "nearest that fits: fewer GPUs of that kind, or of any kind")]
+
+
+def _kind(wanted: Gpus) -> str:
+    parts = [wanted.type or "GPUs"]
+    if wanted.memory:
+        parts.append(f"with at least {show_quantity(wanted.memory)}")
+    return " ".join(parts)
+
+
+def _nearest_gpus(asking: list[Role], have: int) -> str:
+    if have == 0:
+        return "nearest that fits: `gpus: 0` (LONGBOAT_GPUS=id,id states GPUs that NVML does not show)"
+    if len(asking) == 1:
+        role = asking[0]
+        each = role.resources.gpus.count
+        if each <= have:
+            return f"nearest that fits: `nodes: {have // each}` with `gpus: {each}` each"
+        return f"nearest that fits: `nodes: 1` with `gpus: {have}`"
+    return f"nearest that fits: at most {have} GPUs over all roles"
+
+
+def _size_problems(job: Job, machine: Machine) -> list[tuple[str, str]]:
+    problems = []
+    request = request_of(job)
+    nodes = max(1, job.nodes)
+    over = f"over {nodes} nodes" if nodes > 1 else "for its node"
+    if request.cpus > machine.cpus:
+        reason = f"it asks for {request.cpus:g} CPUs {over} and there are {machine.cpus:g}"
+        problems.append((reason, f"nearest that fits: `cpus: {_floor(machine.cpus / nodes)}` per node"))
+    if request.memory > machine.memory:
+        asked, have = show_quantity(request.memory), show_quantity(machine.memory)
+        reason = f"it asks for {asked} of memory {over} and there are {have}"
+        problems.append((reason, f"nearest that fits: `memory: {machine.memory // nodes >> 20}Mi` per node"))
+    for role in job.roles:
+        wanted = role.resources
+        problems.extend(_space_problem(role.name, "shm", wanted.shm, machine.shm))
+        problems.extend(_space_problem(role.name, "disk", wanted.disk, machine.disk))
+    return problems
+
+
+def _space_problem(role: str, name: str, asked: int | None, have: int | None) -> list[tuple[str, str]]:
+    if asked is None or have is None or asked <= have:
+        return []
+    reason = f"role {role} asks for {show_quantity(asked)} of {name} and there are {show_quantity(have)}"
+    return [(reason, f"nearest that fits: `{name}: {have >> 20}Mi`")]
+
+
+def _floor(value: float) -> str:
+    return f"{int(value * 100) / 100:g}"
+
+
+def _notices(job: Job) -> list[str]:
+    images = sorted({role.image for role in job.roles if role.image})
+    if not images:
+        return []
+    return [f"image {', '.join(images)}: not used here, the embedded engine runs in this machine's own environment"]

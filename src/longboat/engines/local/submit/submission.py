@@ -1,0 +1,231 @@
+"""From a Submission to a run folder: preflight, code, name, record. Nothing is visible until all of it is written."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from longboat.bundles import durable
+from longboat.bundles.manifests import Snapshot
+from longboat.bundles.snapshot import take
+from longboat.bundles.store import Store
+from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.core.jobs import Job
+from longboat.engines.engine import Submission
+from longboat.engines.local.records import KEPT_VARIABLES, Record, State
+from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.shared.files import (
+    disk,
+    locked,
+    make_folder,
+    open_lock,
+    remove_tree,
+    try_lock,
+    write_bytes,
+)
+from longboat.engines.shared.home import NAME_LIMIT, Home
+from longboat.storage.urls import check_no_address, is_object_url, object_url, run_url
+
+
+def snapshot_of(home: Home, submission: Submission) -> Snapshot | None:
+    """The code of the job, packed into the store; None when no code travels."""
+    job = submission.job
+    if job.workdir is None:
+        return None
+    root = Path(submission.base) / os.path.expanduser(job.workdir)
+    if not root.is_dir():
+        raise UsageError(f"workdir {root} is not a folder")
+    return take(root, Store(home.folder("bundles")), include=job.include, exclude=_excluded(job, home.root, root))
+
+
+def _excluded(job: Job, home: Path, root: Path) -> list[str]:
+    """Checkpoints, data, volumes and our own home are not code, also where they are inside the workdir."""
+    places = [folder_of(job), *(item.to for item in job.data), *(volume.target for volume in job.volumes)]
+    if home.is_relative_to(root.resolve()):
+        places.append(str(home.relative_to(root.resolve())))
+    own = [os.path.normpath(place) for place in places if place and not os.path.isabs(place)]
+    return [*job.exclude, *(f"/{place}" for place in own if not place.startswith("..") and place != ".")]
+
+
+def record_of(home: Home, submission: Submission, *, name: str, snapshot: Snapshot | None) -> Record:
+    job = with_absolute_secrets(submission)
+    environment = submission.environment
+    uid = os.urandom(6).hex()
+    return Record(
+        name=name,
+        uid=uid,
+        job=job,
+        base=submission.base,
+        created=time.time(),
+        user=_user(),
+        bundle=snapshot.hash if snapshot else None,
+        commit=snapshot.commit if snapshot else None,
+        dirty=bool(snapshot and snapshot.dirty),
+        environment={key: environment[key] for key in KEPT_VARIABLES if key in environment},
+        path_append=_path_append(home, environment),
+        checkpoint_dir=str(checkpoint_dir(home, submission, name)),
+        checkpoint_store=_store_of(job, name, uid),
+        resume_from=_resume_from(home, submission),
+    )
+
+
+def checkpoint_dir(home: Home, submission: Submission, name: str) -> Path:
+    """Where this run keeps its checkpoints: a folder of its own, outside of the run folder."""
+    to = folder_of(submission.job)
+    parent = home.root / "checkpoints" if to is None else Path(submission.base) / os.path.expanduser(to)
+    return Path(os.path.abspath(parent)) / name
+
+
+def folder_of(job: Job) -> str | None:
+    """The folder of this machine that the job names for its checkpoints, if it names one."""
+    to = job.checkpoints.to
+    return None if to is None or is_object_url(to) else to
+
+
+def _store_of(job: Job, name: str, uid: str) -> str | None:
+    to = job.checkpoints.to
+    return run_url(to, f"{name}-{uid[:8]}") if to is not None and is_object_url(to) else None
+
+
+def free_name(home: Home, submission: Submission) -> str:
+    """The first free of NAME, NAME-2, NAME-3, ...; a name whose checkpoints are still there is not free."""
+    base = submission.job.name[:NAME_LIMIT].rstrip("-")
+    number = 1
+    while True:
+        suffix = "" if number == 1 else f"-{number}"
+        name = base[: NAME_LIMIT - len(suffix)].rstrip("-") + suffix
+        if not (home.runs / name).exists() and not checkpoint_dir(home, submission, name).exists():
+            return name
+        number += 1
+
+
+def take_number(home: Home) -> int:
+    """The next number of the queue. A run takes it when it is submitted, so its place outlives its supervisor."""
+    folder = home.folder("queue")
+    with locked(folder / ".lock"):
+        counter = folder / ".next"
+        boot = durable.boot_id() or ""
+        try:
+            written_in, _, text = counter.read_text().rpartition(" ")
+            number = int(text)
+        except (OSError, ValueError):
+            written_in, number = None, 1
+        if written_in != boot:  # it is not synced: what an earlier boot left may be too small, or nothing at all
+            number = max([number, *_next_numbers(home)])
+        write_bytes(counter, f"{boot} {number + 1}".encode())
+    return number
+
+
+def _next_numbers(home: Home) -> Iterator[int]:
+    """After each of the runs. One that is just removed, or cannot be read, keeps nobody from submitting."""
+    for name in home.run_names():
+        with contextlib.suppress(EngineError, NotFound):
+            yield RunFiles(home.runs / name).record().number + 1
+
+
+def create_run(home: Home, record: Record, diff: bytes | None) -> tuple[RunFiles, int] | None:
+    """Make the run folder at once, with its supervisor lock held. None when the name was taken meanwhile."""
+    temporary = home.runs / f".new-{record.uid}"
+    make_folder(temporary)
+    try:
+        files = RunFiles(temporary)
+        lock = open_lock(files.lock)
+        try_lock(lock)
+        # Once submitted, a run is there, also after a power loss: its files, then its folder, then its name.
+        make_folder(files.artifacts)
+        if diff:
+            write_bytes(temporary / "code.diff", diff, is_durable=True)
+        files.write_state(State(reason="is being started"))
+        files.write_record(msgspec.structs.replace(record, number=take_number(home)))
+        target = home.runs / record.name
+        try:
+            with disk(f"create {target}"):
+                os.rename(temporary, target)
+                durable.sync_folder(os.fspath(home.runs))
+        except Exception:
+            os.close(lock)
+            if target.exists():
+                return None
+            raise
+        return RunFiles(target), lock
+    finally:
+        if temporary.exists():
+            remove_tree(temporary)
+
+
+def supervisor_environment(record: Record, environment: Mapping[str, str]) -> dict[str, str]:
+    """The submitter's environment without what marks the ranks of a surrounding run."""
+    from longboat.core.variables import is_scrubbed
+
+    kept = {name: value for name, value in environment.items() if not is_scrubbed(name)}
+    return {**kept, **record.environment}
+
+
+def with_absolute_secrets(submission: Submission) -> Job:
+    secrets = tuple(
+        secret
+        if secret.file is None
+        else msgspec.structs.replace(secret, file=str(Path(submission.base) / os.path.expanduser(secret.file)))
+        for secret in submission.job.secrets
+    )
+    return msgspec.structs.replace(submission.job, secrets=secrets)
+
+
+def _resume_from(home: Home, submission: Submission) -> str | None:
+    wanted = submission.job.checkpoints.resume
+    if wanted is None:
+        return None
+    from longboat.storage.checkpoints import newest_complete
+
+    if is_object_url(wanted):
+        object_url(wanted)  # an address that means nothing is refused now
+        return wanted
+    check_no_address(wanted)
+    folder, store = Path(submission.base) / os.path.expanduser(wanted), None
+    with contextlib.suppress(NotFound):
+        record = RunFiles(home.run_dir(wanted)).record()
+        folder, store = Path(record.checkpoint_dir), record.checkpoint_store
+    if (folder / ".complete").exists():
+        return str(folder)
+    newest = newest_complete(folder) if folder.is_dir() else None
+    if newest is None and store is not None:
+        return store
+    if newest is None:
+        raise NotFound(
+            f"no complete checkpoint to resume from in {folder}",
+            hint="a complete one is a folder step-N with a file .complete in it",
+        )
+    return str(newest)
+
+
+def _path_append(home: Home, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Folders after PATH, for a `python` where the user's own PATH has none. What the user's PATH has is never hidden.
+
+    Longboat may be installed in an environment of its own (pipx, a full path to its program): its Python is not the
+    user's, and the trainer's packages are not in it.
+    """
+    path = environment.get("PATH", os.defpath)
+    if shutil.which("python", path=path) is not None:
+        return ()
+    if shutil.which("python3", path=path) is None:
+        return (os.path.dirname(sys.executable),)  # no Python at all: better ours than none
+    shim = home.folder("shims") / "python"
+    if not shim.exists():
+        write_bytes(shim, b'#!/bin/sh\nexec python3 "$@"\n')
+        shim.chmod(0o700)
+    return (str(shim.parent),)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,4 @@
+"""The life of a run on this machine: the detached supervisor, its launchers, slots, attempts and their outcome.
+
+Not the ranks themselves, which the launcher starts. May import `submit`, `engines.shared`.
+"""

@@ -1,0 +1,226 @@
+"""What goes into an attempt and what is kept of it: volumes, data, environments, checkpoints, artifacts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from longboat.bundles import durable
+from longboat.core.errors import EngineError, LongboatError
+from longboat.engines.local.records import Record
+from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.supervise.attempt_folders import Environment
+from longboat.engines.shared.files import copy, disk, make_folder, remove_tree
+from longboat.engines.shared.home import Home
+
+if TYPE_CHECKING:
+    from threading import Thread
+
+
+class DataFailed(EngineError):
+    """A data import failed; the ranks never started."""
+
+
+class Outputs:
+    """The lasting things of one run."""
+
+    def __init__(self, home: Home, files: RunFiles, record: Record) -> None:
+        self._home = home
+        self._files = files
+        self._record = record
+        self._environment: Environment | None = None
+        self._settling: Thread | None = None
+
+    # into the attempt
+
+    def links(self, report: Callable[[str], None]) -> dict[str, Path]:
+        """Folders of this machine that appear in every working copy, by their place there. Imports data on the way."""
+        links: dict[str, Path] = {}
+        base = Path(self._record.base)
+        for volume in self._record.job.volumes:
+            if volume.scratch:
+                links[volume.target] = make_folder(self._files.directory / "volumes" / _slug(volume.target))
+            elif volume.path is not None and not os.path.isabs(volume.target):
+                source = base / os.path.expanduser(volume.path)
+                if not source.exists():
+                    raise EngineError(f"volumes.{volume.target}: {source} does not exist", hint=f"mkdir -p {source}")
+                links[volume.target] = source
+        self._import_data(links, report)
+        to = self._record.job.checkpoints.to if self._record.checkpoint_store is None else None
+        if to is not None and not os.path.isabs(to) and not os.path.normpath(to).startswith(".."):
+            links[to] = Path(self._record.checkpoint_dir)
+        return links
+
+    def _import_data(self, links: dict[str, Path], report: Callable[[str], None]) -> None:
+        if not self._record.job.data:
+            return
+        from longboat.storage.data import import_data
+        from longboat.storage.urls import file_name
+
+        environment = self._variables()
+        for item in self._record.job.data:
+            report(f"imports {file_name(item.url)}")
+            volume = next((v for v in links if Path(item.to).is_relative_to(v)), None)
+            if os.path.isabs(item.to):
+                target = Path(item.to)
+            elif volume is not None:
+                target = links[volume] / Path(item.to).relative_to(volume)
+            else:
+                target = self._home.folder("data") / _slug(f"{item.url}\0{item.sha256}\0{item.unpack}")
+                links[item.to] = target
+            try:
+                import_data(item, target, environment=environment)
+            except LongboatError as error:
+                reason = f"{error.message}; {error.hint}" if error.hint else error.message
+                raise DataFailed(reason, hint=error.hint) from error
+        report("")
+
+    def _variables(self) -> dict[str, str]:
+        """With which object stores are reached."""
+        from longboat.engines.shared.checkpoint_store import own_variables
+        from longboat.engines.shared.secrets import read_secrets
+
+        job = self._record.job
+        return {**os.environ, **own_variables(job), **read_secrets(self._home, job.secrets, os.environ)}
+
+    def environment(self) -> Environment:
+        setup = self._record.job.setup
+        if setup is None:
+            return Environment()
+        from longboat.engines.local.supervise.environments import prepare_environment
+
+        snapshot = None
+        if self._record.bundle is not None:
+            from longboat.bundles.store import Store
+
+            snapshot = Store(self._home.folder("bundles")).load(self._record.bundle)
+        path = os.pathsep.join([os.environ.get("PATH", os.defpath), *self._record.path_append])
+        self._environment = prepare_environment(self._home, setup, snapshot, path=path)
+        return self._environment
+
+    def note_setup_done(self) -> None:
+        """In a thread: an environment of many thousand files takes seconds to sync, and the run must be watched."""
+        if self._environment is not None and self._environment.marker is not None:
+            import threading
+
+            from longboat.engines.local.supervise.environments import settle_environment
+
+            self._settling = threading.Thread(target=settle_environment, args=(Path(self._environment.marker),))
+            self._settling.start()
+
+    def resume_from(self, report: Callable[[str], None], attempt: int) -> str | None:
+        """The newest complete checkpoint of this run, else the one it was told to begin with.
+
+        What launchers of earlier attempts complete from now on does not count, should one have outlived its end.
+        """
+        from longboat.storage.checkpoints import begin_attempt, newest_complete
+        from longboat.storage.fences import Fenced
+        from longboat.storage.urls import is_object_url
+
+        folder = Path(self._record.checkpoint_dir)
+        try:
+            begin_attempt(folder, attempt, self._record.uid)
+        except Fenced:
+            raise
+        except EngineError as error:  # a full disk is no reason not to go on: no other attempt runs, as far as we know
+            report(error.message)
+        own = newest_complete(folder)
+        if self._record.checkpoint_store is not None:
+            report("looks for its newest checkpoint")
+            own = self._fetched(self._record.checkpoint_store, folder, own, attempt)
+        wanted = self._record.resume_from
+        if own is not None or wanted is None:
+            return str(own) if own is not None else None
+        if not is_object_url(wanted):
+            return wanted
+        report("fetches the checkpoint to begin with")
+        found = self._fetched(wanted, self._files.directory / "resume", None)
+        if found is None:
+            raise EngineError(f"no complete checkpoint to resume from in {wanted}")
+        return str(found)
+
+    def _fetched(self, url: str, folder: Path, own: Path | None, attempt: int = 0) -> Path | None:
+        """The newest of an object store and this machine. A store that fails is no reason not to use what is here."""
+        from longboat.storage.checkpoint_mirror import Mirror, fetch_checkpoint
+
+        try:
+            if attempt > 0:
+                with contextlib.suppress(EngineError):  # a store that is only read; no other attempt runs here
+                    Mirror(url, self._variables()).begin_attempt(attempt, self._record.uid)
+            return fetch_checkpoint(url, folder, self._variables())
+        except LongboatError as error:
+            if own is not None:
+                return own
+            reason = f"{error.message}; {error.hint}" if error.hint else error.message
+            raise EngineError(f"checkpoints cannot be fetched: {reason}", hint=error.hint) from error
+
+    def clear(self, attempt_dir: Path) -> None:
+        """An attempt that never started its ranks is made anew."""
+        remove_tree(attempt_dir)
+
+    # out of it
+
+    def collect(self, attempt_dir: Path) -> None:
+        """Copy what `artifacts` names out of the working copies."""
+        for pattern in self._record.job.artifacts:
+            for work in attempt_dir.glob("*/work"):
+                self._collect_from(work, pattern)
+
+    def _collect_from(self, work: Path, pattern: str) -> None:
+        import glob
+
+        for match in glob.glob(pattern, root_dir=work, recursive=True):
+            source = work / match
+            real = Path(os.path.realpath(source))
+            if not real.is_relative_to(os.path.realpath(work)):
+                continue  # a link out of the working copy: the run's own checkpoints, data, volumes
+            target = self._files.artifacts / work.parent.name / match
+            copy(source, target, below=self._files.artifacts)
+
+    def sync_logs(self, attempt_dir: Path) -> None:
+        """Logs and artifacts stay after the end, also when the power fails a moment later."""
+        with disk(f"sync the logs in {attempt_dir}"):
+            logs = [path for path in attempt_dir.glob("*/logs/*") if path.stat().st_size]
+            durable.sync_files([os.fspath(path) for path in logs])
+            folders = {os.fspath(folder) for path in logs for folder in tuple(path.parents)[:4]}
+            for folder in sorted(folders, key=len, reverse=True):
+                durable.sync_folder(folder)
+            if any(self._files.artifacts.iterdir()):
+                durable.sync_tree(os.fspath(self._files.artifacts))
+
+    def prune(self, attempt: int | None = None) -> None:
+        """Keep checkpoints to their number, while this attempt runs; None: the run has ended."""
+        from longboat.storage.checkpoints import prune
+
+        if self._record.checkpoint_store is not None and attempt is not None:
+            return  # the launcher does, between two that it sends
+        with contextlib.suppress(EngineError, OSError):
+            prune(Path(self._record.checkpoint_dir), self._record.job.checkpoints.keep, attempt)
+
+    def discard_work(self, attempt_dir: Path) -> None:
+        """Only the last attempt keeps its working copies."""
+        for name in ("work", "scratch"):
+            for folder in attempt_dir.glob(f"*/{name}"):
+                remove_tree(folder)
+
+    def forget(self) -> None:
+        """At the end of the run: scratch goes, an unused checkpoint folder too."""
+        if self._settling is not None:
+            self._settling.join()
+        for scratch in self._files.directory.glob("attempts/*/*/scratch"):
+            remove_tree(scratch)
+        remove_tree(self._files.directory / "volumes")
+        from longboat.storage.checkpoints import forget_attempts
+
+        with contextlib.suppress(OSError, EngineError):
+            forget_attempts(Path(self._record.checkpoint_dir))
+            Path(self._record.checkpoint_dir).rmdir()
+
+
+def _slug(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,92 @@
+"""Reads what the launchers of an attempt left: heartbeats, reports of ranks, outcomes, and what they mean together.
+
+A file that is missing or damaged tells nothing. No file is written and no process is looked at here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from longboat.core.jobs import Value
+from longboat.core.runs import RankReport
+from longboat.engines.local.records import Record, RunFolder, State
+from longboat.engines.local.supervise.attempt_outcome import Ending, Outcome
+from longboat.engines.local.supervise.processes import boot_id
+from longboat.engines.shared.files import read_value
+
+
+class Beat(Value, frozen=True):
+    """What the engine reads of `beat.json`."""
+
+    time: float = 0.0
+    phase: str = ""
+    missing: tuple[str, ...] = ()
+    ranks: dict[str, dict[str, object]] = {}
+
+
+class Stall(Value, frozen=True):
+    """`stall.json`"""
+
+    rank: int
+    silent_s: float
+
+
+def reports_of(directory: Path) -> list[RankReport]:
+    """How the ranks of a node ended, as far as they did."""
+    reports = []
+    for path in sorted(directory.glob("rank-*.json")):
+        report = read_value(path, RankReport)
+        if report is not None:
+            reports.append(report)
+    return reports
+
+
+def is_started(files: RunFolder, attempt: int) -> bool:
+    """Whether any launcher of this attempt ever ran."""
+    return any(files.attempt_dir(attempt).glob("*/launcher.json"))
+
+
+def read_ending(folder: Path, record: Record, state: State) -> Ending:
+    nodes = {f"{role.name}-{index}": role.name for role in record.job.roles for index in range(role.nodes)}
+    outcomes = {name: read_value(folder / name / "outcome.json", Outcome) for name in nodes}
+    restarted = has_restarted(state)
+    found = {name: outcome or _outcome_of_reports(folder / name) for name, outcome in outcomes.items()}
+    is_late = any(outcome is not None and outcome.ended_by == "timeout" for outcome in found.values())
+    return Ending(
+        outcomes={name: outcome for name, outcome in found.items() if outcome is not None},
+        reports=[report for name in nodes for report in reports_of(folder / name)],
+        nodes=list(nodes),
+        deciding=[name for name, role in nodes.items() if role in record.job.ends and not _follows(folder / name)],
+        reason="stop" if files_stopped(folder) else "timeout" if is_late else None,
+        lost_message="the machine restarted" if restarted else "the run's supervisor was killed",
+    )
+
+
+def _outcome_of_reports(node: Path) -> Outcome | None:
+    """A node whose outcome was lost has succeeded all the same if each of its ranks reported so."""
+    plan = read_value(node / "plan.json", dict[str, object]) or {}
+    ranks = plan.get("ranks")
+    reports = [report for report in reports_of(node) if report.exit_code == 0 and report.ended_by is None]
+    is_whole = isinstance(ranks, list) and bool(ranks) and len(reports) == len(ranks)
+    return Outcome(exit_code=0) if is_whole and plan.get("starter") == "longboat" else None
+
+
+def has_restarted(state: State) -> bool:
+    """Whether the machine has, since the last supervisor wrote the state."""
+    return state.supervisor is not None and state.supervisor.boot_id not in (None, boot_id())
+
+
+def began_before_restart(state: State) -> bool:
+    """A restart may have taken the launchers' files along; the synced state knows that the attempt had begun."""
+    return has_restarted(state) and any(a.number == state.attempt and a.ended is None for a in state.attempts)
+
+
+def _follows(node: Path) -> bool:
+    """Whether the node only served a remote mpirun: it ends when it is told to."""
+    plan = read_value(node / "plan.json", dict[str, object]) or {}
+    return plan.get("starter") == "follower"
+
+
+def files_stopped(folder: Path) -> bool:
+    """Whether a stop had been asked for before."""
+    return (folder.parent.parent / "stop.json").exists()

@@ -1,0 +1,204 @@
+"""The folders of an attempt: working copies, scratch, pipes and the plan that each launcher reads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from longboat.core.errors import EngineError
+from longboat.core.jobs import Value
+from longboat.core.layouts import Layout, NodeLayout, Site, lay_out, ports_needed, scrubbed
+from longboat.engines.local.records import Record
+from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.submit.machine import Gpu
+from longboat.engines.shared.files import disk, make_folder, write_bytes
+from longboat.engines.shared.home import Home
+
+PEER_TIMEOUT_S = 600.0
+
+
+class Environment(Value, frozen=True):
+    """The Python environment of the ranks: what the launcher is told about setup."""
+
+    setup: str | None = None
+    lock: str | None = None
+    path: tuple[str, ...] = ()
+    variables: dict[str, str] = {}
+    marker: str | None = None  # to be written once setup has succeeded
+
+
+class Node:
+    """One node of an attempt on this machine."""
+
+    def __init__(self, layout: NodeLayout, directory: Path) -> None:
+        self.layout = layout
+        self.name = layout.name
+        self.directory = directory
+        self.work = directory / "work"
+        self.plan = directory / "plan.json"
+
+    def pipes(self) -> list[Path]:
+        return [
+            self.directory / "pipes" / f"{rank.rank}.{stream}"
+            for rank in self.layout.ranks
+            for stream in ("out", "err")
+        ]
+
+
+def sites_of(record: Record, ports: Sequence[tuple[int, ...]]) -> list[Site]:
+    """Every node gets a loopback address of its own where the system has them."""
+    return [Site(address=_address(index), ports=given) for index, given in enumerate(ports)]
+
+
+def _address(index: int) -> str:
+    if not sys.platform.startswith("linux"):
+        return "127.0.0.1"
+    high, low = divmod(index + 1, 254)
+    return f"127.0.{high}.{low + 1}"
+
+
+def layout_of(record: Record, *, attempt: int, ports: Sequence[tuple[int, ...]]) -> Layout:
+    sites = sites_of(record, ports)
+    return lay_out(record.job, run=record.name, uid=record.uid, attempt=attempt, sites=sites)
+
+
+def example_ports(record: Record) -> list[tuple[int, ...]]:
+    """Ports as they might be, for a dry run."""
+    given, port = [], 20000
+    for count in ports_needed(record.job):
+        given.append(tuple(range(port, port + count)))
+        port += count
+    return given
+
+
+class Preparation:
+    """Makes the folders of one attempt."""
+
+    def __init__(self, home: Home, files: RunFiles, record: Record, layout: Layout) -> None:
+        self._home = home
+        self._files = files
+        self._record = record
+        self._layout = layout
+        self._folder = files.attempt_dir(layout.attempt)
+        self.nodes = [Node(node, self._folder / node.name) for node in layout.nodes]
+
+    def make(
+        self,
+        *,
+        gpus: Sequence[tuple[Gpu, ...]],
+        links: dict[str, Path],
+        environment: Environment,
+        resume_from: str | None,
+    ) -> None:
+        make_folder(Path(self._record.checkpoint_dir))
+        make_folder(self._files.artifacts)
+        for node, given in zip(self.nodes, gpus, strict=True):
+            for name in ("work", "scratch", "pipes", "logs"):
+                make_folder(node.directory / name)
+            self._check_out(node)
+            for target, source in links.items():
+                self._link(node, target, source)
+            for pipe in node.pipes():
+                with disk(f"create {pipe}"):
+                    os.mkfifo(pipe, 0o600)
+            plan = self._plan(node, given, environment, resume_from)
+            write_bytes(node.plan, msgspec.json.format(msgspec.json.encode(plan), indent=1))
+
+    def _check_out(self, node: Node) -> None:
+        if self._record.bundle is not None:
+            from longboat.bundles.store import Store
+
+            Store(self._home.folder("bundles")).check_out(self._record.bundle, node.work)
+
+    def _link(self, node: Node, target: str, source: Path) -> None:
+        """Make a folder of this machine appear in the working copy."""
+        place = Path(os.path.normpath(node.work / target))
+        if not place.is_relative_to(node.work) or place == node.work:
+            raise EngineError(f"{target} is outside of the working copy")
+        with disk(f"link {place}"):
+            make_folder(place.parent)
+            if place.is_dir() and not place.is_symlink() and not any(place.iterdir()):
+                place.rmdir()
+            if place.exists() or place.is_symlink():
+                raise EngineError(
+                    f"{target} is part of the code and cannot be a volume, data or checkpoint folder too",
+                    hint=f"add {target} to .longboatignore",
+                )
+            place.symlink_to(source)
+
+    def _plan(
+        self, node: Node, gpus: tuple[Gpu, ...], environment: Environment, resume_from: str | None
+    ) -> dict[str, Any]:
+        job, layout = self._record.job, node.layout
+        role = job.role(layout.role)
+        ready = {other.name: str(other.directory / "ready.json") for other in self.nodes}
+        visible = ",".join(gpu.id for gpu in gpus)
+        env = {
+            **environment.variables,
+            **layout.env,
+            "CUDA_VISIBLE_DEVICES": visible,
+            "HIP_VISIBLE_DEVICES": visible,
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        }
+        return {
+            "run": self._record.name,
+            "uid": self._record.uid,
+            "attempt": self._layout.attempt,
+            "role": layout.role,
+            "index": layout.index,
+            "node": layout.name,
+            "node_rank": layout.node_rank,
+            "address": layout.address,
+            "directory": str(node.directory),
+            "workdir": str(node.work),
+            "scratch": str(node.directory / "scratch"),
+            "starter": layout.starter,
+            "command": layout.command,
+            "env": env,
+            "unset": scrubbed(os.environ),
+            "path_prepend": list(environment.path),
+            "path_append": list(self._record.path_append),
+            "ranks": [{"rank": r.rank, "local_rank": r.local_rank, "env": r.env} for r in layout.ranks],
+            "setup": environment.setup,
+            "setup_lock": environment.lock,
+            "peers": [{"node": other.name, "address": other.layout.address} for other in self.nodes],
+            "wait": {
+                "kind": "files" if len(self.nodes) > 1 else "none",
+                "timeout_s": PEER_TIMEOUT_S,
+                "files": ready,
+            },
+            "grace_s": job.grace_s,
+            "stall_s": job.stall_s,
+            "memory_limit": role.resources.memory,
+            "checkpoint_dir": self._record.checkpoint_dir,
+            "checkpoint_writer": self._writer(),
+            "artifacts_dir": str(self._files.artifacts),
+            "resume_from": resume_from,
+            "checkpoint_store": self._record.checkpoint_store,
+            "keep_checkpoints": job.checkpoints.keep,
+            "mpi": self._mpi(node),
+            "echo": False,
+        }
+
+    def _writer(self) -> str:
+        """The node whose first rank writes the run's checkpoints: the first that decides success."""
+        ends = self._record.job.ends
+        deciding = [node.name for node in self.nodes if node.layout.role in ends and node.layout.starter != "follower"]
+        return (deciding or [self.nodes[0].name])[0]
+
+    def _mpi(self, node: Node) -> dict[str, Any] | None:
+        if node.layout.starter not in ("mpirun", "follower"):
+            return None
+        token = self._folder / "mpi-token"
+        if not token.exists():
+            write_bytes(token, os.urandom(24).hex().encode())
+        return {
+            "token_file": str(token),
+            "port": node.layout.ports[-1],
+            "ports": {other.name: other.layout.ports[-1] for other in self.nodes},
+        }

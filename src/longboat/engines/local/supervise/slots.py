@@ -1,0 +1,218 @@
+"""Places on this machine as OS file locks: GPUs, port blocks, queue tickets. A crash frees them all.
+
+The lock descriptors are inherited by the launchers, so a slot stays taken until the last launcher of the run is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from longboat.core.errors import EngineError
+from longboat.engines.local.submit.admission import Free, Ticket, decide_admission, queue_order
+from longboat.engines.local.submit.machine import Gpu, Machine
+from longboat.engines.local.submit.preflight import Request, take_gpus
+from longboat.engines.shared.files import disk_error, locked, make_folder, open_lock, try_lock, write_bytes
+from longboat.engines.shared.home import Home
+
+PORTS = range(20000, 32000)  # below the range the kernel gives to outgoing connections
+BLOCK = 16
+
+
+class Queue:
+    """This run's ticket, and the GPUs it was given."""
+
+    def __init__(self, home: Home, *, run: str, number: int, request: Request, priority: int) -> None:
+        self._home = home
+        self._folder = home.folder("queue")
+        self._path = self._folder / f"{run}.json"
+        self._descriptors: list[int] = []
+        with locked(self._folder / ".lock"):
+            self._lock = open_lock(self._folder / f"{run}.lock")
+            try_lock(self._lock)
+            self.ticket = Ticket(run=run, number=number, request=request, priority=priority)
+            self._write()
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What launchers inherit."""
+        return [self._lock, *self._descriptors]
+
+    def try_start(self, machine: Machine) -> tuple[str | None, list[tuple[Gpu, ...]]]:
+        """(None, GPUs per node) when the run may start now, else (what it waits for, [])."""
+        with locked(self._folder / ".lock"):
+            tickets = self._tickets()
+            held: dict[str, int] = {}
+            try:
+                free = self._free(machine, tickets, held)
+                reason = decide_admission(self.ticket, tickets, free)
+                if reason is not None:
+                    return reason, []
+                given = take_gpus(free.gpus, self.ticket.request) or []
+                ids = tuple(gpu.id for node in given for gpu in node)
+                self._descriptors = [held.pop(id) for id in ids]
+                self.ticket = msgspec.structs.replace(self.ticket, holds=True, gpus=ids)
+                self._write()
+                return None, given
+            finally:
+                for descriptor in held.values():
+                    os.close(descriptor)
+
+    def waiting(self) -> list[str]:
+        """Runs that wait, in their order."""
+        with locked(self._folder / ".lock"):
+            return [ticket.run for ticket in queue_order(self._tickets())]
+
+    def release(self) -> None:
+        with locked(self._folder / ".lock"):
+            self._path.unlink(missing_ok=True)
+            self._path.with_suffix(".lock").unlink(missing_ok=True)
+        for descriptor in self.descriptors:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._descriptors = []
+
+    def _write(self) -> None:
+        write_bytes(self._path, msgspec.json.encode(self.ticket))
+
+    def _tickets(self) -> list[Ticket]:
+        """Everybody's tickets; those whose holders are gone are removed."""
+        tickets = []
+        for unfinished in self._folder.glob("*.tmp"):  # we hold the lock: whoever was writing it is dead
+            unfinished.unlink(missing_ok=True)
+        names = {path.stem for path in self._folder.iterdir() if path.suffix in (".json", ".lock")} - {".lock"}
+        for path in (self._folder / f"{name}.json" for name in sorted(names)):
+            if path == self._path:
+                tickets.append(self.ticket)
+                continue
+            lock = path.with_suffix(".lock")
+            descriptor = open_lock(lock)
+            try:
+                if try_lock(descriptor):
+                    path.unlink(missing_ok=True)
+                    lock.unlink(missing_ok=True)
+                    continue
+                with contextlib.suppress(OSError, msgspec.MsgspecError):
+                    tickets.append(msgspec.json.decode(path.read_bytes(), type=Ticket))
+            finally:
+                os.close(descriptor)
+        return tickets
+
+    def _free(self, machine: Machine, tickets: Sequence[Ticket], held: dict[str, int]) -> Free:
+        """What nobody holds; `held` gets the lock of every free GPU."""
+        if self.ticket.request.gpu_count:
+            for gpu in machine.gpus:
+                descriptor = _open_gpu(self._home, gpu)
+                if try_lock(descriptor):
+                    held[gpu.id] = descriptor
+                else:
+                    os.close(descriptor)
+        holding = [ticket.request for ticket in tickets if ticket.holds]
+        return Free(
+            gpus=tuple(gpu for gpu in machine.gpus if gpu.id in held),
+            cpus=machine.cpus - sum(request.cpus for request in holding),
+            memory=machine.memory - sum(request.memory for request in holding),
+        )
+
+
+def discard_ticket(home: Home, run: str) -> None:
+    """Remove what a killed supervisor of a run that is gone may have left in the queue."""
+    folder = home.root / "queue"
+    if folder.is_dir():
+        with locked(folder / ".lock"):
+            for suffix in ("json", "lock"):
+                (folder / f"{run}.{suffix}").unlink(missing_ok=True)
+
+
+def _open_gpu(home: Home, gpu: Gpu) -> int:
+    """The lock of a GPU: shared by all users for a real one, of this home for a stated one."""
+    import hashlib
+
+    name = hashlib.sha256(gpu.id.encode()).hexdigest()[:24]
+    if gpu.is_stated:
+        return open_lock(home.folder("gpus") / name)
+    return _open_shared(_shared_folder() / f"gpu-{name}")
+
+
+def _shared_folder() -> Path:
+    given = os.environ.get("LONGBOAT_SLOTS")
+    if given:
+        return make_folder(Path(given))
+    for parent in ("/run/lock", "/tmp"):
+        path = Path(parent) / "longboat"
+        try:
+            with contextlib.suppress(FileExistsError):
+                path.mkdir()
+                path.chmod(0o1777)
+            if not path.is_symlink() and path.is_dir() and os.access(path, os.W_OK | os.X_OK):
+                return path
+        except OSError:
+            continue
+    raise EngineError("no place for the locks of the GPUs", hint="set LONGBOAT_SLOTS to a folder all users can write")
+
+
+def _open_shared(path: Path) -> int:
+    """Open a lock file that another user may have made. Never follows a link, never creates over one."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    for _ in range(3):
+        try:
+            return os.open(path, flags)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):
+                descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+                os.fchmod(descriptor, 0o644)
+                return descriptor
+        except OSError as error:
+            raise disk_error(error, f"open {path}") from error
+    raise EngineError(f"cannot open {path}")
+
+
+class Ports:
+    """Blocks of ports that no other run uses, free on every address."""
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+
+    def take(self, home: Home, counts: Sequence[int]) -> list[tuple[int, ...]]:
+        """Ports for every node."""
+        folder = home.folder("ports")
+        free: list[int] = []
+        starts = PORTS[::BLOCK]
+        first = os.getpid() * 7919 % len(starts)  # spread, so that runs rarely try the same block
+        for start in (*starts[first:], *starts[:first]):
+            if len(free) >= sum(counts):
+                break
+            descriptor = open_lock(folder / str(start))
+            ports = [port for port in range(start, start + BLOCK) if _is_free(port)] if try_lock(descriptor) else []
+            if len(ports) < BLOCK:
+                os.close(descriptor)
+                continue
+            self.descriptors.append(descriptor)
+            free.extend(ports)
+        if len(free) < sum(counts):
+            raise EngineError(f"not enough free ports: {sum(counts)} needed in {PORTS.start}-{PORTS.stop}")
+        given, position = [], 0
+        for count in counts:
+            given.append(tuple(free[position : position + count]))
+            position += count
+        return given
+
+    def release(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = []
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True

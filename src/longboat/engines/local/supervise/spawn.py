@@ -1,0 +1,114 @@
+"""Starting supervisors that outlive us, and waking them. What a supervisor does is in `supervisor`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.shared.files import disk
+
+
+def wake(files: RunFiles) -> None:
+    """Make the run's supervisor look at its files now."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(files.wake, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"!")
+        finally:
+            os.close(descriptor)
+
+
+_PROGRAM = (
+    "import sys; del sys.path[0]; sys.path += [root for root in sys.argv[3:] if root not in sys.path]; "
+    "from longboat.engines.local.supervise.supervisor import main; main(sys.argv[1:])"
+)
+"""Not `-m`: that would import from the folder the user happens to be in."""
+
+
+def _import_roots() -> list[str]:
+    """Where Longboat and msgspec come from, in case only our own sys.path knows."""
+    return [str(Path(__file__).parents[4]), str(Path(msgspec.__file__).parents[1])]
+
+
+def spawn(files: RunFiles, lock: int, environment: dict[str, str]) -> None:
+    """Start a supervisor that owns `lock` and outlives us. The caller closes its own copy of the lock.
+
+    Where that is safe it is a fork: an interpreter that has everything imported already, a third of a short run's time.
+    """
+    if _may_fork():
+        with disk("start the supervisor"):
+            pid = os.fork()
+        if pid == 0:
+            _become_supervisor(files, lock, environment)
+    else:
+        pid = _execute(files, lock, environment)
+    _children.append(pid)
+
+
+def _may_fork() -> bool:
+    """A fork has only the calling thread; and inside a rank it would carry the rank's mark in /proc for ever."""
+    threading = sys.modules.get("threading")
+    is_alone = threading is None or threading.active_count() == 1
+    return sys.platform.startswith("linux") and is_alone and "LONGBOAT_RUN_UID" not in os.environ
+
+
+def _become_supervisor(files: RunFiles, lock: int, environment: dict[str, str]) -> NoReturn:
+    """In the child of a fork: keep the modules; `main` closes everything but the lock."""
+    code = 1
+    try:
+        os.setsid()
+        log = os.open(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for number, target in ((0, null), (1, log), (2, log)):
+            os.dup2(target, number)
+        os.environ.clear()
+        os.environ.update(environment)
+        from longboat.engines.local.supervise.supervisor import main
+
+        main([os.fspath(files.directory), str(lock)])
+        code = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _execute(files: RunFiles, lock: int, environment: dict[str, str]) -> int:
+    os.set_inheritable(lock, True)
+    log = os.fspath(files.log)
+    with disk("start the supervisor"):
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-c", _PROGRAM, os.fspath(files.directory), str(lock), *_import_roots()],
+            environment,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+        )
+    os.set_inheritable(lock, False)
+    return pid
+
+
+_children: list[int] = []
+"""Supervisors this process started; they are reaped when they end before us."""
+
+
+def reap_supervisors() -> None:
+    for pid in list(_children):
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                continue
+        _children.remove(pid)

@@ -1,0 +1,370 @@
+"""The supervisor: one detached process per run. It waits for its turn, starts the gang, watches, retries, ends.
+
+It is the only writer of the run's state. It may be killed at any moment: the next command that looks at the run finds
+its lock free and starts another one (`detached`), which carries on from the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from longboat.core.errors import EngineError, InternalError, LongboatError
+from longboat.core.jobs import Job
+from longboat.core.layouts import ports_needed
+from longboat.core.runs import Attempt, Failure
+from longboat.engines.local.records import Record, State, replace
+from longboat.engines.local.recovery import ending_of_files
+from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.submit.machine import Gpu, observe_machine
+from longboat.engines.local.submit.preflight import request_of
+from longboat.engines.local.supervise.attempt_data import DataFailed, Outputs
+from longboat.engines.local.supervise.attempt_folders import Preparation, layout_of
+from longboat.engines.local.supervise.attempt_outcome import Ending, judge, stop_code
+from longboat.engines.local.supervise.launchers import Gang
+from longboat.engines.local.supervise.processes import become_subreaper, identify, reap
+from longboat.engines.local.supervise.slots import Ports, Queue
+from longboat.engines.local.supervise.spawn import wake
+from longboat.engines.shared.files import disk, write_bytes
+from longboat.engines.shared.home import Home
+from longboat.engines.shared.retry_policy import describe, retry_after, retry_note, start_failure
+from longboat.engines.shared.secrets import read_secrets
+
+TICK_S = 2.0
+PRUNE_S = 30.0
+SAVE_S = 600.0
+"""How long the end of a run waits for a full disk; after that the next command finds the end from the other files."""
+
+
+class Stopped(Exception):
+    """The user asked the run to stop before its ranks had started."""
+
+
+class Supervisor:
+    def __init__(self, directory: Path) -> None:
+        self.home = Home(directory.parent.parent)
+        self.files = RunFiles(directory)
+        self.record: Record = self.files.record()
+        self.state: State = self.files.state(is_alone=True)
+        self._wake = self._open_wake()
+        self._alarm = self._catch_children()
+        self._queue: Queue | None = None
+        self._ports = Ports()
+        self._node_ports: list[tuple[int, ...]] = []
+        self._gpus: list[tuple[Gpu, ...]] = []
+        self._running_since: float | None = None
+        self._is_saved = True
+        self._is_promised = True  # what has to survive a power loss is synced
+        self._outputs = Outputs(self.home, self.files, self.record)
+
+    @property
+    def job(self) -> Job:
+        return self.record.job
+
+    def run(self) -> None:
+        """From here to the end of the run."""
+        before = self.state
+        self._save(supervisor=identify(os.getpid()))
+        try:
+            failure = self._pick_up(before) if before.supervisor is not None else None
+            while not self.state.is_final:
+                if failure is None:
+                    failure = self._attempt()
+                if failure is not None:
+                    self._after(failure)
+                    failure = None
+        except Stopped:
+            self._finish_stopped()
+        finally:
+            self._release()
+
+    # attempts
+
+    def _attempt(self) -> Failure | None:
+        """One attempt, from the queue to its end. None when the run has ended for good."""
+        try:
+            if self._queue is None:
+                self._wait_for_turn()
+            self._save(phase="recovering" if self.state.attempt else "starting", reason="")
+            gang = self._start()
+        except Stopped:
+            raise
+        except LongboatError as error:
+            return start_failure("data" if isinstance(error, DataFailed) else "setup", error.message)
+        try:
+            self._watch(gang)
+        finally:
+            gang.close()
+        return self._conclude(gang.ending())
+
+    def _conclude(self, ending: Ending) -> Failure | None:
+        problem = self._collect()
+        self._note_started(ending)
+        failure = judge(ending)
+        if failure is not None:
+            return failure
+        self._close_attempt(None)
+        if ending.reason == "stop":
+            self._finish("stopped", exit_code=stop_code(ending), reason="stopped on request")
+        else:
+            self._finish("succeeded", exit_code=0, reason=problem)
+        return None
+
+    def _collect(self) -> str:
+        """Keep the artifacts; what went wrong is told, and changes nothing about how the run ended."""
+        try:
+            self._outputs.collect(self.files.attempt_dir(self.state.attempt))
+        except LongboatError as error:
+            return f"artifacts are incomplete: {error.message}"
+        return ""
+
+    def _note_started(self, ending: Ending) -> None:
+        """A run so short that it was never seen running has started all the same."""
+        started = [report.started for report in ending.reports if report.started]
+        if self.state.started is None and started:
+            self._save(started=min(started))
+
+    def _after(self, failure: Failure) -> None:
+        """Retry or give up."""
+        self._close_attempt(failure)
+        delay = retry_after(failure, attempt=self.state.attempt, retries=self.job.retries)
+        if self.files.stop_request() is not None:
+            self._finish("stopped", exit_code=failure.exit_code, reason="stopped on request")
+        elif delay is None:
+            self._finish("failed", exit_code=failure.exit_code, reason=describe(failure), cause=failure.cause)
+        else:
+            self._outputs.discard_work(self.files.attempt_dir(self.state.attempt))
+            number = self.state.attempt + 1
+            note = retry_note(failure, number=number, retries=self.job.retries)
+            self._save(is_durable=True, phase="recovering", reason=note, attempt=number, cause=failure.cause)
+            self._sleep(delay)
+
+    def _close_attempt(self, failure: Failure | None) -> None:
+        number = self.state.attempt
+        before = tuple(attempt for attempt in self.state.attempts if attempt.number != number)
+        opened = next((attempt for attempt in self.state.attempts if attempt.number == number), None)
+        closed = msgspec.structs.replace(
+            opened or Attempt(number=number, started=time.time()), ended=time.time(), failure=failure
+        )
+        try:
+            self._outputs.sync_logs(self.files.attempt_dir(number))
+        except LongboatError as error:  # a log that cannot be synced is no reason to lose how the attempt ended
+            print(error.message, file=sys.stderr)
+        self._save(attempts=(*before, closed))
+
+    def _pick_up(self, before: State) -> Failure | None:
+        """Another supervisor was here and vanished: let its launchers end, then judge by their files."""
+        self._save(phase="recovering", reason="its supervisor was killed; cleaning up")
+        ending = ending_of_files(self.files, self.record, before)
+        if ending is None:  # between two attempts
+            return None
+        return self._conclude(ending)
+
+    # the steps of an attempt
+
+    def _wait_for_turn(self) -> None:
+        job, record = self.job, self.record
+        queue = Queue(self.home, run=record.name, number=record.number, request=request_of(job), priority=job.priority)
+        self._queue = queue
+        while True:
+            self._raise_if_stopped()
+            machine = observe_machine(self.home.root, os.environ)
+            reason, gpus = queue.try_start(machine)
+            if reason is None:
+                self._gpus = gpus
+                self._save(gpus=queue.ticket.gpus)
+                self._poke_waiting()
+                return
+            if reason != self.state.reason:
+                self._save(phase="pending", reason=reason)
+            self._pause(TICK_S)
+
+    def _start(self) -> Gang:
+        attempt = self.state.attempt
+        if not self._ports.descriptors:
+            self._node_ports = self._ports.take(self.home, ports_needed(self.job))
+        layout = layout_of(self.record, attempt=attempt, ports=self._node_ports)
+        self._outputs.clear(self.files.attempt_dir(attempt))
+        resume = self._outputs.resume_from(lambda text: self._save(reason=text), attempt)
+        links = self._outputs.links(lambda text: self._save(reason=text))
+        environment = self._outputs.environment()
+        preparation = Preparation(self.home, self.files, self.record, layout)
+        preparation.make(gpus=self._gpus, links=links, environment=environment, resume_from=resume)
+        self._raise_if_stopped()
+        variables = {**os.environ, **read_secrets(self.home, self.job.secrets, os.environ)}
+        gang = Gang(preparation.nodes, self.record, attempt=attempt)
+        started = Attempt(number=attempt, started=time.time(), resumed_from=resume)
+        # Before the first rank: a power loss must not make this attempt look as if it had never begun.
+        attempts = (*(a for a in self.state.attempts if a.number != attempt), started)
+        self._save(is_durable=True, attempts=attempts)
+        assert self._queue is not None
+        gang.start(variables, [*self._queue.descriptors, *self._ports.descriptors])
+        return gang
+
+    def _watch(self, gang: Gang) -> None:
+        is_running = False
+        pause, pruned = 0.01, time.monotonic()
+        while True:
+            gang.note_exits(reap())
+            if gang.is_over:
+                return
+            if not is_running:
+                is_running = self._note_running(gang)
+            self._obey(gang)
+            gang.check()
+            if time.monotonic() - pruned > PRUNE_S:
+                self._outputs.prune(self.state.attempt)
+                pruned = time.monotonic()
+            pause = TICK_S if is_running and gang.reason is None else min(pause * 1.5, 0.25)
+            self._pause(min(pause, self._time_left()))
+
+    def _note_running(self, gang: Gang) -> bool:
+        phase, missing = gang.phase()
+        if phase == "running":
+            self._outputs.note_setup_done()
+            self._save(phase="running", reason="", started=self.state.started or time.time())
+            if self._running_since is None:  # monotonic, for the clock may jump; a predecessor's time counts too
+                self._running_since = time.monotonic() - max(0.0, time.time() - (self.state.started or 0.0))
+            return True
+        reason = f"waits for {', '.join(missing)}" if missing else {"setup": "runs setup"}.get(phase, "")
+        if reason and reason != self.state.reason:
+            self._save(reason=reason)
+        return False
+
+    def _obey(self, gang: Gang) -> None:
+        request = self.files.stop_request()
+        if request is not None:
+            gang.end("stop", grace_s=self.job.grace_s if request.grace_s is None else request.grace_s)
+        elif self._time_left() <= 0:
+            gang.end("timeout")
+
+    def _time_left(self) -> float:
+        if self.job.timeout_s is None or self._running_since is None:
+            return float("inf")
+        return max(0.0, self._running_since + self.job.timeout_s - time.monotonic())
+
+    # the end
+
+    def _finish(self, phase: str, *, exit_code: int | None, reason: str, cause: str | None = None) -> None:
+        self._outputs.prune()
+        self._outputs.forget()
+        ended = {"exit_code": exit_code, "reason": reason, "cause": cause, "ended": time.time()}
+        self._save(is_durable=True, phase=phase, gpus=(), **ended)
+        deadline = time.monotonic() + SAVE_S
+        while not self._is_saved and time.monotonic() < deadline:
+            self._pause(TICK_S)
+
+    def _finish_stopped(self) -> None:
+        failures = [attempt.failure for attempt in self.state.attempts if attempt.failure is not None]
+        if failures:
+            self._finish("stopped", exit_code=failures[-1].exit_code, reason="stopped before its next attempt")
+        else:
+            self._finish("stopped", exit_code=None, reason="stopped before its ranks started")
+
+    def _release(self) -> None:
+        self._ports.release()
+        if self._queue is not None:
+            self._queue.release()
+            self._poke_waiting()
+        self.files.wake.unlink(missing_ok=True)
+
+    def fail_hard(self, message: str) -> None:
+        """Something in Longboat itself broke: the run ends with that, not in silence."""
+        self._finish("failed", exit_code=InternalError.exit_code, reason=message, cause="lost")
+
+    # waiting and waking
+
+    def _pause(self, timeout_s: float) -> None:
+        """Until a child ends, a command wakes us, or the time is over."""
+        ready, _, _ = select.select([self._wake, self._alarm], [], [], min(timeout_s, TICK_S))
+        for descriptor in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(descriptor, 4096)
+        if not self._is_saved:
+            self._save()
+
+    def _sleep(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._raise_if_stopped()
+            self._pause(left)
+
+    def _raise_if_stopped(self) -> None:
+        if self.files.stop_request() is not None:
+            raise Stopped
+
+    def _poke_waiting(self) -> None:
+        """Tell the first runs of the queue to look again; each that starts tells the next."""
+        assert self._queue is not None
+        for name in self._queue.waiting()[:8]:
+            wake(RunFiles(self.home.runs / name))
+
+    def _open_wake(self) -> int:
+        self.files.wake.unlink(missing_ok=True)
+        with disk(f"create {self.files.wake}"):
+            os.mkfifo(self.files.wake, 0o600)
+            return os.open(self.files.wake, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def _catch_children(self) -> int:
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        os.set_blocking(reader, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        return reader
+
+    def _save(self, *, is_durable: bool = False, **changes: object) -> None:
+        """Store the new state; durable where the attempts or the end of the run have changed.
+
+        A full disk does not end a training: it is stored as soon as that is possible.
+        """
+        self.state = replace(self.state, serial=self.state.serial + 1, **changes)
+        self._is_promised = self._is_promised and not is_durable
+        try:
+            if self._is_promised:
+                self.files.write_progress(self.state)
+            else:
+                self.files.write_state(self.state)
+            self._is_saved = self._is_promised = True
+        except EngineError as error:
+            self._is_saved = False
+            print(error.message, file=sys.stderr)
+
+
+def main(arguments: list[str]) -> None:
+    directory, lock = Path(arguments[0]), int(arguments[1])
+    os.closerange(3, lock)  # what the submitter's parents left open: somebody may wait for its end
+    os.closerange(lock + 1, 1024)
+    os.set_inheritable(lock, False)
+    os.chdir(directory)
+    for ignored in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(ignored, signal.SIG_IGN)
+    become_subreaper()
+    supervisor = Supervisor(directory)
+    signal.signal(signal.SIGTERM, _stop_handler(supervisor.files))
+    try:
+        supervisor.run()
+    except Exception as error:
+        import traceback
+
+        write_bytes(directory / "crash.txt", traceback.format_exc().encode())
+        supervisor.fail_hard(f"the supervisor failed: {error} (see {directory / 'crash.txt'})")
+
+
+def _stop_handler(files: RunFiles) -> Callable[[int, object], None]:
+    """A shutdown of the machine reaches the supervisor as SIGTERM: stop the run in order."""
+    from longboat.engines.local.records import StopRequest
+    from longboat.engines.shared.files import write_value
+
+    def handle(_number: int, _frame: object) -> None:
+        write_value(files.stop, StopRequest(at=time.time()), is_durable=True)
+
+    return handle

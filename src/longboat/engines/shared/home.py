@@ -1,0 +1,67 @@
+"""Where everything of the embedded engine lives: LONGBOAT_HOME, else ~/.longboat."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.engines.shared.files import disk, make_folder
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+NAME_LIMIT = 40
+
+
+class Home:
+    """The folders below the home. Each is made when it is first asked for."""
+
+    def __init__(self, root: Path | None = None, *, environment: Mapping[str, str] | None = None) -> None:
+        environment = os.environ if environment is None else environment
+        if root is None:
+            given = environment.get("LONGBOAT_HOME")
+            root = Path(given) if given else Path(os.path.expanduser("~")) / ".longboat"
+        self.root = Path(os.path.abspath(root))
+
+    def folder(self, name: str) -> Path:
+        return make_folder(self.root / name)
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    def run_dir(self, name: str) -> Path:
+        """The folder of a run that exists."""
+        if not _NAME.fullmatch(name):
+            raise NotFound(f"no run named {name!r}", hint="`longboat ps -a` lists all runs")
+        path = self.runs / name
+        if not path.is_dir():
+            raise NotFound(f"no run named {name!r}", hint="`longboat ps -a` lists all runs")
+        return path
+
+    def run_names(self) -> list[str]:
+        try:
+            return [entry.name for entry in os.scandir(self.runs) if _NAME.fullmatch(entry.name)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def prepare(self) -> None:
+        """Create the home, or say clearly why it cannot be used."""
+        make_folder(self.root, is_durable=True)
+        with disk(f"use {self.root}"):
+            owner = self.root.stat().st_uid
+        if owner != os.getuid() and os.getuid() != 0:
+            raise EngineError(
+                f"{self.root} belongs to another user (uid {owner})",
+                hint="set LONGBOAT_HOME to a folder of your own",
+            )
+        make_folder(self.runs, is_durable=True)
+
+
+def check_run_id(name: str) -> None:
+    if not _NAME.fullmatch(name) or len(name) > NAME_LIMIT:
+        raise UsageError(
+            f"{name!r} is not a run name",
+            hint=f"at most {NAME_LIMIT} characters: a-z, 0-9 and '-', starting with a letter",
+        )

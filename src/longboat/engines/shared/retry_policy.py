@@ -1,0 +1,45 @@
+"""What a failure means for a run, the same on every engine: is it tried again, how is it told. Pure."""
+
+from __future__ import annotations
+
+from longboat.core.errors import RUN_SETUP_EXIT
+from longboat.core.jobs import NEVER_RETRIED, Retries
+from longboat.core.runs import Failure
+from longboat.engines.shared.explanations import shortened
+
+BACKOFF_LIMIT_S = 60.0
+MESSAGE_LIMIT = 160
+"""Characters of a failure's message in the run's reason; `explain` shows all of it."""
+
+
+def retry_after(failure: Failure, *, attempt: int, retries: Retries) -> float | None:
+    """Seconds to wait before the next attempt, or None when the run has failed for good."""
+    if attempt >= retries.count or failure.cause in NEVER_RETRIED:
+        return None
+    if retries.on and failure.cause not in retries.on and failure.exit_code not in retries.on:
+        return None
+    return min(BACKOFF_LIMIT_S, retries.backoff_s * 2.0 ** min(attempt, 63))
+
+
+def start_failure(cause: str, message: str) -> Failure:
+    """The ranks never started: data, secrets, the image or files of the run were not to be had."""
+    return Failure(cause=cause, exit_code=RUN_SETUP_EXIT, message=message)
+
+
+def describe(failure: Failure) -> str:
+    """A failure as the reason of a run."""
+    where = ""
+    if failure.rank is not None:
+        where = f"rank {failure.rank.rank} ({failure.rank.node}) "
+    text = shortened(failure.message, MESSAGE_LIMIT) or f"exit code {failure.exit_code}"
+    return f"{where}{failure.cause}: {text}"
+
+
+def retry_note(failure: Failure, *, number: int, retries: Retries) -> str:
+    """The reason of a run that is about to be tried again."""
+    return f"{describe(failure)}; retry {number} of {retries.count}"
+
+
+def stop_note(started: float | None) -> str:
+    """The reason of a run that was stopped; `started` is when its ranks did."""
+    return "stopped before its ranks started" if started is None else "stopped on request"

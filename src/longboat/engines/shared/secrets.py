@@ -1,0 +1,71 @@
+"""Secrets by name: from the submitter's environment, a file, or the engine's own store. Values never leave memory,
+except into that store, readable by its owner only."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.core.jobs import Secret
+from longboat.engines.shared.files import disk, make_folder, write_bytes
+from longboat.engines.shared.home import Home
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FOLDER = "secrets"
+
+
+def set_secret(home: Home, name: str, value: str) -> None:
+    make_folder(home.root / _FOLDER, is_durable=True)
+    write_bytes(_path(home, name), value.encode(), is_durable=True)
+
+
+def list_secrets(home: Home) -> list[str]:
+    with disk("list secrets"):
+        return sorted(entry.name for entry in os.scandir(home.folder(_FOLDER)) if _NAME.fullmatch(entry.name))
+
+
+def remove_secret(home: Home, name: str) -> None:
+    try:
+        _path(home, name).unlink()
+    except FileNotFoundError:
+        raise NotFound(f"no secret named {name}", hint="`longboat secret ls` lists them") from None
+
+
+def read_secrets(home: Home, secrets: Sequence[Secret], environment: Mapping[str, str]) -> dict[str, str]:
+    """The values by variable name. Raises EngineError naming the first that is nowhere."""
+    return {secret.name: _read(home, secret, environment) for secret in secrets}
+
+
+def _read(home: Home, secret: Secret, environment: Mapping[str, str]) -> str:
+    if secret.file is not None:
+        path = Path(os.path.expanduser(secret.file))
+        try:
+            return path.read_text().rstrip("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise EngineError(
+                f"secret {secret.name}: cannot read {path}", hint="check secrets in the job file"
+            ) from error
+    if secret.store is None:
+        value = environment.get(secret.env or secret.name)
+        if value is not None:
+            return value
+    if secret.env is None:
+        try:
+            return _path(home, secret.store or secret.name).read_text()
+        except FileNotFoundError:
+            pass
+        except (OSError, UnicodeDecodeError) as error:
+            raise EngineError(f"secret {secret.name}: cannot read the store") from error
+    raise EngineError(
+        f"secret {secret.name} is neither in the environment nor in the store",
+        hint=f"export {secret.env or secret.name}, or `longboat secret set {secret.store or secret.name}`",
+    )
+
+
+def _path(home: Home, name: str) -> Path:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is not a name for a secret", hint="letters, digits and '_', such as HF_TOKEN")
+    return home.root / _FOLDER / name

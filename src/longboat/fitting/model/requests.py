@@ -1,0 +1,118 @@
+"""What the containers of a pod ask for together, and the host ports they take. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from longboat.fitting.model.quantities import CPU, MEMORY, Amounts, amounts, largest, total
+
+Body = Mapping[str, Any]
+Port = tuple[str, str, int]
+"""Protocol, address of the host (0.0.0.0: all), port."""
+
+_MAX_KNOWN = 50_000
+_known: dict[Any, Amounts] = {}
+
+
+def requests_of(spec: Body, status: Body | None = None) -> Amounts:
+    """The effective request: what runs at once, or the largest moment of the start, and the overhead.
+
+    With a status, a container whose resources are being changed counts with the larger of the old and the new.
+    """
+    containers = spec.get("containers") or ()
+    inits = spec.get("initContainers")
+    if status and status.get("containerStatuses"):
+        allocated = _allocated(status)
+        running = [largest(container_requests(one), allocated.get(one.get("name"), ())) for one in containers]
+    else:
+        running = [container_requests(one) for one in containers]
+    found = running[0] if len(running) == 1 else total(running)
+    if inits:
+        found = _with_inits(found, inits)
+    stated = (spec.get("resources") or {}).get("requests")
+    if stated or (spec.get("resources") or {}).get("limits"):
+        found = _stated_for_pod(found, spec["resources"])
+    if spec.get("overhead"):
+        found = total([found, amounts(spec["overhead"])])
+    return found
+
+
+def container_requests(container: Body) -> Amounts:
+    """Its requests; a limit without a request stands for one, as the API server fills in."""
+    resources = container.get("resources")
+    if not resources:
+        return ()
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    key = (tuple(requests.items()), tuple(limits.items()))
+    found = _known.get(key)
+    if found is None:
+        if len(_known) > _MAX_KNOWN:
+            _known.clear()
+        found = _known[key] = amounts({**limits, **requests})
+    return found
+
+
+def _allocated(status: Body) -> dict[str, Amounts]:
+    found = {}
+    for one in status["containerStatuses"]:
+        held = one.get("allocatedResources")
+        if held:
+            found[one.get("name")] = container_requests({"resources": {"requests": held}})
+    return found
+
+
+def _with_inits(running: Amounts, inits: list[Body]) -> Amounts:
+    """Sidecars (restartable) stay and add up; another one needs itself and the sidecars started before it."""
+    sidecars: Amounts = ()
+    peak: Amounts = ()
+    for one in inits:
+        if one.get("restartPolicy") == "Always":
+            sidecars = total([sidecars, container_requests(one)])
+            peak = largest(peak, sidecars)
+        else:
+            peak = largest(peak, total([sidecars, container_requests(one)]))
+    return largest(total([running, sidecars]), peak)
+
+
+def _stated_for_pod(found: Amounts, resources: Body) -> Amounts:
+    """Requests of the whole pod take the place of the sum, for the resources that can be stated there."""
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    able = {name for name in {**limits, **requests} if name in (CPU, MEMORY) or name.startswith("hugepages-")}
+    asked = dict(found)
+    # A limit alone stands for a request only where no container asks.
+    stated = {name: requests.get(name, limits.get(name)) for name in able if name in requests or name not in asked}
+    asked.update(dict(amounts({name: value for name, value in stated.items() if value is not None})))
+    return tuple(sorted(asked.items()))
+
+
+def ports_of(spec: Body) -> tuple[Port, ...]:
+    on_host = spec.get("hostNetwork")
+    found: set[Port] = set()
+    for container in spec.get("containers") or ():
+        if container.get("ports"):
+            found |= _container_ports(container, on_host)
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always" and container.get("ports"):
+            found |= _container_ports(container, on_host)
+    return tuple(sorted(found))
+
+
+def _container_ports(container: Body, on_host: bool | None) -> set[Port]:
+    found = set()
+    for one in container["ports"]:
+        port = one.get("hostPort") or (one.get("containerPort") if on_host else None)
+        if port:
+            found.add((one.get("protocol") or "TCP", one.get("hostIP") or "0.0.0.0", int(port)))
+    return found
+
+
+def clashes(wanted: tuple[Port, ...], taken: Mapping[Port, int]) -> Port | None:
+    """The first wanted port that somebody has, on the same address or on all."""
+    for protocol, address, port in wanted:
+        for other_protocol, other_address, other_port in taken:
+            if (other_protocol, other_port) == (protocol, port) and (
+                address == other_address or "0.0.0.0" in (address, other_address)
+            ):
+                return (protocol, address, port)
+    return None

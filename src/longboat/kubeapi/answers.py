@@ -1,0 +1,77 @@
+"""What an API server's refusals mean: from a status and a body to one of our errors. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from longboat.kubeapi.connection import retries
+from longboat.kubeapi.errors import (
+    AlreadyThere,
+    ApiError,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotThere,
+    Unreachable,
+)
+
+_CLASSES: dict[int, type[ApiError]] = {400: Invalid, 403: Forbidden, 404: NotThere, 410: Expired, 422: Invalid}
+_SHOWN = 2000
+BAD_APPLY = "failed to create typed patch object"
+"""So an unknown field in a server-side apply is told, with the status of a broken server."""
+
+
+def error_of(status: int, body: bytes, what: str, context: str = "", *, retry_after_s: float | None = None) -> ApiError:
+    """The error for a status of 300 or more. `what` was asked; it is told only where the server says nothing itself."""
+    told = _parse(body)
+    reason = str(told.get("reason") or "")
+    message = str(told.get("message") or "") or body[:200].decode(errors="replace").strip() or f"{what}: {status}"
+    hint = None
+    kind = _CLASSES.get(status, ApiError)
+    if status == 409:
+        kind = AlreadyThere if reason == "AlreadyExists" else Conflict
+    elif status < 400:
+        message, hint = f"{what}: the server redirects ({status})", "is this the address of an API server?"
+    elif status == 401:
+        kind = Unreachable
+        message = f"the API server does not know who we are (context {context!r}): {message}"
+        hint = "log in again: the token or certificate in the kubeconfig is not valid, or not any more"
+    elif status == 403 and " cannot " in message:  # so RBAC says it; a quota and admission use other words
+        hint = (
+            "ask for this right, or use another namespace or context; docs/kubernetes.md lists those that Longboat uses"
+        )
+    elif status == 500 and BAD_APPLY in message:
+        kind = Invalid
+    elif status in (*retries.BUSY, *retries.BROKEN):
+        kind = Unreachable
+        message = f"the API server cannot answer now ({status}): {message}"
+    details = told.get("details")
+    if retry_after_s is not None:
+        details = {"retryAfterSeconds": retry_after_s, **(details if isinstance(details, dict) else {})}
+    return kind(
+        message[:_SHOWN],
+        status=status,
+        reason=reason,
+        details=details if isinstance(details, dict) else None,
+        hint=hint,
+    )
+
+
+def error_in(status: dict[str, Any], what: str) -> ApiError:
+    """The error of a Status object that came inside a stream."""
+    return error_of(int(status.get("code") or 500), json.dumps({**status, "kind": "Status"}).encode(), what)
+
+
+def is_status(body: bytes) -> bool:
+    """Whether an API server wrote this answer: load balancers and proxies on the way write pages of their own."""
+    return bool(_parse(body))
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) and found.get("kind") == "Status" else {}

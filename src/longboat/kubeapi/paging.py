@@ -1,0 +1,47 @@
+"""Lists of which only a part is kept: taken apart page by page, so that what is not kept is not held either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from longboat.kubeapi.client import Client, Page, read
+from longboat.kubeapi.errors import Expired
+from longboat.kubeapi.kinds import Kind
+
+PAGE = 250
+"""Objects of one answer. Bodies are some kilobytes each: a page is a megabyte or two, however many there are."""
+ATTEMPTS = 3
+T = TypeVar("T")
+
+
+def collect(
+    client: Client,
+    kind: Kind,
+    keep: Callable[[Any], T | None],
+    *,
+    labels: str = "",
+    fields: str = "",
+    into: Any = dict,
+) -> list[T]:
+    """What `keep` makes of every object of the client's namespace, None left out."""
+    query = {"labelSelector": labels, "fieldSelector": fields, "limit": PAGE}
+    for attempt in range(ATTEMPTS):
+        try:
+            found = (keep(item) for item in _items(client, client.path(kind), query, into))
+            return [one for one in found if one is not None]
+        except Expired:  # the server forgot the moment of the first page: from the start again
+            if attempt == ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _items(client: Client, path: str, query: dict[str, Any], into: Any) -> Iterator[Any]:
+    token = ""
+    while True:
+        asked = {**query, "continue": token} if token else query
+        page = read(Page[into], client.request("GET", path, query=asked))
+        token = page.metadata.continue_
+        yield from page.items
+        if not token:
+            return

@@ -1,0 +1,178 @@
+"""Before the ranks: the setup command, then the peers. Both end early when the node is told to end."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..node import processes
+from ..node.loop import ChildEnd
+from ..node.state import Failure, State
+from ..ranks import failure_cause
+from ..ranks.streams import Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
+    from .membership import Membership
+
+LOCK_RETRY_S = 0.1
+FILES_RETRY_S = 0.05
+DNS_RETRY_S = 0.5
+REPORT_S = 10.0
+EXIT_PEERS = 209
+
+
+def prepare(state: State, before: Callable[[State], None] | None = None, line: Membership | None = None) -> None:
+    """Run setup, say that this node is ready, wait for the others. `state.failure` tells when that did not work."""
+    if before is not None:
+        before(state)
+    if state.plan.setup and not state.is_over:
+        _run_setup(state, state.plan.setup)
+    if state.is_over:
+        return
+    state.write("ready.json", {"address": state.plan.address, "time": time.time()})
+    if line is not None:
+        state.phase = "waiting"
+        _wait_for_go(state, line)
+        if not state.is_over and state.plan.resume_from:
+            from ..pod.checkpoint_upload import fetch_after
+
+            fetch_after(state)
+    elif state.plan.wait_kind != "none":
+        state.phase = "waiting"
+        _wait_for_peers(state)
+
+
+def _run_setup(state: State, command: str) -> None:
+    lock = _lock(state)
+    if not state.is_over:
+        stream = state.setup_stream()
+        ends: list[ChildEnd] = []
+        try:
+            state.start(command, state.env, (os.devnull, stream.pipe, stream.pipe), ends.append)
+        except processes.StartError as error:
+            state.failure = Failure("setup", error.exit_code, str(error))
+        while state.running:
+            state.loop.turn()
+        state.catch_up(stream)
+        if ends and ends[0].code != 0 and not state.is_over:
+            _setup_failed(state, ends[0], stream)
+    if lock is not None:
+        os.close(lock)
+
+
+def _setup_failed(state: State, end: ChildEnd, stream: Stream) -> None:
+    lines = failure_cause.lines_of(stream.tail(failure_cause.TAIL_BYTES))
+    last = failure_cause.last_words(lines)
+    how = "killed by " + failure_cause.signal_name(end.signal) if end.signal else "exit code %d" % end.code
+    message = "setup failed: " + how + (": " + last[:300] if last else "")
+    state.failure = Failure("setup", end.code, message)
+    state.failure.tail = lines[-failure_cause.TAIL_LINES :]
+
+
+def _lock(state: State) -> int | None:
+    """Hold the setup lock: nodes on one machine take turns. Waits without blocking the loop."""
+    if not state.plan.setup_lock:
+        return None
+    import fcntl
+
+    descriptor = os.open(state.plan.setup_lock, os.O_RDWR | os.O_CREAT, 0o644)
+    while not state.is_over:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            state.loop.after("lock", LOCK_RETRY_S, lambda: None)
+            state.loop.turn()
+    return descriptor
+
+
+def _wait_for_go(state: State, line: Membership) -> None:
+    """Node 0 says when all are ready."""
+    line.ready()
+    line.look()
+    begun = time.monotonic()
+    report = begun + REPORT_S
+    while not state.is_over and not line.is_going:
+        before, state.missing = state.missing, line.missing()
+        if state.missing != before:
+            state.on_change()
+        if line.waited_in_vain():
+            text = "%s could not be reached within %g s" % (_listed(state.missing), state.plan.wait_timeout_s)
+            text += _because(line)
+            state.failure = Failure("peers", EXIT_PEERS, text)
+            state.say(text)
+            return
+        now = time.monotonic()
+        if now >= report:
+            report += REPORT_S
+            whom = _listed(state.missing) or "the others"
+            state.say("waiting since %d s for %s%s" % (now - begun, whom, _because(line)))
+        state.loop.after("peers", REPORT_S, lambda: None)
+        state.loop.turn()
+    state.loop.cancel("peers")
+    state.missing = []
+
+
+def _because(line: Membership) -> str:
+    problem = line.problem()
+    return ": " + problem if problem else ""
+
+
+def _wait_for_peers(state: State) -> None:
+    names = [peer["node"] for peer in state.plan.peers]
+    missing = _missing_files if state.plan.wait_kind == "files" else _missing_names(state)
+    retry_s = FILES_RETRY_S if state.plan.wait_kind == "files" else DNS_RETRY_S
+    begun = time.monotonic()
+    deadline, report = begun + state.plan.wait_timeout_s, begun + REPORT_S
+    while not state.is_over:
+        before, unseen = state.missing, missing(state)
+        state.missing = [name for name in names if name in unseen]
+        if not state.missing:
+            return
+        if state.missing != before:
+            state.on_change()
+        now = time.monotonic()
+        listed = _listed(state.missing)
+        if now >= deadline:
+            text = "%d of %d nodes did not come within %g s: %s"
+            message = text % (len(state.missing), len(names), state.plan.wait_timeout_s, listed)
+            state.failure = Failure("peers", EXIT_PEERS, message)
+            state.say(message)
+            return
+        if now >= report:
+            report += REPORT_S
+            state.say("waiting since %d s for %s" % (now - begun, listed))
+        state.loop.after("peers", min(retry_s, deadline - now), lambda: None)
+        state.loop.turn()
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:20]) + (" and %d more" % (len(names) - 20) if len(names) > 20 else "")
+
+
+def _missing_files(state: State) -> list[str]:
+    return [node for node, path in state.plan.wait_files.items() if not os.path.exists(path)]
+
+
+def _missing_names(state: State) -> Callable[[State], list[str]]:
+    """Look the addresses up in a thread of its own, for a lookup may block for many seconds."""
+    import _thread
+    import socket
+
+    unknown = {peer["node"]: peer["address"] for peer in state.plan.peers}
+
+    def look_up() -> None:
+        while unknown:
+            for node, address in list(unknown.items()):
+                try:
+                    socket.getaddrinfo(address, None)
+                    del unknown[node]
+                except (OSError, UnicodeError):
+                    pass
+            time.sleep(DNS_RETRY_S)
+
+    _thread.start_new_thread(look_up, ())
+    return lambda state: list(unknown)

@@ -1,0 +1,338 @@
+"""This node as a member of its gang: what it tells node 0, what it does when node 0 says so. Node 0 is one too.
+
+The words of the line are here: a node says that it is `ready`, how each rank ended (`report`), that a rank is silent
+(`stalled`), that it has `ended`, that it was asked to `stop` or was `evicted`; node 0 says `go`, `end` and `dump`.
+Deciding is the work of `verdicts`, carrying that of `line`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..node.jsonfiles import dumps
+from ..node.plan import shared_path
+from ..node.state import Failure, State
+from . import messages
+from .coordinator import EXIT_SETUP, Coordinator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from .channel import Channel, Listener
+    from .coordinator import Order
+
+STACKS_MAX = 50_000
+REPORT_MAX = 900_000
+PING_S = 5.0
+DUMP_S = 15.0
+ASLEEP_S = 5.0
+HURRIED_S = 2.0
+FAREWELL_S = 2.0
+AGE_MAX_S = 5.0
+_OUTCOME_KEYS = ("exit_code", "cause", "message", "ended_by", "tail")
+
+
+class Membership:
+    """What node 0 and the others have in common."""
+
+    def __init__(self, state: State, obey: Callable[[dict[str, Any]], None]) -> None:
+        self.state = state
+        self.loop = state.loop
+        self.lost_s = state.plan.line_lost_s
+        self.is_going = False
+        self.is_hurried = False  # this pod is being taken away
+        self.stalled: Callable[[], tuple[int, float] | None] = lambda: None
+        self._obey = obey
+        self._inbox: list[dict[str, Any]] = []
+        self._told: dict[int, tuple[object, ...]] = {}  # rank -> what its report said when it was told
+        self._told_stall = False
+        self._puzzling: set[str] = set()
+        self._ticked = time.monotonic()
+        self._tick_s = min(1.0, self.lost_s / 6)
+        self.loop.on_turn = self.look
+        self.loop.after("line", self._tick_s, self._tick)
+
+    def not_understood(self, node: str, text: str) -> None:
+        """A member sent what makes no sense; its connection was closed. Told once for each member."""
+        if node not in self._puzzling:
+            self._puzzling.add(node)
+            self.state.say("node %s is not understood: %s" % (node, text[:200]))
+
+    def tell(self, message: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def check(self, now: float) -> None:
+        """Called about once a second."""
+        raise NotImplementedError
+
+    def missing(self) -> list[str]:
+        """Nodes that are waited for."""
+        raise NotImplementedError
+
+    def waited_in_vain(self) -> bool:
+        """Node 0 was never there."""
+        return False
+
+    def problem(self) -> str:
+        """Why node 0 cannot be reached at present, in the system's words."""
+        return ""
+
+    def shift(self, gap_s: float) -> None:
+        """This process slept for so long: nobody else was silent meanwhile."""
+        raise NotImplementedError
+
+    def wait_for_end(self) -> dict[str, Any] | None:
+        """This node has ended and told so. Node 0: the verdict, when all have; else None, when node 0 knows."""
+        raise NotImplementedError
+
+    def ready(self) -> None:
+        self.tell({"is": "ready"})
+
+    def ended(self, outcome: dict[str, Any]) -> None:
+        self.look()
+        self.tell({"is": "ended", "outcome": {key: outcome.get(key) for key in _OUTCOME_KEYS}})
+
+    def stop(self, grace_s: float | None) -> None:
+        self.tell({"is": "stop", "grace_s": grace_s})
+
+    def evicted(self) -> None:
+        self.tell({"is": "evicted"})
+
+    def dump(self) -> None:
+        self.tell({"is": "dump"})
+
+    def look(self) -> None:
+        """Tell what is new, do what was said. Runs after everything else, so that a report is complete."""
+        state = self.state
+        reports = [rank.report for rank in state.ranks if rank.report is not None]
+        first = state.failure.first if state.failure else None
+        if first is not None and all(report is not first for report in reports):
+            reports.append(first)  # mpirun's culprit may be on another node
+        for report in sorted(reports, key=lambda each: int(str(each.get("ended_ns") or 0))):
+            self._tell_report(report)
+        stall = self.stalled()
+        if stall is not None and not self._told_stall:
+            self._told_stall = True
+            self.tell({"is": "stalled", "rank": stall[0], "silent_s": stall[1]})
+        while self._inbox:
+            self._obey(self._inbox.pop(0))
+
+    def _tell_report(self, report: dict[str, object]) -> None:
+        rank = int(str(report["rank"]))
+        says = (report.get("ended_by"), report.get("cause"), bool(report.get("stacks")))
+        if self._told.get(rank) != says:
+            self._told[rank] = says
+            told = {**report, "stacks": str(report.get("stacks") or "")[:STACKS_MAX]}
+            if len(dumps(told)) > REPORT_MAX:  # a frame has its bounds, and few letters of some scripts fill it
+                told = {**told, "stacks": "", "traceback": "", "tail": []}
+            age_s = (time.monotonic_ns() - int(str(report.get("ended_ns") or 0))) / 1e9
+            self.tell({"is": "report", "report": told, "age_s": min(AGE_MAX_S, max(0.0, age_s))})
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        gap_s = now - self._ticked - self._tick_s
+        self._ticked = now
+        if gap_s > ASLEEP_S:
+            self.shift(gap_s)
+        self.loop.after("line", self._tick_s, self._tick)
+        self.check(now)
+
+
+class Head(Membership):
+    """Node 0."""
+
+    def __init__(self, state: State, obey: Callable[[dict[str, Any]], None]) -> None:
+        Membership.__init__(self, state, obey)
+        plan = state.plan
+        nodes = [peer["node"] for peer in plan.peers]
+        self.coordinator = Coordinator(nodes, plan.deciding, plan.grace_s)
+        self.coordinator.heard(plan.node, time.monotonic())
+        self._channels = {node: self._channel(node) for node in nodes if node != plan.node}
+        self._listener: Listener | None = None
+        self._waiting_since: float | None = None
+        if self._channels:
+            from .channel import Listener
+            from .handshake import read_token
+
+            token = read_token(plan.line_token_file)
+            self._listener = Listener(self.loop, plan.address, plan.line_port, token, self._channels)
+            self._listener.on_stranger = self._stranger
+            self._listener.acceptor.on_refused = state.refused
+
+    def _channel(self, node: str) -> Channel:
+        from .channel import Channel
+
+        def take(message: dict[str, Any]) -> None:
+            self._take(node, messages.from_node(message))
+
+        channel = Channel(self.loop, take, min(PING_S, self.lost_s / 6))
+        channel.on_nonsense = lambda text: self.not_understood(node, text)
+        channel.on_heard = lambda: self.coordinator.heard(node, time.monotonic())
+        channel.on_break = lambda: self.coordinator.broke(node)
+        return channel
+
+    def tell(self, message: dict[str, Any]) -> None:
+        self._take(self.state.plan.node, message)
+
+    def ready(self) -> None:
+        self._waiting_since = time.monotonic()
+        self.tell({"is": "ready"})
+
+    def _take(self, node: str, message: dict[str, Any]) -> None:
+        """One word of a node; what is not understood breaks its connection."""
+        kind, court, now = message["is"], self.coordinator, time.monotonic()
+        orders: list[Order] = []
+        if kind == "ready":
+            orders = court.ready(node, shared_path(self.state.plan, self.state.plan.resume_from))
+            if orders:
+                self._begin()
+        elif kind == "report":
+            # How long the node took to say it, by its own clock: a busy node is not a later one.
+            orders = court.report(node, message["report"], now - float(message.get("age_s") or 0.0))
+        elif kind == "stalled":
+            orders = court.stalled(int(message["rank"]), float(message["silent_s"]), now)
+        elif kind == "ended":
+            orders = court.ended(node, {**message["outcome"], "arrival": now}, now)
+        elif kind == "stop":
+            grace_s = message.get("grace_s")
+            orders = court.stop(None if grace_s is None else float(grace_s), now)
+        elif kind == "evicted":
+            orders = court.evicted(node, now)
+        elif kind == "dump":
+            orders = court.dump(now)
+        self._give(orders)
+
+    def _begin(self) -> None:
+        seconds = self.state.plan.run_timeout_s
+        if seconds is not None:
+            self.loop.after("timeout", seconds, lambda: self._give(self.coordinator.timeout(time.monotonic())))
+
+    def _give(self, orders: list[Order]) -> None:
+        for node, order in orders:
+            if node == self.state.plan.node:
+                self._inbox.append(order)
+            else:
+                self._channels[node].send(order)
+
+    def _stranger(self, node: str) -> None:
+        now, channel = time.monotonic(), self._channels[node]
+        self._give(self.coordinator.lost(node, channel.heard, "its launcher was started a second time", now))
+
+    def check(self, now: float) -> None:
+        court, plan = self.coordinator, self.state.plan
+        for node, channel in self._channels.items():
+            if court.members[node].first_heard is not None and now - channel.heard > self.lost_s:
+                text = "nothing was heard of its launcher for %g s" % self.lost_s
+                self._give(court.lost(node, channel.heard, text, now))
+        waited_s = now - self._waiting_since if self._waiting_since is not None else 0.0
+        if court.reason is None and court.unheard() and waited_s > plan.wait_timeout_s:
+            self._give(court.peers_missing(plan.wait_timeout_s, now))
+            message = str(court.verdict()["message"])
+            self.state.failure = Failure("peers", EXIT_SETUP, message)
+            self.state.say(message)
+
+    def missing(self) -> list[str]:
+        return self.coordinator.missing()
+
+    def shift(self, gap_s: float) -> None:
+        for channel in self._channels.values():
+            channel.heard += gap_s
+
+    def wait_for_end(self) -> dict[str, Any]:
+        court = self.coordinator
+        while not court.is_over and (court.reason is None or time.monotonic() < self._deadline()):
+            self.loop.turn()
+        until = time.monotonic() + FAREWELL_S
+        while any(channel.is_up for channel in self._channels.values()) and time.monotonic() < until:
+            self.loop.turn()  # the others hang up once they know that all has arrived
+        self.loop.cancel("line")
+        self.loop.cancel("timeout")
+        if self._listener is not None:
+            self._listener.close()
+        return {**court.verdict(), "reason": court.reason}
+
+    def _deadline(self) -> float:
+        extra_s = DUMP_S if self.coordinator.reason == "hang" else 0.0
+        return self.coordinator.reason_at + self.state.plan.grace_s + self.lost_s + extra_s
+
+
+class Hand(Membership):
+    """Any other node."""
+
+    def __init__(self, state: State, obey: Callable[[dict[str, Any]], None], lost: Callable[[str], None]) -> None:
+        from .channel import Channel, Dialer
+        from .handshake import read_token
+
+        Membership.__init__(self, state, obey)
+        plan = state.plan
+        self._lost = lost
+        self._head = plan.peers[0]["node"]
+        self._waiting_since: float | None = None
+        self._channel = Channel(self.loop, self._take, min(PING_S, self.lost_s / 6))
+        self._channel.on_nonsense = lambda text: self.not_understood(self._head, text)
+        self._channel.on_heard = self._heard
+        self._has_heard = False
+        greeting = {"node": plan.node, "session": os.urandom(8).hex()}
+        place, token = (plan.peers[0]["address"], plan.line_port), read_token(plan.line_token_file)
+        self._dialer = Dialer(self.loop, place, token, greeting, self._channel)
+        self._dialer.on_refused = lambda reason: self._lost("node %s: %s" % (self._head, reason))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        self._inbox.append(messages.from_head(message))
+
+    def _heard(self) -> None:
+        self._has_heard = True
+
+    def tell(self, message: dict[str, Any]) -> None:
+        self._channel.send(message)
+
+    def ready(self) -> None:
+        self._waiting_since = time.monotonic()
+        self.tell({"is": "ready"})
+
+    def check(self, now: float) -> None:
+        if self._has_heard and now - self._channel.heard > self.lost_s:
+            self._lost("nothing was heard of node %s for %g s" % (self._head, self.lost_s))
+
+    def waited_in_vain(self) -> bool:
+        since, limit_s = self._waiting_since, self.state.plan.wait_timeout_s
+        return not self._has_heard and since is not None and time.monotonic() - since > limit_s
+
+    def missing(self) -> list[str]:
+        return [] if self._has_heard else [self._head]
+
+    def problem(self) -> str:
+        return "" if self._channel.is_up else self._dialer.problem
+
+    def shift(self, gap_s: float) -> None:
+        self._channel.heard += gap_s
+
+    def _until(self, begun: float) -> float:
+        """How long node 0 is waited for: it must hear of a failure even when it comes later than this node failed."""
+        if self._has_heard:
+            return self._channel.heard + self.lost_s
+        failure = self.state.failure
+        is_news = failure is not None and failure.cause not in ("peers", "preemption", "lost")
+        return begun + (self.state.plan.wait_timeout_s if is_news and not self.is_hurried else HURRIED_S)
+
+    def wait_for_end(self) -> None:
+        channel, begun = self._channel, time.monotonic()
+        while not channel.is_idle and time.monotonic() < self._until(begun):
+            self.loop.turn()
+        if self.state.plan.ends_together and self.state.is_over and not self.is_hurried:
+            self._wait_for_others()
+        self.loop.cancel("line")
+        self._dialer.close()
+
+    def _wait_for_others(self) -> None:
+        """Until node 0 hangs up, which it does when all have ended. What is waited for is no more than node 0 waits.
+
+        A JobSet deletes, when the Job of one role has failed, the pods of those roles that have not ended yet, and
+        their logs with them. If all end at the same moment, nothing is left to delete.
+        """
+        plan, channel = self.state.plan, self._channel
+        until = time.monotonic() + plan.grace_s + self.lost_s + FAREWELL_S
+        while channel.is_up and time.monotonic() < min(until, channel.heard + self.lost_s):
+            self.loop.turn()

@@ -1,0 +1,75 @@
+"""The environment of the ranks: the launcher's own, the plan's, and what every rank is promised. Pure but for the
+folder of the `longboat` package that `provide_package` writes.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..location import own_file
+from .jsonfiles import write_whole
+from .plan import Plan, RankPlan
+
+LIFELINE = "LONGBOAT_LIFELINE_FD"
+
+
+def node_environment(plan: Plan, inherited: dict[str, str]) -> dict[str, str]:
+    """What every process of the node sees."""
+    env = dict(inherited)
+    env.pop(LIFELINE, None)
+    for name in plan.unset:
+        env.pop(name, None)
+    env.update(plan.env)
+    env.update(
+        {
+            "LONGBOAT_RUN_UID": plan.uid,
+            "LONGBOAT_NODE": plan.node,
+            "LONGBOAT_ATTEMPT": str(plan.attempt),
+            "LONGBOAT_NODE_DIR": plan.directory,
+            "LONGBOAT_RESUME_FROM": plan.resume_from or "",
+        }
+    )
+    for name, value in (
+        ("LONGBOAT_CHECKPOINT_DIR", plan.checkpoint_dir),
+        ("LONGBOAT_CHECKPOINT_WRITER", plan.checkpoint_writer),
+        ("LONGBOAT_ARTIFACTS_DIR", plan.artifacts_dir),
+        ("TMPDIR", plan.scratch),
+    ):
+        if value:
+            env[name] = value
+    env.setdefault("PYTHONFAULTHANDLER", "1")
+    env.setdefault("PYTHONUNBUFFERED", "1")
+    env["PATH"] = ":".join(plan.path_prepend + [env.get("PATH") or os.defpath] + plan.path_append)
+    env["PYTHONPATH"] = ":".join(part for part in (env.get("PYTHONPATH"), package_folder(plan)) if part)
+    return env
+
+
+def rank_environment(node: dict[str, str], rank: RankPlan) -> dict[str, str]:
+    env = dict(node)
+    env["LONGBOAT_RANK"] = str(rank.rank)
+    env.update(rank.env)
+    return env
+
+
+def marks(plan: Plan) -> list[bytes]:
+    """The variables that tell a process of this node and attempt from all others."""
+    return [
+        os.fsencode("%s=%s" % pair)
+        for pair in (
+            ("LONGBOAT_RUN_UID", plan.uid),
+            ("LONGBOAT_NODE", plan.node),
+            ("LONGBOAT_ATTEMPT", plan.attempt),
+        )
+    ]
+
+
+def package_folder(plan: Plan) -> str:
+    return os.path.join(plan.directory, "python")
+
+
+def provide_package(plan: Plan) -> None:
+    """Write the package `longboat` that ranks may import: the trainer's functions, one file."""
+    folder = os.path.join(package_folder(plan), "longboat")
+    os.makedirs(folder, exist_ok=True)
+    source = own_file("trainer.py").rstrip() + b"\n\n\n_extend()\n"
+    write_whole(os.path.join(folder, "__init__.py"), source)

@@ -1,0 +1,400 @@
+"""One node of a run from its first moment to its last: setup, peers, ranks, end. Only this module knows the order."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from ..gang.barrier import prepare
+from ..ranks.heartbeat import Beats
+from ..ranks.rank_group import Gang
+from ..ranks.ranks import Rank
+from . import environment, processes
+from .jsonfiles import read_json, write_json
+from .loop import Loop
+from .plan import TOLD, Plan, PlanError, own_path, read_plan
+from .state import Failure, State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import Any, Callable
+
+    from ..gang.membership import Membership
+else:
+    import _signal as signal
+
+LEFTOVERS_S = 1.0
+FULL_DISK_S = 60.0
+RETRY_S = 0.5
+UNKILLABLE_S = 30.0
+EXIT_INTERNAL, EXIT_USAGE, EXIT_ENGINE, EXIT_LOST, EXIT_HANG = 200, 201, 205, 208, 210
+
+
+def main(argv: list[str]) -> int:
+    if len(argv) != 1:
+        sys.stderr.write("usage: launcher PLAN.json\n")
+        return EXIT_USAGE
+    try:
+        plan = read_plan(argv[0])
+    except PlanError as error:
+        sys.stderr.write("longboat launcher: %s\n" % error)
+        return EXIT_INTERNAL
+    try:
+        node = Node(plan)
+    except OSError as error:
+        sys.stderr.write("longboat launcher: %s: %s\n" % (error.filename or plan.directory, error.strerror))
+        return EXIT_ENGINE
+    return node.run()
+
+
+class Node:
+    def __init__(self, plan: Plan, before: Callable[[State], None] | None = None) -> None:
+        """`before` runs before setup: what only a pod has to make."""
+        for folder in ("logs", "pipes", "steps"):
+            os.makedirs(os.path.join(plan.directory, folder), exist_ok=True)
+        self.plan = plan
+        self.loop = Loop()
+        self.state = State(plan, self.loop)
+        self._before = before
+        self._line: Membership | None = None
+        self._is_swept = False  # no process is left
+
+    def run(self) -> int:
+        """Everything, in order. Returns the exit code."""
+        try:
+            return self._run()
+        except OSError as error:
+            return self._collapse(EXIT_ENGINE, "%s: %s" % (error.filename or "launcher", error.strerror or error))
+        except Exception as error:
+            import traceback
+
+            self.state.say(traceback.format_exc())
+            return self._collapse(EXIT_INTERNAL, "launcher: %s: %s" % (type(error).__name__, error))
+
+    def _collapse(self, code: int, message: str) -> int:
+        """The launcher itself cannot go on: nothing may be left running, and the reason must be told."""
+        state = self.state
+        state.say(message)
+        until = time.monotonic() + UNKILLABLE_S
+        self.loop.reap()
+        while self.loop.has_children and time.monotonic() < until:
+            state.kill()
+            time.sleep(0.05)
+            self.loop.reap()
+        state.failure = Failure("lost", code, message)
+        outcome = self._outcome()
+        state.write("outcome.json", outcome)
+        verdict = None
+        try:
+            verdict = self._gang_verdict(outcome)
+        except Exception as error:  # it may be the line itself that failed
+            state.say("the others were not told: %s" % error)
+        self._close(outcome, verdict)
+        return code
+
+    def _run(self) -> int:
+        state, plan = self.state, self.plan
+        write_json(state.path("launcher.json"), processes.identity(os.getpid()))
+        self.loop.on_signal = self._signalled
+        processes.keep_descriptors()
+        told = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+        self.loop.listen(told)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, told)  # an engine may have us start with them blocked
+        self._hold_lifeline()
+        self.has_subreaper = processes.become_subreaper()
+        os.chdir(plan.workdir)
+        environment.provide_package(plan)
+        state.env = environment.node_environment(plan, dict(os.environ))
+        self.beats = Beats(state)
+        self.beats.start()
+        if plan.wait_kind == "line":
+            self._join()
+        if plan.mpi and plan.starter in ("mpirun", "follower"):
+            self._serve(plan.mpi)
+        prepare(state, self._before, self._line)
+        gang = None if state.is_over else Gang(state)
+        if gang is not None:
+            state.phase = "running"
+            gang.start()
+            self.beats.watch(self._hung, gang.killed)
+            if plan.checkpoint_dir:
+                self._watch_checkpoints(plan.checkpoint_dir)
+        while state.running or state.is_asking or (state.is_serving and not state.is_over):
+            self.loop.turn()
+        state.is_done = True
+        self._sweep()
+        self._is_swept = True
+        self._drain()
+        if gang is not None:
+            gang.finish()
+        return self._finish()
+
+    def _watch_checkpoints(self, folder: str) -> None:
+        """One node removes old checkpoints: node 0, or each where each has a folder of its own. Who sends them to an
+        object store does both."""
+        if self.plan.checkpoint_store:
+            from ..pod.checkpoint_upload import Sender, sends
+
+            if sends(self.state):
+                self.state.sender = Sender(self.state)
+                self.state.sender.start()
+                return
+        if self.plan.wait_kind != "line":
+            return
+        if self.plan.node_rank == 0 or folder.startswith(self.plan.directory + "/"):
+            from ..pod.checkpoints import watch
+
+            watch(folder, self.plan.keep_checkpoints, self.plan.attempt)
+
+    def _serve(self, mpi: dict[str, Any]) -> None:
+        """Before this node says that it is ready: mpirun may call at once."""
+        from ..gang.handshake import read_token
+        from ..starters.mpi_server import Server
+        from ..starters.starters import mpirun_environment
+
+        Server(self.state, int(mpi["port"]), read_token(str(mpi["token_file"])))
+        if self.plan.starter == "mpirun":
+            self.state.env = mpirun_environment(self.plan, self.state.env)
+
+    def _hold_lifeline(self) -> None:
+        try:
+            descriptor = int(os.environ.pop(environment.LIFELINE, ""))
+            os.set_inheritable(descriptor, False)
+            os.set_blocking(descriptor, False)
+        except (ValueError, OSError):
+            return
+
+        def look() -> None:
+            try:
+                if os.read(descriptor, 4096):
+                    return
+            except BlockingIOError:
+                return
+            except OSError:
+                pass
+            self.loop.unwatch(descriptor)
+            self._end("lost", self.plan.grace_s)
+
+        self.loop.watch(descriptor, look)
+
+    def _signalled(self, number: int) -> None:
+        if number == signal.SIGUSR1:
+            if self._line is not None:
+                self._line.dump()
+            self._hung(None)
+        elif number == signal.SIGUSR2:
+            reason, grace_s = self._told("ending.json", "failure")
+            self._end(reason, grace_s)
+        elif self._line is not None:
+            self._end_in_gang(*self._told(TOLD, "evicted"))
+        else:
+            self._end("stop", self.plan.grace_s)
+
+    def _told(self, name: str, otherwise: str) -> tuple[str, float]:
+        """Reason and grace in the file of this name; `otherwise` is the reason when there is none."""
+        try:
+            told = read_json(self.state.path(name))
+            grace_s = told.get("grace_s")
+            return str(told.get("reason") or otherwise), self.plan.grace_s if grace_s is None else float(grace_s)
+        except (OSError, ValueError, AttributeError, TypeError):
+            return otherwise, self.plan.grace_s
+
+    def _end(self, reason: str, grace_s: float) -> None:
+        state = self.state
+        if state.end_by(reason):
+            state.terminate(grace_s)
+        elif state.ending is None or self._is_swept:
+            return
+        elif grace_s == 0:  # told again, without grace
+            state.kill()
+        elif not state.is_asking:
+            state.hasten(grace_s)
+
+    # in a gang with a line
+
+    def _join(self) -> None:
+        """Before setup: from now on the others know that this node lives."""
+        from ..gang.membership import Hand, Head
+
+        if self.plan.node_rank == 0:
+            self._line = Head(self.state, self._obey)
+        else:
+            self._line = Hand(self.state, self._obey, self._line_lost)
+        self._line.stalled = lambda: self.beats.stalled
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        """What node 0 says."""
+        assert self._line is not None
+        if order["do"] == "go":
+            self._line.is_going = True
+            self.plan.resume_from = own_path(self.plan, order.get("resume_from"))
+            self.state.env["LONGBOAT_RESUME_FROM"] = self.plan.resume_from or ""
+        elif order["do"] == "dump":
+            self._hung(None)
+        elif order["do"] == "end":
+            self._end(str(order["reason"]), float(order["grace_s"]))
+
+    def _end_in_gang(self, reason: str, grace_s: float) -> None:
+        """SIGTERM: told (`--tell`) it stops the gang; untold, the pod is taken away, and the gang ends with it."""
+        assert self._line is not None
+        if reason != "evicted":
+            self._line.is_hurried = True  # who was told to stop does not wait for a node 0 that never came
+            self._line.stop(grace_s)
+        elif self.state.ending is None:
+            self.state.say("this pod is being taken away")
+            self._line.is_hurried = True
+            self._line.evicted()
+            if not self.state.is_done:
+                self.state.failure = Failure("preemption", EXIT_LOST, "the pod was taken away by the cluster")
+        self._end(reason, grace_s)
+
+    def _line_lost(self, message: str) -> None:
+        if self.state.end_by("lost"):
+            self.state.say(message)
+            self.state.failure = Failure("lost", EXIT_LOST, message)
+            self.state.terminate(self.plan.grace_s)
+
+    def _hung(self, rank: Rank | None) -> None:
+        """Take every rank's stacks, then end them all."""
+        state = self.state
+        silent = (rank.rank, rank.silent_s()) if rank else self.beats.stalled
+        if not state.end_by("hang"):
+            return
+        from ..ranks.stack_dump import take_stacks
+        from ..ranks.stacks import describe
+
+        state.failure = failure = Failure("hang", EXIT_HANG, "")
+        state.is_asking = True
+
+        def taken() -> None:
+            failure.message = describe({each.rank: each.stacks for each in state.ranks if each.stacks}, silent)
+            state.is_asking = False
+            state.terminate(self.plan.grace_s)
+
+        take_stacks(state, taken)
+
+    def _sweep(self) -> None:
+        """End what the first processes left behind.
+
+        Members of groups that were asked to end have the rest of the grace; then the others are asked, with less time.
+        """
+        state = self.state
+        self.loop.reap()
+        if not self.has_subreaper:
+            self._sweep_outside()
+        if not self.loop.has_children:
+            return
+        given_up: list[bool] = []
+        hurries = waits = False
+        while self.loop.has_children and not given_up:
+            if not hurries and not state.killing and not self._left_behind(asked=True):
+                hurries = True
+                for pid in self._left_behind(asked=False):
+                    processes.send(pid, signal.SIGTERM)
+                self.loop.after("kill", LEFTOVERS_S, state.kill)
+            if state.killing and not waits:
+                waits = True
+                self.loop.after("give up", UNKILLABLE_S, lambda: given_up.append(True))
+            self.loop.turn()
+        if given_up:
+            state.say("cannot be killed: %s" % ", ".join(map(str, processes.tree(os.getpid())[1:])))
+
+    def _left_behind(self, asked: bool) -> list[int]:
+        """Descendants inside, or outside, of the groups that were asked to end."""
+        groups = {pid: processes.stat_fields(pid)[2:3] for pid in processes.tree(os.getpid())[1:]}
+        return [pid for pid, group in groups.items() if group and (int(group[0]) in self.state.asked) == asked]
+
+    def _sweep_outside(self) -> None:
+        """Without a sub-reaper: whole groups, and whoever carries this node's variables."""
+        for group in self.state.groups:
+            processes.send_group(group, signal.SIGKILL)
+        for pid in processes.carriers(environment.marks(self.plan)):
+            processes.send(pid, signal.SIGKILL)
+
+    def _drain(self) -> None:
+        """Everything the ranks wrote is in the logs before the outcome is told; a full disk gets time to be cleared."""
+        state = self.state
+        for name in ("kill", "memory", "stall", "give up"):
+            self.loop.cancel(name)
+        until = time.monotonic() + FULL_DISK_S
+        for stream in state.streams:
+            while stream.move() or (stream.problem and time.monotonic() < until):
+                if stream.problem:
+                    self.loop.after("drain", RETRY_S, lambda: None)
+                    self.loop.turn()
+            if stream.problem:
+                state.say("the end of %s is lost: %s" % (stream.log, stream.problem))
+        if state.echo:
+            state.echo.finish()
+
+    def _finish(self) -> int:
+        state = self.state
+        if self._line is None:
+            self.loop.cancel("beat")
+        if self.plan.starter == "mpirun":
+            from ..starters.starters import forget_mpirun
+
+            forget_mpirun(state.env, self.plan)
+        self.beats.write()
+        if state.sender is not None:
+            state.sender.hurry()
+        outcome = self._outcome()
+        state.write("outcome.json", outcome)
+        until = time.monotonic() + FULL_DISK_S
+        while state.unwritten and time.monotonic() < until:
+            self.loop.after("unwritten", RETRY_S, lambda: None)
+            self.loop.turn()
+            for name, value in list(state.unwritten.items()):
+                state.write(name, value)
+        verdict = self._gang_verdict(outcome)
+        self._close(outcome, verdict)
+        code = self._result()[0]
+        return code or (int(verdict["exit_code"] or 0) if verdict and verdict["cause"] else 0)
+
+    def _close(self, outcome: dict[str, object], verdict: dict[str, Any] | None) -> None:
+        if self.plan.termination or self.plan.keep or self.plan.artifacts or self.state.sender is not None:
+            from ..pod.finalize import close
+
+            close(self.state, outcome, verdict)
+        if self.plan.echo == "pod":
+            from ..pod.log_feed import wait_for_readers
+
+            wait_for_readers(self.state)
+
+    def _gang_verdict(self, outcome: dict[str, object]) -> dict[str, Any] | None:
+        """This node has ended: tell, and on node 0 stay until all have."""
+        if self._line is None:
+            return None
+        from ..pod.finalize import announce
+
+        announce(self.state, outcome, None)  # should this process be killed while it waits for the others
+        self._line.ended(outcome)
+        verdict = self._line.wait_for_end()
+        if verdict is not None:
+            self.state.write("verdict.json", verdict)
+        return verdict
+
+    def _outcome(self) -> dict[str, object]:
+        failure, ending = self.state.failure, self.state.ending
+        code, cause, message, first = self._result()
+        return {
+            "exit_code": code,
+            "cause": cause,
+            "message": message,
+            "first": first,
+            "tail": failure.tail if failure else [],
+            "ended": time.time(),
+            "ended_ns": time.monotonic_ns(),
+            "ended_by": ending.by if ending else None,
+        }
+
+    def _result(self) -> tuple[int, str | None, str, dict[str, object] | None]:
+        state = self.state
+        if state.failure is not None:
+            return state.failure.code, state.failure.cause, state.failure.message, state.failure.first
+        if state.ending is not None and state.ending.by == "success":
+            return 0, None, "", None
+        ends = sorted((rank.end.ended_ns, rank.end.code) for rank in state.ranks if rank.end is not None)
+        return next((code for _, code in ends if code != 0), 0), None, "", None

@@ -1,0 +1,232 @@
+"""The state of a node that its parts share: processes, streams, ranks, how the node ends. It decides no order."""
+
+from __future__ import annotations
+
+import os
+import time
+from _thread import allocate_lock
+
+from ..ranks.pod_log import Echo, stamp
+from ..ranks.ranks import Rank
+from ..ranks.streams import RECORD, Stream, pipe_size
+from . import processes
+from .jsonfiles import write_json, write_whole
+from .loop import ChildEnd, Loop
+from .plan import Plan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import Callable
+
+    from ..pod.checkpoint_upload import Sender
+else:
+    import _signal as signal
+
+RETRY_S = 0.5
+KILL_AGAIN_S = 0.2
+
+
+class Ending:
+    """The ranks are being ended: by what, since when."""
+
+    __slots__ = ("by", "since_ns")
+
+    def __init__(self, by: str) -> None:
+        self.by = by
+        self.since_ns = time.monotonic_ns()
+
+
+class Failure:
+    """What the outcome says when the node did not end well."""
+
+    __slots__ = ("cause", "code", "first", "message", "tail")
+
+    def __init__(self, cause: str, code: int, message: str, first: dict[str, object] | None = None) -> None:
+        self.cause = cause
+        self.code = code
+        self.message = message
+        self.first = first
+        self.tail: list[str] = []
+
+
+class State:
+    def __init__(self, plan: Plan, loop: Loop) -> None:
+        self.plan = plan
+        self.loop = loop
+        self.env: dict[str, str] = {}
+        self.phase = "setup"
+        self.missing: list[str] = []  # peers waited for
+        self.on_change: Callable[[], None] = lambda: None  # phase or missing peers are not what the last beat said
+        self.ranks: list[Rank] = []
+        self.streams: list[Stream] = []
+        self.running: dict[int, Callable[[ChildEnd], None]] = {}  # first processes: ranks, starter, setup, remote ones
+        self.groups: list[int] = []  # process groups ever made, for systems without sub-reapers
+        self.asked: set[int] = set()  # process groups that were sent SIGTERM
+        self.ending: Ending | None = None
+        self.failure: Failure | None = None
+        self.unwritten: dict[str, object] = {}  # output files that the disk had no room for
+        self.is_done = False  # the first processes have ended: nothing said from now on changes how
+        self.on_remote_end: Callable[[ChildEnd], None] = lambda end: None
+        self.killing = False
+        self.is_serving = False  # a follower: stay until told to end
+        self.is_asking = False  # stacks are being taken: wait for them even when no process is left
+        self.echo = Echo(loop, 1, is_pod=plan.echo == "pod") if plan.echo else None
+        self.sender: Sender | None = None  # of checkpoints, to an object store
+        self._said = 0
+        self._has_refused = False
+        self._saying = allocate_lock()  # a thread that sends checkpoints says what it cannot
+        self._kill_at: float | None = None
+        self._setup: Stream | None = None
+        loop.on_child = self._child_ended
+
+    @property
+    def is_over(self) -> bool:
+        return self.ending is not None or self.failure is not None
+
+    def path(self, *names: str) -> str:
+        return os.path.join(self.plan.directory, *names)
+
+    def write(self, name: str, value: object) -> bool:
+        """Write an output file. A full disk is told on stderr and must not end a training: it is written later."""
+        try:
+            write_json(self.path(name), value)
+            self.unwritten.pop(name, None)
+            return True
+        except OSError as error:
+            if name not in self.unwritten:
+                self.say("%s: %s" % (self.path(name), error.strerror))
+            self.unwritten[name] = value
+            return False
+
+    def say(self, text: str) -> None:
+        """A line of the launcher's own, on stderr."""
+        with self._saying:
+            if self.plan.echo == "pod":
+                now = stamp(time.time_ns())
+                said = enumerate(text.splitlines(), self._said)
+                lines = ["node.err %d %s %s\n" % (number, now, line) for number, line in said]
+                self._said += len(lines)
+                self._keep_said(text)
+            else:
+                lines = ["longboat [%s]: %s\n" % (self.plan.node, text)]
+            try:
+                os.write(2, "".join(lines).encode("utf-8", "replace"))
+            except OSError:
+                pass
+
+    def refused(self, address: str, reason: str) -> None:
+        """A connection was closed that does not belong here. Told once: whoever knocks may do so without end."""
+        if not self._has_refused:
+            self._has_refused = True
+            self.say("a connection from %s was refused, as all such are from now on: %s" % (address, reason))
+
+    def _keep_said(self, text: str) -> None:
+        """In a pod, the launcher's words have a log file too. Best effort: the disk may be what they tell of."""
+        path = self.path("logs", "node.err")
+        try:
+            with open(path, "ab") as log, open(path + ".idx", "ab") as index:
+                log.write("".join(line + "\n" for line in text.splitlines()).encode("utf-8", "replace"))
+                index.write(RECORD.pack(log.tell(), time.time_ns()))
+        except OSError:
+            pass
+
+    def setup_stream(self) -> Stream:
+        """The log of everything before the ranks."""
+        if self._setup is None:
+            self._setup = self.open_stream("setup.out", "%s setup" % self.plan.node, pipe_size(1))
+        return self._setup
+
+    def open_stream(self, name: str, label: str, size: int) -> Stream:
+        """Make the pipe and log of this name (`3.out`) and tee from now on."""
+        stream = Stream(self.path("pipes", name), self.path("logs", name), size)
+        self.streams.append(stream)
+        if self.echo:
+            self.echo.add(stream, label)
+        self.loop.watch(stream.fd, lambda: self.tee(stream))
+        return stream
+
+    def tee(self, stream: Stream) -> None:
+        moved = stream.move()
+        if stream.problem and not moved:
+            self.loop.unwatch(stream.fd)
+            self.loop.after(stream, RETRY_S, lambda: self._tee_again(stream))
+        elif moved and self.echo:
+            self.echo.more()
+
+    def _tee_again(self, stream: Stream) -> None:
+        self.loop.watch(stream.fd, lambda: self.tee(stream))
+        self.tee(stream)
+
+    def catch_up(self, *streams: Stream) -> None:
+        """Move what is in the pipes now. Bounded: somebody may go on writing."""
+        for stream in streams:
+            for _ in range(64):
+                if not stream.move():
+                    break
+        if self.echo:
+            self.echo.more()
+
+    def problems(self) -> list[str]:
+        return sorted({"%s: %s" % (stream.log, stream.problem) for stream in self.streams if stream.problem})
+
+    def start(
+        self,
+        command: str | list[str],
+        env: dict[str, str],
+        stdio: tuple[str | int, str | int, str | int],
+        on_end: Callable[[ChildEnd], None],
+    ) -> int:
+        """Start a first process in its own group. Raises StartError."""
+        pid = processes.spawn(command, env, stdio)
+        self.running[pid] = on_end
+        self.groups.append(pid)
+        self.loop.has_children = True
+        return pid
+
+    def _child_ended(self, end: ChildEnd) -> None:
+        on_end = self.running.pop(end.pid, None)
+        if on_end is not None:
+            on_end(end)
+
+    def end_by(self, reason: str) -> bool:
+        """Note why the ranks are being ended. False: they already are, for the reason that came first, or did end."""
+        if self.ending is not None or self.is_done:
+            return False
+        self.ending = Ending(reason)
+        self.phase = "ending"
+        return True
+
+    def terminate(self, grace_s: float) -> None:
+        """Ask every group to end, and kill the whole tree after the grace."""
+        self._kill_at = time.monotonic() + grace_s
+        try:
+            write_whole(self.path("stop"), b"")
+        except OSError:
+            pass
+        for pid in list(self.running):
+            self.asked.add(pid)
+            processes.send_group(pid, signal.SIGTERM)
+        for pid in processes.tree(os.getpid())[1:]:
+            if processes.stat_fields(pid)[:1] in ([], ["T"]):  # a stopped process cannot use its grace
+                processes.send(pid, signal.SIGCONT)
+        self.loop.after("kill", grace_s, self.kill)
+
+    def hasten(self, grace_s: float) -> None:
+        """Asked to end again: with less time than is left, the rest of the grace is cut."""
+        if self._kill_at is None or time.monotonic() + grace_s < self._kill_at:
+            self._kill_at = time.monotonic() + grace_s
+            self.loop.after("kill", grace_s, self.kill)
+
+    def grace_left_s(self) -> float:
+        """Until the tree is killed; 0 where nobody was asked to end."""
+        return 0.0 if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+
+    def kill(self) -> None:
+        """Kill the whole tree, and again until nothing is left: trees can fork."""
+        self.killing = True
+        for pid in self.running if processes.HAS_PROC else self.groups:
+            processes.send_group(pid, signal.SIGKILL)
+        for pid in processes.tree(os.getpid())[1:]:
+            processes.send(pid, signal.SIGKILL)
+        self.loop.after("kill", KILL_AGAIN_S, self.kill)

@@ -1,0 +1,251 @@
+"""Checkpoints that lie in an object store: sent there while the node runs and at its end, fetched before it starts.
+
+The ranks see a plain folder. What a checkpoint in a store is, is known to `storage.mirrors`, which travels with the
+launcher. A thread sends, for a store may take its time; nothing in here changes how the node ends.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from ..node.jsonfiles import write_json
+from ..node.state import Failure, State
+from ..vendored import load
+from . import checkpoints
+from .fetch import run_import
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LOOK_S = 2.0
+LONGEST_PAUSE_S = 60.0
+LAST_TRIES = 2
+TURN_S = 0.1
+LEAST_S = 3.0
+"""Who is being stopped has the rest of its grace, and so long at least."""
+EXIT_SETUP = 209
+RESUME = "resume"
+
+
+def is_url(place: str | None) -> bool:
+    return place is not None and "://" in place
+
+
+def sends(state: State) -> bool:
+    """Whether this node sends: the one whose first rank writes. One only, whether nodes share a folder or not."""
+    plan = state.plan
+    if not plan.checkpoint_store or not plan.checkpoint_dir:
+        return False
+    if plan.checkpoint_writer:
+        return plan.node == plan.checkpoint_writer
+    return plan.index == 0 if plan.checkpoint_dir.startswith(plan.directory + "/") else plan.node_rank == 0
+
+
+class Sender:
+    """Sends the newest complete checkpoint whenever the store lacks it (the others too where all are kept), and keeps
+    store and folder to their number."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._folder = str(state.plan.checkpoint_dir)
+        self._env = dict(state.env)
+        self._mirror: Any = None
+        self._sent: dict[str, Any] = {}  # what the store has: name and identity
+        self._noted = -1  # the newest step of it
+        self._said = ""
+        # Of a pod's launcher all is in the pod's log; on a machine of one's own nobody reads what it says.
+        self._log = None if state.plan.echo else state.setup_stream()
+        self._is_last = False
+        self._asked = threading.Event()
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def hurry(self) -> None:
+        """The ranks have ended: what is complete by now is sent, then the thread ends."""
+        self._is_last = True
+        self._asked.set()
+
+    def finish(self) -> None:
+        """Wait for the thread: for as long as it takes, or for the rest of the grace where the node is stopped."""
+        self.hurry()
+        ending = self._state.ending
+        is_short = ending is not None and ending.by in ("stop", "evicted", "timeout", "lost")
+        limit_s = max(LEAST_S, self._state.grace_left_s() + LEAST_S) if is_short else float("inf")
+        until, loop = time.monotonic() + limit_s, self._state.loop
+        while not self._ended.is_set() and time.monotonic() < until:
+            loop.after("sending", TURN_S, lambda: None)
+            loop.turn()
+        loop.cancel("sending")
+        if not self._ended.is_set():
+            self._say("the newest checkpoint could not be sent to %s in time" % self._state.plan.checkpoint_store)
+
+    def _run(self) -> None:
+        """The thread: whatever ends it, `finish` must not wait for it any more."""
+        try:
+            self._work()
+        except BaseException as error:
+            self._tell("checkpoints are not sent any more", error)
+            raise
+        finally:
+            self._ended.set()
+
+    def _work(self) -> None:
+        pause_s, tries = LOOK_S, LAST_TRIES
+        while True:
+            self._asked.clear()
+            is_last = self._is_last
+            is_fine, is_left = self._look()
+            if is_fine and is_left:
+                continue
+            tries -= is_last
+            if is_last and (is_fine or tries <= 0):
+                break
+            pause_s = LOOK_S if is_fine else min(pause_s * 2, LONGEST_PAUSE_S)
+            self._asked.wait(LOOK_S if is_last else pause_s)
+
+    def _look(self) -> tuple[bool, bool]:
+        """Send one that the store lacks. Whether all went well, and whether there is more to send."""
+        is_fine = is_left = False
+        try:
+            self._send_next()
+            is_fine, is_left = True, bool(self._lacking())
+            self._said = ""
+        except Exception as error:  # whatever it is: it is tried again
+            if type(error).__name__ != "Gone":
+                self._tell("the newest checkpoint was not sent", error)
+        # Here and nowhere else, so that no checkpoint goes while it is being sent.
+        plan = self._state.plan
+        is_copy = self._folder.startswith(plan.directory + "/")
+        # A pod's disk is no place for all of them: where all are kept, it has the newest, and what is not sent yet.
+        keeps_one = is_copy and not plan.keep_checkpoints and is_fine and not is_left
+        try:
+            checkpoints.prune(self._folder, 1 if keeps_one else plan.keep_checkpoints, plan.attempt)
+        except Exception as error:  # what stays is removed another time
+            self._tell("old checkpoints were not removed here", error)
+        return is_fine, is_left
+
+    def _send_next(self) -> None:
+        if self._mirror is None:
+            plan = self._state.plan
+            mirror = load("storage.checkpoint_mirror").Mirror(plan.checkpoint_store, self._env, attempt=plan.attempt)
+            there = mirror.complete()
+            self._mirror = mirror
+            self._sent = {name: self._identity(name) for _, name in there}
+            for _, name in there[-1:]:
+                self._note(name)
+        for name in self._lacking()[:1]:
+            identity = self._identity(name)
+            self._mirror.send(self._path(name))
+            self._sent[name] = identity
+            self._note(name)
+            self._prune()
+
+    def _prune(self) -> None:
+        try:
+            self._mirror.prune(self._state.plan.keep_checkpoints)
+        except Exception as error:  # what stays is removed another time
+            self._tell("old checkpoints were not removed", error)
+
+    def _lacking(self) -> list[str]:
+        """Names of what is to be sent, newest first. Others than the newest only where all are kept."""
+        complete = [path.name for _, path in load("storage.checkpoints").complete_steps(self._path())]
+        wanted = complete[-1:] if self._state.plan.keep_checkpoints else complete[::-1]
+        return [name for name in wanted if name not in self._sent or self._sent[name] != self._identity(name)]
+
+    def _identity(self, name: str) -> Any:
+        return load("storage.checkpoint_mirror").identity(self._path(name))
+
+    def _path(self, *names: str) -> Any:
+        from pathlib import Path
+
+        return Path(self._folder, *names)
+
+    def _note(self, name: str) -> None:
+        """The newest that the store has."""
+        step = int(name.partition("-")[2])
+        if step >= self._noted:
+            self._noted = step
+            write_json(self._state.path(checkpoints.MIRRORED), {"checkpoint": self._mirror.url_of(name)})
+
+    def _tell(self, what: str, error: BaseException) -> None:
+        message = getattr(error, "message", None) or "%s: %s" % (type(error).__name__, error)
+        hint = getattr(error, "hint", None)
+        text = "%s: %s%s" % (what, message, "; %s" % hint if hint else "")
+        if text != self._said:
+            self._said = text
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        self._state.say(text)
+        if self._log is not None:
+            self._log.add_line("longboat: " + text)
+
+
+# before the ranks, in a pod
+
+
+def fetch_before(state: State) -> bool:
+    """Bring what this run may resume from into folders of this node. False: it failed, or the node is told to end."""
+    plan = state.plan
+    items: list[dict[str, Any]] = []
+    if plan.checkpoint_store:
+        item: dict[str, Any] = {"checkpoints": plan.checkpoint_store, "folder": plan.checkpoint_dir}
+        if plan.node_rank == 0:  # it fences off the attempts before this one, for all
+            item.update(attempt=plan.attempt, uid=plan.uid)
+        items.append(item)
+    if is_url(plan.resume_from):
+        url, plan.resume_from = plan.resume_from, state.path(RESUME)
+        plan.resume_url = url
+        items.append({"checkpoints": url, "folder": plan.resume_from, "unless": plan.checkpoint_dir})
+    return not items or _fetch(state, items)
+
+
+def fetch_after(state: State) -> None:
+    """Node 0 has said what all resume from. A node may have found another one as its newest: then it fetches this."""
+    plan, wanted = state.plan, state.plan.resume_from
+    if not wanted or not wanted.startswith(plan.directory + "/") or os.path.exists(os.path.join(wanted, ".complete")):
+        return
+    folder, name = os.path.split(wanted)
+    url = plan.resume_url if folder == state.path(RESUME) else plan.checkpoint_store
+    if url is None:
+        state.failure = Failure("setup", EXIT_SETUP, "%s: node 0 resumes from it, and it is not here" % wanted)
+        return
+    url = url if url.rstrip("/").endswith("/" + name) else "%s/%s" % (url.rstrip("/"), name)
+    _fetch(state, [{"checkpoints": url, "folder": folder}])
+    if not state.is_over and not os.path.exists(os.path.join(wanted, ".complete")):
+        state.failure = Failure("setup", EXIT_SETUP, "%s: node 0 resumes from it, and it is gone" % url)
+
+
+def _fetch(state: State, items: list[dict[str, Any]]) -> bool:
+    message = run_import(state, items)
+    if message is not None and not state.is_over:
+        state.failure = Failure("setup", EXIT_SETUP, "checkpoints cannot be fetched: " + message)
+    return not state.is_over
+
+
+def fetch_item(raw: dict[str, Any], env: dict[str, str]) -> None:
+    """In a process of its own: the checkpoint that a URL means."""
+    from pathlib import Path
+    from sys import stderr
+
+    if checkpoints.newest(raw.get("unless")) is not None:
+        return
+    begun = time.monotonic()
+    if raw.get("attempt"):
+        mirror = load("storage.checkpoint_mirror").Mirror(raw["checkpoints"], env)
+        try:
+            mirror.begin_attempt(int(raw["attempt"]), str(raw["uid"]))
+        except Exception as error:
+            if type(error).__name__ == "Fenced":
+                raise
+            stderr.write("longboat: attempts before this one are not fenced off: %s\n" % error)  # read-only, perhaps
+    before = checkpoints.newest(raw["folder"])
+    found = load("storage.checkpoint_mirror").fetch_checkpoint(raw["checkpoints"], Path(raw["folder"]), env)
+    if found is not None and str(found) != before:
+        took_s = time.monotonic() - begun
+        stderr.write("longboat: fetched %s of %s in %.1f s\n" % (found.name, raw["checkpoints"], took_s))

@@ -1,0 +1,74 @@
+"""The run's checkpoints as the launcher sees them: the newest complete one, and old ones that go while it runs.
+
+What a checkpoint is, is known to `storage.checkpoints`, which travels with the launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..node.jsonfiles import read_json
+from ..vendored import load
+
+LOOK_S = 30.0
+MIRRORED = "mirrored.json"
+"""In the node's folder: the newest checkpoint that an object store has."""
+
+
+def newest(folder: str | None) -> str | None:
+    """The newest complete checkpoint in the folder; None where there is none to be had."""
+    try:
+        if not folder or not any(name.startswith("step-") for name in os.listdir(folder)):
+            return None  # known without loading what it takes to tell complete ones
+        from pathlib import Path
+
+        found = load("storage.checkpoints").newest_complete(Path(folder))
+        return None if found is None else str(found)
+    except Exception:  # no such folder, or a storage that is gone
+        return None
+
+
+def kept(directory: str, folder: str | None, store: str | None) -> str | None:
+    """The newest complete checkpoint where it outlives the node: as an address, if that is an object store."""
+    if not store:
+        return newest(folder)
+    try:
+        return str(read_json(os.path.join(directory, MIRRORED))["checkpoint"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def begin(folder: str | None, attempt: int, uid: str) -> None:
+    """Fence off the attempts before this one. Raises EngineError: a newer one has started, or it cannot be written."""
+    if folder and attempt > 0:
+        from pathlib import Path
+
+        load("storage.checkpoints").begin_attempt(Path(folder), attempt, uid)
+
+
+def watch(folder: str, keep: int, attempt: int) -> None:
+    """Look every now and then, in a thread of its own for a storage may take its time; prune whenever there is a newer
+    complete one."""
+    import _thread
+
+    def look() -> None:
+        known = None
+        while True:
+            found = newest(folder)
+            if found is not None and found != known:
+                prune(folder, keep, attempt)
+                known = found
+            time.sleep(LOOK_S)
+
+    _thread.start_new_thread(look, ())
+
+
+def prune(folder: str, keep: int, attempt: int) -> None:
+    """All but the newest `keep` complete ones; 0 keeps all. Best effort: what stays is removed another time."""
+    from pathlib import Path
+
+    try:
+        load("storage.checkpoints").prune(Path(folder), keep, attempt)
+    except Exception:  # in use, gone, not ours to remove; or a newer attempt has started
+        pass

@@ -1,0 +1,110 @@
+"""The last thing a pod's node does: logs and reports into the run's storage, artifacts, the termination message.
+
+Nothing in here changes how the node ended; what cannot be kept is told on the log.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .. import vendored
+from ..node.plan import resumed_from
+from ..node.state import State
+from . import checkpoints, termination
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def close(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) -> None:
+    """Everything that outlives the node. Only a plan of a pod asks for any of it."""
+    plan = state.plan
+    for wanted, work in ((plan.artifacts, collect), (plan.keep, keep)):
+        if wanted:
+            try:
+                work(state)
+            except Exception as error:  # whatever it is, the message below must be written
+                state.say("not kept: %s" % error)
+    if plan.wait_kind == "line" and plan.checkpoint_dir and plan.node_rank == 0 and state.sender is None:
+        checkpoints.prune(plan.checkpoint_dir, plan.keep_checkpoints, plan.attempt)
+    if state.sender is not None:
+        announce(state, outcome, gang)  # should this process be killed while it sends
+        state.sender.finish()
+    announce(state, outcome, gang)
+
+
+def announce(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) -> None:
+    """Write the termination message."""
+    if state.plan.termination:
+        termination.write(state.plan.termination, termination.compose(facts(state, outcome, gang)))
+
+
+def facts(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) -> dict[str, Any]:
+    """The termination message before it is cut."""
+    plan = state.plan
+    started = [rank.started for rank in state.ranks if rank.started]
+    reports = [rank.report for rank in state.ranks if rank.report is not None]
+    found = {key: outcome[key] for key in ("exit_code", "cause", "message", "ended", "ended_by", "first", "tail")}
+    if gang is not None and gang.get("reason") == "stop":  # also where this node had ended before
+        found["ended_by"] = "stop"
+    return {
+        "node": plan.node,
+        "attempt": plan.attempt,
+        **found,
+        "started": min(started) if started else None,
+        "ranks": [[each["rank"], each["exit_code"], each["ended_by"], each["step"]] for each in reports],
+        "resumed_from": resumed_from(plan),
+        "checkpoint": checkpoints.kept(plan.directory, plan.checkpoint_dir, plan.checkpoint_store),
+        "lines": state.echo.lines() if state.echo else None,
+        "gang": gang,
+    }
+
+
+def keep(state: State) -> None:
+    """Logs, reports and the outcome to `<keep>/<attempt>/<node>`."""
+    import shutil
+
+    plan = state.plan
+    target = os.path.join(str(plan.keep), str(plan.attempt), plan.node)
+    os.makedirs(os.path.join(target, "logs"), exist_ok=True)
+    for name in sorted(os.listdir(state.path("logs"))):
+        shutil.copyfile(state.path("logs", name), os.path.join(target, "logs", name))
+    for name in sorted(os.listdir(plan.directory)):
+        if name in ("outcome.json", "verdict.json") or (name.startswith("rank-") and name.endswith(".json")):
+            shutil.copyfile(state.path(name), os.path.join(target, name))
+    _sync(target)
+
+
+def _sync(folder: str) -> None:
+    """The pod's node may be switched off a moment after this: what is kept has to be on the storage by then."""
+    durable = vendored.load("bundles.durable")
+    durable.sync_tree(folder)
+    for _ in range(2):  # <keep>/<attempt>, and <keep>, or the folders above an artifact: they may be new as well
+        folder = os.path.dirname(folder)
+        durable.sync_folder(folder)
+
+
+def collect(state: State) -> None:
+    """Copy what the job's `artifacts` name out of the working copy, to `<artifacts>/<node>/`."""
+    import glob
+
+    from ..vendored import load
+
+    plan = state.plan
+    if not plan.artifacts_dir:
+        return
+    work = os.path.realpath(plan.workdir)
+    for pattern in plan.artifacts:
+        if os.path.isabs(pattern) or ".." in pattern.split("/"):
+            continue
+        for match in glob.glob(os.path.join(glob.escape(work), pattern), recursive=True):
+            real = os.path.realpath(match)
+            if real != work and not real.startswith(work + "/"):
+                continue  # a link out of the working copy: the run's own checkpoints, data, volumes
+            target = os.path.join(plan.artifacts_dir, plan.node, os.path.relpath(match, work))
+            os.makedirs(plan.artifacts_dir, exist_ok=True)
+            load("bundles.merging").merge(real, target, plan.artifacts_dir)
+    made = os.path.join(plan.artifacts_dir, plan.node)
+    if os.path.isdir(made):
+        _sync(made)

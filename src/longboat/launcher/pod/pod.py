@@ -1,0 +1,76 @@
+"""A pod's first process: `launcher.pyz --pod FOLDER ROLE`. Makes everything a node needs, then runs it as any other.
+
+FOLDER is /longboat in a pod; all paths are relative to it, so that a test can have several such folders on one machine.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import zlib
+
+from ..node.jsonfiles import loads, read_bytes, write_json
+from ..node.plan import Plan, PlanError
+from . import termination
+from .gang_file import GangError, plan_of
+from .prepare import make_ready
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import Any
+else:
+    import _signal as signal
+
+EXIT_INTERNAL, EXIT_USAGE, EXIT_ENGINE = 200, 201, 205
+INDEX = "JOB_COMPLETION_INDEX"
+_TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def main(argv: list[str]) -> int:
+    started = time.time()
+    if len(argv) != 3 or argv[0] != "--pod":
+        sys.stderr.write("usage: launcher --pod FOLDER ROLE\n")
+        return EXIT_USAGE
+    signal.pthread_sigmask(signal.SIG_BLOCK, _TOLD)  # the node unblocks them once it listens
+    root, role = os.path.abspath(argv[1]), argv[2]
+    try:
+        index = int(os.environ.pop(INDEX, "0"))
+        gang = read_gang(os.path.join(root, "gang", "gang"))
+        raw = plan_of(gang, role, index, root, os.environ)
+        return _run(gang, raw, root, started)
+    except (GangError, PlanError, ValueError) as error:
+        return _give_up(EXIT_INTERNAL, str(error), role, started)
+    except OSError as error:
+        return _give_up(EXIT_ENGINE, "%s: %s" % (error.filename or "launcher", error.strerror or error), role, started)
+
+
+def read_gang(path: str) -> dict[str, Any]:
+    """Raises GangError, OSError."""
+    try:
+        gang: dict[str, Any] = loads(zlib.decompress(read_bytes(path), 31).decode("utf-8"))
+        return gang
+    except (zlib.error, ValueError) as error:
+        raise GangError("%s: not a gang file: %s" % (path, error)) from None
+
+
+def _run(gang: dict[str, Any], raw: dict[str, Any], root: str, started: float) -> int:
+    from ..node.node import Node
+
+    directory = raw["directory"]
+    for folder in (directory, raw["workdir"], raw["scratch"], os.path.join(directory, "home")):
+        os.makedirs(folder, exist_ok=True)
+    raw["started"] = started
+    write_json(os.path.join(directory, "plan.json"), raw)
+    plan = Plan(raw)
+    return Node(plan, before=lambda state: make_ready(state, gang, root)).run()
+
+
+def _give_up(code: int, message: str, role: str, started: float) -> int:
+    """There is no plan, so nobody else tells."""
+    sys.stderr.write("longboat launcher: %s\n" % message)
+    facts = {"node": role, "attempt": 0, "exit_code": code, "cause": "lost", "message": message, "ended": time.time()}
+    path = os.environ.get("LONGBOAT_TERMINATION_LOG") or "/dev/termination-log"
+    termination.write(path, termination.compose({**facts, "started": started, "ended_by": None, "gang": None}))
+    return code

@@ -1,0 +1,225 @@
+"""What a pod's node finds in place: code, volumes, folders, a home, a `python`, data. Failures are its outcome."""
+
+from __future__ import annotations
+
+import os
+
+from ..node.jsonfiles import write_whole
+from ..node.state import Failure, State
+from . import checkpoints
+from .workcopy import CodeError, lay_out
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+EXIT_SETUP = 209
+FETCHED = "packs"
+
+
+class PlaceError(Exception):
+    """Something is not there or in the way; the message is for the user."""
+
+
+def make_ready(state: State, gang: dict[str, Any], root: str) -> None:
+    """Everything before setup. `state.failure` tells when that did not work."""
+    try:
+        _make_folders(state)
+        code = gang.get("code")
+        if code:
+            packs = _packs(state, code, root)
+            if state.is_over:
+                return
+            lay_out(code["entries"], packs, state.plan.workdir)
+            drop_fetched(state)
+        links = {target: _source(link) for target, link in (gang.get("links") or {}).items()}
+        _check_sources(links, root)
+        _settle_in(state)
+        items = _data_items(state, gang.get("data") or [], links)
+        if items and not import_data(state, items):
+            return
+        for target, (source, _) in links.items():
+            link(state.plan.workdir, target, source)
+        if not _fetch_checkpoints(state):
+            return
+        if state.plan.node_rank == 0:
+            _begin_attempt(state)
+            state.plan.resume_from = resume_from(
+                state.plan.checkpoint_dir, state.plan.resume_from, state.plan.resume_url
+            )
+    except (CodeError, PlaceError) as error:
+        state.failure = Failure("setup", EXIT_SETUP, str(error))
+    except OSError as error:
+        message = "%s: %s" % (error.filename or state.plan.directory, error.strerror or error)
+        state.failure = Failure("setup", EXIT_SETUP, message)
+
+
+def _begin_attempt(state: State) -> None:
+    """Node 0, before it decides what all resume from. A folder of the node's own has nobody else in it."""
+    plan = state.plan
+    if not plan.checkpoint_dir or plan.checkpoint_dir.startswith(plan.directory + "/"):
+        return
+    try:
+        checkpoints.begin(plan.checkpoint_dir, plan.attempt, plan.uid)
+    except Exception as error:
+        if type(error).__name__ == "Fenced":
+            raise PlaceError(str(error)) from None
+        state.say("attempts before this one are not fenced off: %s" % error)  # a storage that is only read, perhaps
+
+
+def _fetch_checkpoints(state: State) -> bool:
+    """Of an object store. False: it failed, or the node is told to end."""
+    if not state.plan.checkpoint_store and "://" not in (state.plan.resume_from or ""):
+        return True
+    from .checkpoint_upload import fetch_before
+
+    return fetch_before(state)
+
+
+def _packs(state: State, code: dict[str, Any], root: str) -> list[str]:
+    """Files that hold the code: mounted, or fetched from an object store."""
+    if not code.get("objects"):
+        return [os.path.join(root, "code", str(number)) for number in range(int(code["packs"]))]
+    from .fetch import fetch_code
+
+    folder = os.path.join(state.plan.directory, FETCHED)
+    message = fetch_code(state, code, folder, os.path.join(root, "store"))
+    if message is not None and not state.is_over:
+        raise PlaceError(message)
+    return [os.path.join(folder, str(number)) for number in range(len(code["objects"]))]
+
+
+def drop_fetched(state: State) -> None:
+    """The working copy has what was in them."""
+    folder = os.path.join(state.plan.directory, FETCHED)
+    if os.path.isdir(folder):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+
+
+def resume_from(own: str | None, wanted: str | None, url: str | None = None) -> str | None:
+    """The newest complete checkpoint of this run, else the one it was told to begin with. Node 0 decides for all."""
+    newest = checkpoints.newest(own)
+    if newest is not None or wanted is None:
+        return newest
+    if os.path.exists(os.path.join(wanted, ".complete")):
+        return wanted
+    newest = checkpoints.newest(wanted)
+    if newest is None:
+        raise PlaceError("no complete checkpoint to resume from in %s" % (url or wanted))
+    return newest
+
+
+def _source(raw: Any) -> tuple[str, str]:
+    """A link of the gang file: the path in the pod, and what the user calls it."""
+    if isinstance(raw, dict):
+        return str(raw["path"]), str(raw.get("shown") or raw["path"])
+    return str(raw), str(raw)
+
+
+def _make_folders(state: State) -> None:
+    for folder in (state.plan.checkpoint_dir, state.plan.artifacts_dir):
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+
+
+def _check_sources(links: dict[str, tuple[str, str]], root: str) -> None:
+    own = os.path.join(root, "node") + "/"
+    for target, (source, shown) in links.items():
+        if source.startswith(own):
+            os.makedirs(source, exist_ok=True)
+        elif not os.path.exists(source):
+            raise PlaceError("volumes.%s: %s does not exist" % (target, shown))
+
+
+def link(work: str, target: str, source: str) -> None:
+    """Make a folder of the pod appear in the working copy. Raises PlaceError."""
+    place = os.path.normpath(os.path.join(work, target))
+    if not place.startswith(work + "/"):
+        raise PlaceError("%s is outside of the working copy" % target)
+    parent = os.path.dirname(place)
+    os.makedirs(parent, exist_ok=True)
+    if os.path.realpath(parent) != os.path.normpath(
+        os.path.join(os.path.realpath(work), os.path.relpath(parent, work))
+    ):
+        raise PlaceError("%s lies behind a link of the code" % target)
+    if os.path.isdir(place) and not os.path.islink(place) and not os.listdir(place):
+        os.rmdir(place)
+    if os.path.lexists(place):
+        raise PlaceError(
+            "%s is part of the code and cannot be a volume, data or checkpoint folder too; add it to .longboatignore"
+            % target
+        )
+    os.symlink(source, place)
+
+
+def _settle_in(state: State) -> None:
+    """A home that can be written, a name for any user id, and a `python` where the image has only `python3`."""
+    env, directory = state.env, state.plan.directory
+    home = env.get("HOME") or ""
+    if not (home.startswith("/") and os.path.isdir(home) and os.access(home, os.W_OK | os.X_OK)) or home == "/":
+        env["HOME"] = os.path.join(directory, "home")
+    if not _has_name():
+        env.setdefault("USER", "longboat")
+        env.setdefault("LOGNAME", "longboat")
+    if state.plan.setup:  # `pip install` goes to the home where the image's own folders cannot be written
+        env["PATH"] = "%s:%s" % (os.path.join(env["HOME"], ".local", "bin"), env["PATH"])
+        env.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")
+    folders = env["PATH"].split(":")
+    if not _has_program("python", folders) and _has_program("python3", folders):
+        shims = os.path.join(directory, "shims")
+        os.makedirs(shims, exist_ok=True)
+        write_whole(os.path.join(shims, "python"), b'#!/bin/sh\nexec python3 "$@"\n', 0o755)
+        env["PATH"] = "%s:%s" % (env["PATH"], shims)  # last: a `python` that setup brings is the user's
+
+
+def _has_name() -> bool:
+    import pwd
+
+    try:
+        return bool(pwd.getpwuid(os.getuid()).pw_name)
+    except KeyError:
+        return False
+
+
+def _has_program(name: str, folders: list[str]) -> bool:
+    paths = [os.path.join(folder or ".", name) for folder in folders]
+    return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths)
+
+
+def _data_items(state: State, data: list[dict[str, Any]], links: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
+    """What to import, each with the folder it goes to. One outside of all volumes becomes a link of its own."""
+    items = []
+    for number, item in enumerate(data):
+        to = os.path.normpath(item["to"])
+        volume = next((each for each in links if to == each or to.startswith(each.rstrip("/") + "/")), None)
+        if os.path.isabs(to):
+            folder = to
+        elif volume is not None:
+            folder = os.path.normpath(os.path.join(links[volume][0], os.path.relpath(to, volume)))
+        else:
+            folder = os.path.join(state.plan.directory, "data", str(number))
+            links[to] = (folder, folder)
+        items.append({**item, "url": _url_of(item), "folder": folder})
+    return items
+
+
+def _url_of(item: dict[str, Any]) -> str:
+    """A URL that is a secret comes as a variable of the container, out of a Secret. Raises PlaceError."""
+    variable = item.get("variable")
+    if variable is None:
+        return str(item["url"])
+    if not os.environ.get(variable):
+        raise PlaceError("data %s: its whole URL is a secret and should be the variable %s" % (item["url"], variable))
+    return os.environ[variable]
+
+
+def import_data(state: State, items: list[dict[str, Any]]) -> bool:
+    """Import in a process of its own, so that this one stays awake. False: it failed, or the node is told to end."""
+    from .fetch import run_import
+
+    message = run_import(state, items)
+    if message is not None and not state.is_over:
+        state.failure = Failure("data", EXIT_SETUP, message)
+    return not state.is_over

@@ -1,0 +1,98 @@
+"""The termination message: how this node ended, and on node 0 the verdict over the gang, in at most 4096 bytes.
+
+Composing is pure. What does not fit is cut in this order: last lines, traceback, ranks (and how many lines each stream
+has), and then long messages.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..node.jsonfiles import dumps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LIMIT = 4096
+VERSION = 1
+_FIRST_KEYS = (
+    "rank", "role", "node", "pid", "exit_code", "signal", "started", "ended", "ended_by", "cause", "message",
+    "traceback", "tail", "memory_peak", "memory_limit", "step",
+)  # fmt: skip
+_TAILS = (20, 10, 5, 2, 0)
+_TRACEBACKS = (1500, 700, 300, 0)
+_RANKS = (64, 16, 0)
+_MESSAGES = (400, 100, 0)
+
+
+def compose(facts: dict[str, Any], limit: int = LIMIT) -> bytes:
+    """The message as JSON. `facts` has the keys of the contract; reports and ranks may be of any size."""
+    cuts = [(tail, 4000, 1 << 30, 2000) for tail in _TAILS]
+    cuts += [(0, traceback, 1 << 30, 2000) for traceback in _TRACEBACKS]
+    cuts += [(0, 0, ranks, 2000) for ranks in _RANKS]
+    cuts += [(0, 0, 0, message) for message in _MESSAGES]
+    text = b""
+    for cut in cuts:
+        text = dumps(_cut(facts, *cut)).encode("ascii")
+        if len(text) <= limit:
+            return text
+    kept = ("node", "attempt", "exit_code", "cause", "ended", "ended_by", "started")
+    least = {key: facts.get(key) for key in kept if len(dumps(facts.get(key))) < 300}
+    return dumps({"v": VERSION, "message": "", "ranks": [], "first": None, "gang": None, **least}).encode("ascii")
+
+
+def _cut(facts: dict[str, Any], tail: int, traceback: int, ranks: int, message: int) -> dict[str, Any]:
+    found = {"v": VERSION, **facts}
+    found["message"] = _start(str(found.get("message") or ""), message)
+    found["first"] = _report(found.get("first"), tail, traceback, message)
+    found["tail"] = _last(found.get("tail"), tail)
+    if not found["tail"]:
+        del found["tail"]
+    if found.get("lines") is None or ranks < 1 << 30:  # some of them would be taken for all
+        found.pop("lines", None)
+    rows = list(found.get("ranks") or [])
+    if len(rows) > ranks:  # those that failed say more than those that did not
+        rows = sorted(rows, key=lambda row: row[1] in (0, None))[:ranks]
+    found["ranks"] = rows
+    gang = found.get("gang")
+    if gang is not None:
+        first = _report(gang.get("first"), tail, traceback, message)
+        found["gang"] = {**gang, "message": _start(str(gang.get("message") or ""), message), "first": first}
+        if gang.get("tail"):
+            found["gang"]["tail"] = _last(gang["tail"], tail)
+    return found
+
+
+def _report(report: dict[str, Any] | None, tail: int, traceback: int, message: int) -> dict[str, Any] | None:
+    """The start and the end of a traceback say most, the end more than the start."""
+    if report is None:
+        return None
+    found = {key: report[key] for key in _FIRST_KEYS if report.get(key) not in (None, "", [], ())}
+    found["message"] = _start(str(report.get("message") or ""), message)
+    found["tail"] = _last(report.get("tail"), tail)
+    text = str(report.get("traceback") or "")
+    if len(text) > traceback:
+        text = "...\n" + text[len(text) - traceback :].partition("\n")[2] if traceback else ""
+    found["traceback"] = text
+    return {key: value for key, value in found.items() if value not in ("", [])}
+
+
+def _last(lines: Any, count: int) -> list[str]:
+    return [_start(str(line), 300) for line in list(lines or [])[-count:]] if count else []
+
+
+def _start(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + "..." if limit else ""
+
+
+def write(path: str, message: bytes) -> None:
+    """In place: the file is a mount of its own, and the root may be read-only. Best effort."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            os.write(descriptor, message)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        pass

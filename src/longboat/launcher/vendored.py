@@ -1,0 +1,61 @@
+"""Modules of Longboat that travel with the launcher: safe trees, data import, checkpoints.
+
+They are the very files that the rest of Longboat uses, standard library only and Python >= 3.8. In the launcher's one
+file they lie in the folder `longboat`; beside the launcher's folder they are where they always are. Nothing of them is
+imported before it is needed, and nothing else of Longboat is ever found this way.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FILES = (
+    "bundles/__init__.py",
+    "bundles/checkout.py",
+    "bundles/disk.py",
+    "bundles/durable.py",
+    "bundles/extraction.py",
+    "bundles/merging.py",
+    "bundles/source/__init__.py",
+    "bundles/source/limits.py",
+    "bundles/trees.py",
+    "core/__init__.py",
+    "core/errors.py",
+    "storage/__init__.py",
+    "storage/checkpoint_mirror.py",
+    "storage/checkpoints.py",
+    "storage/credentials/__init__.py",
+    "storage/credentials/aws.py",
+    "storage/credentials/azure.py",
+    "storage/credentials/oauth_token.py",
+    "storage/data.py",
+    "storage/download.py",
+    "storage/download_prefix.py",
+    "storage/fences.py",
+    "storage/http.py",
+    "storage/http_source.py",
+    "storage/stores/__init__.py",
+    "storage/stores/azure.py",
+    "storage/stores/gcs.py",
+    "storage/stores/object_store.py",
+    "storage/stores/registry.py",
+    "storage/stores/s3.py",
+    "storage/stores/sigv4.py",
+    "storage/transfers.py",
+    "storage/urls.py",
+)
+
+
+def load(name: str) -> Any:
+    """The module `longboat.<name>`, for example `storage.data`."""
+    if "longboat" not in sys.modules:
+        here = os.path.dirname(os.path.abspath(__file__))
+        package = type(sys)("longboat")
+        package.__path__ = [os.path.dirname(here) if os.path.isdir(here) else os.path.join(here, "longboat")]
+        sys.modules["longboat"] = package
+    return __import__("longboat." + name, fromlist=["load"])

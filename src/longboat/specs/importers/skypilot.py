@@ -1,0 +1,199 @@
+"""SkyPilot task files: what each field becomes. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from longboat.specs.fields.rules import suggest_name
+from longboat.specs.importers.import_draft import (
+    Draft,
+    entries,
+    gibibytes,
+    number_at_least,
+    text_of,
+    whole_of,
+)
+from longboat.specs.yaml.yaml_tree import Node
+
+FIELDS = frozenset(
+    "name workdir num_nodes resources envs secrets volumes file_mounts storage_mounts setup run service pool config "
+    "event_callback inputs outputs file_mounts_mapping experimental".split()
+)
+
+_LOST = {
+    "service": "Longboat trains, it does not serve",
+    "pool": "Longboat has no worker pools",
+    "config": "settings of SkyPilot itself",
+    "experimental": "settings of SkyPilot itself",
+    "event_callback": "there are no callbacks",
+    "inputs": "not used by Longboat",
+    "outputs": "not used by Longboat",
+    "file_mounts_mapping": "internal to SkyPilot",
+    "storage_mounts": "object stores are not mounted; use data or volumes",
+}
+_LOST_RESOURCES = {
+    "infra": "the engine decides where a run goes",
+    "cloud": "the engine decides where a run goes",
+    "region": "the engine decides where a run goes",
+    "zone": "the engine decides where a run goes",
+    "instance_type": "ask for gpus, cpus and memory instead",
+    "use_spot": "whether machines are preemptible is a property of the cluster",
+    "disk_tier": "a property of the cluster",
+    "network_tier": "a property of the cluster",
+    "local_disk": "a property of the cluster",
+    "max_hourly_cost": "Longboat knows no prices",
+    "ports": "ports are not opened to the outside",
+    "autostop": "a run ends with its command",
+    "accelerator_args": "not supported",
+    "hooks": "not supported",
+    "any_of": "one job asks for one kind of machine; write the one you want",
+    "ordered": "one job asks for one kind of machine; write the one you want",
+    "volumes": "use the field volumes",
+    "priority_class": "write priority as a number",
+}
+
+
+def translate(root: Node, draft: Draft) -> None:
+    for key, node in entries(root).items():
+        if key in _LOST:
+            draft.lost(key, _LOST[key])
+        elif key not in FIELDS:
+            draft.lost(key, "not a field that Longboat knows of SkyPilot")
+        elif node.value is not None:
+            _field(key, node, draft)
+    if "workdir" not in draft.fields:
+        draft.set("workdir", "none", source="workdir")
+
+
+def _field(key: str, node: Node, draft: Draft) -> None:
+    text = text_of(node)
+    if key == "name":
+        name = suggest_name(text or "")
+        draft.set("name", name, source="name")
+        if name != text:
+            draft.lost("name", f"was not a valid name here and became {name}")
+    elif key == "workdir":
+        if text is None:
+            draft.lost("workdir", "code from a git repository is not fetched; check it out and name the folder")
+        draft.set("workdir", text, source="workdir")
+    elif key == "num_nodes":
+        draft.set("nodes", whole_of(node), source="num_nodes")
+    elif key in ("setup", "run"):
+        draft.command(key, text or "", source=key)
+    elif key == "envs":
+        for name, value in entries(node).items():
+            draft.variable(name, text_of(value), source=f"envs.{name}")
+    elif key == "secrets":
+        for name, value in entries(node).items():
+            draft.put("secrets", name, {}, source=f"secrets.{name}")
+            if text_of(value):
+                draft.lost(f"secrets.{name}", f"its value was not copied; set {name} in your environment")
+    elif key == "resources":
+        _resources(node, draft)
+    elif key == "file_mounts":
+        for target, source in entries(node).items():
+            _file_mount(target, source, draft)
+    elif key == "volumes":
+        _volumes(node, draft)
+
+
+def _volumes(node: Node, draft: Draft) -> None:
+    for target, volume in entries(node).items():
+        name = text_of(volume) or text_of(entries(volume).get("name"))
+        if name is None:
+            draft.lost(f"volumes.{target}", "only volumes by name are translated")
+        else:
+            draft.put("volumes", target, {"claim": name}, source=f"volumes.{target}")
+
+
+def _file_mount(target: str, source: Node, draft: Draft) -> None:
+    where = f"file_mounts.{target}"
+    mode = (text_of(entries(source).get("mode")) or ("COPY" if source.is_scalar else "MOUNT")).upper()
+    origin = text_of(source) or text_of(entries(source).get("source"))
+    if origin is None:
+        draft.lost(where, "a bucket without a source has no counterpart; use volumes")
+    elif "://" in origin and mode == "COPY":
+        draft.add("data", {"url": origin, "to": target, "unpack": False}, source=where)
+    elif "://" in origin:
+        draft.lost(where, f"object stores are not mounted (mode {mode}); import with data, or use a volume")
+    else:
+        draft.put("volumes", target, {"path": origin, "read_only": True}, source=where)
+
+
+def _resources(node: Node, draft: Draft) -> None:
+    for key, value in entries(node).items():
+        source = f"resources.{key}"
+        text = text_of(value)
+        if value.value is None or key.startswith("_"):
+            continue
+        if key in _LOST_RESOURCES:
+            draft.lost(source, _LOST_RESOURCES[key])
+        elif key == "accelerators":
+            _accelerators(value, draft)
+        elif key == "cpus":
+            draft.set("cpus", number_at_least(text), source=source)
+        elif key == "memory":
+            draft.set("memory", gibibytes(text), source=source)
+        elif key in ("disk_size", "ephemeral_storage"):
+            draft.set("disk", gibibytes(text), source=source)
+        elif key == "image_id":
+            _image(text, draft)
+        elif key == "labels":
+            for name, label in entries(value).items():
+                draft.put("labels", name, text_of(label) or "", source=f"{source}.{name}")
+        elif key == "priority":
+            draft.set("priority", whole_of(value), source=source)
+        elif key in ("job_recovery", "spot_recovery"):
+            _recovery(value, draft)
+        else:
+            draft.lost(source, "not a field that Longboat knows of SkyPilot")
+
+
+def _accelerators(node: Node, draft: Draft) -> None:
+    source = "resources.accelerators"
+    choices: list[str] = []
+    if isinstance(node.value, list):
+        choices = [text_of(item) or "" for item in node.value]
+    elif isinstance(node.value, dict):
+        choices = [f"{name}:{text_of(count) or 1}" for name, count in node.value.items()]
+    else:
+        choices = [part for part in re.split(r"[{},'\"\s]+", text_of(node) or "") if part]
+    if not choices:
+        return
+    if len(choices) > 1:
+        draft.lost(source, f"one job asks for one type of GPU; the first of {len(choices)} was taken")
+    kind, _, count = choices[0].partition(":")
+    if kind.lower().startswith("tpu"):
+        draft.lost(source, "TPUs are not supported")
+        return
+    if "." in count:
+        draft.lost(source, f"GPUs are given out whole; {count} became 1")
+        count = "1"
+    draft.set("gpus", f"{kind}:{count or 1}", source=source)
+
+
+def _image(text: str | None, draft: Draft) -> None:
+    if text is not None and text.startswith("docker:"):
+        draft.set("image", text.removeprefix("docker:"), source="resources.image_id")
+    else:
+        draft.lost("resources.image_id", "machine images of a cloud have no counterpart; name a container image")
+
+
+def _recovery(node: Node, draft: Draft) -> None:
+    fields = entries(node)
+    retries: dict[str, Any] = {}
+    if "max_restarts_on_errors" in fields:
+        retries["count"] = whole_of(fields["max_restarts_on_errors"])
+    codes = fields.get("recover_on_exit_codes")
+    if codes is not None:
+        listed = codes.value if isinstance(codes.value, list) else [codes]
+        retries["on"] = [code for code in map(whole_of, listed) if code != 0]
+        retries.setdefault("count", 3)
+    if retries:
+        draft.set("retries", retries, source="resources.job_recovery")
+    for key in fields:
+        if key not in ("max_restarts_on_errors", "recover_on_exit_codes"):
+            draft.lost(f"resources.job_recovery.{key}", "a retry starts again wherever the run fits")
+    if node.is_scalar:
+        draft.lost("resources.job_recovery", "a retry starts again wherever the run fits")

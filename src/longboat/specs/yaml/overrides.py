@@ -1,0 +1,119 @@
+"""`--set a.b=c`: values put into the tree by path. Knows the field table only to tell lists from mappings."""
+
+from __future__ import annotations
+
+import re
+
+from longboat.specs.fields.composites import Either, ListOf, MapOf, Shape, kind_below
+from longboat.specs.fields.job_fields import JOB
+from longboat.specs.yaml.yaml12 import parse_text
+from longboat.specs.yaml.yaml_tree import Mistakes, Node, Place, scalar
+
+_SEGMENT = re.compile(r'"([^"]*)"|\'([^\']*)\'|([^."\']+)')
+
+
+def apply_override(root: Node, override: str, mistakes: Mistakes) -> Node:
+    """The tree with one override applied; a bad one is reported and changes nothing."""
+    path, equals, text = override.partition("=")
+    path = path.strip()
+    place = Place(f"--set {path[:80]}")
+    if not equals:
+        mistakes.add(place, "", "expected PATH=VALUE", hint="for example --set nodes=4 or --set env.LR=0.1")
+        return root
+    segments = split_path(path)
+    if not segments:
+        mistakes.add(place, "", "expected a path such as nodes or roles.worker.gpus before the =")
+        return root
+    value = parse_value(text, place, mistakes)
+    if value is None:
+        return root
+    return _put(root, segments, value, JOB, place, mistakes)
+
+
+def split_path(path: str) -> list[str]:
+    """`labels."a.b".c` gives three segments; an empty list when the path is malformed."""
+    segments: list[str] = []
+    position = 0
+    while position < len(path):
+        found = _SEGMENT.match(path, position)
+        if found is None:
+            return []
+        segments.append(next(group for group in found.groups() if group is not None))
+        position = found.end()
+        if position < len(path):
+            if path[position] != "." or position + 1 == len(path):
+                return []
+            position += 1
+    return segments
+
+
+def parse_value(text: str, place: Place, mistakes: Mistakes) -> Node | None:
+    """A scalar as YAML 1.2 reads it, or a quoted, list or mapping value in YAML's flow style."""
+    stripped = text.strip()
+    if stripped[:1] not in ("[", "{", '"', "'"):
+        if "\0" in stripped:
+            mistakes.add(place, "", "found a NUL byte")
+            return None
+        return scalar(stripped, place)
+    node = parse_text(stripped, file=place.file, mistakes=mistakes)
+    return None if node is None else _at(node, place)
+
+
+def _at(node: Node, place: Place) -> Node:
+    """Lines and columns inside a flag mean nothing to a user."""
+    if isinstance(node.value, dict):
+        entries = {key: _at(item, place) for key, item in node.value.items()}
+        return node._replace(value=entries, place=place, keys=dict.fromkeys(entries, place))
+    if isinstance(node.value, list):
+        return node._replace(value=[_at(item, place) for item in node.value], place=place)
+    return node._replace(place=place)
+
+
+def _put(node: Node, path: list[str], value: Node, kind: object, place: Place, mistakes: Mistakes) -> Node:
+    if isinstance(kind, MapOf) and not isinstance(kind.item, Shape):
+        path = [".".join(path)]  # the keys of labels have dots of their own
+    if isinstance(node.value, list) or (node.value is None and _is_list(kind) and path[0].isdigit()):
+        return _put_item(node, path, value, kind, place, mistakes)
+    if not isinstance(node.value, dict) and node.value is not None:
+        expanded = _expand(node, kind)
+        if expanded is None:
+            where = place.file.removeprefix("--set ").rsplit(".", len(path))[0]
+            mistakes.add(place, "", f"{where} is not a mapping here; set it as a whole: --set {where}=...")
+            return node
+        node = expanded
+    entries = dict(node.value) if isinstance(node.value, dict) else {}
+    key = path[0]
+    below = entries.get(key, Node(None, place))
+    if len(path) > 1:
+        entries[key] = _put(below, path[1:], value, kind_below(kind, key), place, mistakes)
+    elif value.value is None and kind is not JOB:
+        entries.pop(key, None)
+    else:
+        entries[key] = value
+    return node._replace(value=entries, keys={**node.keys, key: place}, text="", shown=None)
+
+
+def _put_item(node: Node, path: list[str], value: Node, kind: object, place: Place, mistakes: Mistakes) -> Node:
+    items = list(node.value) if isinstance(node.value, list) else []
+    if not path[0].isdigit() or len(path[0]) > 6 or int(path[0]) > len(items):
+        found = f"found {path[0][:40]!r} as the place in a list"
+        mistakes.add(place, "", f"{found}, expected a number from 0 to {len(items)}")
+        return node
+    index = int(path[0])
+    if len(path) == 1 and value.value is None:
+        return node._replace(value=items[:index] + items[index + 1 :])
+    below = items[index] if index < len(items) else Node(None, place)
+    put = value if len(path) == 1 else _put(below, path[1:], value, kind_below(kind, path[0]), place, mistakes)
+    items[index : index + 1] = [put]
+    return node._replace(value=items, text="", shown=None)
+
+
+def _is_list(kind: object) -> bool:
+    return isinstance(kind, ListOf) or (isinstance(kind, Either) and isinstance(kind.listed, ListOf))
+
+
+def _expand(node: Node, kind: object) -> Node | None:
+    """`retries: 2` becomes `retries: {count: 2}`, so that `--set retries.on=...` has something to go into."""
+    if isinstance(kind, Shape) and kind.short_name and node.is_scalar:
+        return Node({kind.short_name: node}, node.place, keys={kind.short_name: node.place})
+    return None

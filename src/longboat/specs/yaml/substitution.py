@@ -1,0 +1,61 @@
+"""`${VAR}` in the scalars of a tree, replaced from the submitter's environment. Pure.
+
+Commands are left alone (the shell that runs them expands them, at run time), and so are secrets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from longboat.specs.fields.composites import Shape, kind_below
+from longboat.specs.fields.scalars import At
+from longboat.specs.yaml.yaml_tree import Node, resolve
+
+_PATTERN = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}|\$\{")
+
+
+def substitute(node: Node, kind: object, at: At, environment: Mapping[str, str]) -> Node:
+    """The tree with every `${VAR}` replaced; an undefined one is a problem at its place."""
+    if isinstance(node.value, dict):
+        entries = {}
+        for key, item in node.value.items():
+            field = kind.field(key) if isinstance(kind, Shape) else None
+            keep = field is not None and not field.substituted
+            entries[key] = item if keep else substitute(item, kind_below(kind, key), at.into(key), environment)
+        return node._replace(value=entries)
+    if isinstance(node.value, list):
+        items = [
+            substitute(item, kind_below(kind, str(index)), at.into(index), environment)
+            for index, item in enumerate(node.value)
+        ]
+        return node._replace(value=items)
+    if isinstance(node.value, str) and "${" in node.value:
+        return _scalar(node, at, environment)
+    return node
+
+
+def _scalar(node: Node, at: At, environment: Mapping[str, str]) -> Node:
+    def replaced(found: re.Match[str]) -> str:
+        name, default = found.group(1), found.group(2)
+        if found.group() == "$${":
+            return "${"
+        if name is None:
+            hint = "write ${VAR} or ${VAR:-default}; $${ stands for ${ itself"
+            at.problem(node, "found ${ without a variable's name and }", hint=hint)
+            return ""
+        if environment.get(name, "") or (name in environment and default is None):
+            return environment[name]
+        if default is None:
+            hint = f"set {name}, or give a default: ${{{name}:-...}}"
+            at.problem(node, f"the variable {name} is not set in your environment", hint=hint)
+            return ""
+        return default
+
+    before = len(at.mistakes.problems)
+    text = _PATTERN.sub(replaced, node.text)
+    if len(at.mistakes.problems) > before:
+        at.mistakes.settle(node.place, at.path)
+    meant = resolve(text) if node.plain else text
+    value = text if meant is None or isinstance(meant, str) else meant
+    return node._replace(value=value, text=text, shown=node.text)

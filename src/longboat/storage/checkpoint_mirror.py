@@ -1,0 +1,350 @@
+"""Checkpoints of one run below a URL of an object store: sent, kept to a number, fetched, removed.
+
+Every sending has a prefix of its own, `step-N/aATTEMPT-TIME-RANDOM/`, and is complete with `.complete` in it: an object
+that is written last and removed first, so that one that is half sent or half removed never looks complete, and no two
+senders ever write to one prefix. Attempts are fenced as in a folder, by objects `.attempt-K` (`fences`). A checkpoint
+right below `step-N/`, put there by hand or by an older version, is read as well.
+Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from longboat.bundles.disk import explain
+from longboat.bundles.durable import sync_folder, sync_tree
+from longboat.core.errors import EngineError
+from longboat.storage import fences
+from longboat.storage.checkpoints import MARKER, complete_steps
+from longboat.storage.data import remove_tree_if_there
+from longboat.storage.download_prefix import fetch_below
+from longboat.storage.fences import Fence
+from longboat.storage.stores.object_store import Missing
+from longboat.storage.stores.registry import open_store
+from longboat.storage.transfers import DEFAULT_TRANSFER, Transfer
+from longboat.storage.urls import ObjectUrl, object_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+AT_ONCE = 8
+SMALL = 4 << 20
+"""Files up to this size are sent a few at once; larger ones one after the other, for memory is the trainer's."""
+FETCH_TRIES = 3
+"""A checkpoint may be replaced while it is fetched; who replaces it every time writes faster than anybody can read."""
+_OBJECT = re.compile(r"(step-(\d{1,18}))/(?:(a(\d{1,9})-[0-9a-f]{16}-[0-9a-f]{8})/)?(.+)", re.DOTALL)
+_STEP = re.compile(r"step-\d{1,18}")
+
+
+class Gone(Exception):
+    """The checkpoint was removed or replaced while it was read."""
+
+
+def identity(folder: Path) -> tuple[int, int, int] | None:
+    """What tells a complete checkpoint from another of the same name that took its place; None: it is not complete."""
+    try:
+        found = os.stat(folder / MARKER)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    """Files by their paths inside of the checkpoint, the marker left out. Links are followed, but not in circles."""
+    found: dict[str, str] = {}
+    _gather(str(folder), "", (), found)
+    found.pop(MARKER, None)
+    return found
+
+
+def _gather(folder: str, inside: str, above: tuple[str, ...], found: dict[str, str]) -> None:
+    real = os.path.realpath(folder)
+    if real in above:
+        return
+    with os.scandir(folder) as children:
+        for child in children:
+            _check_name(child.path)
+            if child.is_dir():
+                _gather(child.path, f"{inside}{child.name}/", (*above, real), found)
+            elif child.is_file():
+                found[inside + child.name] = child.path
+
+
+def _check_name(path: str) -> None:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        raise EngineError(f"{path!r}: the name of the file is not UTF-8, and no name of an object") from None
+
+
+class Copy(NamedTuple):
+    """One checkpoint as it was sent once: every sending has a folder of its own, which nobody else ever writes to."""
+
+    step: int
+    name: str  # step-N
+    folder: str  # aATTEMPT-TIME-RANDOM; empty: right below step-N, put there by hand or by an older version
+    attempt: int | None  # that sent it
+
+    @property
+    def key(self) -> str:
+        return f"{self.name}/{self.folder}" if self.folder else self.name
+
+
+class Contents(NamedTuple):
+    """What the store has at one moment."""
+
+    copies: dict[Copy, dict[str, int]]  # paths inside of each, and their sizes
+    newest_attempt: int | None  # that has put up a fence
+    fences: tuple[str, ...]
+
+
+class Mirror:
+    """The checkpoints of one run in a store, as one attempt sees them. Every call raises EngineError.
+
+    `attempt` None: whoever looks is no attempt of the run, and nothing that it does is fenced.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        environment: Mapping[str, str],
+        transfer: Transfer = DEFAULT_TRANSFER,
+        *,
+        attempt: int | None = None,
+    ) -> None:
+        self.where: ObjectUrl = object_url(url.rstrip("/") + "/")
+        self._environment = environment
+        self._transfer = transfer
+        self._store = open_store(self.where, environment, transfer)
+        self._attempt = attempt
+        self._begun: tuple[str, object, str] | None = None  # name, identity and folder of what was being sent
+
+    def url_of(self, name: str) -> str:
+        return str(self.where._replace(key=self.where.key + name))
+
+    def complete(self) -> list[tuple[int, str]]:
+        """Step and name of every complete one that counts, oldest first."""
+        return [(copy.step, copy.name) for copy in _best(self._counting(self._contents()))]
+
+    def begin_attempt(self, attempt: int, uid: str) -> None:
+        """Fence off the attempts before this one, before it looks for what to resume from. Raises Fenced."""
+        if attempt <= 0:
+            return
+        contents = self._contents()
+        fences.check(contents.newest_attempt, attempt)
+        accepted = frozenset(copy.key for copy in self._counting(contents))
+        self._store.put(self.where.key + fences.fence_name(attempt), fences.encode(Fence(attempt, accepted), uid))
+        for name in contents.fences:
+            if name != fences.fence_name(attempt):
+                self._store.remove(self.where.key + name)
+
+    def _contents(self) -> Contents:
+        copies: dict[Copy, dict[str, int]] = {}
+        names = []
+        for each in self._store.listed(self.where.key):
+            path = each.key[len(self.where.key) :]
+            match = _OBJECT.fullmatch(path)
+            if match:
+                name, step, folder, attempt, inside = match.groups()
+                copy = Copy(int(step), name, folder or "", int(attempt) if attempt else None)
+                copies.setdefault(copy, {})[inside] = each.size
+            elif fences.FENCE.fullmatch(path):
+                names.append(path)
+        return Contents(copies, fences.newest_of(names), tuple(names))
+
+    def _counting(self, contents: Contents) -> list[Copy]:
+        """Complete ones, less what older attempts sent after a newer one had started."""
+        fence = None
+        if contents.newest_attempt is not None:
+            key = self.where.key + fences.fence_name(contents.newest_attempt)
+            try:
+                fence = fences.decode(contents.newest_attempt, self._store.ask("GET", key).body)
+            except Missing:  # a newer one has taken its place this moment
+                fence = Fence(contents.newest_attempt)
+        complete = [copy for copy, paths in contents.copies.items() if MARKER in paths]
+        return [copy for copy in complete if fences.counts(fence, copy.key, copy.attempt)]
+
+    def send(self, folder: Path) -> None:
+        """Send a complete checkpoint; its marker last. Raises Gone when it is not the same any more at the end, Fenced
+        when a newer attempt has started."""
+        before = identity(folder)
+        if before is None:
+            raise Gone(str(folder))
+        sent = self._folder_for(folder.name, before)
+        prefix = f"{self.where.key}{folder.name}/{sent}/"
+        try:
+            sizes = self._send_all(prefix, files_of(folder))
+            there = {each.key[len(prefix) :]: each.size for each in self._store.listed(prefix)}
+            if identity(folder) != before:
+                raise Gone(str(folder))
+            if there != sizes:
+                raise EngineError(f"{self.url_of(folder.name)}: somebody else writes there at the same time")
+            self._check_fence()
+            self._send_one(prefix + MARKER, str(folder / MARKER))
+        except FileNotFoundError:
+            raise Gone(str(folder)) from None
+        except OSError as error:
+            raise EngineError(f"{error.filename or folder}: {error.strerror or error}") from None
+        self._remove_earlier(folder.name, sent)
+
+    def _folder_for(self, name: str, which: object) -> str:
+        """A folder of its own for every checkpoint; the same one when its sending failed and is tried again."""
+        if self._begun is None or self._begun[:2] != (name, which):
+            folder = f"a{self._attempt or 0}-{time.time_ns():016x}-{os.urandom(4).hex()}"
+            self._begun = (name, which, folder)
+        return self._begun[2]
+
+    def _check_fence(self) -> None:
+        if self._attempt is not None:
+            names = [each.key[len(self.where.key) :] for each in self._store.listed(self.where.key + ".attempt-")]
+            fences.check(fences.newest_of(names), self._attempt)
+
+    def _remove_earlier(self, name: str, sent: str) -> None:
+        """What the checkpoint that was just sent takes the place of; nothing of a newer attempt, nor of what that one
+        has accepted: whoever was asleep before its marker has sent what does not count. Raises Fenced."""
+        contents = self._contents()
+        fences.check(contents.newest_attempt, self._attempt)
+        for copy, paths in contents.copies.items():
+            if copy.name == name and copy.folder != sent and self._may_remove(copy):
+                self._remove(copy, paths)
+
+    def _may_remove(self, copy: Copy) -> bool:
+        return self._attempt is None or copy.attempt is None or copy.attempt <= self._attempt
+
+    def _send_all(self, prefix: str, files: Mapping[str, str]) -> dict[str, int]:
+        small = sorted(path for path, place in files.items() if os.stat(place).st_size <= SMALL)
+        sizes: dict[str, int] = {}
+        for path in sorted(files.keys() - set(small)):
+            sizes[path] = self._send_one(prefix + path, files[path])
+        with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+            sent = pool.map(lambda path: (path, self._send_one(prefix + path, files[path])), small)
+            sizes.update(sent)
+        return sizes
+
+    def _send_one(self, key: str, path: str) -> int:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            self._store.write(key, file, size)
+        return size
+
+    def prune(self, keep: int) -> list[str]:
+        """Remove all but the newest `keep` complete ones (0 keeps all), those that do not count, and what was never
+        finished before the newest; names of what was removed. The newest complete one stays, and all of newer
+        attempts."""
+        contents = self._contents()
+        fences.check(contents.newest_attempt, self._attempt)
+        best = _best(self._counting(contents))
+        if not best:
+            return []
+        kept = set(best[-keep:] if keep > 0 else best)
+        newest = best[-1].step
+        doomed = [
+            copy
+            for copy, paths in contents.copies.items()
+            if copy not in kept and self._may_remove(copy) and (MARKER in paths or copy.step < newest)
+        ]
+        for copy in doomed:
+            self._remove(copy, contents.copies[copy])
+        return list(dict.fromkeys(copy.name for copy in doomed))
+
+    def remove_all(self) -> int:
+        """Everything of the run; how many checkpoints that were complete."""
+        contents = self._contents()
+        count = len(_best(self._counting(contents)))
+        for copy, paths in contents.copies.items():
+            self._remove(copy, paths)
+        for name in contents.fences:
+            self._store.remove(self.where.key + name)
+        return count
+
+    def _remove(self, copy: Copy, paths: Iterable[str]) -> None:
+        rest, prefix = list(paths), f"{self.where.key}{copy.key}/"
+        if MARKER in rest:
+            self._store.remove(prefix + MARKER)
+            rest.remove(MARKER)
+        with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+            for _ in pool.map(lambda path: self._store.remove(prefix + path), rest):
+                pass
+
+    def fetch_newest(self, folder: Path) -> Path | None:
+        """See that the newest complete one is in the folder, unless the folder has a newer one; None: there is none.
+
+        One that is removed meanwhile is passed over: the next newest takes its place.
+        """
+        own = complete_steps(folder)
+        for copy in reversed(_best(self._counting(self._contents()))):
+            if own and own[-1][0] >= copy.step:
+                break
+            found = self._fetch(copy, folder)
+            if found is not None:
+                return found
+        return own[-1][1] if own else None
+
+    def fetch(self, name: str, folder: Path) -> Path | None:
+        """Bring one into the folder, under another name until all of it is there; None: there is none any more."""
+        for _ in range(FETCH_TRIES):
+            copies = [copy for copy in _best(self._counting(self._contents())) if copy.name == name]
+            found = self._fetch(copies[0], folder) if copies else None
+            if found is not None or not copies:
+                return found
+        return None
+
+    def _fetch(self, copy: Copy, folder: Path) -> Path | None:
+        where = self.where._replace(key=f"{self.where.key}{copy.key}/")
+        parts, stage = str(folder / f".{copy.name}.tmp-parts"), str(folder / f".{copy.name}.tmp-fetched")
+        os.makedirs(folder, exist_ok=True)
+        remove_tree_if_there(stage)
+        try:
+            fetch_below(where, parts, stage, self._environment, self._transfer)
+            failure = None
+        except EngineError as error:
+            failure = error
+        # The marker is removed first: while it is there, all that was listed was all of it.
+        is_there = self._store.look(where.key + MARKER) is not None
+        if not is_there or (failure is None and not os.path.isfile(f"{stage}/{MARKER}")):
+            remove_tree_if_there(stage)
+            remove_tree_if_there(parts)
+            return None
+        if failure is not None:
+            raise failure
+        remove_tree_if_there(parts)
+        target = folder / copy.name
+        if identity(target) is None:
+            _publish(stage, target)
+        else:
+            remove_tree_if_there(stage)
+        return target
+
+
+def _publish(stage: str, target: Path) -> None:
+    """Bytes to the disk before the name: after a loss of power, what looks complete is."""
+    try:
+        sync_tree(stage)
+        remove_tree_if_there(str(target))
+        os.rename(stage, target)
+        sync_folder(str(target.parent))
+    except OSError as error:
+        raise explain(error, str(target)) from error
+
+
+def _best(copies: Iterable[Copy]) -> list[Copy]:
+    """One for each step: that of the newest attempt, and of these the latest. Oldest step first."""
+    found: dict[int, Copy] = {}
+    for copy in sorted(copies, key=lambda each: (each.step, -1 if each.attempt is None else each.attempt, each.folder)):
+        found[copy.step] = copy
+    return list(found.values())
+
+
+def fetch_checkpoint(url: str, folder: Path, environment: Mapping[str, str]) -> Path | None:
+    """The one that a URL itself means, or the newest complete one below it. Raises EngineError."""
+    parent, _, name = url.rstrip("/").rpartition("/")
+    if _STEP.fullmatch(name) and parent.count("/") > 1:
+        found = Mirror(parent, environment).fetch(name, folder)
+        if found is not None:
+            return found
+    return Mirror(url, environment).fetch_newest(folder)

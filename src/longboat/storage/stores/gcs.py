@@ -1,0 +1,111 @@
+"""Google Cloud Storage through its XML API, which is S3's language: with HMAC keys, an OAuth token, or unsigned.
+
+Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from typing import TYPE_CHECKING
+
+from longboat.core.errors import EngineError
+from longboat.storage.credentials.aws import home_file, patiently
+from longboat.storage.credentials.azure import token_of
+from longboat.storage.credentials.oauth_token import Bearer, Token
+from longboat.storage.http import Exchange, Rejected, Request
+from longboat.storage.stores.s3 import S3, checked_endpoint
+from longboat.storage.stores.sigv4 import Keys
+from longboat.storage.transfers import BROKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from longboat.storage.transfers import Transfer
+    from longboat.storage.urls import ObjectUrl
+
+ENDPOINT = "https://storage.googleapis.com"
+TOKENS = "https://oauth2.googleapis.com/token"
+_NEAR_S = 2.0
+_ADC = "~/.config/gcloud/application_default_credentials.json"
+
+
+class Gcs(S3):
+    """A bucket of Google's."""
+
+    keys_hint = (
+        "give GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY (an HMAC key) as `secrets` of the job, or see docs/data.md"
+    )
+    endpoint_hint = "check the name, and whether this machine reaches storage.googleapis.com"
+
+    def __init__(self, where: ObjectUrl, environment: Mapping[str, str], transfer: Transfer) -> None:
+        super().__init__(where, {}, transfer)
+        self._environment = environment
+        self._region = "auto"
+        given = environment.get("STORAGE_EMULATOR_HOST") or ""
+        self._endpoint = checked_endpoint(given if "://" in given or not given else f"http://{given}") or ENDPOINT
+        self._is_host = False
+        self._bearer = Bearer(lambda: find_token(environment, transfer))
+
+    def has_credentials(self) -> bool:
+        return self._credentials() is not None or self._bearer.token() is not None
+
+    def _credentials(self, stale: Keys | None = None) -> Keys | None:
+        key_id, secret = (self._environment.get(f"GS_{name}") for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
+        return Keys(key_id, secret) if key_id and secret else None
+
+    def heed(self, rejected: Rejected, request: Request) -> bool:
+        return self._bearer.heed(rejected, request)
+
+    def request(
+        self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
+    ) -> Request:
+        request = super().request(method, key, query, headers, body)
+        added = {}
+        if method == "GET" and key:
+            # Without this, what was stored compressed is unpacked on the way, and its size is not that of the object.
+            added["Accept-Encoding"] = "gzip"
+        token = None if self._credentials() is not None else self._bearer.token()
+        if token is not None:
+            added["Authorization"] = token.header
+        return request._replace(headers={**request.headers, **added})
+
+
+def find_token(environment: Mapping[str, str], transfer: Transfer) -> Token | None:
+    """Of a variable, of `gcloud auth application-default login`, of the machine's metadata; None: there is none."""
+    given = environment.get("GOOGLE_OAUTH_ACCESS_TOKEN")
+    if given:
+        return Token(given, float("inf"))
+    path = home_file(environment, "GOOGLE_APPLICATION_CREDENTIALS", _ADC)
+    try:
+        with open(path, encoding="utf-8") as file:
+            told = json.load(file)
+    except FileNotFoundError:
+        if environment.get("GOOGLE_APPLICATION_CREDENTIALS"):
+            raise EngineError(f"GOOGLE_APPLICATION_CREDENTIALS: {path} does not exist") from None
+        return _of_machine(environment)
+    except (OSError, ValueError):
+        raise EngineError(f"{path}: not a file of Google credentials") from None
+    if not isinstance(told, dict) or told.get("type") != "authorized_user":
+        kind = str(told.get("type"))[:40] if isinstance(told, dict) else "unknown"
+        raise EngineError(
+            f"{path}: credentials of the type {kind} are not used here",
+            hint="give an HMAC key of the service account: GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY",
+        )
+    form = {name: str(told.get(name) or "") for name in ("client_id", "client_secret", "refresh_token")}
+    body = urllib.parse.urlencode({**form, "grant_type": "refresh_token"}).encode()
+    request = Request("POST", TOKENS, {"Content-Type": "application/x-www-form-urlencoded"}, body)
+    try:
+        return token_of(patiently(Exchange(), request, transfer, f"{path}: no token can be had with it"))
+    except ValueError:
+        raise EngineError(f"{path}: no token can be had with it") from None
+
+
+def _of_machine(environment: Mapping[str, str]) -> Token | None:
+    """A machine that is not Google's has none, which is no error."""
+    host = environment.get("GCE_METADATA_HOST") or "metadata.google.internal"
+    url = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"
+    try:
+        return token_of(Exchange(direct=True).ask(Request("GET", url, {"Metadata-Flavor": "Google"}), _NEAR_S).body)
+    except (Rejected, OSError, ValueError, *BROKEN):
+        return None

@@ -1,0 +1,125 @@
+"""What kubectl prints, as a Snapshot; and files that are nothing of the kind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longboat.autoscaler.observe.from_objects import by_kind, read_objects, snapshot_of
+from longboat.core.errors import LongboatError, NotFound, UsageError
+from tests.autoscaler.tables import NOW, node, pod
+
+POOLS = {"a100": {"machine": {"cpus": 96, "memory": "1000Gi", "gpus": 8}}}
+
+
+def snapshot(*items: dict[str, Any]) -> Any:
+    return snapshot_of(by_kind({"kind": "List", "items": list(items)}))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "the file is empty"),
+        ('{"items": [', "not valid JSON"),
+        ('{\n  "items": [,]\n}', "at line 2, column 13"),
+        ("[1]", "items[0]: found int, expected a List"),
+        ("null", "found null"),
+        ('{"kind": "List", "items": [{"kind": "Node"}]}', "items[0]: an object without metadata.name"),
+        ('{"kind": "List", "items": [{"metadata": {"name": "x"}}]}', "items[0]: an object without kind"),
+    ],
+)
+def test_a_file_that_is_no_list_is_told(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "objects.json"
+    path.write_text(text)
+    with pytest.raises(UsageError) as raised:
+        read_objects(path)
+    assert words in raised.value.message
+    assert raised.value.hint and "kubectl get" in raised.value.hint
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no such file"):
+        read_objects(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]}},
+        {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [1]}},
+        {"kind": "Node", "metadata": {"name": "p", "labels": []}, "status": {"allocatable": 7}},
+        {"kind": "Job", "metadata": {"name": "p", "labels": {"longboat.dev/run": "r"}}, "spec": {"parallelism": "x"}},
+        {"kind": "JobSet", "metadata": {"name": "p"}, "spec": {"replicatedJobs": 5}},
+        {"kind": "PodDisruptionBudget", "metadata": {"name": "p"}, "spec": {"minAvailable": "many", "selector": {}}},
+    ],
+)
+def test_an_object_that_is_not_right_is_one_clear_error(body: dict[str, Any]) -> None:
+    with pytest.raises(LongboatError) as raised:
+        snapshot(body)
+    assert raised.value.message
+
+
+def test_the_object_with_the_wrong_quantity_is_named() -> None:
+    body = {
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]},
+    }
+    with pytest.raises(UsageError, match="Pod p: 'x' is no Kubernetes quantity"):
+        snapshot(body)
+
+
+def test_lists_of_one_kind_and_lists_in_lists_are_read() -> None:
+    inner = {"kind": "PodList", "items": [{"metadata": {"name": "p"}, "spec": {}}]}
+    assert len(by_kind({"kind": "List", "items": [inner]})["Pod"]) == 1
+    assert len(by_kind(inner)["Pod"]) == 1
+
+
+def test_an_object_that_is_named_twice_is_one() -> None:
+    assert len(snapshot(pod("p", {}), pod("p", {})).pods) == 1
+
+
+def test_other_kinds_are_passed_over() -> None:
+    assert snapshot({"kind": "ConfigMap", "metadata": {"name": "c"}}).pods == ()
+
+
+def test_the_order_of_the_objects_makes_no_difference() -> None:
+    items = [node("b", {}, POOLS), node("a", {}, POOLS), pod("q", {"on": "a"}), pod("p", {})]
+    assert snapshot(*items) == snapshot(*reversed(items))
+
+
+def test_marks_on_nodes_are_read() -> None:
+    seen = snapshot(node("n", {"cordoned": "5m", "idle": "20m"}, POOLS))
+    (memory,) = seen.memory
+    assert (memory.cordoned_at, memory.idle_since) == (NOW - 300, NOW - 1200)
+    assert seen.nodes[0].shape.is_unschedulable
+
+
+def test_the_end_of_a_pod_is_that_of_its_last_container() -> None:
+    body = pod("p", {"on": "n", "ended": "5m"})
+    body["status"]["containerStatuses"].append({"state": {"terminated": {"finishedAt": "2026-11-15T11:58:00Z"}}})
+    assert snapshot(body).pods[0].ended == NOW - 120
+
+
+def test_a_node_without_conditions_that_has_amounts_is_ready() -> None:
+    body = node("n", {}, POOLS)
+    del body["status"]["conditions"]
+    assert snapshot(body).nodes[0].is_ready
+    body["status"] = {}
+    assert not snapshot(body).nodes[0].is_ready
+
+
+def test_priority_classes_give_priorities() -> None:
+    low = {"kind": "PriorityClass", "metadata": {"name": "low"}, "value": -100}
+    body = pod("p", {"spec": {"priorityClassName": "low"}})
+    assert snapshot(low, body).pods[0].pod.priority == -100
+
+
+def test_a_real_list_survives_json(tmp_path: Path) -> None:
+    path = tmp_path / "objects.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("n", {}, POOLS), pod("p", {})]}))
+    seen = snapshot_of(read_objects(path))
+    assert [one.name for one in seen.nodes] == ["n"] and [one.name for one in seen.pods] == ["default/p"]

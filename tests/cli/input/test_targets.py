@@ -1,0 +1,128 @@
+"""What `longboat run` is given, as a table: words in, fields of a job out."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from longboat.cli.commands.check import command as check_command
+from longboat.cli.commands.run import command as run_command
+from longboat.cli.input.targets import Target, name_from, resolve
+from longboat.core.errors import LongboatError, NotFound, UsageError
+
+HOME = Path("/home/somebody")
+
+
+@pytest.fixture
+def cwd(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "go.sh").touch()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "main.py").touch()
+    (tmp_path / "sub" / "job.yaml").touch()
+    program = tmp_path / "program"
+    program.touch()
+    program.chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "run"),
+    [
+        (["train.py"], "train", ["python", "train.py"]),
+        (["./train.py"], "train", ["python", "train.py"]),
+        (["train.py", "--epochs", "3", "a b"], "train", ["python", "train.py", "--epochs", "3", "a b"]),
+        (["sub/main.py", "-n", "x"], "main", ["python", "sub/main.py", "-n", "x"]),
+        (["go.sh"], "go", ["sh", "go.sh"]),
+        (["program", "x"], "program", ["./program", "x"]),
+    ],
+)
+def test_scripts(cwd: Path, words: list[str], name: str, run: list[str]) -> None:
+    assert resolve(words, (), cwd=cwd, home=HOME) == Target(fields={"name": name, "run": run})
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "run"),
+    [
+        (["true"], "true", ["true"]),
+        (["/usr/bin/env", "python3", "x.py"], "env", ["/usr/bin/env", "python3", "x.py"]),
+        (["echo a | cat"], "echo", "echo a | cat"),
+        (["echo", "a | cat"], "echo", ["echo", "a | cat"]),
+    ],
+)
+def test_commands(cwd: Path, command: list[str], name: str, run: object) -> None:
+    assert resolve((), command, cwd=cwd, home=HOME) == Target(fields={"name": name, "run": run})
+
+
+def test_a_command_at_home_takes_no_code_along(cwd: Path) -> None:
+    for folder, home in ((cwd, cwd), (Path("/"), HOME)):
+        target = resolve((), ["true"], cwd=folder, home=home)
+        assert target.fields["workdir"] is None
+        assert "no code is copied" in target.notices[0]
+
+
+def test_a_script_elsewhere_brings_its_own_folder(cwd: Path) -> None:
+    outside = resolve(["../train.py", "x"], (), cwd=cwd / "sub", home=HOME)
+    assert outside.fields == {"name": "train", "workdir": str(cwd), "run": ["python", "train.py", "x"]}
+    below_home = resolve(["sub/main.py"], (), cwd=cwd, home=cwd)
+    assert below_home.fields["workdir"] == str(cwd / "sub")
+
+
+def test_job_files_merge(cwd: Path) -> None:
+    assert resolve(["a.yaml", "b.json"], (), cwd=cwd, home=HOME).files == (Path("a.yaml"), Path("b.json"))
+    with pytest.raises(UsageError, match=r"x\.py is not a job file"):
+        resolve(["a.yaml", "x.py"], (), cwd=cwd, home=HOME)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "hint"),
+    [
+        (["trian.py"], NotFound, "did you mean train.py?"),
+        (["sub"], UsageError, "longboat run sub/job.yaml"),
+        (["sh", "-c", "x"], UsageError, "longboat run -- sh -c x"),
+    ],
+)
+def test_what_cannot_be_run(cwd: Path, words: list[str], kind: type[LongboatError], hint: str) -> None:
+    with pytest.raises(kind) as caught:
+        resolve(words, (), cwd=cwd, home=HOME)
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("train2", "train2"), ("My_Train", "my-train"), ("7b", "b"), ("..", "run"), ("x" * 60, "x" * 32), ("/a/ls", "ls")],
+)
+def test_names(text: str, name: str) -> None:
+    assert name_from(text) == name
+
+
+@pytest.mark.parametrize(
+    ("args", "words", "command", "detach"),
+    [
+        (["-d", "train.py", "-d", "--help"], ("train.py", "-d", "--help"), (), True),
+        (["train.py", "-d"], ("train.py", "-d"), (), False),
+        (["train.py", "--", "x"], ("train.py", "--", "x"), (), False),
+        (["job.yaml", "-d"], ("job.yaml",), (), True),
+        (["a.yaml", "-d", "b.yaml"], ("a.yaml", "b.yaml"), (), True),
+        (["-d", "--", "echo", "-d"], (), ("echo", "-d"), True),
+        (["--", "job.yaml", "-d"], (), ("job.yaml", "-d"), False),
+        (["-d", "--", "sh", "-c", "a -- b"], (), ("sh", "-c", "a -- b"), True),
+        (["job.yaml", "-d", "--", "x"], ("job.yaml",), ("x",), True),
+        (["-n", "x", "--env", "A=1", "--env", "B", "t.py", "--env"], ("t.py", "--env"), (), False),
+    ],
+)
+def test_whose_options_they_are(args: list[str], words: object, command: object, detach: bool) -> None:
+    with run_command.make_context("run", list(args)) as ctx:
+        assert (ctx.params["words"], ctx.params["command"], ctx.params["detach"]) == (words, command, detach)
+
+
+def test_run_and_check_describe_a_job_alike() -> None:
+    flags = [{name for param in command.params for name in param.opts} for command in (run_command, check_command)]
+    assert flags[0] - flags[1] == {"-d", "--detach", "--id", "--dry-run", "-q", "--quiet", "-y", "--yes"}
+
+
+def test_no_flag_means_two_things() -> None:
+    names = [name for param in run_command.params for name in itertools.chain(param.opts, param.secondary_opts)]
+    assert len(names) == len(set(names))

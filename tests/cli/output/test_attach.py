@@ -1,0 +1,59 @@
+"""Staying with a run: what is said when its phase changes."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from longboat.cli.output.attach import Watcher
+from longboat.core.runs import Attempt, Failure, RunStatus
+from longboat.engines.engine import Engine
+
+LOST = Failure(cause="lost", exit_code=208, message="node n1 (worker-0) was lost")
+
+
+def status(phase: str, attempt: int, reason: str = "") -> RunStatus:
+    attempts = tuple(Attempt(number=n, started=1.0, failure=LOST if n < attempt else None) for n in range(attempt + 1))
+    return RunStatus(
+        name="r", uid="u", job="r", phase=phase, engine="kubernetes", created=0.0, nodes=1, gpus=0,
+        attempt=attempt, retries=2, reason=reason, attempts=attempts,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (status("running", 1), ["attempt 1 failed: lost: node n1 (worker-0) was lost", "is running, attempt 2 of 3"]),
+        (status("recovering", 1, "its pods are being created"), ["attempt 1 failed: lost: node n1", "pods are being"]),
+        (status("recovering", 1, "lost: node n1 (worker-0) was lost; retry 1 of 2"), ["is recovering: lost: node n1"]),
+    ],
+)
+def test_why_there_is_another_attempt_is_always_said(
+    seen: RunStatus, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also when nobody looked between the failure and the next attempt; once."""
+    watcher = Watcher(cast(Engine, None), seen, quiet=False)
+    watcher.report(status("running", 0))
+    watcher.report(seen)
+    watcher.report(seen)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(said) and all(words in line for words, line in zip(said, lines, strict=True)), lines
+
+
+def test_a_slow_start_is_told_once_what_it_waits_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image that cannot be pulled: only `ps` knew, for ten minutes."""
+    first = status("starting", 0, "worker-0: image and volumes are being made ready")
+    watcher = Watcher(cast(Engine, None), first, quiet=False)
+    watcher.report(first)
+    watcher.report(first)
+    assert capsys.readouterr().err == "", "most starts are over soon"
+    monkeypatch.setattr("longboat.cli.output.attach.SLOW_START_S", 0.0)
+    for port in (4711, 4712):
+        watcher.report(status("starting", 0, f"image x: the registry cannot be reached (udp {port})"))
+    assert capsys.readouterr().err == "longboat: r is starting: image x: the registry cannot be reached (udp 4711)\n"
+    watcher.report(status("starting", 0, "image x: no such tag"))
+    watcher.report(status("running", 0, "image x: no such tag"))
+    assert capsys.readouterr().err == "longboat: r is starting: image x: no such tag\n"

@@ -1,0 +1,43 @@
+"""Lines that arrive together, merged. Following real pods is in test_logs."""
+
+from __future__ import annotations
+
+import threading
+from typing import cast
+
+from longboat.core.runs import LogLine, LogQuery
+from longboat.engines.kubernetes.logs.follow import Reading, Room, merged
+
+
+def line(rank: int, time: float, text: bytes, stream: str = "out", node: str = "worker-0") -> LogLine:
+    return LogLine(role="worker", node=node, rank=rank, stream=stream, time=time, attempt=0, data=text)
+
+
+def test_by_time_with_the_order_of_each_stream_kept() -> None:
+    arrived = [line(0, 3, b"c"), line(1, 2, b"b"), line(1, 1, b"late clock"), line(0, 4, b"d"), line(0, 1, b"a", "err")]
+    assert [one.data for one in merged(arrived, LogQuery())] == [b"a", b"b", b"late clock", b"c", b"d"]
+    alone = [line(0, 3, b"x"), line(0, 1, b"y")]
+    assert [one.data for one in merged(alone, LogQuery())] == [b"x", b"y"]
+    assert list(merged([], LogQuery())) == []
+
+
+def test_only_what_was_asked_for() -> None:
+    arrived = [line(0, 3, b"c"), line(1, 2, b"b"), line(-1, 2, b"s", "setup")]
+    assert [one.data for one in merged(arrived, LogQuery(ranks=(1,)))] == [b"b"]
+    assert [one.data for one in merged(arrived, LogQuery(since=2.5))] == [b"c"]
+
+
+def test_what_is_held_has_a_bound_and_nobody_waits_who_holds_nothing() -> None:
+    room, first, other = Room(100), cast(Reading, object()), cast(Reading, object())
+    room.take(first, 90)
+    room.take(other, 500)  # its first batch
+    waiting = threading.Thread(target=room.take, args=(first, 20), daemon=True)
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive()
+    room.give_back(other)
+    waiting.join(0.2)
+    assert waiting.is_alive(), "90 and 20 are still more than 100"
+    room.give_back(first)
+    waiting.join(10)
+    assert not waiting.is_alive()

@@ -1,0 +1,104 @@
+"""Whose turn is when: order, no two hands, nothing forgotten that was noted while it was worked on."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from longboat.engines.kubernetes.reconcile.workqueue import Agenda, Key
+
+A, B, GATE = Key("default", "a"), Key("default", "b"), Key("default")
+
+
+def test_the_earliest_comes_first_and_an_earlier_note_counts() -> None:
+    agenda = Agenda()
+    now = time.monotonic()
+    agenda.note(A, now - 1)
+    agenda.note(B, now + 3600)
+    agenda.note(B, now - 2)
+    agenda.note(B, now + 7200)
+    assert [agenda.take(), agenda.take()] == [B, A]
+
+
+def test_a_later_note_does_not_put_it_off() -> None:
+    agenda = Agenda()
+    agenda.note(A, time.monotonic() - 1)
+    agenda.note(A, time.monotonic() + 3600)
+    assert agenda.take() == A
+
+
+def test_noted_while_it_is_worked_on_it_comes_again_and_not_at_once_in_two_hands() -> None:
+    agenda = Agenda()
+    agenda.note(A, 0.0)
+    assert agenda.take() == A
+    agenda.note(A, 0.0)
+    agenda.note(A, time.monotonic() + 3600)
+    agenda.note(B, 1.0)
+    assert agenda.take() == B
+    agenda.done(A)
+    assert agenda.take() == A
+    agenda.done(A)
+    agenda.done(B)
+    agenda.note(GATE, 2.0)
+    assert agenda.take() == GATE, "what is done and was not noted again does not come again"
+
+
+def test_what_is_forgotten_does_not_come() -> None:
+    agenda = Agenda()
+    agenda.note(A, 0.0)
+    agenda.note(B, 1.0)
+    agenda.forget(A)
+    assert agenda.take() == B
+    agenda.note(B, 0.0)
+    agenda.forget(B)
+    agenda.done(B)
+    agenda.note(GATE, 2.0)
+    assert agenda.take() == GATE
+
+
+def test_closing_wakes_those_who_wait() -> None:
+    agenda = Agenda()
+    taken: list[Key | None] = []
+    threads = [threading.Thread(target=lambda: taken.append(agenda.take())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    agenda.note(A, time.monotonic() + 3600)
+    agenda.close()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert taken == [None, None, None]
+    agenda.note(B, 0.0)
+    assert agenda.take() is None
+
+
+def test_many_hands_take_every_key_as_often_as_it_is_noted_afterwards() -> None:
+    """Each hand notes its key again until it was worked on 50 times; nobody ever holds a key that another holds."""
+    agenda = Agenda()
+    keys = [Key("default", str(number)) for number in range(5)]
+    counts = dict.fromkeys(keys, 0)
+    held: set[Key] = set()
+    lock = threading.Lock()
+    clashes: list[Key] = []
+
+    def work() -> None:
+        while (key := agenda.take()) is not None:
+            with lock:
+                clashes.extend([key] if key in held else [])
+                held.add(key)
+            agenda.note(key, time.monotonic())
+            time.sleep(0)
+            with lock:
+                held.discard(key)
+                counts[key] += 1
+                if min(counts.values()) >= 50:
+                    agenda.close()
+            agenda.done(key)
+
+    for key in keys:
+        agenda.note(key, time.monotonic())
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not clashes and min(counts.values()) >= 50

@@ -1,0 +1,105 @@
+"""Can this job ever run here: tables of jobs and machines. The refusals of a whole engine are in tests/conformance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from longboat.core.errors import Refused
+from longboat.core.jobs import DataImport, Gpus, Job, Volume
+from longboat.engines.local.submit.machine import Machine
+from longboat.engines.local.submit.preflight import check, matches, request_of
+from tests.engines.local.values import GiB, gpu, job, machine, role
+
+H100 = gpu("u1", 0, type="NVIDIA H100 80GB HBM3", memory=80 * GiB)
+T4 = gpu("u2", 1, type="Tesla T4", memory=16 * GiB)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "h100", "t4"),
+    [
+        (Gpus(count=1), True, True),
+        (Gpus(count=1, type="H100"), True, False),
+        (Gpus(count=1, type="h100"), True, False),
+        (Gpus(count=1, memory=20 * GiB), True, False),
+        (Gpus(count=1, memory=80 * GiB), True, False),
+        (Gpus(count=1, memory=81 * GiB), False, False),
+        (Gpus(count=1, type="T4", memory=GiB), False, True),
+    ],
+)
+def test_which_gpu_will_do(wanted: Gpus, h100: bool, t4: bool) -> None:
+    assert (matches(H100, wanted), matches(T4, wanted)) == (h100, t4)
+
+
+def test_a_gpu_of_which_nothing_is_known_has_no_type_and_no_size() -> None:
+    assert matches(gpu("x"), Gpus(count=1))
+    assert not matches(gpu("x"), Gpus(count=1, type="H100"))
+    assert not matches(gpu("x"), Gpus(count=1, memory=1))
+
+
+def test_the_request_is_the_sum_over_nodes() -> None:
+    asked = request_of(job(roles=(role("ps", nodes=2, cpus=1.5), role(nodes=3, gpus=2, memory=GiB))))
+    assert (asked.cpus, asked.memory, asked.gpu_count) == (3.0, 3 * GiB, 6)
+    assert [each.count for each in asked.gpus] == [0, 0, 2, 2, 2]
+
+
+FITS: list[tuple[Job, Machine]] = [
+    (job(), machine()),
+    (job(roles=(role(gpus=2),)), machine(H100, T4)),
+    (job(roles=(role(nodes=8, cpus=1.0),)), machine()),
+    (job(roles=(role(memory=16 * GiB, shm=GiB, disk=100 * GiB),)), machine()),
+    (job(volumes=(Volume(target="/data", path="/data"),)), machine()),
+    (job(volumes=(Volume(target="data", scratch=True),)), machine()),
+]
+
+
+@pytest.mark.parametrize(("fitting", "here"), FITS)
+def test_what_fits(fitting: Job, here: Machine) -> None:
+    assert check(fitting, here) == []
+
+
+REFUSED: list[tuple[Job, Machine, str, str]] = [
+    (job(roles=(role(gpus=1),)), machine(), "1 GPUs (1 x 1) and there are 0", "`gpus: 0`"),
+    (job(roles=(role(nodes=2, gpus=8),)), machine(H100, T4), "16 GPUs (2 x 8)", "`nodes: 1` with `gpus: 2`"),
+    (job(roles=(role(nodes=4, gpus=1),)), machine(H100, T4), "4 GPUs", "`nodes: 2` with `gpus: 1` each"),
+    (job(roles=(role(gpus=Gpus(count=1, type="B200")),)), machine(H100, T4), "B200", "type"),
+    (job(roles=(role(nodes=3, cpus=4.0),)), machine(), "12 CPUs over 3 nodes and there are 8", "`cpus: 2.66`"),
+    (
+        job(roles=(role(nodes=2, memory=9 * GiB),)),
+        machine(),
+        "18Gi of memory over 2 nodes and there are 16Gi",
+        "`memory: 8192Mi`",
+    ),
+    (job(roles=(role(shm=2 * GiB),)), machine(), "2Gi of shm", "`shm: 1024Mi`"),
+    (job(roles=(role(disk=200 * GiB),)), machine(), "200Gi of disk", "`disk: 102400Mi`"),
+    (job(queue="q"), machine(), "`queue: q`", "queue"),
+    (job(data=(DataImport(url="s3://u:p@bucket/x", to="d"),)), machine(), "s3://bucket/x", "secrets"),
+    (job(data=(DataImport(url="s3://bucket/x/", to="d", sha256="0" * 64),)), machine(), "s3://bucket/x/", "one object"),
+    (job(volumes=(Volume(target="/d", claim="c"),)), machine(), "`volumes./d`", "`d: {path: ./data}`"),
+    (job(volumes=(Volume(target="/d", path="/elsewhere"),)), machine(), "`volumes./d`", "`d`"),
+    (job(volumes=(Volume(target="/d", path="/d", read_only=True),)), machine(), "read_only", "read_only"),
+]
+
+
+@pytest.mark.parametrize(
+    ("impossible", "here", "reason", "hint"), REFUSED, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_what_can_never_run(impossible: Job, here: Machine, reason: str, hint: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        check(impossible, here)
+    assert reason in refusal.value.message
+    assert hint in (refusal.value.hint or "")
+
+
+def test_enough_gpus_of_which_too_few_will_do() -> None:
+    """Two are there and two are asked for, but only one is an H100."""
+    with pytest.raises(Refused) as refusal:
+        check(job(roles=(role(gpus=Gpus(count=2, type="H100")),)), machine(H100, T4))
+    assert "H100" in refusal.value.message
+
+
+def test_an_image_is_told_not_refused() -> None:
+    given: Any = role()
+    with_image = job(roles=(type(given)(name="worker", run="true", image="torch:2"),))
+    assert "torch:2" in check(with_image, machine())[0]

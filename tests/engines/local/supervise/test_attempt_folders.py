@@ -1,0 +1,81 @@
+"""The folders of an attempt: addresses, plans, links that stay inside."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from longboat.core.errors import EngineError
+from longboat.core.layouts import ports_needed
+from longboat.engines.local.records import Record
+from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.submit.machine import Gpu
+from longboat.engines.local.supervise.attempt_folders import (
+    Environment,
+    Preparation,
+    example_ports,
+    layout_of,
+    sites_of,
+)
+from longboat.engines.shared.home import Home
+from tests.engines.local.values import job, role
+
+
+def record(tmp_path: Path, nodes: int = 2) -> Record:
+    made = job(roles=(role(nodes=nodes, gpus=1, memory=1 << 30),))
+    return Record(name="run", uid="ab12", job=made, base="/", created=0, user="u", checkpoint_dir=str(tmp_path / "c"))
+
+
+def prepared(tmp_path: Path) -> Preparation:
+    own = record(tmp_path)
+    layout = layout_of(own, attempt=0, ports=example_ports(own))
+    return Preparation(Home(tmp_path / "home"), RunFiles(tmp_path / "home/runs/run"), own, layout)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has all of 127/8")
+def test_every_node_has_an_address_of_its_own(tmp_path: Path) -> None:
+    own = record(tmp_path, nodes=1000)
+    addresses = [site.address for site in sites_of(own, example_ports(own))]
+    assert len(set(addresses)) == 1000 and addresses[:2] == ["127.0.0.2", "127.0.0.3"]
+    for address in addresses:
+        assert ipaddress.ip_address(address).is_loopback and not address.endswith((".0", ".255"))
+
+
+def test_example_ports_are_as_many_as_needed(tmp_path: Path) -> None:
+    own = record(tmp_path)
+    assert [len(ports) for ports in example_ports(own)] == ports_needed(own.job)
+
+
+def test_what_a_launcher_is_told(tmp_path: Path) -> None:
+    (tmp_path / "volume").mkdir()
+    preparation = prepared(tmp_path)
+    preparation.make(
+        gpus=[(Gpu(id="GPU-a", index=0),), (Gpu(id="GPU-b", index=1),)],
+        links={"data/in": tmp_path / "volume"},
+        environment=Environment(setup="pip install x", path=("/venv/bin",), variables={"VIRTUAL_ENV": "/venv"}),
+        resume_from="/c/step-3",
+    )
+    plans = [json.loads(node.plan.read_text()) for node in preparation.nodes]
+    assert [plan["env"]["CUDA_VISIBLE_DEVICES"] for plan in plans] == ["GPU-a", "GPU-b"]
+    assert [plan["node"] for plan in plans] == ["worker-0", "worker-1"]
+    for plan, node in zip(plans, preparation.nodes):
+        assert plan["path_prepend"] == ["/venv/bin"] and plan["env"]["VIRTUAL_ENV"] == "/venv"
+        assert (plan["setup"], plan["resume_from"], plan["memory_limit"]) == ("pip install x", "/c/step-3", 1 << 30)
+        assert sorted(plan["wait"]["files"]) == ["worker-0", "worker-1"]
+        assert (node.work / "data" / "in").resolve() == tmp_path / "volume"
+        assert all(stat.S_ISFIFO(pipe.stat().st_mode) for pipe in node.pipes())
+        assert {Path(plan[name]).is_dir() for name in ("directory", "workdir", "scratch")} == {True}
+
+
+@pytest.mark.parametrize("target", ["../out", "a/../../out", ".", "/abs"])
+def test_a_link_stays_inside_the_working_copy(tmp_path: Path, target: str) -> None:
+    (tmp_path / "volume").mkdir()
+    with pytest.raises(EngineError, match="outside"):
+        prepared(tmp_path).make(
+            gpus=[(), ()], links={target: tmp_path / "volume"}, environment=Environment(), resume_from=None
+        )

@@ -1,0 +1,129 @@
+"""The supervisor as a process: what it inherits, obeys and survives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import msgspec
+import pytest
+
+from longboat.engines.local.engine import LocalEngine
+from longboat.engines.local.supervise import spawn
+from longboat.engines.local.supervise.processes import is_alive
+from tests.engines.local.conftest import WAITS, LocalJobs
+
+
+def test_the_supervisor_obeys_a_shutdown(local: LocalJobs) -> None:
+    code = (
+        "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: (print('saves', flush=True), sys.exit(0)))\n"
+        + WAITS
+    )
+    run = local.submit(code)
+    local.until_said(run.name, "ready")
+    local.kill(local.supervisor(run.name), signal.SIGTERM)
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.exit_code) == ("stopped", 0), ended.reason
+    assert "saves" in local.text(run.name)
+
+
+def test_modules_in_the_current_folder_are_not_ours(local: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = local.root / "code"
+    folder.mkdir()
+    for name in ("signal", "select", "msgspec", "longboat", "traceback"):
+        (folder / f"{name}.py").write_text("raise SystemExit('imported from the current folder')")
+    monkeypatch.chdir(folder)
+    run = local.run("", run=["sh", "-c", "echo fine"])
+    assert run.phase == "succeeded", local.files(run.name).log.read_text()
+
+
+def test_a_supervisor_lets_go_of_its_callers_descriptors(local: LocalJobs) -> None:
+    """Somebody may wait for the end of a pipe that our caller inherited."""
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    run = local.submit(WAITS)
+    local.until_said(run.name, "ready")
+    os.close(writer)
+    os.set_blocking(reader, False)
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+    local.let_go(run.name)
+    assert local.wait(run.name).phase == "succeeded"
+
+
+def test_python_is_the_one_of_the_caller(local: LocalJobs) -> None:
+    run = local.run("import sys; print(sys.prefix)")
+    assert local.text(run.name).strip() == sys.prefix
+
+
+JUMPING = (
+    "import os, sys, time; real = time.time; mark = sys.argv[1] + '/jump'; "
+    "time.time = lambda: real() + ({} if os.path.exists(mark) else 0); "
+)
+
+
+@pytest.mark.parametrize("jump_s", [86400.0, -86400.0])
+def test_a_clock_that_jumps_ends_no_run(local: LocalJobs, monkeypatch: pytest.MonkeyPatch, jump_s: float) -> None:
+    """The supervisor's clock jumps by a day while a run with a timeout of an hour works."""
+    monkeypatch.setattr(spawn, "_PROGRAM", JUMPING.format(jump_s) + spawn._PROGRAM)
+    run = local.submit(WAITS, timeout="1h")
+    local.until_said(run.name, "ready")
+    local.until_phase(run.name, "running")
+    (local.files(run.name).directory / "jump").touch()
+    time.sleep(2.5)  # longer than the supervisor sleeps at most
+    assert local.engine.status(run.name).phase == "running"
+    local.let_go(run.name)
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.exit_code) == ("succeeded", 0), ended.reason
+    assert local.text(run.name).splitlines()[-1] == "done"
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_secret_of_the_first_command_must_be_in_the_one_that_recovers(local: LocalJobs, is_known: bool) -> None:
+    with_secret = {**local.place.environment, "TOKEN": "s3cret"}
+    code = WAITS.replace('"ready"', '"ready", len(os.environ["TOKEN"])')
+    run = local.submit(code, secrets=["TOKEN"], environment=with_secret, retries={"count": 1, "backoff": "0s"})
+    local.until_said(run.name, "ready 6")
+    local.kill(local.supervisor(run.name))
+    finder = LocalEngine(local.home.root, environment=with_secret if is_known else local.place.environment)
+    finder.status(run.name)
+    if is_known:
+        local.until_said(run.name, "ready 6", times=2)
+        local.let_go(run.name)
+    ended = local.wait(run.name)
+    if is_known:
+        assert ended.phase == "succeeded", ended.reason
+    else:
+        assert (ended.phase, ended.exit_code) == ("failed", 209) and "TOKEN" in ended.reason
+
+
+def test_a_machine_that_restarted(local: LocalJobs) -> None:
+    run = local.submit(WAITS, grace="0s")
+    local.until_said(run.name, "ready")
+    launcher = local.launchers(run.name)[0]
+    local.kill(local.supervisor(run.name))
+    local.until(lambda: not is_alive(launcher), "the launcher leaves")
+    files = local.files(run.name)
+    before = msgspec.structs.replace(local.supervisor(run.name), boot_id="another boot")
+    files.write_state(msgspec.structs.replace(files.state(), supervisor=before))
+    ended = local.wait(run.name)
+    assert (ended.cause, ended.exit_code) == ("lost", 208) and "restarted" in ended.reason
+
+
+def test_supervisors_that_cannot_even_begin(local: LocalJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ends with the reason; its orphans go. Supervisor and launcher were killed before."""
+    run = local.submit(WAITS)
+    local.until_said(run.name, "ready")
+    launcher, supervisor = local.launchers(run.name)[0], local.supervisor(run.name)
+    for process in (supervisor, launcher):
+        local.kill(process, signal.SIGSTOP)
+    for process in (supervisor, launcher):
+        local.kill(process)
+    assert local.place.processes(run.uid)
+    monkeypatch.setattr(spawn, "_PROGRAM", "raise SystemExit('no more threads')")
+    ended = local.wait(run.name)
+    assert (ended.phase, ended.cause, ended.exit_code) == ("failed", "lost", 208)
+    assert "no more threads" in ended.reason
+    assert local.place.processes(run.uid) == []

@@ -1,0 +1,100 @@
+"""Files written whole, read leniently, locked, removed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from longboat.core.errors import EngineError
+from longboat.engines.local.records import State
+from longboat.engines.shared.files import (
+    disk,
+    locked,
+    open_lock,
+    read_value,
+    remove_tree,
+    try_lock,
+    write_bytes,
+    write_value,
+)
+
+
+def test_a_file_is_the_owners_and_whole(tmp_path: Path) -> None:
+    path = tmp_path / "value.json"
+    old = os.umask(0)
+    try:
+        write_value(path, State(reason="x"))
+    finally:
+        os.umask(old)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_value(path, State) == State(reason="x")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["value.json"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "value"
+    write_bytes(path, b"old")
+    (tmp_path / f"value.{os.getpid()}.tmp").mkdir()
+    with pytest.raises(EngineError, match="cannot write"):
+        write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"phase": "flying"}', b"\xff", b'{"attempt": "x"}'])
+def test_a_damaged_file_counts_as_not_written(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "state.json"
+    path.write_bytes(data)
+    assert read_value(path, State) is None
+
+
+def test_missing_is_none_and_unknown_fields_are_ignored(tmp_path: Path) -> None:
+    assert read_value(tmp_path / "nothing", State) is None
+    (tmp_path / "new.json").write_text('{"phase": "running", "of_a_later_version": {"a": 1}}')
+    read = read_value(tmp_path / "new.json", State)
+    assert read is not None and read.phase == "running"
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [(errno.ENOSPC, "free some space"), (errno.EROFS, "LONGBOAT_HOME"), (errno.EDQUOT, "quota"), (errno.EIO, "")],
+)
+def test_disk_errors_say_what_was_done_and_what_to_do(number: int, hint: str) -> None:
+    with pytest.raises(EngineError) as caught, disk("write the moon"):
+        raise OSError(number, "text")
+    assert caught.value.message == f"cannot write the moon: {os.strerror(number)}"
+    assert hint in (caught.value.hint or "")
+
+
+def test_a_lock_is_held_once(tmp_path: Path) -> None:
+    one, two = open_lock(tmp_path / "lock"), open_lock(tmp_path / "lock")
+    assert try_lock(one) and not try_lock(two)
+    os.close(one)
+    assert try_lock(two)
+    os.close(two)
+    with locked(tmp_path / "lock"):
+        three = open_lock(tmp_path / "lock")
+        assert not try_lock(three)
+        os.close(three)
+
+
+def test_everything_is_removed_and_links_are_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("x")
+    tree = tmp_path / "tree"
+    (tree / "deep" / "er").mkdir(parents=True)
+    (tree / "deep" / "er" / "file").write_text("x")
+    (tree / "link").symlink_to(outside)
+    os.mkfifo(tree / "pipe")
+    os.chmod(tree / "deep" / "er", 0o500)
+    os.chmod(tree / "deep", 0)
+    remove_tree(tree)
+    assert not tree.exists()
+    assert (outside / "precious").exists()
+    remove_tree(tree)
+    (tmp_path / "alias").symlink_to(outside)
+    remove_tree(tmp_path / "alias")
+    assert (outside / "precious").exists() and not (tmp_path / "alias").is_symlink()

@@ -1,0 +1,110 @@
+"""The launcher as a folder, as one file, and on every Python that is here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from longboat.launcher.zipapp import write_zipapp
+from tests.launcher.nodes import LAUNCHER, Node
+from tests.launcher.starters.test_torchrun_worker import torchrun_node
+
+Make = Callable[..., Node]
+
+
+def interpreters() -> list[str]:
+    """One of each version of Python >= 3.8 that can be found."""
+    found: dict[str, str] = {}
+    folders = os.environ.get("PATH", "").split(":")
+    versions = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    folders += [str(path / "bin") for path in sorted(versions.glob("3.*"))]
+    for minor in range(8, 16):
+        for folder in folders:
+            path = os.path.join(folder, f"python3.{minor}")
+            if os.access(path, os.X_OK) and "/shims/" not in path:
+                found.setdefault(f"3.{minor}", path)
+    return sorted(found.values(), key=lambda path: int(path.rpartition(".")[2])) or [sys.executable]
+
+
+@pytest.fixture(scope="session")
+def onefile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("one file") / "launcher.pyz"
+    write_zipapp(str(path))
+    return path
+
+
+SCRIPT = """
+import os, sys, time
+import longboat
+for n in range(3):
+    longboat.step(n, loss=1.0)
+os.write(1, b"x" * 300000 + b"\\n")
+print(longboat.rank(), file=sys.stderr)
+if longboat.rank() == 0:
+    open("written", "w").close()
+while not os.path.exists("written"):
+    time.sleep(0.01)
+if longboat.rank() == 1:
+    raise ValueError("bad")
+"""
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_runs_on_this_python(make_node: Make, onefile: Path, python: str) -> None:
+    for launcher in (LAUNCHER, onefile):
+        node = make_node([python, "train.py"], procs=2, setup="echo prepared", echo=True)
+        node.script(SCRIPT)
+        assert node.run(python=python, launcher=launcher, stdout=subprocess.DEVNULL) == 1
+        assert node.outcome["message"] == "ValueError: bad"
+        assert node.log("0.out") == node.log("1.out") == b"x" * 300000 + b"\n"
+        assert node.report(1)["step"] == 2
+        assert node.log("setup.out") == b"prepared\n"
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_stand_in_on_this_python(make_node: Make, onefile: Path, python: str) -> None:
+    node = torchrun_node(make_node, "import os, sys\nsys.exit(7 if os.environ['RANK'] == '6' else 0)\n", python=python)
+    assert node.run(python=python, launcher=onefile) == 7
+
+
+def test_as_a_folder(make_node: Make) -> None:
+    node = make_node("echo hi")
+    assert node.run(launcher=LAUNCHER.parent) == 0
+    assert node.log() == b"hi\n"
+
+
+def test_the_same_bytes_every_time(onefile: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "longboat.launcher.zipapp", str(tmp_path / "again")], check=True)
+    assert (tmp_path / "again").read_bytes() == onefile.read_bytes()
+
+
+def test_start_up_imports_little(make_node: Make) -> None:
+    """Every one of these costs milliseconds on the way to a user's first log line."""
+    node = make_node(["true"])
+    node.start()
+    node.wait()
+    plan = str(node.folder / "plan.json")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-X", "importtime", str(LAUNCHER), plan], capture_output=True, check=True
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+    assert "longboat_launcher.node" in loaded
+    slow = {
+        "re",
+        "json",
+        "enum",
+        "signal",
+        "subprocess",
+        "typing",
+        "socket",
+        "threading",
+        "ctypes",
+        "tempfile",
+        "shutil",
+    }
+    assert loaded & (slow | {"dataclasses", "argparse", "collections", "logging", "selectors", "functools"}) == set()
