@@ -17,15 +17,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from longboat.autoscaler.decide.decide import decide
-from longboat.autoscaler.model.snapshot import POOL_LABEL, Gang, Pool, SeenNode, SeenPod, Settings, Snapshot
+from longboat.autoscaler.model.snapshot import (
+    POOL_LABEL,
+    AutoscalerSettings,
+    ClusterSnapshot,
+    Gang,
+    Pool,
+    SeenNode,
+    SeenPod,
+)
 from longboat.fitting.model.nodes import HOSTNAME, ZONE, NodeShape, Taint, Toleration
-from longboat.fitting.model.pods import Placing, Pod, PodShape
+from longboat.fitting.model.pods import NodeConstraints, Pod, PodShape
 from longboat.fitting.model.quantities import Amounts
 
 NOW = 1_800_000_000.0
 GPU = "nvidia.com/gpu"
 TAINT = Taint(key=GPU, effect="NoSchedule")
-TOLERANT = Placing(tolerations=(Toleration(key=GPU, operator="Exists"),))
+TOLERANT = NodeConstraints(tolerations=(Toleration(key=GPU, operator="Exists"),))
 SIZES = (100, 1000, 5000)
 PODS_EACH = 10
 REPEATS = 3
@@ -60,7 +68,7 @@ def node(number: int, gpus: int) -> SeenNode:
 
 
 def pod(name: str, asks: dict[str, int], on: str | None) -> SeenPod:
-    placing = TOLERANT if GPU in asks else Placing()
+    placing = TOLERANT if GPU in asks else NodeConstraints()
     value = Pod(name=name, shape=PodShape(requests=tuple(sorted(asks.items())), placing=placing), node=on, owner="Job")
     return SeenPod(pod=value, created=NOW - 600, kept="it is a training pod" if on else "")
 
@@ -70,7 +78,7 @@ def asks(random_: random.Random, gpus: int) -> dict[str, int]:
     return {**found, GPU: gpus} if gpus else found
 
 
-def mixed(nodes: int) -> Snapshot:
+def mixed(nodes: int) -> ClusterSnapshot:
     random_ = random.Random(nodes)
     seen, pods = [], []
     for number in range(nodes):
@@ -87,19 +95,19 @@ def mixed(nodes: int) -> Snapshot:
             for index in range(4)
         )
         gangs.append(Gang(name=f"default/gang-{number}", pods=members, created=NOW - 300, is_suspended=True))
-    return Snapshot(nodes=tuple(seen), pods=tuple(pods), gangs=tuple(gangs), pools=pools())
+    return ClusterSnapshot(nodes=tuple(seen), pods=tuple(pods), gangs=tuple(gangs), pools=pools())
 
 
-def cold(nodes: int) -> Snapshot:
+def cold(nodes: int) -> ClusterSnapshot:
     random_ = random.Random(nodes)
     pods = [
         pod(f"wait-{number}", asks(random_, random_.choice((0, 1, 1, 1, 2, 4, 8))), None)
         for number in range(nodes * PODS_EACH)
     ]
-    return Snapshot(pods=tuple(pods), pools=pools())
+    return ClusterSnapshot(pods=tuple(pods), pools=pools())
 
 
-LOADS: dict[str, Callable[[int], Snapshot]] = {"mixed": mixed, "cold": cold}
+LOADS: dict[str, Callable[[int], ClusterSnapshot]] = {"mixed": mixed, "cold": cold}
 
 
 def measure() -> dict[str, float]:
@@ -123,11 +131,11 @@ def measure_load(name: str, sizes: Sequence[int], repeats: int) -> dict[str, Any
     return {"rows": rows, "exponent": round(exponent(rows), 2) if len(rows) > 1 else None}
 
 
-def measure_decide(snapshot: Snapshot, repeats: int) -> tuple[float, int]:
+def measure_decide(snapshot: ClusterSnapshot, repeats: int) -> tuple[float, int]:
     best, actions = math.inf, 0
     for _ in range(repeats):
         started = time.process_time()
-        plan = decide(snapshot, Settings(), NOW)
+        plan = decide(snapshot, AutoscalerSettings(), NOW)
         best = min(best, time.process_time() - started)
         actions = sum(action.count or 1 for action in plan.actions)
     return best, actions

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from longboat.bundles.snapshot import take
-from longboat.bundles.store import Store
+from longboat.bundles.store import BundleStore
 
 COUNTS = (1_000, 20_000)
 FOLDERS = 50
@@ -32,7 +32,7 @@ def measure() -> dict[str, float]:
 
 def measure_tree(folder: Path, count: int, *, under_git: bool) -> dict[str, float]:
     root = make_tree(folder / "tree", count, under_git)
-    store = Store(folder / "store")
+    store = BundleStore(folder / "store")
     name = f"{count:,} files, {'git' if under_git else 'no git'}"
     first = seconds(root, store)
     unchanged = median(seconds(root, store) for _ in range(REPEATS))
@@ -64,7 +64,7 @@ def make_tree(root: Path, count: int, under_git: bool) -> Path:
     return root
 
 
-def seconds(root: Path, store: Store) -> float:
+def seconds(root: Path, store: BundleStore) -> float:
     began = time.perf_counter()
     take(root, store)
     return time.perf_counter() - began

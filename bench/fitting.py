@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from longboat.engines.kubernetes.gate.decide import Candidate, Room, decide_gate
+from longboat.engines.kubernetes.gate.decide import ClusterUsage, GateCandidate, decide_gate
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import node_of
 from longboat.fitting.model.pods import Pod, pods_of
@@ -116,10 +116,10 @@ def measure_fleet(nodes: int, seed: int) -> dict[str, Any]:
     fleet_s, fleet = timed(lambda: Fleet(shapes, bound))
     place_s, placed = timed(lambda: place_all(gangs, fleet))
     runs = [
-        Candidate(run=f"gang-{number}", uid=str(number), created=float(number), pods=tuple(gang))
+        GateCandidate(run=f"gang-{number}", uid=str(number), created=float(number), pods=tuple(gang))
         for number, gang in enumerate(gangs)
     ]
-    room = Room(nodes=tuple(shapes), pods=tuple(bound))
+    room = ClusterUsage(nodes=tuple(shapes), pods=tuple(bound))
     gate_s, _ = timed(lambda: decide_gate(runs, room, 0.0))
     gc.unfreeze()
     return {

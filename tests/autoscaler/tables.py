@@ -11,9 +11,9 @@ import msgspec
 import yaml
 
 from longboat.autoscaler.decide.decide import decide
-from longboat.autoscaler.model.plan import Action, Plan
+from longboat.autoscaler.model.plan import ScalingAction, ScalingPlan
 from longboat.autoscaler.model.pools_file import read_pools
-from longboat.autoscaler.model.snapshot import Failure, Order, Pool, Settings, Snapshot
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Order, Pool, ProviderFailure
 from longboat.autoscaler.model.times import seconds_of, text_of
 from longboat.autoscaler.observe.from_objects import by_kind, snapshot_of
 from longboat.core.resources import parse_duration
@@ -185,17 +185,17 @@ def objects(table: dict[str, Any]) -> list[dict[str, Any]]:
     return [*found, *table.get("objects", [])]
 
 
-def make(table: dict[str, Any], folder: Path) -> tuple[Snapshot, Settings]:
+def make(table: dict[str, Any], folder: Path) -> tuple[ClusterSnapshot, AutoscalerSettings]:
     path = folder / "pools.yaml"
     path.write_text(yaml.safe_dump(pool_file(table)))
     pools, settings = read_pools(path)
     return with_memory(table, objects(table), pools), settings
 
 
-def with_memory(table: dict[str, Any], items: list[dict[str, Any]], pools: tuple[Pool, ...]) -> Snapshot:
+def with_memory(table: dict[str, Any], items: list[dict[str, Any]], pools: tuple[Pool, ...]) -> ClusterSnapshot:
     """What a loop remembers besides: refusals of providers, and orders that have not joined."""
     failures = [
-        Failure(
+        ProviderFailure(
             at=before(each),
             kind=each.get("kind", "stockout"),
             pool=each["pool"],
@@ -219,13 +219,13 @@ def before(words: dict[str, Any]) -> float:
     return NOW - parse_duration(str(words.get("ago", "1m")))
 
 
-def words_of(action: Action) -> str:
+def words_of(action: ScalingAction) -> str:
     if action.kind == "grow":
         return f"grow {action.pool} {action.count}"
     return f"{action.kind} {action.node or action.machine}"
 
 
-def check(plan: Plan, want: dict[str, Any]) -> None:
+def check(plan: ScalingPlan, want: dict[str, Any]) -> None:
     """The actions are exactly those; what else is named must hold."""
     assert sorted(words_of(one) for one in plan.actions) == sorted(want.get("actions", [])), plan
     waiting = {one.run or one.pod: one for one in plan.waiting}
@@ -275,6 +275,6 @@ def load() -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def plan_of(table: dict[str, Any], folder: Path) -> Plan:
+def plan_of(table: dict[str, Any], folder: Path) -> ScalingPlan:
     snapshot, settings = make(table, folder)
     return decide(snapshot, settings, NOW)

@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from longboat.autoscaler.decide.decide import decide
 from longboat.autoscaler.model.machines import template
-from longboat.autoscaler.model.plan import Plan
-from longboat.autoscaler.model.snapshot import Gang, Limits, SeenNode, SeenPod, Settings, Snapshot
+from longboat.autoscaler.model.plan import ScalingPlan
+from longboat.autoscaler.model.snapshot import (
+    AutoscalerSettings,
+    ClusterSnapshot,
+    Gang,
+    ResourceLimits,
+    SeenNode,
+    SeenPod,
+)
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.packing import Placement, take
 from tests.autoscaler.world import GPU, Work, World, pool
@@ -22,7 +29,7 @@ POOLS = (
     pool("small", 1, 5.0, max=4),
     pool("cpu", 0, 1.0),
 )
-LIMITS = Limits(gpus=48)
+LIMITS = ResourceLimits(gpus=48)
 
 works = st.builds(
     Work,
@@ -35,11 +42,11 @@ works = st.builds(
 ).map(lambda work: work._replace(is_service=work.is_service and work.nodes == 1))
 arrivals = st.lists(st.tuples(st.integers(0, 40), works), max_size=8)
 choices = st.builds(
-    Settings,
+    AutoscalerSettings,
     idle_s=st.sampled_from((0.0, 120.0, 600.0)),
     spare=st.sampled_from((0, 0, 1)),
     over_provision=st.sampled_from((0, 0, 1)),
-    limits=st.sampled_from((Limits(), LIMITS)),
+    limits=st.sampled_from((ResourceLimits(), LIMITS)),
     max_shrink_per_loop=st.sampled_from((1, 10)),
 )
 
@@ -55,7 +62,7 @@ def drive(world: World, script: list[tuple[int, Work]], loops: int, seconds: flo
 @settings(max_examples=60, deadline=None)
 @given(arrivals, choices, st.lists(st.booleans(), max_size=4), st.lists(st.booleans(), max_size=4))
 def test_any_history_keeps_the_rules(
-    script: list[tuple[int, Work]], chosen: Settings, fails: list[bool], refuses: list[bool]
+    script: list[tuple[int, Work]], chosen: AutoscalerSettings, fails: list[bool], refuses: list[bool]
 ) -> None:
     """The world asserts limits, order of removal, protected pods and flaps at every step."""
     world = World(POOLS, chosen, fails=fails, refuses=refuses)
@@ -65,7 +72,7 @@ def test_any_history_keeps_the_rules(
 @settings(max_examples=40, deadline=None)
 @given(arrivals, choices, st.lists(st.booleans(), max_size=3), st.lists(st.booleans(), max_size=3))
 def test_demand_is_served_and_nothing_is_leaked(
-    script: list[tuple[int, Work]], chosen: Settings, fails: list[bool], refuses: list[bool]
+    script: list[tuple[int, Work]], chosen: AutoscalerSettings, fails: list[bool], refuses: list[bool]
 ) -> None:
     world = World(POOLS, chosen, fails=fails, refuses=refuses)
     drive(world, [(at, work) for at, work in script if work.gpus * work.nodes <= 48], 45)
@@ -77,14 +84,14 @@ def test_demand_is_served_and_nothing_is_leaked(
     assert len(world.boxes) <= chosen.spare * len(POOLS), world.plans[-1]
 
 
-def snapshots() -> st.SearchStrategy[Snapshot]:
+def snapshots() -> st.SearchStrategy[ClusterSnapshot]:
     """A moment: machines with and without pods on them, and demand."""
     return st.builds(
         moment, st.lists(works, max_size=8), st.lists(st.sampled_from("lsc"), max_size=6), st.integers(0, 999)
     )
 
 
-def moment(waiting: list[Work], kinds: list[str], seed: int) -> Snapshot:
+def moment(waiting: list[Work], kinds: list[str], seed: int) -> ClusterSnapshot:
     by_letter = {"l": POOLS[0], "s": POOLS[1], "c": POOLS[2]}
     mixed = random.Random(seed)
     nodes, pods, gangs = [], [], []
@@ -104,10 +111,10 @@ def moment(waiting: list[Work], kinds: list[str], seed: int) -> Snapshot:
             )
         else:
             pods.append(SeenPod(pod=named.pods[0], created=NOW - number))
-    return Snapshot(nodes=tuple(nodes), pods=tuple(pods), gangs=tuple(gangs), pools=POOLS)
+    return ClusterSnapshot(nodes=tuple(nodes), pods=tuple(pods), gangs=tuple(gangs), pools=POOLS)
 
 
-def served(plan: Plan) -> set[str]:
+def served(plan: ScalingPlan) -> set[str]:
     return {
         one.run or one.pod or "" for one in plan.waiting if one.expected is not None or "there is room" in one.reason
     }
@@ -115,7 +122,9 @@ def served(plan: Plan) -> set[str]:
 
 @settings(max_examples=150, deadline=None)
 @given(snapshots(), choices)
-def test_every_gang_that_is_promised_machines_fits_on_them_as_a_whole(snapshot: Snapshot, chosen: Settings) -> None:
+def test_every_gang_that_is_promised_machines_fits_on_them_as_a_whole(
+    snapshot: ClusterSnapshot, chosen: AutoscalerSettings
+) -> None:
     plan = decide(snapshot, chosen, NOW)
     shapes = [node.shape for node in snapshot.nodes]
     for action in plan.actions:
@@ -130,7 +139,7 @@ def test_every_gang_that_is_promised_machines_fits_on_them_as_a_whole(snapshot: 
 
 @settings(max_examples=150, deadline=None)
 @given(snapshots(), choices)
-def test_no_limit_and_no_max_is_exceeded(snapshot: Snapshot, chosen: Settings) -> None:
+def test_no_limit_and_no_max_is_exceeded(snapshot: ClusterSnapshot, chosen: AutoscalerSettings) -> None:
     plan = decide(snapshot, chosen, NOW)
     gpus = 0
     for each in POOLS:
@@ -145,7 +154,7 @@ def test_no_limit_and_no_max_is_exceeded(snapshot: Snapshot, chosen: Settings) -
 
 @settings(max_examples=150, deadline=None)
 @given(snapshots(), choices)
-def test_everybody_who_waits_and_every_node_is_told_why(snapshot: Snapshot, chosen: Settings) -> None:
+def test_everybody_who_waits_and_every_node_is_told_why(snapshot: ClusterSnapshot, chosen: AutoscalerSettings) -> None:
     plan = decide(snapshot, chosen, NOW)
     names = [one.run or one.pod for one in plan.waiting]
     pending = [one.name for one in snapshot.pods if one.pod.node is None] + [gang.name for gang in snapshot.gangs]
@@ -156,7 +165,7 @@ def test_everybody_who_waits_and_every_node_is_told_why(snapshot: Snapshot, chos
 
 @settings(max_examples=150, deadline=None)
 @given(snapshots(), choices)
-def test_no_node_with_work_that_must_stay_is_touched(snapshot: Snapshot, chosen: Settings) -> None:
+def test_no_node_with_work_that_must_stay_is_touched(snapshot: ClusterSnapshot, chosen: AutoscalerSettings) -> None:
     plan = decide(snapshot, chosen, NOW)
     touched = {one.node for one in plan.actions if one.kind in ("cordon", "drain", "delete")}
     assert not touched & {one.pod.node for one in snapshot.pods if one.pod.node is not None and one.kept}
@@ -164,7 +173,9 @@ def test_no_node_with_work_that_must_stay_is_touched(snapshot: Snapshot, chosen:
 
 @settings(max_examples=150, deadline=None)
 @given(snapshots(), choices, st.integers(0, 999))
-def test_the_order_of_the_input_makes_no_difference(snapshot: Snapshot, chosen: Settings, seed: int) -> None:
+def test_the_order_of_the_input_makes_no_difference(
+    snapshot: ClusterSnapshot, chosen: AutoscalerSettings, seed: int
+) -> None:
     mixed = random.Random(seed)
     fields = {}
     for name in ("nodes", "pods", "gangs", "pools"):
@@ -174,7 +185,7 @@ def test_the_order_of_the_input_makes_no_difference(snapshot: Snapshot, chosen: 
     assert decide(msgspec.structs.replace(snapshot, **fields), chosen, NOW) == decide(snapshot, chosen, NOW)
 
 
-def with_another(snapshot: Snapshot, letter: str) -> Snapshot:
+def with_another(snapshot: ClusterSnapshot, letter: str) -> ClusterSnapshot:
     """One more node, outside of the pools, so that it takes nothing from anybody's limits."""
     shape = template({"l": POOLS[0], "s": POOLS[1], "c": POOLS[2]}[letter], None, "extra")
     labels = {key: value for key, value in shape.labels.items() if key != "longboat.dev/pool"}
@@ -184,27 +195,29 @@ def with_another(snapshot: Snapshot, letter: str) -> Snapshot:
 
 @settings(max_examples=150, deadline=None)
 @given(snapshots(), st.sampled_from("lsc"))
-def test_adding_a_node_never_makes_a_waiting_run_wait_longer(snapshot: Snapshot, letter: str) -> None:
+def test_adding_a_node_never_makes_a_waiting_run_wait_longer(snapshot: ClusterSnapshot, letter: str) -> None:
     """Where there are machines for everybody."""
     roomy = tuple(msgspec.structs.replace(each, max=100) for each in POOLS)
     snapshot = msgspec.structs.replace(snapshot, pools=roomy)
-    before = decide(snapshot, Settings(), NOW)
-    after = decide(with_another(snapshot, letter), Settings(), NOW)
+    before = decide(snapshot, AutoscalerSettings(), NOW)
+    after = decide(with_another(snapshot, letter), AutoscalerSettings(), NOW)
     assert served(before) <= served(after)
 
 
 @settings(max_examples=150, deadline=None)
 @given(snapshots(), st.sampled_from("lsc"))
-def test_where_machines_are_short_another_node_serves_whoever_comes_first(snapshot: Snapshot, letter: str) -> None:
+def test_where_machines_are_short_another_node_serves_whoever_comes_first(
+    snapshot: ClusterSnapshot, letter: str
+) -> None:
     """Whoever comes first among those who fare differently fares better: nobody is made to wait by somebody behind."""
-    chosen = Settings(limits=LIMITS)
+    chosen = AutoscalerSettings(limits=LIMITS)
     before = served(decide(snapshot, chosen, NOW))
     after = served(decide(with_another(snapshot, letter), chosen, NOW))
     changed = [name for name in in_order(snapshot) if (name in before) != (name in after)]
     assert not changed or changed[0] in after
 
 
-def in_order(snapshot: Snapshot) -> list[str]:
+def in_order(snapshot: ClusterSnapshot) -> list[str]:
     """The order of service: priority, devices, gangs, size among single pods, age."""
     ranked = []
     for gang in snapshot.gangs:

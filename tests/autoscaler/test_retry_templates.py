@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.autoscaler.observe.gangs import Groups
+from longboat.autoscaler.observe.gangs import GangIndex
 from longboat.core.jobs import Retries
 from longboat.engines.kubernetes.manifests import objects
 from longboat.engines.kubernetes.manifests.workloads import workloads
@@ -17,9 +17,9 @@ def test_a_template_asks_for_no_machines(kind: str, queue: str | None) -> None:
     what = record(job(gpu_role(nodes=2), retries=Retries(count=1)), workload=kind, queue=queue)
     templates = objects.retry_templates(what, "pin")
     named = "JobSet" if kind == "jobset" else "Job"
-    assert Groups({named: templates}, {}).templates() == {}
+    assert GangIndex({named: templates}, {}).templates() == {}
     waiting = workloads(what, 0, objects.labels_of(what, 0), suspended=True)
-    found = Groups({named: [*waiting, *templates]}, {}).templates()
+    found = GangIndex({named: [*waiting, *templates]}, {}).templates()
     if kind == "job" or queue:
         ((_, pods),) = next(iter(found.values()))
         assert len(pods) == 2, "of the attempt alone"

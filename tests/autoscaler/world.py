@@ -12,24 +12,24 @@ import msgspec
 from longboat.autoscaler.decide.decide import decide
 from longboat.autoscaler.decide.offers import uses_of
 from longboat.autoscaler.model.machines import patience, template
-from longboat.autoscaler.model.plan import Action, Plan
+from longboat.autoscaler.model.plan import ScalingAction, ScalingPlan
 from longboat.autoscaler.model.snapshot import (
-    Failure,
+    AutoscalerSettings,
+    ClusterSnapshot,
     Gang,
     NodeMemory,
     Pool,
+    ProviderFailure,
     SeenNode,
     SeenPod,
-    Settings,
-    Snapshot,
 )
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape, Taint, Toleration
-from longboat.fitting.model.pods import Placing, Pod, PodShape
+from longboat.fitting.model.pods import NodeConstraints, Pod, PodShape
 from longboat.fitting.packing import Placement, take
 
 GPU = "nvidia.com/gpu"
-TOLERANT = Placing(tolerations=(Toleration(key=GPU, operator="Exists"),))
+TOLERANT = NodeConstraints(tolerations=(Toleration(key=GPU, operator="Exists"),))
 
 
 def pool(name: str, gpus: int, price: float, **more: object) -> Pool:
@@ -54,7 +54,7 @@ class Work(NamedTuple):
     @property
     def pods(self) -> list[Pod]:
         asks = (("cpu", 4000), ("memory", 10 << 30), *(((GPU, self.gpus),) if self.gpus else ()))
-        shape = PodShape(requests=tuple(sorted(asks)), placing=TOLERANT if self.gpus else Placing())
+        shape = PodShape(requests=tuple(sorted(asks)), placing=TOLERANT if self.gpus else NodeConstraints())
         owner = "ReplicaSet" if self.is_service else "Job"
         return [
             Pod(name=f"{self.name}-{index}", shape=shape, priority=self.priority, owner=owner)
@@ -73,7 +73,9 @@ class Box:
 
 
 class World:
-    def __init__(self, pools: tuple[Pool, ...], settings: Settings, *, fails: list[bool], refuses: list[bool]) -> None:
+    def __init__(
+        self, pools: tuple[Pool, ...], settings: AutoscalerSettings, *, fails: list[bool], refuses: list[bool]
+    ) -> None:
         self.pools = {one.name: one for one in pools}
         self.settings = settings
         self.now = 1_000_000.0
@@ -81,20 +83,20 @@ class World:
         self.work: dict[str, tuple[Work, float]] = {}  # with the time it came
         self.on: dict[str, tuple[str, str, float]] = {}  # pod -> node, work, since
         self.ended: dict[str, tuple[str, float]] = {}  # the last pod of each node that ended
-        self.failures: dict[str, Failure] = {}
+        self.failures: dict[str, ProviderFailure] = {}
         self.fails, self.refuses = list(fails), list(refuses)
         self.count = 0
         self.last_event = self.now
         self.last_backoff = 0.0  # the end of one
         self.deleted: dict[str, float] = {}
         self.evicted: list[str] = []
-        self.plans: list[Plan] = []
+        self.plans: list[ScalingPlan] = []
 
     def come(self, work: Work) -> None:
         self.work[work.name] = (work, self.now)
         self.last_event = self.now
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ClusterSnapshot:
         nodes, memory = [], []
         for name, box in sorted(self.boxes.items()):
             is_ready = self.now >= box.ready_at
@@ -125,7 +127,7 @@ class World:
                     Gang(name=f"default/{work.name}", pods=tuple(waiting), created=came, priority=work.priority)
                 )
         failures = tuple(one for one in self.failures.values())
-        return Snapshot(
+        return ClusterSnapshot(
             nodes=tuple(nodes),
             pods=tuple(pods),
             gangs=tuple(gangs),
@@ -134,7 +136,7 @@ class World:
             failures=failures,
         )
 
-    def step(self, seconds: float) -> Plan:
+    def step(self, seconds: float) -> ScalingPlan:
         """One loop: decide, act, check; then time passes and the scheduler works."""
         plan = decide(self.snapshot(), self.settings, self.now)
         self.plans.append(plan)
@@ -149,7 +151,7 @@ class World:
         self.schedule()
         return plan
 
-    def act(self, action: Action) -> None:
+    def act(self, action: ScalingAction) -> None:
         if action.kind == "grow":
             self.grow(action)
             return
@@ -165,11 +167,11 @@ class World:
         elif action.kind == "delete":
             self.delete(action.node)
 
-    def grow(self, action: Action) -> None:
+    def grow(self, action: ScalingAction) -> None:
         pool = self.pools[action.pool or ""]
         for _ in range(action.count or 0):
             if self.refuses and self.refuses.pop():
-                self.failures[pool.name] = Failure(pool=pool.name, kind="stockout", at=self.now)
+                self.failures[pool.name] = ProviderFailure(pool=pool.name, kind="stockout", at=self.now)
                 self.last_event = self.now
                 return
             deleted = self.deleted.get(pool.name)

@@ -15,16 +15,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longboat.bundles.archive import pack, unpack
-from longboat.bundles.manifests import Entry, Limits, Snapshot, tree_hash
+from longboat.bundles.manifests import CodeSnapshot, Entry, TreeLimits, tree_hash
 from longboat.bundles.snapshot import take
-from longboat.bundles.store import Store
+from longboat.bundles.store import BundleStore
 from longboat.core.errors import BundleError
 from tests.bundles.trees import contents, make
 
 TREE = {"a.py": "1", "b/c": "2", "b/d": "->c", "big": b"x" * 200_000}
 
 
-def packed(store: Store, hash: str, have: frozenset[str] = frozenset()) -> bytes:
+def packed(store: BundleStore, hash: str, have: frozenset[str] = frozenset()) -> bytes:
     stream = io.BytesIO()
     pack(store, hash, stream, have=have)
     return stream.getvalue()
@@ -33,9 +33,9 @@ def packed(store: Store, hash: str, have: frozenset[str] = frozenset()) -> bytes
 def test_round_trip(tmp_path: Path) -> None:
     root = make(tmp_path / "tree", TREE)
     (root / "a.py").chmod(0o755)
-    store = Store(tmp_path / "store")
+    store = BundleStore(tmp_path / "store")
     snapshot = take(root, store)
-    unpack(io.BytesIO(packed(store, snapshot.hash)), tmp_path / "copy", limits=Limits(), have_store=None)
+    unpack(io.BytesIO(packed(store, snapshot.hash)), tmp_path / "copy", limits=TreeLimits(), have_store=None)
     assert contents(tmp_path / "copy") == contents(root)
     assert os.access(tmp_path / "copy/a.py", os.X_OK)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "store", "tree"]
@@ -46,13 +46,13 @@ def test_the_same_tree_gives_the_same_bytes(tmp_path: Path) -> None:
     for number in range(2):
         root = make(tmp_path / str(number), dict(sorted(TREE.items(), reverse=bool(number))))
         os.utime(root / "a.py", (number, number))
-        store = Store(tmp_path / f"store{number}")
+        store = BundleStore(tmp_path / f"store{number}")
         streams.append(packed(store, take(root, store).hash))
     assert streams[0] == streams[1]
 
 
 def test_only_what_changed_is_packed(tmp_path: Path) -> None:
-    root, here, there = make(tmp_path / "tree", TREE), Store(tmp_path / "here"), Store(tmp_path / "there")
+    root, here, there = make(tmp_path / "tree", TREE), BundleStore(tmp_path / "here"), BundleStore(tmp_path / "there")
     first = take(root, here)
     stream = io.BytesIO()
     assert pack(here, first.hash, stream) == 3
@@ -70,7 +70,7 @@ def test_only_what_changed_is_packed(tmp_path: Path) -> None:
 
 
 def test_what_is_lacking_is_told(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
+    store = BundleStore(tmp_path / "store")
     snapshot = take(make(tmp_path / "tree", TREE), store)
     stream = packed(store, snapshot.hash, frozenset(snapshot.objects))
     with pytest.raises(BundleError, match="lacks 3 contents"):
@@ -79,7 +79,7 @@ def test_what_is_lacking_is_told(tmp_path: Path) -> None:
 
 
 def test_a_damaged_store_is_not_packed(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
+    store = BundleStore(tmp_path / "store")
     snapshot = take(make(tmp_path / "tree", {"a": "12345"}), store)
     place = Path(store.object_path(snapshot.entries[0].hash))
     for damage in (b"54321", b"1"):
@@ -101,7 +101,7 @@ def archive(members: list[tuple[str, bytes]], kind: bytes = tarfile.REGTYPE) -> 
 
 
 def manifest(*entries: Entry, hash: str | None = None) -> bytes:
-    return msgspec.json.encode(Snapshot(hash=hash or tree_hash(entries), entries=entries))
+    return msgspec.json.encode(CodeSnapshot(hash=hash or tree_hash(entries), entries=entries))
 
 
 HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # of b"test"
@@ -167,7 +167,7 @@ def test_streams_that_are_no_archive(tmp_path: Path, stream: bytes) -> None:
 
 
 def test_a_stream_that_breaks_off(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
+    store = BundleStore(tmp_path / "store")
     stream = packed(store, take(make(tmp_path / "tree", {"a": os.urandom(5000)}), store).hash)
     for length in (10, 100, 3000, len(stream) - 2000):
         with pytest.raises(BundleError):
@@ -182,7 +182,11 @@ names = st.lists(st.sampled_from(["a", "b", "ü", "x y"]), min_size=1, max_size=
 @given(st.dictionaries(names, st.binary(max_size=40), max_size=5), st.data())
 def test_packing_and_unpacking_are_inverse(files: dict[str, bytes], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        root, store, other = Path(folder, "tree"), Store(Path(folder, "store")), Store(Path(folder, "other"))
+        root, store, other = (
+            Path(folder, "tree"),
+            BundleStore(Path(folder, "store")),
+            BundleStore(Path(folder, "other")),
+        )
         root.mkdir()
         for name, content in files.items():
             try:

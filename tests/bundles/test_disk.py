@@ -11,7 +11,7 @@ import pytest
 
 from longboat.bundles.disk import explain, remove_tree, replace_file
 from longboat.bundles.snapshot import take
-from longboat.bundles.store import Store
+from longboat.bundles.store import BundleStore
 from longboat.core.errors import EngineError
 from tests.bundles.trees import make, on_small_disk
 
@@ -21,7 +21,7 @@ def test_a_file_that_may_not_be_read() -> None:
         os.chmod(folder, 0o777)
         root = make(Path(folder, "tree"), {"a.py": "1", "locked": "2"})
         (root / "locked").chmod(0o000)
-        assert "locked: cannot be read" in as_nobody(lambda: take(root, Store(Path(folder, "s"))))
+        assert "locked: cannot be read" in as_nobody(lambda: take(root, BundleStore(Path(folder, "s"))))
 
 
 def as_nobody(work: object) -> str:
@@ -51,7 +51,7 @@ def test_a_store_that_may_not_be_written() -> None:
         os.chmod(folder, 0o755)
         root = make(Path(folder, "tree"), {"a.py": "1"})
         root.chmod(0o755)
-        told = as_nobody(lambda: take(root, Store(Path(folder, "s"))))
+        told = as_nobody(lambda: take(root, BundleStore(Path(folder, "s"))))
         assert told.startswith("EngineError")
         assert "LONGBOAT_HOME" in told
 
@@ -86,7 +86,7 @@ def test_a_read_only_disk(tmp_path: Path) -> None:
 def test_engine_error_when_the_store_is_a_file(tmp_path: Path) -> None:
     make(tmp_path, {"file": "", "tree/a": "1"})
     with pytest.raises(EngineError):
-        take(tmp_path / "tree", Store(tmp_path / "file"))
+        take(tmp_path / "tree", BundleStore(tmp_path / "file"))
 
 
 @pytest.mark.parametrize(

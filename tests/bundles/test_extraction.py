@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longboat.bundles.archive import extract
-from longboat.bundles.manifests import Limits
+from longboat.bundles.manifests import TreeLimits
 from longboat.core.errors import BundleError, EngineError
 from tests.bundles.trees import contents, make
 
@@ -94,7 +94,7 @@ def test_zip(tmp_path: Path) -> None:
     assert os.access(tmp_path / "out/run", os.X_OK)
 
 
-def refused(tmp_path: Path, archive: Path, limits: Limits = Limits()) -> str:  # noqa: B008
+def refused(tmp_path: Path, archive: Path, limits: TreeLimits = TreeLimits()) -> str:  # noqa: B008
     before = {path for path in tmp_path.rglob("*") if path != archive}
     with pytest.raises(BundleError) as caught:
         extract(archive, tmp_path / "out", limits)
@@ -167,18 +167,18 @@ def test_the_same_name_twice_in_a_zip(tmp_path: Path) -> None:
 def test_size_and_count_are_limited(tmp_path: Path) -> None:
     members: list[Member] = [(f"f{n}", REG, "x" * 100) for n in range(10)]
     archive = tar(tmp_path / "x.tar.gz", members)
-    assert "larger than 500 bytes" in refused(tmp_path, archive, Limits(max_bytes=500))
-    assert "more than 5 members" in refused(tmp_path, archive, Limits(max_files=5))
-    extract(archive, tmp_path / "fine", Limits(max_bytes=1000, max_files=10))
+    assert "larger than 500 bytes" in refused(tmp_path, archive, TreeLimits(max_bytes=500))
+    assert "more than 5 members" in refused(tmp_path, archive, TreeLimits(max_files=5))
+    extract(archive, tmp_path / "fine", TreeLimits(max_bytes=1000, max_files=10))
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as pack:
         for name, _, text in members:
             pack.writestr(name, text)
-    refused(tmp_path, tmp_path / "x.zip", Limits(max_bytes=500))
-    refused(tmp_path, tmp_path / "x.zip", Limits(max_files=5))
+    refused(tmp_path, tmp_path / "x.zip", TreeLimits(max_bytes=500))
+    refused(tmp_path, tmp_path / "x.zip", TreeLimits(max_files=5))
 
 
 def test_bombs(tmp_path: Path) -> None:
-    limits = Limits(max_ratio=100, ratio_from=1 << 20)
+    limits = TreeLimits(max_ratio=100, ratio_from=1 << 20)
     bomb = tar(tmp_path / "x.tar.gz", [("zeros", REG, "\0" * (8 << 20))])
     assert "grows more than 100 times" in refused(tmp_path, bomb, limits)
     with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as pack:

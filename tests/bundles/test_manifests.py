@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longboat.bundles.manifests import (
+    CodeSnapshot,
     Entry,
-    Snapshot,
     check_name,
     check_tree,
     in_order,
@@ -104,8 +104,8 @@ def test_links_that_are_fine() -> None:
 
 
 def test_empty_is_a_tree_without_entries() -> None:
-    assert Snapshot.empty().hash == tree_hash(())
-    assert Snapshot.empty().entries == ()
+    assert CodeSnapshot.empty().hash == tree_hash(())
+    assert CodeSnapshot.empty().entries == ()
 
 
 names = st.sampled_from(["a", "b", "a/b", "a/c", "a/d/e", "d"])

@@ -15,22 +15,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from longboat.bundles.snapshot import Limits, Snapshot, take
-from longboat.bundles.store import Store
+from longboat.bundles.snapshot import CodeSnapshot, TreeLimits, take
+from longboat.bundles.store import BundleStore
 from longboat.core.errors import BundleError
 from tests.bundles.trees import age, commit_all, contents, git, make
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+def store(tmp_path: Path) -> BundleStore:
+    return BundleStore(tmp_path / "store")
 
 
-def paths(snapshot: Snapshot) -> list[str]:
+def paths(snapshot: CodeSnapshot) -> list[str]:
     return [entry.path for entry in snapshot.entries]
 
 
-def test_round_trip(tmp_path: Path, store: Store) -> None:
+def test_round_trip(tmp_path: Path, store: BundleStore) -> None:
     tree = {
         "train.py": "print(1)",
         "pkg/__init__.py": "",
@@ -60,7 +60,7 @@ paths_of_files = st.lists(names.filter(lambda name: name not in (".", "..")), mi
 @given(st.dictionaries(paths_of_files, st.tuples(st.binary(max_size=50), st.booleans()), max_size=6))
 def test_take_and_check_out_are_inverse(files: dict[str, tuple[bytes, bool]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        root, store = Path(folder, "tree"), Store(Path(folder, "store"))
+        root, store = Path(folder, "tree"), BundleStore(Path(folder, "store"))
         root.mkdir()
         for name, (content, executable) in files.items():
             try:
@@ -68,9 +68,9 @@ def test_take_and_check_out_are_inverse(files: dict[str, tuple[bytes, bool]]) ->
             except (FileExistsError, NotADirectoryError, IsADirectoryError):
                 continue
             (root / name).chmod(0o700 if executable else 0o600)
-        first = take(root, store, limits=Limits())
+        first = take(root, store, limits=TreeLimits())
         store.check_out(first.hash, Path(folder, "copy"))
-        second = take(Path(folder, "copy"), Store(Path(folder, "other")))
+        second = take(Path(folder, "copy"), BundleStore(Path(folder, "other")))
         # Rules inside the tree (an ignore file, a secret's name) choose the same files again.
         assert (second.hash, second.entries) == (first.hash, first.entries)
 
@@ -95,10 +95,10 @@ def test_same_tree_same_hash_on_any_machine(tmp_path: Path) -> None:
         text=True,
     )
     assert other.returncode == 0, other.stderr
-    assert other.stdout.strip() == take(one, Store(tmp_path / "store one")).hash
+    assert other.stdout.strip() == take(one, BundleStore(tmp_path / "store one")).hash
 
 
-def test_commit_and_uncommitted_changes_are_recorded(tmp_path: Path, store: Store) -> None:
+def test_commit_and_uncommitted_changes_are_recorded(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"a.py": "1\n", "b.py": "2\n"})
     commit = commit_all(root)
     clean = take(root, store)
@@ -116,14 +116,14 @@ def test_commit_and_uncommitted_changes_are_recorded(tmp_path: Path, store: Stor
     assert paths(dirty) == ["a.py", "new.py"]
 
 
-def test_no_commit_yet(tmp_path: Path, store: Store) -> None:
+def test_no_commit_yet(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"a.py": "1\n"})
     git(root, "init", "-q")
     snapshot = take(root, store)
     assert (snapshot.commit, snapshot.dirty, paths(snapshot)) == (None, True, ["a.py"])
 
 
-def test_secrets_stay_behind_with_a_warning(tmp_path: Path, store: Store) -> None:
+def test_secrets_stay_behind_with_a_warning(tmp_path: Path, store: BundleStore) -> None:
     key = "-----BEGIN OPENSSH " + "PRIVATE KEY-----\nabc\n"
     root = make(
         tmp_path / "tree", {".env": "A=1", ".env.example": "A=", "a.py": "x", "notes.txt": key, "k/id_rsa.pub": "p"}
@@ -144,14 +144,14 @@ def test_secrets_stay_behind_with_a_warning(tmp_path: Path, store: Store) -> Non
     assert (tmp_path / "copy/notes.txt").read_text() == key
 
 
-def test_many_secrets_are_not_many_warnings(tmp_path: Path, store: Store) -> None:
+def test_many_secrets_are_not_many_warnings(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {f"{n}.pem": "x" for n in range(100)})
     snapshot = take(root, store)
     assert len(snapshot.warnings) == 11
     assert snapshot.warnings[-1].startswith("90 more files")
 
 
-def test_the_diff_tells_no_secret(tmp_path: Path, store: Store) -> None:
+def test_the_diff_tells_no_secret(tmp_path: Path, store: BundleStore) -> None:
     token = "ghp_" + "a1B2" * 9
     root = make(
         tmp_path / "tree",
@@ -176,7 +176,7 @@ def test_the_diff_tells_no_secret(tmp_path: Path, store: Store) -> None:
     assert b"+2\n" in diff
 
 
-def test_a_large_diff_is_cut(tmp_path: Path, store: Store) -> None:
+def test_a_large_diff_is_cut(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"a.txt": ""})
     commit_all(root)
     make(root, {"a.txt": "0123456789\n" * 300_000})
@@ -186,7 +186,7 @@ def test_a_large_diff_is_cut(tmp_path: Path, store: Store) -> None:
     assert diff.endswith(b"larger than 1 MiB\n")
 
 
-def test_a_link_that_leaves_is_refused_by_name(tmp_path: Path, store: Store) -> None:
+def test_a_link_that_leaves_is_refused_by_name(tmp_path: Path, store: BundleStore) -> None:
     for number, target in enumerate(("/mnt/data", "../elsewhere", "sub/../../x", str(tmp_path / "tree4/a"))):
         root = make(tmp_path / f"tree{number}", {"a": "1", "data": f"->{target}"})
         with pytest.raises(BundleError, match=r"data: this link leaves") as caught:
@@ -196,41 +196,41 @@ def test_a_link_that_leaves_is_refused_by_name(tmp_path: Path, store: Store) -> 
         assert paths(take(root, store)) == [".longboatignore", "a"]
 
 
-def test_a_link_that_leaves_only_in_truth_is_refused(tmp_path: Path, store: Store) -> None:
+def test_a_link_that_leaves_only_in_truth_is_refused(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"a/b/d": "->../..", "a/b/c/x": "->../d/.."})
     with pytest.raises(BundleError, match="a/b/c/x"):
         take(root, store)
 
 
-def test_a_link_to_what_stays_behind_is_told(tmp_path: Path, store: Store) -> None:
+def test_a_link_to_what_stays_behind_is_told(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"big/x": "1", "to": "->big/x", "fine": "->a", "a": "1", ".longboatignore": "big\n"})
     assert take(root, store).warnings == ("to: this link points to big/x, which stays behind",)
 
 
-def test_too_large_is_told_before_anything_is_read(tmp_path: Path, store: Store) -> None:
+def test_too_large_is_told_before_anything_is_read(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"data/raw/x": "x" * 3000, "a.py": "1"})
     with pytest.raises(BundleError) as caught:
-        take(root, store, limits=Limits(max_bytes=2000))
+        take(root, store, limits=TreeLimits(max_bytes=2000))
     assert "3.0 kB in data/raw/" in caught.value.message
     assert caught.value.hint == "3.0 kB in data/raw/: add it to .longboatignore or mount it"
     assert not (tmp_path / "store").exists()
 
 
-def test_not_a_folder(tmp_path: Path, store: Store) -> None:
+def test_not_a_folder(tmp_path: Path, store: BundleStore) -> None:
     for place in (tmp_path / "none", make(tmp_path, {"file": ""}) / "file"):
         with pytest.raises(BundleError, match="not a folder"):
             take(place, store)
 
 
-def test_an_empty_folder(tmp_path: Path, store: Store) -> None:
+def test_an_empty_folder(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {})
     snapshot = take(root, store)
-    assert snapshot.hash == Snapshot.empty().hash
+    assert snapshot.hash == CodeSnapshot.empty().hash
     store.check_out(snapshot.hash, tmp_path / "copy")
     assert contents(tmp_path / "copy") == {}
 
 
-def test_a_change_of_the_same_size_and_time_is_seen(tmp_path: Path, store: Store) -> None:
+def test_a_change_of_the_same_size_and_time_is_seen(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"a": "1"})
     hashes = set()
     for text in "123456":
@@ -240,7 +240,7 @@ def test_a_change_of_the_same_size_and_time_is_seen(tmp_path: Path, store: Store
     assert len(hashes) == 6
 
 
-def test_only_what_changed_is_read_and_written(tmp_path: Path, store: Store) -> None:
+def test_only_what_changed_is_read_and_written(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {f"f{n}": str(n) for n in range(20)})
     age(root)
     take(root, store)
@@ -255,7 +255,7 @@ def test_only_what_changed_is_read_and_written(tmp_path: Path, store: Store) -> 
     assert all(after[path] == inode for path, inode in before.items())
 
 
-def test_an_object_that_was_lost_is_stored_again(tmp_path: Path, store: Store) -> None:
+def test_an_object_that_was_lost_is_stored_again(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"a": "12345"})
     age(root)
     snapshot = take(root, store)
@@ -269,7 +269,7 @@ def test_an_object_that_was_lost_is_stored_again(tmp_path: Path, store: Store) -
     assert (tmp_path / "copy/a").read_text() == "12345"
 
 
-def test_a_tree_that_changes_all_the_time(tmp_path: Path, store: Store) -> None:
+def test_a_tree_that_changes_all_the_time(tmp_path: Path, store: BundleStore) -> None:
     """Files vanish, appear and grow while the snapshot is taken: it holds what was read, under the right hash."""
     root = make(tmp_path / "tree", {f"f{n}": "x" * 5000 for n in range(50)})
     done = threading.Event()
@@ -318,7 +318,7 @@ def test_several_processes_and_one_that_is_killed(tmp_path: Path) -> None:
         victim.send_signal(signal.SIGKILL)
         victim.communicate()
     told = [process.communicate()[0].split()[-1] for process in [start() for _ in range(3)]]
-    store = Store(tmp_path / "store")
+    store = BundleStore(tmp_path / "store")
     assert set(told) == {take(root, store).hash}
     store.check_out(told[0], tmp_path / "copy")
     assert contents(tmp_path / "copy") == contents(root)

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from longboat.bundles.snapshot import Snapshot, take
-from longboat.bundles.store import Store
+from longboat.bundles.snapshot import CodeSnapshot, take
+from longboat.bundles.store import BundleStore
 from longboat.core.errors import BundleError, EngineError, NotFound
 from tests.bundles.trees import contents, make
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+def store(tmp_path: Path) -> BundleStore:
+    return BundleStore(tmp_path / "store")
 
 
-def objects(store: Store) -> set[str]:
+def objects(store: BundleStore) -> set[str]:
     return {path.parent.name + path.name for path in (store.root / "objects").rglob("*") if path.is_file()}
 
 
-def test_only_the_owner_may_look(tmp_path: Path, store: Store) -> None:
+def test_only_the_owner_may_look(tmp_path: Path, store: BundleStore) -> None:
     before = os.umask(0)
     try:
         take(make(tmp_path / "tree", {"a": "1"}), store)
@@ -34,34 +34,34 @@ def test_only_the_owner_may_look(tmp_path: Path, store: Store) -> None:
     assert stat.S_IMODE(store.root.stat().st_mode) == 0o700
 
 
-def test_the_same_content_is_kept_once(tmp_path: Path, store: Store) -> None:
+def test_the_same_content_is_kept_once(tmp_path: Path, store: BundleStore) -> None:
     take(make(tmp_path / "tree", {"a": "same", "b": "same", "c/d": "same", "e": "other"}), store)
     assert len(objects(store)) == 2
 
 
-def test_load_gives_what_was_taken(tmp_path: Path, store: Store) -> None:
+def test_load_gives_what_was_taken(tmp_path: Path, store: BundleStore) -> None:
     snapshot = take(make(tmp_path / "tree", {"a": "1", "b": "->a"}), store)
     assert store.load(snapshot.hash) == snapshot
-    assert Store(store.root).load(snapshot.hash) == snapshot
+    assert BundleStore(store.root).load(snapshot.hash) == snapshot
 
 
-def test_load_what_is_not_there(store: Store) -> None:
+def test_load_what_is_not_there(store: BundleStore) -> None:
     with pytest.raises(NotFound):
         store.load("a" * 64)
     with pytest.raises(BundleError):
         store.load("../../etc/passwd")
-    assert store.load(Snapshot.empty().hash) == Snapshot.empty()
+    assert store.load(CodeSnapshot.empty().hash) == CodeSnapshot.empty()
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b'{"hash": "x"}', b"[" * 5000])
-def test_a_damaged_manifest_is_told(tmp_path: Path, store: Store, damage: bytes) -> None:
+def test_a_damaged_manifest_is_told(tmp_path: Path, store: BundleStore, damage: bytes) -> None:
     snapshot = take(make(tmp_path / "tree", {"a": "1"}), store)
     (store.root / "manifests" / f"{snapshot.hash}.json").write_bytes(damage)
     with pytest.raises(BundleError):
         store.load(snapshot.hash)
 
 
-def test_a_changed_manifest_is_told(tmp_path: Path, store: Store) -> None:
+def test_a_changed_manifest_is_told(tmp_path: Path, store: BundleStore) -> None:
     snapshot = take(make(tmp_path / "tree", {"a": "1"}), store)
     place = store.root / "manifests" / f"{snapshot.hash}.json"
     place.write_bytes(place.read_bytes().replace(b'"a"', b'"b"'))
@@ -69,7 +69,7 @@ def test_a_changed_manifest_is_told(tmp_path: Path, store: Store) -> None:
         store.load(snapshot.hash)
 
 
-def test_a_working_copy_is_private(tmp_path: Path, store: Store) -> None:
+def test_a_working_copy_is_private(tmp_path: Path, store: BundleStore) -> None:
     snapshot = take(make(tmp_path / "tree", {"a": "1", "big": b"x" * (1 << 20)}), store)
     for copy in ("one", "two"):
         store.check_out(snapshot.hash, tmp_path / copy)
@@ -80,7 +80,7 @@ def test_a_working_copy_is_private(tmp_path: Path, store: Store) -> None:
     assert contents(tmp_path / "two") == contents(tmp_path / "three") == contents(tmp_path / "tree")
 
 
-def test_check_out_needs_an_empty_place(tmp_path: Path, store: Store) -> None:
+def test_check_out_needs_an_empty_place(tmp_path: Path, store: BundleStore) -> None:
     snapshot = take(make(tmp_path / "tree", {"a": "1"}), store)
     (tmp_path / "empty").mkdir()
     store.check_out(snapshot.hash, tmp_path / "empty")
@@ -91,7 +91,7 @@ def test_check_out_needs_an_empty_place(tmp_path: Path, store: Store) -> None:
         store.check_out(snapshot.hash, tmp_path / "tree/a")
 
 
-def test_a_failed_check_out_leaves_nothing(tmp_path: Path, store: Store) -> None:
+def test_a_failed_check_out_leaves_nothing(tmp_path: Path, store: BundleStore) -> None:
     snapshot = take(make(tmp_path / "tree", {"a": "1", "b/c": "2", "z": "3"}), store)
     lost = next(entry.hash for entry in snapshot.entries if entry.path == "z")
     os.unlink(store.object_path(lost))
@@ -103,7 +103,7 @@ def test_a_failed_check_out_leaves_nothing(tmp_path: Path, store: Store) -> None
     assert not (tmp_path / "new").exists()
 
 
-def test_collect_keeps_what_is_needed(tmp_path: Path, store: Store) -> None:
+def test_collect_keeps_what_is_needed(tmp_path: Path, store: BundleStore) -> None:
     old = take(make(tmp_path / "old", {"a": "1", "b": "shared"}), store)
     new = take(make(tmp_path / "new", {"a": "2", "b": "shared"}), store)
     assert store.collect([old.hash, new.hash], grace_s=-1) == 0
@@ -116,13 +116,13 @@ def test_collect_keeps_what_is_needed(tmp_path: Path, store: Store) -> None:
     assert objects(store) == set()
 
 
-def test_collect_leaves_what_is_young(tmp_path: Path, store: Store) -> None:
+def test_collect_leaves_what_is_young(tmp_path: Path, store: BundleStore) -> None:
     snapshot = take(make(tmp_path / "tree", {"a": "1"}), store)
     assert store.collect([]) == 0
     store.check_out(snapshot.hash, tmp_path / "copy")
 
 
-def test_a_tree_taken_again_is_young_again(tmp_path: Path, store: Store) -> None:
+def test_a_tree_taken_again_is_young_again(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"a": "1"})
     snapshot = take(root, store)
     for path in store.root.rglob("*"):
@@ -133,14 +133,14 @@ def test_a_tree_taken_again_is_young_again(tmp_path: Path, store: Store) -> None
     store.check_out(snapshot.hash, tmp_path / "copy")
 
 
-def test_collect_waits_for_nobody_who_takes(tmp_path: Path, store: Store) -> None:
+def test_collect_waits_for_nobody_who_takes(tmp_path: Path, store: BundleStore) -> None:
     take(make(tmp_path / "tree", {"a": "1"}), store)
-    with Store(store.root).in_use():
+    with BundleStore(store.root).in_use():
         assert store.collect([], grace_s=-1) == 0
     assert store.collect([], grace_s=-1) == 2
 
 
-def test_collect_removes_what_a_killed_process_left(tmp_path: Path, store: Store) -> None:
+def test_collect_removes_what_a_killed_process_left(tmp_path: Path, store: BundleStore) -> None:
     store.prepare()
     leftover = make(store.root / "tmp", {"123-0-abc": "half"}) / "123-0-abc"
     store.collect([])
@@ -149,7 +149,7 @@ def test_collect_removes_what_a_killed_process_left(tmp_path: Path, store: Store
     assert not leftover.exists()
 
 
-def test_put_stream_is_bounded(store: Store) -> None:
+def test_put_stream_is_bounded(store: BundleStore) -> None:
     store.prepare()
     hash, size = store.put_stream(io.BytesIO(b"0123456789"), 4)
     assert size == 4

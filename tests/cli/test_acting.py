@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from longboat.cli.commands.cp import Place, parse_place
+from longboat.cli.commands.cp import CopyEnd, parse_place
 
 
 @pytest.fixture
@@ -85,16 +85,16 @@ def test_cp_both_ways(sleeping) -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("run:a/b", Place("run", None, "a/b")),
-        ("run/worker-1:x", Place("run", "worker-1", "x")),
-        ("-:", Place("-", None, ".")),
-        ("plain", Place(None, None, "plain")),
-        ("./a:b", Place(None, None, "./a:b")),
-        ("/a:b", Place(None, None, "/a:b")),
-        ("~/a:b", Place(None, None, "~/a:b")),
+        ("run:a/b", CopyEnd("run", None, "a/b")),
+        ("run/worker-1:x", CopyEnd("run", "worker-1", "x")),
+        ("-:", CopyEnd("-", None, ".")),
+        ("plain", CopyEnd(None, None, "plain")),
+        ("./a:b", CopyEnd(None, None, "./a:b")),
+        ("/a:b", CopyEnd(None, None, "/a:b")),
+        ("~/a:b", CopyEnd(None, None, "~/a:b")),
     ],
 )
-def test_places(text: str, place: Place) -> None:
+def test_places(text: str, place: CopyEnd) -> None:
     assert parse_place(text) == place
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from longboat.core.jobs import Job
-from longboat.core.layouts import Layout, Site, lay_out, ports_needed
+from longboat.core.layouts import Layout, NodeSite, lay_out, ports_needed
 from longboat.core.runs import RunStatus
 from tests.conformance.conftest import Jobs
 
@@ -33,7 +33,7 @@ def environments(jobs: Jobs, run: RunStatus) -> dict[int, dict[str, str]]:
 
 
 def laid_out(job: Job, run: RunStatus) -> Layout:
-    sites = [Site(address=f"10.0.0.{i}", ports=tuple(range(1, 1 + n))) for i, n in enumerate(ports_needed(job))]
+    sites = [NodeSite(address=f"10.0.0.{i}", ports=tuple(range(1, 1 + n))) for i, n in enumerate(ports_needed(job))]
     return lay_out(job, run=run.name, uid=run.uid, attempt=run.attempt, sites=sites)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from longboat.core.errors import InternalError, Refused
 from longboat.core.jobs import Command, Framework, Gpus, Job, Resources, Role
-from longboat.core.layouts import Layout, Site, lay_out, notices, ports_needed
+from longboat.core.layouts import Layout, NodeSite, lay_out, notices, ports_needed
 from longboat.core.variables import is_scrubbed
 
 RANK_NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
@@ -28,7 +28,7 @@ def job(framework: Framework, *roles: Role, **fields: Any) -> Job:
 def laid(the_job: Job, prefix: str = "10.0.0.", attempt: int = 0) -> Layout:
     """Node i is at <prefix>i with ports 1000 * (i + 1), + 1, ..."""
     sites = [
-        Site(address=f"{prefix}{node}", ports=tuple(range(1000 * (node + 1), 1000 * (node + 1) + count)))
+        NodeSite(address=f"{prefix}{node}", ports=tuple(range(1000 * (node + 1), 1000 * (node + 1) + count)))
         for node, count in enumerate(ports_needed(the_job))
     ]
     return lay_out(the_job, run="digits-2", uid="u7", attempt=attempt, sites=sites)
@@ -282,10 +282,14 @@ def test_attempts_differ_only_in_their_number() -> None:
 def test_wrong_sites_are_a_bug() -> None:
     two = job("none", role(nodes=2))
     with pytest.raises(InternalError, match="2 nodes but 1 sites"):
-        lay_out(two, run="r", uid="u", attempt=0, sites=[Site(address="a", ports=(1, 2))])
+        lay_out(two, run="r", uid="u", attempt=0, sites=[NodeSite(address="a", ports=(1, 2))])
     with pytest.raises(InternalError, match="node 1 needs 2 ports but was given 1"):
         lay_out(
-            two, run="r", uid="u", attempt=0, sites=[Site(address="a", ports=(1, 2)), Site(address="b", ports=(1,))]
+            two,
+            run="r",
+            uid="u",
+            attempt=0,
+            sites=[NodeSite(address="a", ports=(1, 2)), NodeSite(address="b", ports=(1,))],
         )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from longboat.core.errors import InternalError
 from longboat.fitting.fleet import Fleet
-from longboat.fitting.model.pods import Placing
+from longboat.fitting.model.pods import NodeConstraints
 from longboat.fitting.predicates import why_not
 from tests.fitting.bodies import GPU, affinity, node, node_affinity, pod, term, wants
 
@@ -68,11 +68,11 @@ def test_a_pod_is_in_one_place() -> None:
 
 def test_nodes_come_and_go() -> None:
     fleet = Fleet([node("b")], [pod("p", nodeName="b")])
-    assert fleet.eligible(Placing()) == ("b",)
+    assert fleet.eligible(NodeConstraints()) == ("b",)
     fleet.add_node(node("a"))
-    assert fleet.eligible(Placing()) == ("a", "b")
+    assert fleet.eligible(NodeConstraints()) == ("a", "b")
     assert [one.name for one in fleet.remove_node("b")] == ["p"]
-    assert fleet.eligible(Placing()) == ("a",) and fleet.where(pod("p")) is None
+    assert fleet.eligible(NodeConstraints()) == ("a",) and fleet.where(pod("p")) is None
     with pytest.raises(InternalError):
         fleet.add_node(node("a"))
 

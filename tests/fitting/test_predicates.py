@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from longboat.fitting.eligibility import admits
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod, pod_of
-from longboat.fitting.pod_affinity import Neighbours
+from longboat.fitting.pod_affinity import AffinityView
 from longboat.fitting.predicates import amount_refusals, placing_refusals, why_not
 from tests.fitting.bodies import GPU, affinity, node, node_affinity, pod, pod_body, term, wants
 
@@ -227,4 +227,4 @@ def test_the_fast_form_agrees_with_the_words(
     assert bool(fleet.eligible(wanted.shape.placing)) is admits(wanted.shape.placing, shape)
     state = fleet.states["n"]
     assert (state.fits(wanted.shape) > 0) is not bool(amount_refusals(wanted, state))
-    assert Neighbours(wanted, fleet).allows(state) and not Neighbours(wanted, fleet).refusals(state)
+    assert AffinityView(wanted, fleet).allows(state) and not AffinityView(wanted, fleet).refusals(state)

@@ -8,13 +8,13 @@ import pytest
 
 from longboat.kubeapi.answers import error_in, error_of
 from longboat.kubeapi.errors import (
-    AlreadyThere,
+    AlreadyExists,
     ApiError,
     Conflict,
     Expired,
     Forbidden,
     Invalid,
-    NotThere,
+    ObjectNotFound,
     Unreachable,
 )
 
@@ -25,8 +25,8 @@ from longboat.kubeapi.errors import (
         (400, "BadRequest", Invalid),
         (401, "Unauthorized", Unreachable),
         (403, "Forbidden", Forbidden),
-        (404, "NotFound", NotThere),
-        (409, "AlreadyExists", AlreadyThere),
+        (404, "NotFound", ObjectNotFound),
+        (409, "AlreadyExists", AlreadyExists),
         (409, "Conflict", Conflict),
         (410, "Expired", Expired),
         (405, "MethodNotAllowed", ApiError),
@@ -47,7 +47,7 @@ def test_each_status_has_its_error(status: int, reason: str, kind: type[ApiError
 @pytest.mark.parametrize("body", [b"", b"<html>bad gateway</html>", b"[1]", b"\xff\xfe", b'{"kind": "Pod"}'])
 def test_what_is_no_status_is_survived(body: bytes) -> None:
     found = error_of(404, body, "GET /x")
-    assert isinstance(found, NotThere)
+    assert isinstance(found, ObjectNotFound)
     assert found.message
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from longboat.kubeapi.client import Client, as_text, continue_in
 from longboat.kubeapi.connection import transport
-from longboat.kubeapi.errors import AlreadyThere, ApiError, Conflict, Invalid, NotThere, Unreachable
+from longboat.kubeapi.errors import AlreadyExists, ApiError, Conflict, Invalid, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOBSET, NAMESPACE, POD
 from longboat.kubeapi.structs import ConfigMap
 from testbed import faults
@@ -65,7 +65,7 @@ def test_an_object_from_create_to_delete(client: Client) -> None:
     made = client.create(config("one", a="1"))
     assert client.get(CONFIG_MAP, "one")["data"] == {"a": "1"}
     assert client.get(CONFIG_MAP, "one", into=ConfigMap).data == {"a": "1"}
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(AlreadyExists):
         client.create(config("one"))
     changed = client.replace({**made, "data": {"a": "2"}})
     assert changed["data"] == {"a": "2"}
@@ -79,7 +79,7 @@ def test_an_object_from_create_to_delete(client: Client) -> None:
     client.delete(CONFIG_MAP, "one", uid=made["metadata"]["uid"])
     assert client.find(CONFIG_MAP, "one", into=ConfigMap) is None
     client.delete(CONFIG_MAP, "one")
-    with pytest.raises(NotThere):
+    with pytest.raises(ObjectNotFound):
         client.get(CONFIG_MAP, "one")
 
 
@@ -106,7 +106,7 @@ def test_unknown_fields_are_errors_and_a_dry_run_makes_nothing(client: Client) -
 def test_kinds_without_a_namespace_or_a_name(client: Client) -> None:
     assert client.get(NAMESPACE, client.namespace)["metadata"]["name"] == client.namespace
     assert client.create(REVIEW)["status"]["allowed"]
-    with pytest.raises(NotThere):
+    with pytest.raises(ObjectNotFound):
         client.list(JOBSET)  # not served here
 
 

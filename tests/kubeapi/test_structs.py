@@ -8,10 +8,10 @@ import pytest
 
 from longboat.kubeapi.client import Client, read
 from longboat.kubeapi.kinds import EVENT, NODE
-from longboat.kubeapi.structs import ConfigMap, Event, Job, JobSet, Node, Pod
+from longboat.kubeapi.structs import ConfigMap, Event, JobObject, JobSet, NodeObject, PodObject
 
 
-@pytest.mark.parametrize("view", [Pod, Node, Job, JobSet, ConfigMap, Event])
+@pytest.mark.parametrize("view", [PodObject, NodeObject, JobObject, JobSet, ConfigMap, Event])
 def test_every_field_is_optional(view: type) -> None:
     assert read(view, b"{}") == view()
     assert read(view, b'{"metadata": {}, "spec": {}, "status": {}}') == view()
@@ -35,7 +35,7 @@ def test_names_are_those_of_kubernetes() -> None:
             "containerStatuses": [{"name": "main", "imageID": "sha256:1", "state": state, "lastState": {}}],
         },
     }
-    pod = read(Pod, json.dumps(told).encode())
+    pod = read(PodObject, json.dumps(told).encode())
     assert (pod.metadata.resource_version, pod.metadata.owner_references[0].name) == ("7", "j")
     assert pod.spec.containers[0].resources.limits == {"nvidia.com/gpu": "8"}
     assert pod.spec.affinity == {"nodeAffinity": {"x": 1}}
@@ -44,13 +44,13 @@ def test_names_are_those_of_kubernetes() -> None:
     assert status.image_id == "sha256:1"
     assert status.state.terminated is not None
     assert (status.state.terminated.exit_code, status.state.terminated.reason) == (137, "OOMKilled")
-    assert read(Node, b'{"spec": {"providerID": "aws:///i-1"}}').spec.provider_id == "aws:///i-1"
+    assert read(NodeObject, b'{"spec": {"providerID": "aws:///i-1"}}').spec.provider_id == "aws:///i-1"
 
 
 @pytest.mark.cluster
 def test_real_objects_are_read(client: Client, kwok_nodes: object) -> None:
     names = kwok_nodes("1:h100x8")  # type: ignore[operator]
-    node = client.get(NODE, names[0], into=Node)
+    node = client.get(NODE, names[0], into=NodeObject)
     assert node.status.allocatable["nvidia.com/gpu"] == "8"
     assert {one.type for one in node.status.conditions} >= {"Ready"}
     told = {

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import Expired, Forbidden, NotThere, Unreachable
+from longboat.kubeapi.errors import Expired, Forbidden, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOBSET, POD
-from longboat.kubeapi.structs import ConfigMap, Pod
-from longboat.kubeapi.watch import Change, Reflector, Scope, Watch, watch
+from longboat.kubeapi.structs import ConfigMap, PodObject
+from longboat.kubeapi.watch import Change, Reflector, Watch, WatchScope, watch
 from testbed import certificates, faults
 from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
@@ -203,11 +203,11 @@ def test_a_restart_of_the_server_makes_old_versions_expire_and_loses_nothing(cli
         until(found, lambda: set(data(found)) == {"after"})
     # A server that has just started remembers nothing of the time before.
     with pytest.raises(Expired):
-        list(Watch(client, Scope(CONFIG_MAP, into=ConfigMap), old, lasts_s=10.0))
+        list(Watch(client, WatchScope(CONFIG_MAP, into=ConfigMap), old, lasts_s=10.0))
 
 
 def test_silence_ends_a_watch(proxied: Client, api_proxy: ApiProxy) -> None:
-    opened: Watch[Any] = Watch(proxied, Scope(CONFIG_MAP), proxied.list(CONFIG_MAP).version, silence_s=0.5)
+    opened: Watch[Any] = Watch(proxied, WatchScope(CONFIG_MAP), proxied.list(CONFIG_MAP).version, silence_s=0.5)
     api_proxy.freeze()
     with pytest.raises(Unreachable, match="timed out"):
         list(opened)
@@ -215,7 +215,7 @@ def test_silence_ends_a_watch(proxied: Client, api_proxy: ApiProxy) -> None:
 
 def test_the_server_ends_a_watch_in_time(client: Client) -> None:
     listing = client.list(CONFIG_MAP)
-    opened: Watch[Any] = Watch(client, Scope(CONFIG_MAP), listing.version, lasts_s=1.5)
+    opened: Watch[Any] = Watch(client, WatchScope(CONFIG_MAP), listing.version, lasts_s=1.5)
     list(opened)
     assert int(opened.version) >= int(listing.version)
 
@@ -230,12 +230,12 @@ def test_close_ends_at_once(client: Client) -> None:
 
 def test_what_is_refused_for_good_is_told_at_once(client: Client, cluster: Cluster) -> None:
     with Reflector(client, JOBSET) as found:
-        with pytest.raises(NotThere):
+        with pytest.raises(ObjectNotFound):
             found.sync(WITHIN_S)
     file = certificates.write_kubeconfig(cluster, "scheduler", cluster.folder / f"{client.namespace}.kubeconfig")
     with Client.open(environment={"KUBECONFIG": str(file)}, namespace=client.namespace) as other:
         with Reflector(other, CONFIG_MAP) as found, pytest.raises(Forbidden):
             found.sync(WITHIN_S)
-        with Reflector(other, POD, into=Pod) as found:
+        with Reflector(other, POD, into=PodObject) as found:
             assert found.sync(WITHIN_S).is_synced
     file.unlink()

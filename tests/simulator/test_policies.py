@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longboat.autoscaler.model.snapshot import Settings
-from longboat.simulator.entities import Machine
+from longboat.autoscaler.model.snapshot import AutoscalerSettings
+from longboat.simulator.entities import SimulatedMachine
 from longboat.simulator.policies import MODELS, NAMES
 from longboat.simulator.policies.oracle import lower_bound
-from longboat.simulator.results import Outcome
+from longboat.simulator.results import PolicyOutcome
 from longboat.simulator.scheduler import RANKINGS, Scheduler
 from longboat.simulator.traces import Trace
 from longboat.simulator.world import Conditions
@@ -64,7 +64,7 @@ def test_an_idle_machine_goes(policy: str, machine_seconds: float) -> None:
 def test_a_machine_ordered_again_at_once_is_a_flap() -> None:
     jobs = trace((0, 1000, 1), (2000, 100, 1))
     assert run("longboat", jobs).figures.flaps == 1
-    assert run("longboat", jobs, settings=Settings(idle_s=900)).figures.flaps == 0
+    assert run("longboat", jobs, settings=AutoscalerSettings(idle_s=900)).figures.flaps == 0
 
 
 # Two machines; after 100 s only one GPU of each is in use.
@@ -139,7 +139,7 @@ def test_pods_of_longboat_go_where_most_gpus_are_in_use() -> None:
     for ranking in ("packed", "most-allocated", "least-allocated"):
         scheduler = Scheduler(ranking)  # type: ignore[arg-type]
         for name, gpus, used in (("small", 4, 2), ("large", 8, 3)):
-            machine = Machine(name, pool(name, gpus), 0.0)
+            machine = SimulatedMachine(name, pool(name, gpus), 0.0)
             machine.free -= used
             scheduler.open(machine)
         found = scheduler.find(1)
@@ -185,12 +185,12 @@ def test_machines_of_min_are_there_from_the_beginning() -> None:
 
 def test_spare_machines_cost_and_save_waiting() -> None:
     jobs = trace((0, 5000, 8), (1000, 5000, 8), (2000, 5000, 8))
-    plain, spare = run("longboat", jobs).figures, run("longboat", jobs, settings=Settings(spare=1)).figures
+    plain, spare = run("longboat", jobs).figures, run("longboat", jobs, settings=AutoscalerSettings(spare=1)).figures
     assert (plain.wait_p50_s, spare.wait_p50_s) == (300.0, 0.0)
     assert spare.gpu_hours_provisioned > plain.gpu_hours_provisioned
 
 
-def without_time(outcome: Outcome) -> Outcome:
+def without_time(outcome: PolicyOutcome) -> PolicyOutcome:
     return msgspec.structs.replace(outcome, figures=msgspec.structs.replace(outcome.figures, decide_cpu_s=0.0))
 
 

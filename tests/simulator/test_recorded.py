@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longboat.autoscaler.model.snapshot import POOL_LABEL, SeenNode, SeenPod, Snapshot
-from longboat.autoscaler.model.snapshot_file import Saved, write_saved
+from longboat.autoscaler.model.snapshot import POOL_LABEL, ClusterSnapshot, SeenNode, SeenPod
+from longboat.autoscaler.model.snapshot_file import SavedSnapshot, write_saved
 from longboat.core.errors import NotFound, UsageError
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.simulator.recorded import read_recording, recorded
@@ -20,15 +20,15 @@ def pod(name: str, gpus: int, node: str | None, **more: object) -> SeenPod:
     return SeenPod(pod=value, **{"created": 1000.0, **more})  # type: ignore[arg-type]
 
 
-def seen(now: float, nodes: int, *pods: SeenPod) -> Saved:
+def seen(now: float, nodes: int, *pods: SeenPod) -> SavedSnapshot:
     shape = pool().machine
     made = [
         SeenNode(shape=msgspec.structs.replace(shape, name=f"n{n}", labels={POOL_LABEL: "a100"})) for n in range(nodes)
     ]
-    return Saved(now=now, snapshot=Snapshot(nodes=tuple(made), pods=pods, pools=(pool(),)))
+    return SavedSnapshot(now=now, snapshot=ClusterSnapshot(nodes=tuple(made), pods=pods, pools=(pool(),)))
 
 
-def record(tmp_path: Path, *all_: Saved) -> Path:
+def record(tmp_path: Path, *all_: SavedSnapshot) -> Path:
     for number, one in enumerate(all_):
         write_saved(one, tmp_path / f"{9 - number}.json")  # names say nothing about time
     return tmp_path

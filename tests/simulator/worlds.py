@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from longboat.autoscaler.model.snapshot import POOL_LABEL, Pool, Settings
+from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings, Pool
 from longboat.fitting.model.nodes import NodeShape
 from longboat.simulator.comparing import simulate
-from longboat.simulator.results import Outcome
+from longboat.simulator.results import PolicyOutcome
 from longboat.simulator.traces import Trace, TraceJob, trace_of
 from longboat.simulator.world import USUAL, Conditions
 
@@ -25,9 +25,9 @@ def trace(*jobs: tuple[float, float, int]) -> Trace:
 
 
 def run(
-    name: str, jobs: Trace, *pools: Pool, conditions: Conditions = USUAL, settings: Settings | None = None
-) -> Outcome:
-    return simulate(jobs, pools or (pool(),), settings or Settings(), name, conditions)
+    name: str, jobs: Trace, *pools: Pool, conditions: Conditions = USUAL, settings: AutoscalerSettings | None = None
+) -> PolicyOutcome:
+    return simulate(jobs, pools or (pool(),), settings or AutoscalerSettings(), name, conditions)
 
 
 def hours(gpu_seconds: float) -> float:

@@ -10,14 +10,14 @@ import pytest
 
 from longboat.core.errors import JobError, Problem
 from longboat.core.jobs import Job
-from longboat.specs.read import Loaded, read_job
+from longboat.specs.read import LoadedJob, read_job
 
 
 class Reader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def __call__(self, *texts: str | bytes, environment: Mapping[str, str] | None = None, **more: Any) -> Loaded:
+    def __call__(self, *texts: str | bytes, environment: Mapping[str, str] | None = None, **more: Any) -> LoadedJob:
         files = []
         for index, text in enumerate(texts):
             file = self.folder / f"{index}.yaml"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import JobError
-from longboat.specs.init_template import Answers, Inspection, inspect_script, write_job
+from longboat.specs.init_template import InitAnswers, ScriptInspection, inspect_script, write_job
 from longboat.specs.read import read_job
 
 TORCH = """
@@ -53,18 +53,18 @@ def test_click_options_and_keras_checkpoints() -> None:
 def test_what_is_not_python(text: str) -> None:
     found = inspect_script(text)
     assert found.error and "\n" not in found.error
-    assert found == Inspection(error=found.error)
+    assert found == ScriptInspection(error=found.error)
 
 
 @pytest.mark.parametrize(
     "answers",
     [
-        Answers(name="a", run="python train.py"),
-        Answers(name="a", run="python 'my script.py' --x: 3 # no", nodes=2, procs="auto", gpus="H100:8"),
-        Answers(name="a", run="mpirun x", gpus="2", framework="mpi", image="a/b:c", checkpoints="./c", retries=3),
+        InitAnswers(name="a", run="python train.py"),
+        InitAnswers(name="a", run="python 'my script.py' --x: 3 # no", nodes=2, procs="auto", gpus="H100:8"),
+        InitAnswers(name="a", run="mpirun x", gpus="2", framework="mpi", image="a/b:c", checkpoints="./c", retries=3),
     ],
 )
-def test_written_file_loads_and_says_what_was_answered(answers: Answers, tmp_path: Path) -> None:
+def test_written_file_loads_and_says_what_was_answered(answers: InitAnswers, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(write_job(answers), encoding="utf-8")
     job = read_job([file], environment={}).job
@@ -82,7 +82,7 @@ def test_written_file_loads_and_says_what_was_answered(answers: Answers, tmp_pat
 
 
 def test_every_commented_field_is_real(tmp_path: Path) -> None:
-    text = write_job(Answers(name="a", run="x"))
+    text = write_job(InitAnswers(name="a", run="x"))
     lines = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ") and ": " in line]
     suggested = [line for line in lines if line.split(":")[0].isidentifier()]
     assert len(suggested) >= 5
@@ -93,5 +93,5 @@ def test_every_commented_field_is_real(tmp_path: Path) -> None:
 
 def test_impossible_answers_are_refused() -> None:
     with pytest.raises(JobError) as caught:
-        write_job(Answers(name="A b", run="x", gpus="x y", procs="many"))
+        write_job(InitAnswers(name="A b", run="x", gpus="x y", procs="many"))
     assert {problem.path for problem in caught.value.problems} == {"name", "gpus", "procs"}

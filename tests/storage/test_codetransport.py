@@ -10,7 +10,7 @@ from typing import IO, Any
 import pytest
 
 from longboat.bundles.snapshot import take
-from longboat.bundles.store import Store
+from longboat.bundles.store import BundleStore
 from longboat.core.errors import EngineError
 from longboat.engines.kubernetes.submit.code import objects as codeobjects
 from longboat.engines.kubernetes.submit.code import upload
@@ -31,7 +31,7 @@ class Tree:
         self.url = url
         self.folder = root / "code"
         self.folder.mkdir()
-        self.store = Store(root / "bundles")
+        self.store = BundleStore(root / "bundles")
 
     def entries(self) -> list[list[Any]]:
         found = take(self.folder, self.store).entries

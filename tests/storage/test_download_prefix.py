@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from longboat.core.errors import EngineError, Refused
 from longboat.storage.download_prefix import paths_of
-from longboat.storage.stores.object_store import Found
+from longboat.storage.stores.object_store import ObjectInfo
 from longboat.storage.urls import ObjectUrl
 
 WHERE = ObjectUrl("s3", "bucket", "set/")
 
 
-def found(*keys: str, size: int = 1) -> list[Found]:
-    return [Found(key, size, '"t"', 0.0) for key in keys]
+def found(*keys: str, size: int = 1) -> list[ObjectInfo]:
+    return [ObjectInfo(key, size, '"t"', 0.0) for key in keys]
 
 
 def test_paths_are_below_the_prefix() -> None:

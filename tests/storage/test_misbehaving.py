@@ -20,7 +20,7 @@ from longboat.storage import http
 from longboat.storage.data import import_data
 from longboat.storage.http import parse_xml
 from longboat.storage.stores import object_store
-from longboat.storage.stores.object_store import Store
+from longboat.storage.stores.object_store import ObjectStore
 from longboat.storage.stores.registry import open_store
 from longboat.storage.transfers import Transfer
 from longboat.storage.urls import object_url
@@ -32,7 +32,7 @@ XML = b'<?xml version="1.0" encoding="UTF-8"?>\n'
 NS = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
 
-def opened(url: str) -> Store:
+def opened(url: str) -> ObjectStore:
     return open_store(object_url("s3://data"), {**ALONE, **KEYS, "AWS_ENDPOINT_URL": url}, QUICK)
 
 

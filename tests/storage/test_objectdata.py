@@ -16,7 +16,7 @@ import pytest
 from longboat.core.errors import EngineError, LongboatError, Refused
 from longboat.core.jobs import DataImport
 from longboat.storage.data import import_data
-from longboat.storage.stores.object_store import Store
+from longboat.storage.stores.object_store import ObjectStore
 from longboat.storage.stores.registry import open_store
 from longboat.storage.transfers import Transfer
 from longboat.storage.urls import object_url
@@ -34,7 +34,7 @@ def server(request: pytest.FixtureRequest) -> tuple[str, Running]:
     return request.param, found
 
 
-def bucket(server: tuple[str, Running]) -> Store:
+def bucket(server: tuple[str, Running]) -> ObjectStore:
     return open_store(object_url(f"{server[0]}://data"), server[1].environment, QUICK)
 
 
@@ -137,7 +137,7 @@ def test_a_busy_store_is_waited_for(server: tuple[str, Running], tmp_path: Path)
             brought(f"{server[0]}://data/busy", tmp_path / "b", through(server, net))
 
 
-def filled(store: Store, prefix: str) -> dict[str, bytes]:
+def filled(store: ObjectStore, prefix: str) -> dict[str, bytes]:
     files = {f"{number % 7}/deep er/{number}.bin": os.urandom(100 * number) for number in range(60)}
     files["top"] = b""
     with ThreadPoolExecutor(max_workers=8) as pool:

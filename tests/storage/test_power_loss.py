@@ -70,7 +70,7 @@ def test_an_import_that_is_marked_is_whole(tmp_path: Path, names: bool) -> None:
 
 @pytest.mark.parametrize("names", [True, False])
 def test_a_bundle_that_was_saved_can_be_laid_out(tmp_path: Path, names: bool) -> None:
-    from longboat.bundles.store import Store
+    from longboat.bundles.store import BundleStore
 
     tree, root = tmp_path / "tree", tmp_path / "store"
     tree.mkdir()
@@ -79,7 +79,7 @@ def test_a_bundle_that_was_saved_can_be_laid_out(tmp_path: Path, names: bool) ->
     root.mkdir()
     found = after_loss(root, ["-c", TAKE, str(tree), str(root)], tmp_path, names=names)
     (manifest,) = [name for name in found if name.startswith("manifests/")]
-    Store(tmp_path / "after").check_out(Path(manifest).stem, tmp_path / "copy")
+    BundleStore(tmp_path / "after").check_out(Path(manifest).stem, tmp_path / "copy")
     assert (tmp_path / "copy" / "file-7").read_text() == "content 7"
 
 

@@ -21,9 +21,9 @@ from typing import BinaryIO
 import msgspec
 
 from longboat.bundles.disk import errors_explained
-from longboat.bundles.extraction import DAMAGED, Guarded, extract
-from longboat.bundles.manifests import DEFAULT_LIMITS, Limits, Snapshot
-from longboat.bundles.store import Store, decode
+from longboat.bundles.extraction import DAMAGED, BombGuard, extract
+from longboat.bundles.manifests import DEFAULT_LIMITS, CodeSnapshot, TreeLimits
+from longboat.bundles.store import BundleStore, decode
 from longboat.core.errors import BundleError
 
 __all__ = ["extract", "pack", "unpack"]
@@ -33,13 +33,13 @@ _MAX_MANIFEST_BYTES = 256 << 20
 _LEVEL = 4
 
 
-def pack(store: Store, hash: str, file: BinaryIO, *, have: Collection[str] = ()) -> int:
+def pack(store: BundleStore, hash: str, file: BinaryIO, *, have: Collection[str] = ()) -> int:
     """Write the bundle to `file`, less the contents in `have`; how many contents were written.
 
     The bytes depend on the tree and `have` alone: no times, owners, names of the machine.
     """
     snapshot = store.load(hash)
-    tree = Snapshot(hash=snapshot.hash, entries=snapshot.entries, size=snapshot.size)
+    tree = CodeSnapshot(hash=snapshot.hash, entries=snapshot.entries, size=snapshot.size)
     known = set(have)
     count = 0
     with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0, compresslevel=_LEVEL) as packed:
@@ -60,7 +60,7 @@ def _header(name: str, size: int) -> tarfile.TarInfo:
     return header
 
 
-def _add(tar: tarfile.TarFile, store: Store, hash: str, size: int) -> None:
+def _add(tar: tarfile.TarFile, store: BundleStore, hash: str, size: int) -> None:
     damaged = BundleError(f"the stored content {hash[:12]} is missing or damaged", hint="submit the job again")
     try:
         with open(store.object_path(hash), "rb") as file:
@@ -87,7 +87,9 @@ class _Hashing:
         return data
 
 
-def unpack(file: BinaryIO, target: Path, *, limits: Limits = DEFAULT_LIMITS, have_store: Store | None = None) -> None:
+def unpack(
+    file: BinaryIO, target: Path, *, limits: TreeLimits = DEFAULT_LIMITS, have_store: BundleStore | None = None
+) -> None:
     """Lay the bundle out in `target`, absent or empty. Contents that are not in it come from `have_store`, which also
     keeps those that are. Everything is checked against its hash; a hostile archive raises BundleError."""
     if have_store is not None:
@@ -101,7 +103,7 @@ def unpack(file: BinaryIO, target: Path, *, limits: Limits = DEFAULT_LIMITS, hav
         os.makedirs(beside, exist_ok=True)
         folder = tempfile.mkdtemp(prefix=".unpack-", dir=beside)
     try:
-        store = Store(Path(folder))
+        store = BundleStore(Path(folder))
         store.prepare()
         snapshot = _receive(file, store, limits)
         store.save(snapshot)
@@ -110,11 +112,11 @@ def unpack(file: BinaryIO, target: Path, *, limits: Limits = DEFAULT_LIMITS, hav
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _receive(file: BinaryIO, store: Store, limits: Limits) -> Snapshot:
+def _receive(file: BinaryIO, store: BundleStore, limits: TreeLimits) -> CodeSnapshot:
     """Keep the contents of the archive; its manifest."""
     try:
         with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
-            guarded = Guarded(unpacked, limits, 0, "the bundle")
+            guarded = BombGuard(unpacked, limits, 0, "the bundle")
             with tarfile.open(fileobj=guarded, mode="r:") as tar:  # type: ignore[call-overload]
                 snapshot = _read_manifest(tar, limits)
                 _read_objects(tar, store, snapshot)
@@ -125,7 +127,7 @@ def _receive(file: BinaryIO, store: Store, limits: Limits) -> Snapshot:
     return snapshot
 
 
-def _read_manifest(tar: tarfile.TarFile, limits: Limits) -> Snapshot:
+def _read_manifest(tar: tarfile.TarFile, limits: TreeLimits) -> CodeSnapshot:
     member = tar.next()
     if member is None or member.name != _MANIFEST or not member.isreg() or member.size > _MAX_MANIFEST_BYTES:
         raise BundleError("this is not a bundle: it does not start with a manifest")
@@ -135,10 +137,10 @@ def _read_manifest(tar: tarfile.TarFile, limits: Limits) -> Snapshot:
     size = sum(entry.size for entry in snapshot.entries)
     if len(snapshot.entries) > limits.max_files or size > limits.max_bytes:
         raise BundleError(f"the bundle is larger than allowed: {len(snapshot.entries):,} files, {size:,} bytes")
-    return Snapshot(hash=snapshot.hash, entries=snapshot.entries, size=size)
+    return CodeSnapshot(hash=snapshot.hash, entries=snapshot.entries, size=size)
 
 
-def _read_objects(tar: tarfile.TarFile, store: Store, snapshot: Snapshot) -> None:
+def _read_objects(tar: tarfile.TarFile, store: BundleStore, snapshot: CodeSnapshot) -> None:
     needed = snapshot.objects
     missing = {hash for hash, size in needed.items() if not store.has(hash, size)}
     seen: set[str] = set()

@@ -19,7 +19,7 @@ from typing import IO, Any, BinaryIO, cast
 from longboat.bundles.checkout import filling
 from longboat.bundles.disk import explain, write_all
 from longboat.bundles.source.limits import size_text
-from longboat.bundles.trees import DEFAULT_LIMITS, Limits, check_links, check_name
+from longboat.bundles.trees import DEFAULT_LIMITS, TreeLimits, check_links, check_name
 from longboat.core.errors import BundleError
 
 _CHUNK = 1 << 20
@@ -41,7 +41,7 @@ except ImportError:  # a Python built without it; such archives are refused belo
     pass
 
 
-def extract(archive: Path, target: Path, limits: Limits = DEFAULT_LIMITS) -> None:
+def extract(archive: Path, target: Path, limits: TreeLimits = DEFAULT_LIMITS) -> None:
     """Unpack into `target`, which is absent or empty; on any failure nothing is left of it. Raises BundleError."""
     name = os.fspath(archive)
     try:
@@ -74,7 +74,7 @@ def _unpack(file: BinaryIO, tree: _Tree) -> None:
 class _Tree:
     """What has been unpacked so far, and whether the next member may follow."""
 
-    def __init__(self, root: str, archive: str, packed: int, limits: Limits) -> None:
+    def __init__(self, root: str, archive: str, packed: int, limits: TreeLimits) -> None:
         self.archive = archive
         self.packed = packed
         self.limits = limits
@@ -229,16 +229,16 @@ def _unpack_zip_member(pack: zipfile.ZipFile, member: zipfile.ZipInfo, mode: int
             raise tree.refusal(f"the link {member.filename!r} has an odd target") from None
 
 
-def check_ratio(size: int, packed: int, limits: Limits, archive: str) -> None:
+def check_ratio(size: int, packed: int, limits: TreeLimits, archive: str) -> None:
     if size > limits.ratio_from and size > packed * limits.max_ratio:
         raise BundleError(f"{archive}: it grows more than {limits.max_ratio} times when unpacked, so it is not trusted")
 
 
-class Guarded:
+class BombGuard:
     """A decompressed stream for tarfile that ends bombs: no header is read that would fill the memory, and no stream is
     followed that grows without measure."""
 
-    def __init__(self, file: Any, limits: Limits, packed: int, name: str) -> None:
+    def __init__(self, file: Any, limits: TreeLimits, packed: int, name: str) -> None:
         self._file = file
         self._limits = limits
         self._packed = packed
@@ -259,7 +259,7 @@ class Guarded:
         return int(self._file.tell())
 
 
-def open_compressed(file: BinaryIO, start: bytes, limits: Limits, packed: int) -> IO[bytes]:
+def open_compressed(file: BinaryIO, start: bytes, limits: TreeLimits, packed: int) -> IO[bytes]:
     """The decompressed content, chosen by the first bytes."""
     stream: Any = file
     try:
@@ -275,5 +275,5 @@ def open_compressed(file: BinaryIO, start: bytes, limits: Limits, packed: int) -
             stream = lzma.LZMAFile(file)
     except (ImportError, NameError):
         raise BundleError(f"{file.name}: this Python cannot read such a compression") from None
-    guarded: Any = Guarded(stream, limits, packed, file.name)
+    guarded: Any = BombGuard(stream, limits, packed, file.name)
     return cast(IO[bytes], guarded)

@@ -15,7 +15,7 @@ from longboat.bundles.trees import (
     MAX_LINKS_FOLLOWED,
     MAX_NAME_BYTES,
     MAX_PATH_BYTES,
-    Limits,
+    TreeLimits,
     check_links,
     check_name,
     check_target,
@@ -34,8 +34,8 @@ __all__ = [
     "MAX_NAME_BYTES",
     "MAX_PATH_BYTES",
     "Entry",
-    "Limits",
-    "Snapshot",
+    "TreeLimits",
+    "CodeSnapshot",
     "check_links",
     "check_name",
     "check_target",
@@ -57,7 +57,7 @@ class Entry(Value, frozen=True):
     target: str = ""  # of a link only
 
 
-class Snapshot(Value, frozen=True):
+class CodeSnapshot(Value, frozen=True):
     """A tree at one moment. `hash` covers paths, contents, executable bits and link targets, and nothing else."""
 
     hash: str
@@ -69,7 +69,7 @@ class Snapshot(Value, frozen=True):
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def empty(cls) -> Snapshot:
+    def empty(cls) -> CodeSnapshot:
         """The snapshot of a run with which no code travels."""
         return cls(hash=EMPTY_HASH)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from longboat.bundles.manifests import (
     DEFAULT_LIMITS,
+    CodeSnapshot,
     Entry,
-    Limits,
-    Snapshot,
+    TreeLimits,
     check_target,
     in_order,
     leaves_lexically,
@@ -22,10 +22,10 @@ from longboat.bundles.source import git, limits, secret_files
 from longboat.bundles.source.reading import read_into
 from longboat.bundles.source.scan import Scan, unreadable
 from longboat.bundles.source.statcache import StatCache
-from longboat.bundles.store import Store
+from longboat.bundles.store import BundleStore
 from longboat.core.errors import BundleError
 
-__all__ = ["Entry", "Limits", "Snapshot", "take"]
+__all__ = ["Entry", "TreeLimits", "CodeSnapshot", "take"]
 
 _MOST_NAMED = 10
 _MAX_UNTRACKED = 200
@@ -33,12 +33,12 @@ _MAX_UNTRACKED = 200
 
 def take(
     root: Path,
-    store: Store,
+    store: BundleStore,
     *,
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
-    limits: Limits = DEFAULT_LIMITS,
-) -> Snapshot:
+    limits: TreeLimits = DEFAULT_LIMITS,
+) -> CodeSnapshot:
     """Keep the tree at `root` in the store and return it. A tree that is too large is refused before it is read."""
     place = os.path.realpath(root)
     if not os.path.isdir(place):
@@ -50,7 +50,7 @@ def take(
 class _Taking:
     """One snapshot in the making."""
 
-    def __init__(self, root: str, store: Store, scan: Scan, most: Limits) -> None:
+    def __init__(self, root: str, store: BundleStore, scan: Scan, most: TreeLimits) -> None:
         self._root = root
         self._store = store
         self._scan = scan
@@ -58,7 +58,7 @@ class _Taking:
         self._left_out: list[tuple[str, str]] = []
         self._warnings = scan.warnings
 
-    def run(self) -> Snapshot:
+    def run(self) -> CodeSnapshot:
         files = self._without_named_secrets()
         limits.check({path: found.st_size for path, found in files.items()}, self._most)
         links = [self._link(path) for path, found in files.items() if stat.S_ISLNK(found.st_mode)]
@@ -82,7 +82,7 @@ class _Taking:
                 kept[path] = found
         return kept
 
-    def _snapshot(self, entries: tuple[Entry, ...]) -> Snapshot:
+    def _snapshot(self, entries: tuple[Entry, ...]) -> CodeSnapshot:
         paths = {entry.path for entry in entries}
         self._warn_of_links(entries, paths)
         self._warn_of_secrets()
@@ -90,7 +90,7 @@ class _Taking:
         diff_hash = hashlib.sha256(diff).hexdigest() if diff else None
         if diff_hash is not None:
             self._store.put(diff, diff_hash)
-        return Snapshot(
+        return CodeSnapshot(
             hash=tree_hash(entries),
             entries=entries,
             size=sum(entry.size for entry in entries),

@@ -23,7 +23,7 @@ import msgspec
 
 from longboat.bundles import checkout, durable
 from longboat.bundles.disk import errors_explained, explain, fresh_name, replace_file, write_all, write_new
-from longboat.bundles.manifests import EMPTY_HASH, Snapshot, check_tree, is_hash, tree_hash
+from longboat.bundles.manifests import EMPTY_HASH, CodeSnapshot, check_tree, is_hash, tree_hash
 from longboat.core.errors import BundleError, NotFound
 
 GRACE_S = 3600.0
@@ -38,10 +38,10 @@ _CACHE_KEPT_S = 30 * 86400.0
 _CHUNK = 1 << 20
 _FOLDERS = ("objects", "manifests", "tmp", "cache")
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Snapshot)
+_decoder = msgspec.json.Decoder(CodeSnapshot)
 
 
-class Store:
+class BundleStore:
     """A folder of bundles; any number of processes may use it at the same time."""
 
     def __init__(self, root: Path) -> None:
@@ -149,7 +149,7 @@ class Store:
                 os.unlink(temporary)
             raise explain(error, self._root, otherwise=_OTHERWISE) from error
 
-    def save(self, snapshot: Snapshot) -> None:
+    def save(self, snapshot: CodeSnapshot) -> None:
         """Keep the manifest, and all that it needs, for good. Its age says when it was last used."""
         data = _encoder.encode(snapshot)
         with self._explained():
@@ -183,7 +183,7 @@ class Store:
     def _manifest(self, hash: str) -> str:
         return f"{self._root}/manifests/{hash}.json"
 
-    def load(self, hash: str) -> Snapshot:
+    def load(self, hash: str) -> CodeSnapshot:
         """The snapshot of this hash, checked. Raises NotFound, or BundleError when it is damaged."""
         if not is_hash(hash):
             raise BundleError(f"{hash!r} is not the hash of a bundle")
@@ -192,7 +192,7 @@ class Store:
                 data = file.read()
         except FileNotFoundError:
             if hash == EMPTY_HASH:
-                return Snapshot.empty()
+                return CodeSnapshot.empty()
             raise NotFound(f"no bundle {hash[:12]} in {self._root}", hint="submit the job again") from None
         except OSError as error:
             raise explain(error, self._root, otherwise=_OTHERWISE) from error
@@ -257,7 +257,7 @@ class Store:
         return set(snapshot.objects) | ({snapshot.diff_hash} if snapshot.diff_hash else set())
 
 
-def decode(data: bytes, hash: str | None = None) -> Snapshot:
+def decode(data: bytes, hash: str | None = None) -> CodeSnapshot:
     """A manifest from its text; refused unless it is a safe tree and, where one is given, has this hash."""
     try:
         snapshot = _decoder.decode(data)

@@ -16,7 +16,7 @@ MAX_NAME_BYTES = 255
 MAX_LINKS_FOLLOWED = 40
 
 
-class Limits(NamedTuple):
+class TreeLimits(NamedTuple):
     """What may travel. The ratio counts only above `ratio_from`: small archives may well be dense."""
 
     max_bytes: int = 2 * GIB
@@ -25,7 +25,7 @@ class Limits(NamedTuple):
     ratio_from: int = 64 << 20
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = TreeLimits()
 
 
 class TreeEntry(Protocol):

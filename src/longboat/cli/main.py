@@ -58,7 +58,7 @@ TABLE = {name: entry for commands in SECTIONS.values() for name, entry in comman
 COMPLETE_VAR = "_LONGBOAT_COMPLETE"
 
 
-class Commands(click.Group):
+class LazyCommands(click.Group):
     """A group that imports a command when it is called."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
@@ -101,7 +101,7 @@ def print_version(ctx: Context, _param: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version, help="Show the version."
 )

@@ -1,6 +1,6 @@
 """The Layout: a Job laid out over nodes, with the environment every rank will see. Pure.
 
-An engine says where the nodes are (`Site`); this module says what runs there. The same Job and Sites give the same
+An engine says where the nodes are (`NodeSite`); this module says what runs there. The same Job and Sites give the same
 Layout on every engine. The variables themselves are in `variables`.
 """
 
@@ -17,9 +17,9 @@ from longboat.core.frameworks import command_notices, names_mpirun, starter_of
 from longboat.core.jobs import Command, Job, Role, Value
 from longboat.core.variables import (
     SCRUBBED,
+    NodeSeat,
+    RankWorld,
     RunFacts,
-    Seat,
-    World,
     check_sizes,
     cluster_text,
     env_notices,
@@ -34,7 +34,7 @@ __all__ = [
     "Layout",
     "NodeLayout",
     "RankLayout",
-    "Site",
+    "NodeSite",
     "Starter",
     "lay_out",
     "notices",
@@ -48,7 +48,7 @@ Starter = Literal["longboat", "torchrun", "mpirun", "follower"]
 _PLAIN_COMMAND = re.compile(r"[\w@%+=:,./ -]+")
 
 
-class Site(Value, frozen=True):
+class NodeSite(Value, frozen=True):
     """Where one node is: its address and the ports it may listen on, 1 + procs of them (coordinator first)."""
 
     address: str
@@ -90,7 +90,7 @@ def ports_needed(job: Job) -> list[int]:
     return [1 + role.procs for role in job.roles for _ in range(role.nodes)]
 
 
-def lay_out(job: Job, *, run: str, uid: str, attempt: int, sites: Sequence[Site]) -> Layout:
+def lay_out(job: Job, *, run: str, uid: str, attempt: int, sites: Sequence[NodeSite]) -> Layout:
     """Lay the job out over the sites, one per node, roles in their order."""
     _check_sites(job, sites)
     addresses = tuple(site.address for site in sites)
@@ -121,7 +121,7 @@ def notices(job: Job) -> tuple[str, ...]:
     return command_notices(job) + env_notices(job)
 
 
-def _node(seat: Seat, site: Site, facts: RunFacts, starter: Starter, mpi_command: Command | None) -> NodeLayout:
+def _node(seat: NodeSeat, site: NodeSite, facts: RunFacts, starter: Starter, mpi_command: Command | None) -> NodeLayout:
     command = mpi_command if starter == "mpirun" and mpi_command is not None else seat.role.run
     return NodeLayout(
         role=seat.role.name,
@@ -139,16 +139,16 @@ def _node(seat: Seat, site: Site, facts: RunFacts, starter: Starter, mpi_command
     )
 
 
-def _seats(job: Job, starters: Sequence[str], sites: Sequence[Site]) -> list[Seat]:
+def _seats(job: Job, starters: Sequence[str], sites: Sequence[NodeSite]) -> list[NodeSeat]:
     worlds = {starter: _world(job, starters, starter, sites) for starter in set(starters)}
-    seats: list[Seat] = []
+    seats: list[NodeSeat] = []
     nodes_seen = dict.fromkeys(worlds, 0)
     ranks_seen = dict.fromkeys(worlds, 0)
     first_rank = 0
     for role, starter in zip(job.roles, starters):
         for index in range(role.nodes):
             seats.append(
-                Seat(
+                NodeSeat(
                     job=job,
                     role=role,
                     node_index=index,
@@ -166,11 +166,11 @@ def _seats(job: Job, starters: Sequence[str], sites: Sequence[Site]) -> list[Sea
     return seats
 
 
-def _world(job: Job, starters: Sequence[str], starter: str, sites: Sequence[Site]) -> World:
+def _world(job: Job, starters: Sequence[str], starter: str, sites: Sequence[NodeSite]) -> RankWorld:
     """All nodes of one starter meet at the first of them: an evaluator beside a torchrun role is a world of its own."""
     roles = [role for role, its_starter in zip(job.roles, starters) if its_starter == starter]
     first = next(position for position, its_starter in enumerate(_per_node(job, starters)) if its_starter == starter)
-    return World(
+    return RankWorld(
         address=sites[first].address,
         port=sites[first].ports[0],
         nodes=sum(role.nodes for role in roles),
@@ -183,7 +183,7 @@ def _per_node(job: Job, starters: Sequence[str]) -> list[str]:
     return [starter for role, starter in zip(job.roles, starters) for _ in range(role.nodes)]
 
 
-def _node_starter(starter: str, seat: Seat) -> Starter:
+def _node_starter(starter: str, seat: NodeSeat) -> Starter:
     if starter == "mpirun":
         return "mpirun" if seat.world_node_rank == 0 else "follower"
     return "torchrun" if starter == "torchrun" else "longboat"
@@ -210,7 +210,7 @@ def _program(command: Command) -> tuple[str, ...]:
     return ("/bin/sh", "-c", command)
 
 
-def _check_sites(job: Job, sites: Sequence[Site]) -> None:
+def _check_sites(job: Job, sites: Sequence[NodeSite]) -> None:
     needed = ports_needed(job)
     if len(sites) != len(needed):
         raise InternalError(f"the job has {len(needed)} nodes but {len(sites)} sites were given")

@@ -19,7 +19,7 @@ class Plan(Value, frozen=True):
     notices: tuple[str, ...] = ()  # what the user should know but that stops nothing
 
 
-class Check(Value, frozen=True):
+class DoctorCheck(Value, frozen=True):
     """One thing `longboat doctor` looked at."""
 
     name: str

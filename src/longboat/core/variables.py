@@ -41,7 +41,7 @@ JAX_PLAIN_URI = "0.0;tcp://0.0.0.0:0"
 """Makes an argument-less jax.distributed.initialize() read OMPI_COMM_WORLD_*; the coordinator is given apart."""
 
 
-class World(NamedTuple):
+class RankWorld(NamedTuple):
     """The nodes whose ranks meet: all those with the same starter."""
 
     address: str
@@ -51,7 +51,7 @@ class World(NamedTuple):
     hosts: str  # "worker-0:2,worker-1:2": node and its processes
 
 
-class Seat(NamedTuple):
+class NodeSeat(NamedTuple):
     """One node as its variables see it."""
 
     job: Job
@@ -62,7 +62,7 @@ class Seat(NamedTuple):
     first_rank: int  # in the run
     world_first_rank: int  # in its World
     ports: tuple[int, ...]
-    world: World
+    world: RankWorld
 
 
 class RunFacts(NamedTuple):
@@ -132,13 +132,13 @@ def cluster_text(job: Job, sites: Sequence[tuple[str, tuple[int, ...]]]) -> str:
     return json.dumps(cluster)
 
 
-def node_env(seat: Seat, facts: RunFacts, starter: str) -> dict[str, str]:
+def node_env(seat: NodeSeat, facts: RunFacts, starter: str) -> dict[str, str]:
     """What every process of a node sees: defaults, then the job's own `env`, then what says who the node is."""
     own = {name: value for name, value in seat.role.env.items() if not is_identity(seat.job, name)}
     return {**_defaults(seat, facts, starter, own), **own, **_node_identity(seat, facts, starter)}
 
 
-def rank_env(seat: Seat, facts: RunFacts, starter: str, local_rank: int) -> dict[str, str]:
+def rank_env(seat: NodeSeat, facts: RunFacts, starter: str, local_rank: int) -> dict[str, str]:
     """What only one rank sees. torchrun and mpirun number their processes themselves."""
     own_rank = str(seat.first_rank + local_rank)
     if starter != "longboat":
@@ -175,7 +175,7 @@ def check_sizes(facts: RunFacts) -> None:
             )
 
 
-def _defaults(seat: Seat, facts: RunFacts, starter: str, own: Mapping[str, str]) -> dict[str, str]:
+def _defaults(seat: NodeSeat, facts: RunFacts, starter: str, own: Mapping[str, str]) -> dict[str, str]:
     address = own.get("MASTER_ADDR", seat.world.address)
     port = own.get("MASTER_PORT", str(seat.world.port))
     env = {"MASTER_ADDR": address, "MASTER_PORT": port}
@@ -198,7 +198,7 @@ def _defaults(seat: Seat, facts: RunFacts, starter: str, own: Mapping[str, str])
     return env
 
 
-def _node_identity(seat: Seat, facts: RunFacts, starter: str) -> dict[str, str]:
+def _node_identity(seat: NodeSeat, facts: RunFacts, starter: str) -> dict[str, str]:
     env = {
         "LONGBOAT_RUN": facts.run,
         "LONGBOAT_RUN_UID": facts.uid,
@@ -249,7 +249,7 @@ def _open_mpi(facts: RunFacts) -> dict[str, str]:
     return env
 
 
-def _aliases(seat: Seat, facts: RunFacts) -> dict[str, str]:
+def _aliases(seat: NodeSeat, facts: RunFacts) -> dict[str, str]:
     env: dict[str, str] = {}
     gpus = str(seat.role.resources.gpus.count)
     if "skypilot" in seat.job.aliases:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Entry = tuple[int, int, int, int, str]
 
 
-class Shelf:
+class BestFitIndex:
     def __init__(self, states: Sequence[NodeState], primary: str, seen: int) -> None:
         self._states = {state.name: state for state in states}
         self._primary = primary

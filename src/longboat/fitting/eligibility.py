@@ -10,34 +10,34 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from longboat.fitting.model.nodes import UNSCHEDULABLE, NodeShape, untolerated
-from longboat.fitting.model.pods import Placing
+from longboat.fitting.model.pods import NodeConstraints
 from longboat.fitting.model.selectors import Requirement, keys_of, matches_node, value_on_node
 
 Key = TypeVar("Key")
 _FEW = 64
 
 
-def admits(placing: Placing, node: NodeShape) -> bool:
+def admits(placing: NodeConstraints, node: NodeShape) -> bool:
     return admits_labels(placing, node) and admits_taints(placing, node) and admits_volumes(placing, node)
 
 
-def admits_labels(placing: Placing, node: NodeShape) -> bool:
+def admits_labels(placing: NodeConstraints, node: NodeShape) -> bool:
     if placing.selector and not matches_node(placing.selector, node.labels, node.name):
         return False
     return placing.affinity is None or any(matches_node(term, node.labels, node.name) for term in placing.affinity)
 
 
-def admits_taints(placing: Placing, node: NodeShape) -> bool:
+def admits_taints(placing: NodeConstraints, node: NodeShape) -> bool:
     if node.is_unschedulable and untolerated((UNSCHEDULABLE,), placing.tolerations) is not None:
         return False
     return not node.taints or untolerated(node.taints, placing.tolerations) is None
 
 
-def admits_volumes(placing: Placing, node: NodeShape) -> bool:
+def admits_volumes(placing: NodeConstraints, node: NodeShape) -> bool:
     return all(any(matches_node(term, node.labels, node.name) for term in terms) for _, terms in placing.volumes)
 
 
-def keys_looked_at(placing: Placing) -> tuple[str, ...]:
+def keys_looked_at(placing: NodeConstraints) -> tuple[str, ...]:
     """The labels (and fields) of nodes that the rule depends on."""
     terms = [placing.selector, *(placing.affinity or ())]
     terms += [term for _, alternatives in placing.volumes for term in alternatives]
@@ -51,10 +51,10 @@ class Eligibility:
         self._nodes = nodes
         self._classes: dict[tuple[str, ...], list[tuple[NodeShape, list[str]]]] = {}
         self._by_value: dict[str, dict[str, list[str]]] = {}
-        self._found: dict[Placing, tuple[str, ...]] = {}
+        self._found: dict[NodeConstraints, tuple[str, ...]] = {}
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
 
-    def select(self, placing: Placing) -> tuple[str, ...]:
+    def select(self, placing: NodeConstraints) -> tuple[str, ...]:
         """Names of the nodes, in the order of the set. Equal answers are one and the same object."""
         found = self._found.get(placing)
         if found is None:
@@ -62,7 +62,7 @@ class Eligibility:
             found = self._found[placing] = self._shared.setdefault(found, found)
         return found
 
-    def _select(self, placing: Placing) -> tuple[str, ...]:
+    def _select(self, placing: NodeConstraints) -> tuple[str, ...]:
         few = self._few(placing)
         if few is not None:
             return tuple(name for name in few if admits(placing, self._nodes[name]))
@@ -72,7 +72,7 @@ class Eligibility:
                 names += members
         return tuple(sorted(names))
 
-    def _few(self, placing: Placing) -> list[str] | None:
+    def _few(self, placing: NodeConstraints) -> list[str] | None:
         """The nodes with a label value that the rule insists on, if these are few."""
         for key, _, values in _musts(placing):
             names = [name for value in values for name in self._index(key).get(value, ())]
@@ -105,7 +105,7 @@ class Eligibility:
         return found
 
 
-def _musts(placing: Placing) -> Iterable[Requirement]:
+def _musts(placing: NodeConstraints) -> Iterable[Requirement]:
     terms = [placing.selector]
     if placing.affinity is not None and len(placing.affinity) == 1:
         terms.append(placing.affinity[0])

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from longboat.core.errors import InternalError
-from longboat.fitting.best_fit_index import Shelf
+from longboat.fitting.best_fit_index import BestFitIndex
 from longboat.fitting.eligibility import Eligibility
 from longboat.fitting.model.nodes import NodeShape
-from longboat.fitting.model.pods import Placing, Pod, PodShape
+from longboat.fitting.model.pods import NodeConstraints, Pod, PodShape
 from longboat.fitting.model.quantities import PODS, is_scarce
 from longboat.fitting.model.requests import Port, clashes
 from longboat.fitting.topology import Topology
@@ -89,7 +89,7 @@ class Fleet:
     def _forget(self) -> None:
         """The set of nodes is new: what was found out about it does not hold any more."""
         self._eligibility = Eligibility({name: state.shape for name, state in self.states.items()})
-        self._shelves: dict[tuple[int, str], Shelf] = {}
+        self._shelves: dict[tuple[int, str], BestFitIndex] = {}
         self._changed: list[NodeState] = []
         self._totals: dict[str, int] | None = None
 
@@ -160,18 +160,18 @@ class Fleet:
         self._forget()
         return pods
 
-    def eligible(self, placing: Placing) -> tuple[str, ...]:
+    def eligible(self, placing: NodeConstraints) -> tuple[str, ...]:
         """Names of the nodes where such a pod may be, whatever is on them; sorted."""
         return self._eligibility.select(placing)
 
-    def shelf(self, shape: PodShape, primary: str) -> Shelf:
+    def shelf(self, shape: PodShape, primary: str) -> BestFitIndex:
         """The eligible nodes in the order of best fit for pods that ask for `primary` (empty: for no device)."""
         names = self.eligible(shape.placing)
         key = (id(names), primary)
         found = self._shelves.get(key)
         if found is None:
             states = [self.states[name] for name in names]
-            found = self._shelves[key] = Shelf(states, primary, len(self._changed))
+            found = self._shelves[key] = BestFitIndex(states, primary, len(self._changed))
         else:
             found.refresh(self._changed)
         return found

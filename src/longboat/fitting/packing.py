@@ -15,9 +15,9 @@ from longboat.core.jobs import Value
 from longboat.fitting.fleet import Fleet, NodeState
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.model.quantities import CPU, MEMORY, is_scarce, scarcity
-from longboat.fitting.pod_affinity import Neighbours
+from longboat.fitting.pod_affinity import AffinityView
 from longboat.fitting.search import search
-from longboat.fitting.shortfalls import Lack, lacks_of, refusals_of
+from longboat.fitting.shortfalls import ResourceShortfall, lacks_of, refusals_of
 
 Pairs = list[tuple[Pod, NodeState]]
 Domain = tuple[str, str]
@@ -36,7 +36,9 @@ class Shortfall(Value, frozen=True):
     pod: Pod  # of the kind that found no place
     placed: int  # so many of that kind did, after the kinds before it
     wanted: int
-    lacks: tuple[Lack, ...] = ()  # what there is too little of on the nodes that would do; empty: no such node
+    lacks: tuple[
+        ResourceShortfall, ...
+    ] = ()  # what there is too little of on the nodes that would do; empty: no such node
     refusals: tuple[tuple[str, int], ...] = ()  # reason -> on how many nodes, most frequent first
 
     @property
@@ -45,7 +47,7 @@ class Shortfall(Value, frozen=True):
         return "; ".join(parts) or "there are no nodes"
 
 
-class Kind(Value, frozen=True):
+class IdenticalPods(Value, frozen=True):
     """Pods that are alike in all that matters."""
 
     pods: tuple[Pod, ...]
@@ -104,7 +106,7 @@ def _placement(pods: Sequence[Pod], fleet: Fleet) -> Placement:
     return Placement(nodes=tuple(state.name for state in states if state is not None))
 
 
-def kinds_of(pods: Sequence[Pod], fleet: Fleet) -> list[Kind]:
+def kinds_of(pods: Sequence[Pod], fleet: Fleet) -> list[IdenticalPods]:
     """Classes of alike pods, the one that asks for the scarcest things first. Input order makes no difference."""
     groups: dict[tuple[PodShape, tuple[tuple[str, str], ...]], list[Pod]] = {}
     shapes = {pod.shape for pod in pods}
@@ -115,7 +117,7 @@ def kinds_of(pods: Sequence[Pod], fleet: Fleet) -> list[Kind]:
         groups.setdefault((pod.shape, labels if is_plain else (*labels, ("", pod.namespace))), []).append(pod)
     totals = fleet.totals()
     ranked = sorted(groups, key=lambda group: (_size(group[0], totals), msgspec.json.encode(group)))
-    return [Kind(pods=tuple(groups[group])) for group in ranked]
+    return [IdenticalPods(pods=tuple(groups[group])) for group in ranked]
 
 
 def _label_keys(pods: Sequence[Pod], fleet: Fleet) -> frozenset[str]:
@@ -131,7 +133,7 @@ def _size(shape: PodShape, totals: dict[str, int]) -> tuple[tuple[tuple[int, int
     return tuple(devices) or ((9, 0, ""),), -max(shares, default=0.0)
 
 
-def _orders(kinds: list[Kind], fleet: Fleet) -> Iterator[list[Kind]]:
+def _orders(kinds: list[IdenticalPods], fleet: Fleet) -> Iterator[list[IdenticalPods]]:
     yield kinds
     if len(kinds) > 1:
         choice = {id(kind): len(fleet.eligible(kind.shape.placing)) for kind in kinds}
@@ -144,11 +146,11 @@ def _orders(kinds: list[Kind], fleet: Fleet) -> Iterator[list[Kind]]:
                 yield order
 
 
-def _starts(kinds: list[Kind], fleet: Fleet) -> Iterator[tuple[Domain, ...]]:
+def _starts(kinds: list[IdenticalPods], fleet: Fleet) -> Iterator[tuple[Domain, ...]]:
     """Where the first pod of a gang whose pods want to be near each other may start: each domain in turn."""
     keys: dict[str, None] = {}
     for kind in kinds:
-        if kind.shape.near and Neighbours(kind.pods[0], fleet).is_first:
+        if kind.shape.near and AffinityView(kind.pods[0], fleet).is_first:
             keys.update((term.key, None) for term in kind.shape.near)
     if not keys:
         yield ()
@@ -157,7 +159,9 @@ def _starts(kinds: list[Kind], fleet: Fleet) -> Iterator[tuple[Domain, ...]]:
     yield from sorted(seen)
 
 
-def _fill_all(order: Sequence[Kind], fleet: Fleet, domains: tuple[Domain, ...]) -> tuple[Pairs, Kind | None]:
+def _fill_all(
+    order: Sequence[IdenticalPods], fleet: Fleet, domains: tuple[Domain, ...]
+) -> tuple[Pairs, IdenticalPods | None]:
     """All kinds in this order, up to the first that does not find room for all its pods."""
     pairs: Pairs = []
     for kind in order:
@@ -168,12 +172,12 @@ def _fill_all(order: Sequence[Kind], fleet: Fleet, domains: tuple[Domain, ...]) 
     return pairs, None
 
 
-def _fill(kind: Kind, fleet: Fleet, domains: tuple[Domain, ...]) -> Pairs:
+def _fill(kind: IdenticalPods, fleet: Fleet, domains: tuple[Domain, ...]) -> Pairs:
     """As many pods of the kind as find a place."""
     shape = kind.shape
     primary = min((name for name, _ in shape.requests if is_scarce(name)), key=scarcity, default="")
     shelf = fleet.shelf(shape, primary)
-    neighbours = Neighbours(kind.pods[0], fleet)
+    neighbours = AffinityView(kind.pods[0], fleet)
     pairs: Pairs = []
     left = list(reversed(kind.pods))
     while left:
@@ -202,7 +206,7 @@ def _put(left: list[Pod], count: int, state: NodeState, pairs: Pairs) -> None:
         pairs.append((pod, state))
 
 
-def _shortfall(kind: Kind, pairs: Pairs, fleet: Fleet, explain: bool) -> Shortfall:
+def _shortfall(kind: IdenticalPods, pairs: Pairs, fleet: Fleet, explain: bool) -> Shortfall:
     """With the pods still in the fleet that did find a place."""
     pod = kind.pods[0]
     mine = {(one.namespace, one.name) for one in kind.pods}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from longboat.fitting.eligibility import admits_labels, admits_taints
 from longboat.fitting.fleet import Fleet, NodeState
 from longboat.fitting.model.nodes import HOSTNAME
-from longboat.fitting.model.pods import Pod, PodTerm, Spread
+from longboat.fitting.model.pods import Pod, PodTerm, SpreadConstraint
 from longboat.fitting.model.selectors import show_term
 from longboat.fitting.topology import Counts
 
@@ -15,7 +15,7 @@ from longboat.fitting.topology import Counts
 class _Balance(NamedTuple):
     """A spread constraint with the pods counted on the nodes that count for it."""
 
-    spread: Spread
+    spread: SpreadConstraint
     counts: Counts  # every domain that counts is in it
     is_self: bool  # the pod itself will be counted
 
@@ -27,7 +27,7 @@ class _Balance(NamedTuple):
         return self.counts.get(domain, 0) + self.is_self - least
 
 
-class Neighbours:
+class AffinityView:
     """The view of one pod (or of any that has the same shape and the same labels that matter)."""
 
     def __init__(self, pod: Pod, fleet: Fleet) -> None:
@@ -102,7 +102,7 @@ def _spread_refusal(balance: _Balance, domain: str | None) -> list[str]:
             f", {balance.spread.max_skew} allowed"]  # fmt: skip
 
 
-def _balance(spread: Spread, pod: Pod, fleet: Fleet) -> _Balance:
+def _balance(spread: SpreadConstraint, pod: Pod, fleet: Fleet) -> _Balance:
     placing = pod.shape.placing
     keys = [one.key for one in pod.shape.spread]
     watch = fleet.topology.watch(spread.who, skips_terminating=True)

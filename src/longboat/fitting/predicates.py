@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from longboat.fitting.fleet import NodeState
 from longboat.fitting.model.nodes import UNSCHEDULABLE, NodeShape, untolerated
-from longboat.fitting.model.pods import Placing, Pod
+from longboat.fitting.model.pods import NodeConstraints, Pod
 from longboat.fitting.model.quantities import show, show_number
 from longboat.fitting.model.requests import clashes
 from longboat.fitting.model.selectors import (
@@ -18,18 +18,18 @@ from longboat.fitting.model.selectors import (
     show_term,
     value_on_node,
 )
-from longboat.fitting.pod_affinity import Neighbours
+from longboat.fitting.pod_affinity import AffinityView
 
 
 def why_not(pod: Pod, state: NodeState) -> str | None:
     """None when the pod could be put there now. Reasons that no waiting cures come alone, else what is lacking now."""
     found = placing_refusals(pod.shape.placing, state.shape)
     if not found:
-        found = [*amount_refusals(pod, state), *Neighbours(pod, state.fleet).refusals(state)]
+        found = [*amount_refusals(pod, state), *AffinityView(pod, state.fleet).refusals(state)]
     return "; ".join(found) or None
 
 
-def placing_refusals(placing: Placing, node: NodeShape) -> list[str]:
+def placing_refusals(placing: NodeConstraints, node: NodeShape) -> list[str]:
     """What about the node itself is against it."""
     found = []
     for requirement in placing.selector:

@@ -7,7 +7,7 @@ from typing import Any
 
 from longboat.fitting.fleet import Fleet, NodeState
 from longboat.fitting.model.pods import Pod
-from longboat.fitting.pod_affinity import Neighbours
+from longboat.fitting.pod_affinity import AffinityView
 
 MAX_PODS = 16
 MAX_STEPS = 2_000
@@ -44,7 +44,7 @@ class _Search:
         if number == len(self.pods):
             return True
         pod = self.pods[number]
-        neighbours = Neighbours(pod, self.fleet)
+        neighbours = AffinityView(pod, self.fleet)
         tried: set[Any] = set()
         for state in self.choices[number]:
             mark = self._mark(state)

@@ -7,11 +7,11 @@ from longboat.fitting.fleet import Fleet, NodeState
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.model.quantities import scarcity, show_number
-from longboat.fitting.pod_affinity import Neighbours
+from longboat.fitting.pod_affinity import AffinityView
 from longboat.fitting.predicates import amount_refusals, placing_refusals
 
 
-class Lack(Value, frozen=True):
+class ResourceShortfall(Value, frozen=True):
     """A resource that there is too little of, on the nodes where the pods may be. Amounts as in `quantities`."""
 
     resource: str
@@ -28,7 +28,7 @@ class Lack(Value, frozen=True):
         return text
 
 
-def lacks_of(shape: PodShape, wanted: int, placed: int, fleet: Fleet) -> tuple[Lack, ...]:
+def lacks_of(shape: PodShape, wanted: int, placed: int, fleet: Fleet) -> tuple[ResourceShortfall, ...]:
     """The resources that keep the rest of `wanted` pods out, with `placed` of them in the fleet. Scarcest first.
 
     Those that would be too little even if nothing else counted; if it takes several together, those that are short on
@@ -44,7 +44,7 @@ def lacks_of(shape: PodShape, wanted: int, placed: int, fleet: Fleet) -> tuple[L
             continue
         free = [max(0, state.free.get(resource, 0)) for state in states]
         # What the placed pods of the same gang took is theirs to count.
-        lack = Lack(
+        lack = ResourceShortfall(
             resource=resource,
             each=each,
             pods=wanted,
@@ -61,7 +61,7 @@ def lacks_of(shape: PodShape, wanted: int, placed: int, fleet: Fleet) -> tuple[L
 
 def refusals_of(pod: Pod, fleet: Fleet) -> tuple[tuple[str, int], ...]:
     """Every reason with the number of nodes it holds on, most frequent first. Nodes in one state are judged once."""
-    neighbours = Neighbours(pod, fleet)
+    neighbours = AffinityView(pod, fleet)
     able = set(fleet.eligible(pod.shape.placing))
     known: dict[object, str] = {}
     counts: dict[str, int] = {}
@@ -74,13 +74,13 @@ def refusals_of(pod: Pod, fleet: Fleet) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
-def _reason(pod: Pod, state: NodeState, neighbours: Neighbours) -> str:
+def _reason(pod: Pod, state: NodeState, neighbours: AffinityView) -> str:
     found = placing_refusals(pod.shape.placing, state.shape)
     found = found or [*amount_refusals(pod, state), *neighbours.refusals(state)]
     return "; ".join(found) or "taken by pods of the same gang"
 
 
-def _mark(pod: Pod, state: NodeState, is_able: bool, neighbours: Neighbours) -> object:
+def _mark(pod: Pod, state: NodeState, is_able: bool, neighbours: AffinityView) -> object:
     """Equal for nodes that give the same reason."""
     node: NodeShape = state.shape
     if not is_able or not neighbours.is_alone or pod.shape.ports:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from longboat.fitting.model.pods import Pod, PodTerm, Who
+from longboat.fitting.model.pods import Pod, PodSelector, PodTerm
 from longboat.fitting.model.selectors import Term
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ def pair_of(term: Term) -> Pair | None:
     return next(((key, values[0]) for key, operator, values in term if operator == "In" and len(values) == 1), None)
 
 
-class Watch:
+class DomainCounts:
     """How many of some pods are where."""
 
-    def __init__(self, who: Who, *, skips_terminating: bool) -> None:
+    def __init__(self, who: PodSelector, *, skips_terminating: bool) -> None:
         self.who = who
         self.skips_terminating = skips_terminating
         self.nodes: Counts = {}
@@ -44,8 +44,8 @@ class Topology:
     def __init__(self, states: Mapping[str, NodeState], namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self._states = states
         self.namespaces = namespaces
-        self._watches: dict[tuple[Who, bool], Watch] = {}
-        self._watches_by: dict[Pair | None, list[Watch]] = {}
+        self._watches: dict[tuple[PodSelector, bool], DomainCounts] = {}
+        self._watches_by: dict[Pair | None, list[DomainCounts]] = {}
         self._owned: dict[PodTerm, Counts] = {}
         self._owned_by: dict[Pair | None, dict[PodTerm, None]] = {}
         self._pods_by: dict[Pair, dict[tuple[str, str], tuple[Pod, NodeState]]] | None = None
@@ -75,21 +75,21 @@ class Topology:
                 else:
                     self._pods_by[pair].pop((pod.namespace, pod.name), None)
 
-    def _watching(self, pod: Pod) -> Iterator[Watch]:
+    def _watching(self, pod: Pod) -> Iterator[DomainCounts]:
         for pair in (*pod.labels.items(), None):
             for watch in self._watches_by.get(pair, ()):
                 if self._counts(watch, pod):
                     yield watch
 
-    def _counts(self, watch: Watch, pod: Pod) -> bool:
+    def _counts(self, watch: DomainCounts, pod: Pod) -> bool:
         if watch.skips_terminating and pod.is_terminating:
             return False
         return watch.who.matches(pod, self.namespaces)
 
-    def watch(self, who: Who, *, skips_terminating: bool = False) -> Watch:
+    def watch(self, who: PodSelector, *, skips_terminating: bool = False) -> DomainCounts:
         found = self._watches.get((who, skips_terminating))
         if found is None:
-            found = Watch(who, skips_terminating=skips_terminating)
+            found = DomainCounts(who, skips_terminating=skips_terminating)
             pair = pair_of(who.labels)
             for pod, state in self._pods_with(pair):
                 if self._counts(found, pod):
@@ -98,7 +98,7 @@ class Topology:
             self._watches_by.setdefault(pair, []).append(found)
         return found
 
-    def domains(self, who: Who, key: str) -> Counts:
+    def domains(self, who: PodSelector, key: str) -> Counts:
         """Pods per domain; kept up to date."""
         watch = self.watch(who)
         found = watch.domains.get(key)

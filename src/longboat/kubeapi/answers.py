@@ -7,17 +7,17 @@ from typing import Any
 
 from longboat.kubeapi.connection import retries
 from longboat.kubeapi.errors import (
-    AlreadyThere,
+    AlreadyExists,
     ApiError,
     Conflict,
     Expired,
     Forbidden,
     Invalid,
-    NotThere,
+    ObjectNotFound,
     Unreachable,
 )
 
-_CLASSES: dict[int, type[ApiError]] = {400: Invalid, 403: Forbidden, 404: NotThere, 410: Expired, 422: Invalid}
+_CLASSES: dict[int, type[ApiError]] = {400: Invalid, 403: Forbidden, 404: ObjectNotFound, 410: Expired, 422: Invalid}
 _SHOWN = 2000
 BAD_APPLY = "failed to create typed patch object"
 """So an unknown field in a server-side apply is told, with the status of a broken server."""
@@ -31,7 +31,7 @@ def error_of(status: int, body: bytes, what: str, context: str = "", *, retry_af
     hint = None
     kind = _CLASSES.get(status, ApiError)
     if status == 409:
-        kind = AlreadyThere if reason == "AlreadyExists" else Conflict
+        kind = AlreadyExists if reason == "AlreadyExists" else Conflict
     elif status < 400:
         message, hint = f"{what}: the server redirects ({status})", "is this the address of an API server?"
     elif status == 401:

@@ -1,7 +1,7 @@
 """The API of one cluster: read, list, create, apply, patch, delete, follow logs. Errors are those of `errors`.
 
 Objects are read into slim structs (`structs`) or plain dicts and written as plain dicts. Not here: watches (`watch`),
-exec and port-forward (`streams`, `forwarding`).
+exec and port-forward (`streams`, `streams.port_forward`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import msgspec
 
 from longboat.kubeapi import kubeconfig
 from longboat.kubeapi.connection.retries import TOTAL_S
-from longboat.kubeapi.connection.transport import Ask, Stream, Transport
-from longboat.kubeapi.errors import Conflict, Expired, NotThere, Unreachable
+from longboat.kubeapi.connection.transport import ApiRequest, ResponseStream, Transport
+from longboat.kubeapi.errors import Conflict, Expired, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import POD, Kind, kind_of
 
 MANAGER = "longboat"
@@ -48,7 +48,7 @@ class Page(msgspec.Struct, Generic[T]):
     items: list[T] = []
 
 
-class Listing(msgspec.Struct, Generic[T]):
+class ObjectList(msgspec.Struct, Generic[T]):
     """What was there at one moment; a watch from `version` on misses nothing."""
 
     items: list[T]
@@ -170,7 +170,7 @@ class Client:
         repeats = method in REPEATABLE if may_repeat is None else may_repeat
         total_s = min(timeout_s, TOTAL_S)
         left_s = None if method in READING else self.left_s
-        ask = Ask(method, path + as_text(query), headers, sent, timeout_s, repeats, total_s, left_s=left_s)
+        ask = ApiRequest(method, path + as_text(query), headers, sent, timeout_s, repeats, total_s, left_s=left_s)
         return self.transport.request(ask)
 
     @overload
@@ -178,7 +178,7 @@ class Client:
     @overload
     def get(self, kind: Kind, name: str, *, namespace: str | None = None, into: type[T]) -> T: ...
     def get(self, kind: Kind, name: str, *, namespace: str | None = None, into: Any = dict) -> Any:
-        """The object; `NotThere` if there is none."""
+        """The object; `ObjectNotFound` if there is none."""
         return read(into, self.request("GET", self.path(kind, namespace, name)))
 
     @overload
@@ -189,7 +189,7 @@ class Client:
         """The object, or None."""
         try:
             return self.get(kind, name, namespace=namespace, into=into)
-        except NotThere:
+        except ObjectNotFound:
             return None
 
     @overload
@@ -202,7 +202,7 @@ class Client:
         labels: str = "",
         fields: str = "",
         page: int = 500,
-    ) -> Listing[Object]: ...
+    ) -> ObjectList[Object]: ...
     @overload
     def list(
         self,
@@ -214,7 +214,7 @@ class Client:
         fields: str = "",
         into: type[T],
         page: int = 500,
-    ) -> Listing[T]: ...
+    ) -> ObjectList[T]: ...
     def list(
         self,
         kind: Kind,
@@ -225,7 +225,7 @@ class Client:
         fields: str = "",
         into: Any = dict,
         page: int = 500,
-    ) -> Listing[Any]:
+    ) -> ObjectList[Any]:
         """All objects, page by page; from the start again when the server forgot the moment of the first page."""
         path = kind.path() if everywhere else self.path(kind, namespace)
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": page or ""}
@@ -237,13 +237,13 @@ class Client:
                     raise
         raise AssertionError("unreachable")
 
-    def _pages(self, path: str, query: Query, into: Any) -> Listing[Any]:
+    def _pages(self, path: str, query: Query, into: Any) -> ObjectList[Any]:
         """A page is taken apart in another thread while the server makes the next: sent first, then decoded."""
         content = self.request("GET", path, query=query)
         token = continue_in(content)
         if not token:
             found = read(Page[into], content)
-            return Listing(found.items, found.metadata.resource_version)
+            return ObjectList(found.items, found.metadata.resource_version)
         from concurrent.futures import ThreadPoolExecutor
 
         items: builtins.list[Any] = []
@@ -254,12 +254,12 @@ class Client:
                 token = continue_in(content)
                 items += decoding.result().items
         last = read(Page[into], content)
-        return Listing(items + last.items, last.metadata.resource_version)
+        return ObjectList(items + last.items, last.metadata.resource_version)
 
     def create(self, body: Object, *, dry_run: bool = False) -> Object:
-        """Make it; `AlreadyThere` if it is. Unknown fields are errors.
+        """Make it; `AlreadyExists` if it is. Unknown fields are errors.
 
-        A create of a named object that broke is sent again. So after a break `AlreadyThere` may mean our own first
+        A create of a named object that broke is sent again. So after a break `AlreadyExists` may mean our own first
         attempt: whoever must know compares uid, labels or content with what is there.
         """
         kind, meta = kind_of(body), body.get("metadata", {})
@@ -312,7 +312,7 @@ class Client:
             options["preconditions"] = {"uid": uid}
         try:
             self.request("DELETE", self.path(kind, namespace, name), body=options)
-        except NotThere:
+        except ObjectNotFound:
             pass
         except Conflict:
             if uid is None:
@@ -337,7 +337,7 @@ class Client:
         limit_bytes: int | None = None,
         idle_s: float | None = None,
         patience_s: float = TOTAL_S,
-    ) -> Stream:
+    ) -> ResponseStream:
         """A container's log in chunks as they come, to its end; `Unreachable` when the stream breaks before.
 
         With `follow`, silence is no error unless it lasts `idle_s`. A server that cannot reach the node is asked again
@@ -352,7 +352,7 @@ class Client:
             "limitBytes": limit_bytes,
         }
         path = self.path(POD, namespace, pod, "log") + as_text(query)
-        ask = Ask("GET", path, {"Accept": "*/*"}, total_s=patience_s)
+        ask = ApiRequest("GET", path, {"Accept": "*/*"}, total_s=patience_s)
         return self.transport.stream(ask, idle_s=idle_s if follow else idle_s or ask.timeout_s)
 
     def path(

@@ -26,11 +26,11 @@ class ApiError(EngineError):
         self.details = dict(details or {})
 
 
-class NotThere(ApiError):
+class ObjectNotFound(ApiError):
     """404."""
 
 
-class AlreadyThere(ApiError):
+class AlreadyExists(ApiError):
     """409 AlreadyExists."""
 
 

@@ -22,7 +22,7 @@ _LISTS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))
 _PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
 
-class Access(NamedTuple):
+class ClusterAccess(NamedTuple):
     """One way to one server. `cluster` and `user` are the entries of the kubeconfig, their paths made absolute."""
 
     context: str
@@ -111,7 +111,7 @@ def _with_absolute_paths(file: Path, entry: dict[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def choose(config: Kubeconfig, context: str | None, namespace: str | None) -> Access:
+def choose(config: Kubeconfig, context: str | None, namespace: str | None) -> ClusterAccess:
     """The access of a context: the current one unless named."""
     wanted = context or config.current
     if not wanted:
@@ -135,7 +135,9 @@ def choose(config: Kubeconfig, context: str | None, namespace: str | None) -> Ac
         raise KubeconfigError(f"cluster {cluster_name!r} in {_told(config)} has no server")
     if "://" not in server:
         server = f"http://{server}"  # as kubectl takes it
-    return Access(wanted, namespace or str(found.get("namespace") or "default"), server.rstrip("/"), cluster, user)
+    return ClusterAccess(
+        wanted, namespace or str(found.get("namespace") or "default"), server.rstrip("/"), cluster, user
+    )
 
 
 def _told(config: Kubeconfig) -> str:
@@ -150,7 +152,7 @@ def _nearest(wanted: str, known: Iterable[str]) -> str:
     return f"contexts: {', '.join(names) or 'none'}"
 
 
-def in_cluster(environment: Mapping[str, str], namespace: str | None = None) -> Access | None:
+def in_cluster(environment: Mapping[str, str], namespace: str | None = None) -> ClusterAccess | None:
     """The access a pod has by its service account; None outside of a pod."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
     token = SERVICE_ACCOUNT / "token"
@@ -163,10 +165,10 @@ def in_cluster(environment: Mapping[str, str], namespace: str | None = None) -> 
             namespace = ""
     shown = f"[{host}]" if ":" in host else host
     cluster = {"server": f"https://{shown}:{port}", "certificate-authority": str(SERVICE_ACCOUNT / "ca.crt")}
-    return Access(IN_CLUSTER, namespace or "default", cluster["server"], cluster, {"tokenFile": str(token)})
+    return ClusterAccess(IN_CLUSTER, namespace or "default", cluster["server"], cluster, {"tokenFile": str(token)})
 
 
-def find(context: str | None, namespace: str | None, environment: Mapping[str, str]) -> Access:
+def find(context: str | None, namespace: str | None, environment: Mapping[str, str]) -> ClusterAccess:
     """The access asked for: from the kubeconfig, else from the pod we are in."""
     files = files_of(environment)
     config = read(files)

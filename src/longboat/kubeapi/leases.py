@@ -20,7 +20,7 @@ from typing import Any
 from longboat.core.errors import LongboatError
 from longboat.kubeapi.boottime import clock
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import AlreadyThere, ApiError, Conflict, Forbidden, NotThere
+from longboat.kubeapi.errors import AlreadyExists, ApiError, Conflict, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import LEASE
 
 GATE = "longboat-gate"
@@ -61,7 +61,7 @@ class Lease:
         before = clock()
         try:
             taken = self._client.create(self._wanted({}, 0)) if not self._body else self._renew()
-        except AlreadyThere:
+        except AlreadyExists:
             taken = self._take_over()
         if taken is None:
             return False
@@ -86,7 +86,7 @@ class Lease:
             found = self._client.find(LEASE, self.name, namespace=self._namespace)
             is_ours = found is not None and (found.get("spec") or {}).get("holderIdentity") == self.holder
             body = self._replace(found, 0) if found is not None and is_ours else None
-        except NotThere:
+        except ObjectNotFound:
             body = None
         if body is None:
             self._body, self._until = {}, -math.inf
@@ -97,7 +97,7 @@ class Lease:
     def _renew(self) -> Object | None:
         try:
             return self._client.replace(self._wanted(self._body, 0))
-        except (Conflict, NotThere):
+        except (Conflict, ObjectNotFound):
             # It may be our own renewal, sent twice, that we meet.
             return self._take_over()
 
@@ -105,7 +105,7 @@ class Lease:
         found = self._client.find(LEASE, self.name, namespace=self._namespace)
         if found is None:
             self._body = {}
-            with contextlib.suppress(AlreadyThere):
+            with contextlib.suppress(AlreadyExists):
                 return self._client.create(self._wanted({}, 0))
             return None
         spec = found.get("spec") or {}
@@ -128,7 +128,7 @@ class Lease:
     def _replace(self, found: Object, transitions: int) -> Object | None:
         try:
             return self._client.replace(self._wanted(found, transitions))
-        except (Conflict, NotThere):
+        except (Conflict, ObjectNotFound):
             return None
 
     def _wanted(self, found: Object, transitions: int) -> Object:
@@ -158,7 +158,7 @@ class Lease:
         meta = body["metadata"]
         precondition = {"uid": meta.get("uid"), "resourceVersion": meta.get("resourceVersion")}
         path = self._client.path(LEASE, self._namespace, self.name)
-        with contextlib.suppress(Conflict, NotThere):
+        with contextlib.suppress(Conflict, ObjectNotFound):
             try:
                 self._client.request("DELETE", path, body={"preconditions": precondition})
             except Forbidden:

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 
-class Slim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+class ObjectView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
     """Base of all views: immutable; unknown fields are ignored."""
 
 
-class OwnerReference(Slim, frozen=True):
+class OwnerReference(ObjectView, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -23,7 +23,7 @@ class OwnerReference(Slim, frozen=True):
     controller: bool | None = None
 
 
-class Metadata(Slim, frozen=True):
+class Metadata(ObjectView, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -39,7 +39,7 @@ class Metadata(Slim, frozen=True):
     finalizers: tuple[str, ...] = ()
 
 
-class Condition(Slim, frozen=True):
+class Condition(ObjectView, frozen=True):
     """Of pods, nodes, jobs and job sets alike."""
 
     type: str = ""
@@ -51,7 +51,7 @@ class Condition(Slim, frozen=True):
     last_probe_time: str | None = None
 
 
-class Object(Slim, frozen=True):
+class Object(ObjectView, frozen=True):
     """What every object has. Enough where only names, labels and owners are asked for."""
 
     api_version: str = ""
@@ -63,13 +63,13 @@ class ConfigMap(Object, frozen=True):
     data: dict[str, str] = {}
 
 
-class Requirements(Slim, frozen=True):
+class Requirements(ObjectView, frozen=True):
     requests: dict[str, str | int | float] = {}
     limits: dict[str, str | int | float] = {}
     claims: Any = None
 
 
-class Container(Slim, frozen=True):
+class Container(ObjectView, frozen=True):
     name: str = ""
     image: str = ""
     resources: Requirements = Requirements()
@@ -77,7 +77,7 @@ class Container(Slim, frozen=True):
     ports: Any = None
 
 
-class Toleration(Slim, frozen=True):
+class TolerationObject(ObjectView, frozen=True):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -85,18 +85,18 @@ class Toleration(Slim, frozen=True):
     toleration_seconds: int | None = None
 
 
-class SchedulingGate(Slim, frozen=True):
+class SchedulingGate(ObjectView, frozen=True):
     name: str = ""
 
 
-class PodSpec(Slim, frozen=True):
+class PodSpec(ObjectView, frozen=True):
     node_name: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     overhead: dict[str, str | int | float] = {}
     resources: Requirements | None = None
     node_selector: dict[str, str] = {}
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[TolerationObject, ...] = ()
     affinity: Any = None
     topology_spread_constraints: Any = None
     priority: int | None = None
@@ -112,16 +112,16 @@ class PodSpec(Slim, frozen=True):
     termination_grace_period_seconds: int | None = None
 
 
-class Waiting(Slim, frozen=True):
+class ContainerWaiting(ObjectView, frozen=True):
     reason: str = ""
     message: str = ""
 
 
-class Running(Slim, frozen=True):
+class ContainerRunning(ObjectView, frozen=True):
     started_at: str | None = None
 
 
-class Terminated(Slim, frozen=True):
+class Terminated(ObjectView, frozen=True):
     exit_code: int = 0
     signal: int | None = None
     reason: str = ""
@@ -130,13 +130,13 @@ class Terminated(Slim, frozen=True):
     finished_at: str | None = None
 
 
-class ContainerState(Slim, frozen=True):
-    waiting: Waiting | None = None
-    running: Running | None = None
+class ContainerState(ObjectView, frozen=True):
+    waiting: ContainerWaiting | None = None
+    running: ContainerRunning | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Slim, frozen=True):
+class ContainerStatus(ObjectView, frozen=True):
     name: str = ""
     ready: bool = False
     started: bool | None = None
@@ -148,7 +148,7 @@ class ContainerStatus(Slim, frozen=True):
     container_id: str = msgspec.field(default="", name="containerID")
 
 
-class PodStatus(Slim, frozen=True):
+class PodStatus(ObjectView, frozen=True):
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
@@ -162,30 +162,30 @@ class PodStatus(Slim, frozen=True):
     qos_class: str = ""
 
 
-class Pod(Object, frozen=True):
+class PodObject(Object, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
 
-class Taint(Slim, frozen=True):
+class TaintObject(ObjectView, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
     time_added: str | None = None
 
 
-class NodeSpec(Slim, frozen=True):
+class NodeSpec(ObjectView, frozen=True):
     unschedulable: bool | None = None
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[TaintObject, ...] = ()
     provider_id: str = msgspec.field(default="", name="providerID")
 
 
-class NodeAddress(Slim, frozen=True):
+class NodeAddress(ObjectView, frozen=True):
     type: str = ""
     address: str = ""
 
 
-class NodeInfo(Slim, frozen=True):
+class NodeInfo(ObjectView, frozen=True):
     architecture: str = ""
     operating_system: str = ""
     kernel_version: str = ""
@@ -194,7 +194,7 @@ class NodeInfo(Slim, frozen=True):
     kubelet_version: str = ""
 
 
-class NodeStatus(Slim, frozen=True):
+class NodeStatus(ObjectView, frozen=True):
     capacity: dict[str, str | int | float] = {}
     allocatable: dict[str, str | int | float] = {}
     conditions: tuple[Condition, ...] = ()
@@ -202,12 +202,12 @@ class NodeStatus(Slim, frozen=True):
     node_info: NodeInfo = NodeInfo()
 
 
-class Node(Object, frozen=True):
+class NodeObject(Object, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class JobSpec(Slim, frozen=True):
+class JobSpec(ObjectView, frozen=True):
     parallelism: int | None = None
     completions: int | None = None
     suspend: bool | None = None
@@ -217,7 +217,7 @@ class JobSpec(Slim, frozen=True):
     template: Any = None
 
 
-class JobStatus(Slim, frozen=True):
+class JobStatus(ObjectView, frozen=True):
     active: int = 0
     ready: int = 0
     terminating: int = 0
@@ -230,12 +230,12 @@ class JobStatus(Slim, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class Job(Object, frozen=True):
+class JobObject(Object, frozen=True):
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
 
-class ReplicatedJobStatus(Slim, frozen=True):
+class ReplicatedJobStatus(ObjectView, frozen=True):
     name: str = ""
     active: int = 0
     ready: int = 0
@@ -244,13 +244,13 @@ class ReplicatedJobStatus(Slim, frozen=True):
     suspended: int = 0
 
 
-class JobSetSpec(Slim, frozen=True):
+class JobSetSpec(ObjectView, frozen=True):
     suspend: bool | None = None
     managed_by: str | None = None
     replicated_jobs: Any = None
 
 
-class JobSetStatus(Slim, frozen=True):
+class JobSetStatus(ObjectView, frozen=True):
     restarts: int = 0
     terminal_state: str = ""
     conditions: tuple[Condition, ...] = ()
@@ -262,7 +262,7 @@ class JobSet(Object, frozen=True):
     status: JobSetStatus = JobSetStatus()
 
 
-class Reference(Slim, frozen=True):
+class Reference(ObjectView, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -271,12 +271,12 @@ class Reference(Slim, frozen=True):
     field_path: str = ""
 
 
-class EventSeries(Slim, frozen=True):
+class EventSeries(ObjectView, frozen=True):
     count: int | None = None
     last_observed_time: str | None = None
 
 
-class EventSource(Slim, frozen=True):
+class EventSource(ObjectView, frozen=True):
     component: str = ""
     host: str = ""
 

@@ -18,8 +18,8 @@ from longboat.core.errors import LongboatError
 from longboat.kubeapi.answers import error_in
 from longboat.kubeapi.boottime import clock
 from longboat.kubeapi.client import Client, as_text, read
-from longboat.kubeapi.connection.transport import Ask, Stream
-from longboat.kubeapi.errors import ApiError, Expired, Forbidden, Invalid, NotThere, Unreachable
+from longboat.kubeapi.connection.transport import ApiRequest, ResponseStream
+from longboat.kubeapi.errors import ApiError, Expired, Forbidden, Invalid, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import Kind
 
 LASTS_S = 290
@@ -38,7 +38,7 @@ LONGEST_LINE = 64 << 20
 """Bytes of one event. etcd keeps at most a few MiB of an object: more is no event, and must not fill the memory."""
 MOST_TELLINGS = 3
 """How often a change is told to a handler that fails."""
-NO_USE = (Forbidden, Invalid, NotThere)
+NO_USE = (Forbidden, Invalid, ObjectNotFound)
 T = TypeVar("T")
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -50,7 +50,7 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
     object: T
 
 
-class Scope(NamedTuple):
+class WatchScope(NamedTuple):
     """Which objects."""
 
     kind: Kind
@@ -95,7 +95,7 @@ class Watch(Generic[T]):
     """
 
     def __init__(
-        self, client: Client, scope: Scope, version: str, *, lasts_s: float = LASTS_S, silence_s: float = SILENCE_S
+        self, client: Client, scope: WatchScope, version: str, *, lasts_s: float = LASTS_S, silence_s: float = SILENCE_S
     ) -> None:
         self.version = version
         self._into = scope.into
@@ -109,8 +109,8 @@ class Watch(Generic[T]):
             "fieldSelector": scope.fields,
         }
         # Not repeated inside: the reflector has its own patience, and can be closed while it waits.
-        ask = Ask("GET", scope.path(client) + as_text(query), total_s=0.0)
-        self._stream: Stream = client.transport.stream(ask, idle_s=silence_s)
+        ask = ApiRequest("GET", scope.path(client) + as_text(query), total_s=0.0)
+        self._stream: ResponseStream = client.transport.stream(ask, idle_s=silence_s)
         self.heard_at = clock()  # the last line, bookmarks included; at first the beginning of the answer
 
     def __iter__(self) -> Iterator[Change[T]]:
@@ -153,7 +153,7 @@ def watch(
     version: str = "",
 ) -> Watch[Any]:
     """One watch. Without a version the objects that are there come first, as ADDED."""
-    return Watch(client, Scope(kind, namespace, everywhere, labels, fields, into), version)
+    return Watch(client, WatchScope(kind, namespace, everywhere, labels, fields, into), version)
 
 
 def uid_of(item: Any) -> str:
@@ -185,7 +185,7 @@ class Reflector(Generic[T]):
         silence_s: float = SILENCE_S,
     ) -> None:
         self._client = client
-        self._scope = Scope(kind, namespace, everywhere, labels, fields, into)
+        self._scope = WatchScope(kind, namespace, everywhere, labels, fields, into)
         self._on_change = on_change
         self._silence_s = silence_s
         self._items: dict[str, T] = {}

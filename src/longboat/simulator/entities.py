@@ -8,7 +8,7 @@ from longboat.autoscaler.model.snapshot import Pool
 from longboat.simulator.traces import TraceJob
 
 
-class Machine:
+class SimulatedMachine:
     __slots__ = (
         "name", "pool", "gpus", "free", "asked", "ready_at", "is_ready", "joins", "zone", "whom", "tasks",
         "cordoned_at", "idle_since", "seen",
@@ -21,7 +21,7 @@ class Machine:
         self.is_ready = False
         self.joins = True  # False: it will never become a node
         self.whom: str | None = None
-        self.tasks: dict[Task, None] = {}
+        self.tasks: dict[SimulatedPod, None] = {}
         self.cordoned_at: float | None = None
         self.idle_since: float | None = None
         self.seen: Any = None  # what a policy keeps about it
@@ -31,24 +31,26 @@ class Machine:
         return self.gpus - self.free
 
 
-class Task:
+class SimulatedPod:
     """One pod of a job."""
 
     __slots__ = ("job", "name", "gpus", "machine", "bound_at", "seen")
 
-    def __init__(self, job: Job, name: str, gpus: int) -> None:
+    def __init__(self, job: SimulatedJob, name: str, gpus: int) -> None:
         self.job, self.name, self.gpus = job, name, gpus
-        self.machine: Machine | None = None
+        self.machine: SimulatedMachine | None = None
         self.bound_at = 0.0
         self.seen: Any = None
 
 
-class Job:
+class SimulatedJob:
     __slots__ = ("trace", "name", "tasks", "created", "left", "started", "has_run", "round")
 
     def __init__(self, trace: TraceJob, name: str, largest: int) -> None:
         self.trace, self.name = trace, name
-        self.tasks = [Task(self, f"{name}-{index}", gpus) for index, gpus in enumerate(shares(trace.gpus, largest))]
+        self.tasks = [
+            SimulatedPod(self, f"{name}-{index}", gpus) for index, gpus in enumerate(shares(trace.gpus, largest))
+        ]
         self.created = trace.submitted  # of its pods: later than the job's if they were evicted
         self.left = trace.duration
         self.started: float | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 
-from longboat.simulator.results import Figures, Point, percentile
+from longboat.simulator.results import GpuPoint, PolicyFigures, percentile
 
 FLAP_S = 600.0
 HOUR = 3600.0
 
 
-class Tally:
+class PolicyMetrics:
     def __init__(self) -> None:
         self.provisioned = self.cost = 0.0  # GPU-seconds; price x seconds
         self.requested = self.held_partial = self.lost = 0.0
@@ -18,7 +18,7 @@ class Tally:
         self.gang_waits: list[float] = []
         self.evictions = self.flaps = self.finished = 0
         self.decide_cpu_s = 0.0
-        self.points: list[Point] = []
+        self.points: list[GpuPoint] = []
         self.demand = self.running = self.capacity = 0
         self._removed: dict[str, deque[float]] = {}
 
@@ -46,14 +46,14 @@ class Tally:
 
     def point(self, now: float) -> None:
         last = self.points[-1] if self.points else None
-        found = Point(moment=now, demand=self.demand, running=self.running, capacity=self.capacity)
+        found = GpuPoint(moment=now, demand=self.demand, running=self.running, capacity=self.capacity)
         if last is not None and last.moment == now:
             self.points[-1] = found
         elif last is None or (last.demand, last.running, last.capacity) != (self.demand, self.running, self.capacity):
             self.points.append(found)
 
-    def figures(self) -> Figures:
-        return Figures(
+    def figures(self) -> PolicyFigures:
+        return PolicyFigures(
             gpu_hours_provisioned=round(self.provisioned / HOUR, 3),
             gpu_hours_requested=round(self.requested / HOUR, 3),
             gpu_hours_held_by_partial_gangs=round(self.held_partial / HOUR, 3),

@@ -10,19 +10,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from longboat.autoscaler.model.snapshot import SeenPod
-from longboat.autoscaler.model.snapshot_file import Saved, read_saved
+from longboat.autoscaler.model.snapshot_file import SavedSnapshot, read_saved
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.jobs import Value
 from longboat.fitting.model.quantities import is_gpu
-from longboat.simulator.metrics import HOUR, Tally
-from longboat.simulator.results import Figures, Outcome, percentile
+from longboat.simulator.metrics import HOUR, PolicyMetrics
+from longboat.simulator.results import PolicyFigures, PolicyOutcome, percentile
 from longboat.simulator.traces import Trace, TraceJob, trace_of
 
 NAME = "recorded"
 
 
 class Recording(Value, frozen=True):
-    saved: tuple[Saved, ...]  # in the order of time
+    saved: tuple[SavedSnapshot, ...]  # in the order of time
 
 
 class _Run:
@@ -51,7 +51,7 @@ def read_recording(path: str | Path) -> Recording:
     return Recording(saved=tuple(saved))
 
 
-def recorded(recording: Recording) -> tuple[Trace, Outcome]:
+def recorded(recording: Recording) -> tuple[Trace, PolicyOutcome]:
     """The trace, and the figures of what the cluster itself had."""
     runs = _runs(recording)
     jobs, starts = [], []
@@ -64,7 +64,7 @@ def recorded(recording: Recording) -> tuple[Trace, Outcome]:
     if not jobs:
         raise UsageError("no pod with GPUs runs in these snapshots", hint="record the cluster while jobs run")
     trace = trace_of(NAME, jobs)
-    return trace, Outcome(policy=NAME, figures=_figures(recording, trace, starts))
+    return trace, PolicyOutcome(policy=NAME, figures=_figures(recording, trace, starts))
 
 
 def _runs(recording: Recording) -> dict[str, _Run]:
@@ -96,9 +96,9 @@ def _gpus(seen: SeenPod) -> int:
     return sum(count for name, count in seen.pod.shape.requests if is_gpu(name))
 
 
-def _figures(recording: Recording, trace: Trace, starts: list[tuple[float, bool]]) -> Figures:
+def _figures(recording: Recording, trace: Trace, starts: list[tuple[float, bool]]) -> PolicyFigures:
     """Machines from snapshot to snapshot, as if each had stayed until the next."""
-    tally = Tally()
+    tally = PolicyMetrics()
     for saved, after in zip(recording.saved, recording.saved[1:]):
         pools = {pool.name: pool for pool in saved.snapshot.pools}
         for node in saved.snapshot.nodes:
@@ -106,7 +106,7 @@ def _figures(recording: Recording, trace: Trace, starts: list[tuple[float, bool]
             gpus = sum(count for name, count in node.shape.allocatable if is_gpu(name))
             tally.charge(gpus, pool.price if pool is not None else 0.0, after.now - saved.now)
     waits = [waited for waited, _ in starts]
-    return Figures(
+    return PolicyFigures(
         gpu_hours_provisioned=round(tally.provisioned / HOUR, 3),
         gpu_hours_requested=round(trace.gpu_seconds / HOUR, 3),
         gpu_hours_held_by_partial_gangs=0.0,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.simulator.policies.policy import Policy
-from longboat.simulator.results import Outcome
+from longboat.simulator.results import PolicyOutcome
 from longboat.simulator.traces import Trace
 from longboat.simulator.world import USUAL, Conditions, World
 
@@ -16,7 +16,7 @@ STALLED_S = 48 * 3600.0
 """With jobs that wait and nothing that happens or is done for so long, nothing will be."""
 
 
-def replay(trace: Trace, pools: Sequence[Pool], policy: Policy, conditions: Conditions = USUAL) -> Outcome:
+def replay(trace: Trace, pools: Sequence[Pool], policy: Policy, conditions: Conditions = USUAL) -> PolicyOutcome:
     """From the first submission to the end of the last job, or until the rest can never run."""
     return Replay(trace, pools, policy, conditions).run()
 
@@ -30,7 +30,7 @@ class Replay:
         self.tick = NEVER
         self.last_change = self.start
 
-    def run(self) -> Outcome:
+    def run(self) -> PolicyOutcome:
         world, tally = self.world, self.world.tally
         self.policy.start(world)
         now = self.start
@@ -49,7 +49,7 @@ class Replay:
                 self.last_change = now
                 tally.point(now)
         world.close(now)
-        return Outcome(
+        return PolicyOutcome(
             policy=self.policy.name,
             figures=tally.figures(),
             points=tuple(tally.points),

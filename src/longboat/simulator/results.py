@@ -1,4 +1,4 @@
-"""What a replay came to, in figures. Values; the counting while it runs is `tally`."""
+"""What a replay came to, in figures. Values; the counting while it runs is `metrics`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from longboat.core.jobs import Value
 
 
-class Figures(Value, frozen=True, omit_defaults=False):
+class PolicyFigures(Value, frozen=True, omit_defaults=False):
     """One policy on one trace. From the first submission to the end of the last job."""
 
     gpu_hours_provisioned: float  # of every machine from its order to its removal
@@ -26,7 +26,7 @@ class Figures(Value, frozen=True, omit_defaults=False):
     jobs_finished: int
 
 
-class Point(Value, frozen=True):
+class GpuPoint(Value, frozen=True):
     """GPUs at one moment, valid until the next."""
 
     moment: float
@@ -35,10 +35,10 @@ class Point(Value, frozen=True):
     capacity: int  # of machines that are ordered, boot or are ready
 
 
-class Outcome(Value, frozen=True):
+class PolicyOutcome(Value, frozen=True):
     policy: str
-    figures: Figures
-    points: tuple[Point, ...] = ()
+    figures: PolicyFigures
+    points: tuple[GpuPoint, ...] = ()
     longest_wait_s: float = 0.0
     unfinished: int = 0
 

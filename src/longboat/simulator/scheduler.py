@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from longboat.simulator.entities import Machine
+from longboat.simulator.entities import SimulatedMachine
 
 Ranking = Literal["least-allocated", "most-allocated", "packed"]
 RANKINGS: tuple[str, ...] = get_args(Ranking)
@@ -31,20 +31,20 @@ _RANKS: dict[str, Callable[[int, int], tuple[float, float]]] = {
 class Scheduler:
     def __init__(self, ranking: Ranking = "least-allocated") -> None:
         self._rank = _RANKS[ranking]
-        self._shelves: dict[tuple[int, int], dict[str, Machine]] = {}  # (free, size) -> machines
+        self._shelves: dict[tuple[int, int], dict[str, SimulatedMachine]] = {}  # (free, size) -> machines
 
-    def open(self, machine: Machine) -> None:
+    def open(self, machine: SimulatedMachine) -> None:
         """The machine takes pods, with the room it has now."""
         self._shelves.setdefault((machine.free, machine.gpus), {})[machine.name] = machine
 
-    def close(self, machine: Machine) -> None:
+    def close(self, machine: SimulatedMachine) -> None:
         shelf = self._shelves.get((machine.free, machine.gpus))
         if shelf is not None:
             shelf.pop(machine.name, None)
 
-    def find(self, gpus: int) -> Machine | None:
+    def find(self, gpus: int) -> SimulatedMachine | None:
         """Where a pod with so many GPUs goes."""
-        best: dict[str, Machine] | None = None
+        best: dict[str, SimulatedMachine] | None = None
         score = (0.0, 0.0)
         for (free, size), shelf in self._shelves.items():
             if free >= gpus and shelf:

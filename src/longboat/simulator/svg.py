@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 
 from longboat.core.errors import EngineError, UsageError
-from longboat.simulator.results import Outcome, Point
+from longboat.simulator.results import GpuPoint, PolicyOutcome
 from longboat.simulator.tuning import Trial
 
 WIDTH, HEIGHT, MARGIN = 1000, 220, 60
@@ -35,7 +35,7 @@ def write_picture(svg: str, path: str, title: str) -> None:
         raise EngineError(f"{path}: cannot be written: {bad.strerror}") from None
 
 
-def demand_picture(outcomes: Sequence[Outcome], title: str) -> str:
+def demand_picture(outcomes: Sequence[PolicyOutcome], title: str) -> str:
     """One panel for each policy, over the same axes."""
     drawn = [one for one in outcomes if one.points]
     first = min((one.points[0].moment for one in drawn), default=0.0)
@@ -45,7 +45,7 @@ def demand_picture(outcomes: Sequence[Outcome], title: str) -> str:
     return _svg(panels, len(drawn) * (HEIGHT + MARGIN) + MARGIN, title)
 
 
-def _panel(outcome: Outcome, index: int, first: float, last: float, high: int) -> str:
+def _panel(outcome: PolicyOutcome, index: int, first: float, last: float, high: int) -> str:
     top = MARGIN + index * (HEIGHT + MARGIN)
     pieces = _pieces(outcome.points, first, last)
     span = last - first
@@ -68,7 +68,7 @@ def _panel(outcome: Outcome, index: int, first: float, last: float, high: int) -
     )
 
 
-def _pieces(points: Sequence[Point], first: float, last: float) -> list[tuple[int, int]]:
+def _pieces(points: Sequence[GpuPoint], first: float, last: float) -> list[tuple[int, int]]:
     """Capacity and demand, the highest of each piece of time."""
     found: list[tuple[int, int]] = []
     at = 0

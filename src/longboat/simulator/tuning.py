@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from longboat.autoscaler.model.snapshot import Pool, Settings
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, Pool
 from longboat.core.jobs import Value
 from longboat.simulator.comparing import simulate
-from longboat.simulator.results import Figures
+from longboat.simulator.results import PolicyFigures
 from longboat.simulator.traces import Trace
 from longboat.simulator.world import USUAL, Conditions
 
@@ -20,14 +20,14 @@ SPARE = (0, 1, 2)
 class Trial(Value, frozen=True):
     idle_s: float
     spare: int
-    figures: Figures
+    figures: PolicyFigures
     is_best: bool = False  # no other trial is at most as dear and waits at most as long
 
 
 def trials(
     trace: Trace,
     pools: Sequence[Pool],
-    settings: Settings,
+    settings: AutoscalerSettings,
     conditions: Conditions = USUAL,
     interval_s: float = 10.0,
 ) -> Iterator[Trial]:

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.core.errors import Refused, UsageError
 from longboat.core.jobs import Value
-from longboat.simulator.entities import Job, Machine, Task, gpus_of
-from longboat.simulator.metrics import Tally
+from longboat.simulator.entities import SimulatedJob, SimulatedMachine, SimulatedPod, gpus_of
+from longboat.simulator.metrics import PolicyMetrics
 from longboat.simulator.scheduler import Ranking, Scheduler
 from longboat.simulator.traces import TraceJob
 
@@ -36,31 +36,31 @@ class Conditions(Value, frozen=True):
 USUAL = Conditions()
 
 
-class Habits(Value, frozen=True):
+class SubmitHabits(Value, frozen=True):
     """How those submit who work with a policy."""
 
     whole_gangs: bool = False  # gangs are held back until all of their pods find a place
     ranking: Ranking = "least-allocated"
 
 
-WITH_LONGBOAT = Habits(whole_gangs=True, ranking="packed")
+WITH_LONGBOAT = SubmitHabits(whole_gangs=True, ranking="packed")
 
 
 class World:
-    def __init__(self, pools: Iterable[Pool], conditions: Conditions, habits: Habits, *, start: float) -> None:
+    def __init__(self, pools: Iterable[Pool], conditions: Conditions, habits: SubmitHabits, *, start: float) -> None:
         self.pools = {pool.name: pool for pool in gpu_pools(pools)}
         self.conditions, self.whole_gangs, self.start = conditions, habits.whole_gangs, start
         self.largest = max(gpus_of(pool) for pool in self.pools.values())
-        self.tally = Tally()
-        self.machines: dict[str, Machine] = {}
+        self.tally = PolicyMetrics()
+        self.machines: dict[str, SimulatedMachine] = {}
         self.sizes = Counter(dict.fromkeys(self.pools, 0))
-        self.waiting: dict[Job, None] = {}
-        self.running: dict[Job, None] = {}
-        self.idle: dict[str, Machine] = {}  # ready, with nothing on them, the longest first
+        self.waiting: dict[SimulatedJob, None] = {}
+        self.running: dict[SimulatedJob, None] = {}
+        self.idle: dict[str, SimulatedMachine] = {}  # ready, with nothing on them, the longest first
         self.changes = 0  # of anything
         self.calls = 0  # of what may make machines needed: somebody waits, a place was taken, an order was refused
         self.refusals = 0  # of orders
-        self.booting: dict[str, Machine] = {}
+        self.booting: dict[str, SimulatedMachine] = {}
         self.events: list[Event] = []
         self._scheduler = Scheduler(conditions.ranking or habits.ranking)
         self._shapes: Counter[tuple[int, ...]] = Counter()
@@ -72,7 +72,7 @@ class World:
 
     # Machines
 
-    def add_ready(self, pool: Pool) -> Machine:
+    def add_ready(self, pool: Pool) -> SimulatedMachine:
         """A machine that is there from the beginning."""
         machine = self._machine(pool, self.start, None)
         machine.ready_at = self.start
@@ -84,7 +84,7 @@ class World:
 
     def order(
         self, pool: Pool, count: int, now: float, *, zone: str | None = None, whom: str | None = None
-    ) -> list[Machine]:
+    ) -> list[SimulatedMachine]:
         """Machines that have been asked for; none if the provider has none to give."""
         count = min(count, self.room(pool))
         if count <= 0:
@@ -105,16 +105,16 @@ class World:
             found.append(machine)
         return found
 
-    def _machine(self, pool: Pool, now: float, zone: str | None) -> Machine:
+    def _machine(self, pool: Pool, now: float, zone: str | None) -> SimulatedMachine:
         self._machine_count += 1
-        machine = Machine(f"{pool.name}-{self._machine_count}", pool, now, zone)
+        machine = SimulatedMachine(f"{pool.name}-{self._machine_count}", pool, now, zone)
         self.machines[machine.name] = self.booting[machine.name] = machine
         self.sizes[pool.name] += 1
         self.tally.capacity += machine.gpus
         self.changes += 1
         return machine
 
-    def _join(self, machine: Machine, now: float) -> None:
+    def _join(self, machine: SimulatedMachine, now: float) -> None:
         machine.is_ready = True
         del self.booting[machine.name]
         machine.idle_since = now
@@ -122,12 +122,12 @@ class World:
         self._scheduler.open(machine)
         self.changes += 1
 
-    def cordon(self, machine: Machine, now: float) -> None:
+    def cordon(self, machine: SimulatedMachine, now: float) -> None:
         self._scheduler.close(machine)
         machine.cordoned_at = now
         machine.seen = None
 
-    def uncordon(self, machine: Machine, now: float) -> None:
+    def uncordon(self, machine: SimulatedMachine, now: float) -> None:
         machine.cordoned_at = None
         machine.seen = None
         if machine.is_ready:
@@ -138,13 +138,13 @@ class World:
         """Free GPUs -> how many machines that take pods have so many."""
         return self._scheduler.counts()
 
-    def evict(self, machine: Machine, now: float) -> None:
+    def evict(self, machine: SimulatedMachine, now: float) -> None:
         """All pods of the machine; a job of which a pod is evicted starts again from its last checkpoint."""
         for job in dict.fromkeys(task.job for task in machine.tasks):
             self.tally.evictions += sum(1 for task in job.tasks if task.machine is machine)
             self._interrupt(job, now)
 
-    def remove(self, machine: Machine, now: float) -> None:
+    def remove(self, machine: SimulatedMachine, now: float) -> None:
         assert not machine.tasks, "a machine with pods on it is not removed"
         self._scheduler.close(machine)
         self.idle.pop(machine.name, None)
@@ -159,12 +159,12 @@ class World:
 
     def submit(self, trace: TraceJob, now: float) -> None:
         self._job_count += 1
-        job = Job(trace, f"job-{self._job_count}", self.largest)
+        job = SimulatedJob(trace, f"job-{self._job_count}", self.largest)
         self.tally.demand += trace.gpus
         self.tally.requested += trace.gpus * trace.duration
         self._enqueue(job, now)
 
-    def _enqueue(self, job: Job, now: float) -> None:
+    def _enqueue(self, job: SimulatedJob, now: float) -> None:
         job.created = now
         self.changes += 1
         if self._place(job, now):
@@ -173,7 +173,7 @@ class World:
         self._shapes[self._shape(job)] += 1
         self.calls += 1
 
-    def _shape(self, job: Job) -> tuple[int, ...]:
+    def _shape(self, job: SimulatedJob) -> tuple[int, ...]:
         """Jobs of one shape fare alike: where one finds no place, the others find none."""
         sizes = (job.tasks[0].gpus, job.tasks[-1].gpus)
         return (*sizes, len(job.tasks)) if self.whole_gangs else sizes
@@ -197,9 +197,9 @@ class World:
             if len(hopeless) >= len(self._shapes):
                 return
 
-    def _place(self, job: Job, now: float) -> bool:
+    def _place(self, job: SimulatedJob, now: float) -> bool:
         """Bind what fits; whole gangs or nothing where the policy holds gangs together. True: it runs."""
-        placed: list[Task] = []
+        placed: list[SimulatedPod] = []
         is_whole = True
         for task in job.tasks:
             if task.machine is not None:
@@ -219,7 +219,7 @@ class World:
             self.calls += 1
         return is_whole
 
-    def _bind(self, task: Task, machine: Machine, now: float) -> None:
+    def _bind(self, task: SimulatedPod, machine: SimulatedMachine, now: float) -> None:
         self._scheduler.close(machine)
         machine.free -= task.gpus
         machine.tasks[task] = None
@@ -227,7 +227,7 @@ class World:
         task.machine, task.bound_at, task.seen = machine, now, None
         self.idle.pop(machine.name, None)
 
-    def _unbind(self, task: Task, now: float, *, is_undone: bool = False) -> None:
+    def _unbind(self, task: SimulatedPod, now: float, *, is_undone: bool = False) -> None:
         machine = task.machine
         assert machine is not None
         self._scheduler.close(machine)
@@ -241,7 +241,7 @@ class World:
                 machine.idle_since = now
             self.idle[machine.name] = machine
 
-    def _begin(self, job: Job, now: float) -> None:
+    def _begin(self, job: SimulatedJob, now: float) -> None:
         if job.is_gang and not self.whole_gangs:
             self.tally.held_partial += sum(task.gpus * (now - task.bound_at) for task in job.tasks)
         job.started = now
@@ -253,7 +253,7 @@ class World:
             self.tally.started(now - job.trace.submitted, is_gang=job.is_gang)
         self._later(now + job.left, END, job, job.round)
 
-    def _interrupt(self, job: Job, now: float) -> None:
+    def _interrupt(self, job: SimulatedJob, now: float) -> None:
         if job.started is not None:
             ran = now - job.started
             every = self.conditions.checkpoint_s
@@ -288,14 +288,14 @@ class World:
         before = self.changes
         while self.events and self.events[0][0] <= now:
             _, kind, _, what, number = heapq.heappop(self.events)
-            if kind == END and isinstance(what, Job):
+            if kind == END and isinstance(what, SimulatedJob):
                 if what.round == number and what.started is not None:
                     self._finish(what, now)
-            elif isinstance(what, Machine) and what.name in self.machines:
+            elif isinstance(what, SimulatedMachine) and what.name in self.machines:
                 self._join(what, now)
         return self.changes != before
 
-    def _finish(self, job: Job, now: float) -> None:
+    def _finish(self, job: SimulatedJob, now: float) -> None:
         del self.running[job]
         for task in job.tasks:
             self._unbind(task, now)

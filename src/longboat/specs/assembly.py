@@ -18,8 +18,8 @@ from longboat.core.jobs import (
     Role,
 )
 from longboat.specs.fields.field_table import MAX_NODES, ROLE_FIELDS
-from longboat.specs.fields.scalars import At, nearest, quote
-from longboat.specs.yaml.yaml_tree import Node
+from longboat.specs.fields.scalars import FieldPath, nearest, quote
+from longboat.specs.yaml.yaml_tree import YamlNode
 
 MAX_RANKS = 100_000
 
@@ -39,7 +39,7 @@ def role_fields(values: Fields) -> dict[str, dict[str, Any]]:
     return filled
 
 
-def check_contradictions(values: Fields, root: Node, at: At) -> None:
+def check_contradictions(values: Fields, root: YamlNode, at: FieldPath) -> None:
     """What no single field can tell."""
     given = root.value if isinstance(root.value, dict) else {}
     roles = role_fields(values)
@@ -56,7 +56,7 @@ def check_contradictions(values: Fields, root: Node, at: At) -> None:
     _check_size(roles, root, at)
 
 
-def _check_run(roles: dict[str, dict[str, Any]], given: dict[str, Node], root: Node, at: At) -> None:
+def _check_run(roles: dict[str, dict[str, Any]], given: dict[str, YamlNode], root: YamlNode, at: FieldPath) -> None:
     """A role whose own (or inherited) `run` was written but wrong has its problem already."""
     if _is_given(given, "run"):
         return
@@ -72,11 +72,11 @@ def _check_run(roles: dict[str, dict[str, Any]], given: dict[str, Node], root: N
             at.into("roles").into(name).problem(node, message)
 
 
-def _is_given(fields: dict[str, Node], name: str) -> bool:
+def _is_given(fields: dict[str, YamlNode], name: str) -> bool:
     return name in fields and fields[name].value is not None
 
 
-def _check_size(roles: dict[str, dict[str, Any]], root: Node, at: At) -> None:
+def _check_size(roles: dict[str, dict[str, Any]], root: YamlNode, at: FieldPath) -> None:
     counts = [(_count(role.get("nodes")), procs_of(role)) for role in roles.values()]
     nodes, ranks = sum(nodes for nodes, _ in counts), sum(nodes * procs for nodes, procs in counts)
     if nodes > MAX_NODES and len(counts) > 1:

@@ -8,9 +8,9 @@ import warnings
 
 from longboat.core.jobs import Framework, Value
 from longboat.specs.fields.job_fields import JOB
-from longboat.specs.fields.scalars import At
+from longboat.specs.fields.scalars import FieldPath
 from longboat.specs.yaml.dump import to_yaml
-from longboat.specs.yaml.yaml_tree import Mistakes, Place, from_python
+from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, from_python
 
 _SAVERS = (
     "torch.save",
@@ -26,7 +26,7 @@ _SAVERS = (
 _RANK_VARIABLES = ("LOCAL_RANK", "WORLD_SIZE")
 
 
-class Inspection(Value, frozen=True):
+class ScriptInspection(Value, frozen=True):
     framework: Framework | None = None
     reason: str = ""
     flags: tuple[str, ...] = ()  # options the script takes, as written: "--epochs"
@@ -35,7 +35,7 @@ class Inspection(Value, frozen=True):
     error: str | None = None  # a syntax error, one line
 
 
-class Answers(Value, frozen=True):
+class InitAnswers(Value, frozen=True):
     name: str
     run: str
     nodes: int = 1
@@ -47,7 +47,7 @@ class Answers(Value, frozen=True):
     retries: int = 0
 
 
-def inspect_script(text: str) -> Inspection:
+def inspect_script(text: str) -> ScriptInspection:
     """What the imports, calls and texts of a Python script say. A script that does not parse says only that."""
     from longboat.core.frameworks import guess_framework
 
@@ -58,14 +58,14 @@ def inspect_script(text: str) -> Inspection:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as bad:
         line = getattr(bad, "lineno", None)
         where = f"line {line}: " if line else ""
-        return Inspection(error=f"{where}{getattr(bad, 'msg', None) or 'not readable as Python'}")
+        return ScriptInspection(error=f"{where}{getattr(bad, 'msg', None) or 'not readable as Python'}")
     framework, reason = guess_framework(("python", "script.py"), (), text)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     names = [_dotted(call.func) for call in calls]
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     joins = any(name.endswith("init_process_group") for name in names)
     reads_rank = any(variable in texts for variable in _RANK_VARIABLES)
-    return Inspection(
+    return ScriptInspection(
         framework=None if framework == "none" else framework,
         reason=reason.replace("script.py", "it", 1),
         flags=_flags(calls, names),
@@ -95,7 +95,7 @@ def _flags(calls: list[ast.Call], names: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def write_job(answers: Answers) -> str:
+def write_job(answers: InitAnswers) -> str:
     """A job file with a comment at every field, and the fields one may want next as comments.
 
     Raises JobError for answers that no job file can have.
@@ -134,7 +134,7 @@ def write_job(answers: Answers) -> str:
     return "\n".join(parts)
 
 
-def _checked_gpus(answers: Answers) -> int | str:
+def _checked_gpus(answers: InitAnswers) -> int | str:
     """The GPUs as a job file has them, once all answers are known to be valid."""
     gpus = int(answers.gpus) if answers.gpus.isdecimal() and answers.gpus.isascii() else answers.gpus
     fields = {
@@ -148,7 +148,7 @@ def _checked_gpus(answers: Answers) -> int | str:
         "retries": answers.retries,
     }
     mistakes = Mistakes()
-    JOB.read(from_python(fields, place=Place(), path="", mistakes=mistakes), At("", mistakes))
+    JOB.read(from_python(fields, place=SourcePosition(), path="", mistakes=mistakes), FieldPath("", mistakes))
     mistakes.raise_if_any()
     return gpus
 

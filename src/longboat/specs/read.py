@@ -13,14 +13,14 @@ from longboat.core.jobs import Command, Framework, Job, Value
 from longboat.specs.assembly import check_contradictions, deciding_command, make_job, role_fields
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.fields.rules import is_secret_name, suggest_name
-from longboat.specs.fields.scalars import At
+from longboat.specs.fields.scalars import FieldPath
 from longboat.specs.yaml.substitution import substitute
-from longboat.specs.yaml.yaml_tree import Mistakes, Node, Place, from_python, merge
+from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, from_python, merge
 
 _MAX_SCRIPT_BYTES = 1 << 20
 
 
-class Loaded(Value, frozen=True):
+class LoadedJob(Value, frozen=True):
     job: Job
     base: str  # absolute folder of the first job file, else the current one
     notices: tuple[str, ...] = ()
@@ -33,16 +33,16 @@ def read_job(
     overrides: Sequence[str] = (),
     environment: Mapping[str, str],
     cwd: Path | None = None,
-) -> Loaded:
+) -> LoadedJob:
     """Files merged left to right, then fields, then overrides. Raises JobError with all mistakes, or NotFound."""
     mistakes = Mistakes()
     here = Path(os.path.abspath(cwd or Path.cwd()))
     trees = [_read_file(here, Path(file), mistakes) for file in files]
     if fields is not None:
-        trees.append(from_python(fields, place=Place(), path="", mistakes=mistakes))
+        trees.append(from_python(fields, place=SourcePosition(), path="", mistakes=mistakes))
     if any(tree is None for tree in trees):
         mistakes.raise_if_any()  # what a half-read file seems to lack would only mislead
-    root = Node({}, Place(str(files[0]), 1, 1) if files else Place())
+    root = YamlNode({}, SourcePosition(str(files[0]), 1, 1) if files else SourcePosition())
     for tree in trees:
         if tree is not None:
             root = merge(root, tree)
@@ -51,19 +51,19 @@ def read_job(
 
         for override in overrides:
             root = apply_override(root, override, mistakes)
-    at = At("", mistakes)
+    at = FieldPath("", mistakes)
     root = substitute(root, JOB, at, environment)
     values = JOB.read(root, at) or {}
     check_contradictions(values, root, at)
     mistakes.raise_if_any()
     base = Path(os.path.abspath(here / Path(files[0]).parent)) if files else here
-    return Loaded(job=_job(values, base, files), base=str(base), notices=_notices(values))
+    return LoadedJob(job=_job(values, base, files), base=str(base), notices=_notices(values))
 
 
-def _read_file(here: Path, path: Path, mistakes: Mistakes) -> Node | None:
+def _read_file(here: Path, path: Path, mistakes: Mistakes) -> YamlNode | None:
     from longboat.specs.yaml.yaml12 import MAX_FILE_BYTES, parse_bytes
 
-    place = Place(str(path))
+    place = SourcePosition(str(path))
     try:
         with open(here / path, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -24,7 +24,7 @@ from longboat.storage.checkpoints import MARKER, complete_steps
 from longboat.storage.data import remove_tree_if_there
 from longboat.storage.download_prefix import fetch_below
 from longboat.storage.fences import Fence
-from longboat.storage.stores.object_store import Missing
+from longboat.storage.stores.object_store import ObjectMissing
 from longboat.storage.stores.registry import open_store
 from longboat.storage.transfers import DEFAULT_TRANSFER, Transfer
 from longboat.storage.urls import ObjectUrl, object_url
@@ -82,7 +82,7 @@ def _check_name(path: str) -> None:
         raise EngineError(f"{path!r}: the name of the file is not UTF-8, and no name of an object") from None
 
 
-class Copy(NamedTuple):
+class CheckpointCopy(NamedTuple):
     """One checkpoint as it was sent once: every sending has a folder of its own, which nobody else ever writes to."""
 
     step: int
@@ -95,10 +95,10 @@ class Copy(NamedTuple):
         return f"{self.name}/{self.folder}" if self.folder else self.name
 
 
-class Contents(NamedTuple):
+class MirrorContents(NamedTuple):
     """What the store has at one moment."""
 
-    copies: dict[Copy, dict[str, int]]  # paths inside of each, and their sizes
+    copies: dict[CheckpointCopy, dict[str, int]]  # paths inside of each, and their sizes
     newest_attempt: int | None  # that has put up a fence
     fences: tuple[str, ...]
 
@@ -143,28 +143,28 @@ class Mirror:
             if name != fences.fence_name(attempt):
                 self._store.remove(self.where.key + name)
 
-    def _contents(self) -> Contents:
-        copies: dict[Copy, dict[str, int]] = {}
+    def _contents(self) -> MirrorContents:
+        copies: dict[CheckpointCopy, dict[str, int]] = {}
         names = []
         for each in self._store.listed(self.where.key):
             path = each.key[len(self.where.key) :]
             match = _OBJECT.fullmatch(path)
             if match:
                 name, step, folder, attempt, inside = match.groups()
-                copy = Copy(int(step), name, folder or "", int(attempt) if attempt else None)
+                copy = CheckpointCopy(int(step), name, folder or "", int(attempt) if attempt else None)
                 copies.setdefault(copy, {})[inside] = each.size
             elif fences.FENCE.fullmatch(path):
                 names.append(path)
-        return Contents(copies, fences.newest_of(names), tuple(names))
+        return MirrorContents(copies, fences.newest_of(names), tuple(names))
 
-    def _counting(self, contents: Contents) -> list[Copy]:
+    def _counting(self, contents: MirrorContents) -> list[CheckpointCopy]:
         """Complete ones, less what older attempts sent after a newer one had started."""
         fence = None
         if contents.newest_attempt is not None:
             key = self.where.key + fences.fence_name(contents.newest_attempt)
             try:
                 fence = fences.decode(contents.newest_attempt, self._store.ask("GET", key).body)
-            except Missing:  # a newer one has taken its place this moment
+            except ObjectMissing:  # a newer one has taken its place this moment
                 fence = Fence(contents.newest_attempt)
         complete = [copy for copy, paths in contents.copies.items() if MARKER in paths]
         return [copy for copy in complete if fences.counts(fence, copy.key, copy.attempt)]
@@ -213,7 +213,7 @@ class Mirror:
             if copy.name == name and copy.folder != sent and self._may_remove(copy):
                 self._remove(copy, paths)
 
-    def _may_remove(self, copy: Copy) -> bool:
+    def _may_remove(self, copy: CheckpointCopy) -> bool:
         return self._attempt is None or copy.attempt is None or copy.attempt <= self._attempt
 
     def _send_all(self, prefix: str, files: Mapping[str, str]) -> dict[str, int]:
@@ -262,7 +262,7 @@ class Mirror:
             self._store.remove(self.where.key + name)
         return count
 
-    def _remove(self, copy: Copy, paths: Iterable[str]) -> None:
+    def _remove(self, copy: CheckpointCopy, paths: Iterable[str]) -> None:
         rest, prefix = list(paths), f"{self.where.key}{copy.key}/"
         if MARKER in rest:
             self._store.remove(prefix + MARKER)
@@ -294,7 +294,7 @@ class Mirror:
                 return found
         return None
 
-    def _fetch(self, copy: Copy, folder: Path) -> Path | None:
+    def _fetch(self, copy: CheckpointCopy, folder: Path) -> Path | None:
         where = self.where._replace(key=f"{self.where.key}{copy.key}/")
         parts, stage = str(folder / f".{copy.name}.tmp-parts"), str(folder / f".{copy.name}.tmp-fetched")
         os.makedirs(folder, exist_ok=True)
@@ -332,9 +332,9 @@ def _publish(stage: str, target: Path) -> None:
         raise explain(error, str(target)) from error
 
 
-def _best(copies: Iterable[Copy]) -> list[Copy]:
+def _best(copies: Iterable[CheckpointCopy]) -> list[CheckpointCopy]:
     """One for each step: that of the newest attempt, and of these the latest. Oldest step first."""
-    found: dict[int, Copy] = {}
+    found: dict[int, CheckpointCopy] = {}
     for copy in sorted(copies, key=lambda each: (each.step, -1 if each.attempt is None else each.attempt, each.folder)):
         found[copy.step] = copy
     return list(found.values())

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from longboat.bundles import durable
 from longboat.bundles.disk import errors_explained, remove_tree, replace_file
-from longboat.bundles.trees import Limits
+from longboat.bundles.trees import TreeLimits
 from longboat.core.errors import EngineError
 from longboat.storage.download import DEFAULT_TRANSFER, Transfer, fetch, file_name, redacted
 from longboat.storage.urls import check_import, is_object_url, object_url
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from longboat.storage.transfers import Progress
 
 ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
-DATA_LIMITS = Limits(max_bytes=64 << 40, max_files=50_000_000, max_ratio=1000, ratio_from=1 << 30)
+DATA_LIMITS = TreeLimits(max_bytes=64 << 40, max_files=50_000_000, max_ratio=1000, ratio_from=1 << 30)
 _OWN = ".longboat"
 _MOST_NAMES = 100
 _MOST_MARKER = 1 << 20  # a hundred names, each of at most 255 bytes

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from longboat.bundles import durable
 from longboat.core.errors import EngineError, Refused
-from longboat.storage.stores.object_store import Found, Moved, ObjectSource, Store
+from longboat.storage.stores.object_store import ObjectInfo, ObjectMoved, ObjectSource, ObjectStore
 from longboat.storage.stores.registry import open_store
 from longboat.storage.transfers import DEFAULT_TRANSFER, LONGEST_PAUSE_S, Download, no_room
 
@@ -49,7 +49,7 @@ def fetch_below(
     """
     store = open_store(where, environment, transfer)
     files = paths_of(where, store.listed(where.key))
-    odd: set[Found] = set()  # whose ETags are others in listings than in answers: any version of them will do
+    odd: set[ObjectInfo] = set()  # whose ETags are others in listings than in answers: any version of them will do
     pause_s = transfer.backoff_s
     for _ in range(ROUNDS):
         total = sum(found.size for found in files.values())
@@ -97,9 +97,9 @@ def fetch_named(
             pass
 
 
-def paths_of(where: ObjectUrl, objects: Iterable[Found]) -> dict[str, Found]:
+def paths_of(where: ObjectUrl, objects: Iterable[ObjectInfo]) -> dict[str, ObjectInfo]:
     """The objects by their paths below the prefix. Raises Refused for names that are not fit to be files here."""
-    found: dict[str, Found] = {}
+    found: dict[str, ObjectInfo] = {}
     folders: set[str] = set()
     for count, each in enumerate(objects):
         if count >= MOST_OBJECTS:
@@ -125,25 +125,25 @@ def paths_of(where: ObjectUrl, objects: Iterable[Found]) -> dict[str, Found]:
     return found
 
 
-def _name(found: Found) -> str:
+def _name(found: ObjectInfo) -> str:
     """Of the file that an object arrives in. Another version of the object has another."""
     return hashlib.sha256("\0".join((found.key, found.tag, str(found.size))).encode()).hexdigest()[:32]
 
 
 class _Fetching:
-    def __init__(self, store: Store, parts: str, transfer: Transfer, progress: Progress | None) -> None:
+    def __init__(self, store: ObjectStore, parts: str, transfer: Transfer, progress: Progress | None) -> None:
         self._store = store
         self._parts = parts
         self._transfer = transfer
         self._progress = progress
-        self._odd: frozenset[Found] = frozenset()
-        self._moved: set[Found] = set()
+        self._odd: frozenset[ObjectInfo] = frozenset()
+        self._moved: set[ObjectInfo] = set()
         self._total = 0
         self._done = 0
         self._lock = threading.Lock()
         self._failed = threading.Event()
 
-    def run(self, objects: Collection[Found], odd: frozenset[Found]) -> set[Found]:
+    def run(self, objects: Collection[ObjectInfo], odd: frozenset[ObjectInfo]) -> set[ObjectInfo]:
         """Those that are not there any more as they were listed. Of `odd` ones any version is taken."""
         self._total, self._odd = sum(found.size for found in objects), odd
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
@@ -151,12 +151,12 @@ class _Fetching:
                 pass
         return self._moved
 
-    def _fetch(self, found: Found) -> None:
+    def _fetch(self, found: ObjectInfo) -> None:
         if self._failed.is_set():
             return
         try:
             self._fetch_one(found)
-        except Moved:
+        except ObjectMoved:
             with self._lock:
                 self._moved.add(found)
             return
@@ -168,7 +168,7 @@ class _Fetching:
             if self._progress is not None:
                 self._progress(self._done, self._total)
 
-    def _fetch_one(self, found: Found) -> None:
+    def _fetch_one(self, found: ObjectInfo) -> None:
         place = f"{self._parts}/{_name(found)}"
         if _size(f"{place}.done") == found.size:
             return
@@ -177,7 +177,9 @@ class _Fetching:
         size = os.stat(place).st_size
         if size != found.size:
             os.unlink(place)
-            raise Moved(f"{self._store.name_of(found.key)}: has {size:,} bytes, and {found.size:,} when it was listed")
+            raise ObjectMoved(
+                f"{self._store.name_of(found.key)}: has {size:,} bytes, and {found.size:,} when it was listed"
+            )
         durable.sync_file(place)  # a later call relies on the name alone
         os.rename(place, f"{place}.done")
 

@@ -3,8 +3,8 @@
 An attempt may go on on a machine that is cut off while the next one runs. Each attempt but the first begins with a
 fence beside the checkpoints, `.attempt-K`: its number, and which complete checkpoints it found. From then on those of
 older attempts count only if they are among these. A marker says by which attempt it was written; one that does not say
-so (made by hand, or by an older version) always counts. Pure; folders are read in `checkpoints`, stores in `mirrors`.
-Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
+so (made by hand, or by an older version) always counts. Pure; folders are read in `checkpoints`, stores in
+`checkpoint_mirror`. Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
 """
 
 from __future__ import annotations

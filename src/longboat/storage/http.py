@@ -29,7 +29,7 @@ _MOST_DEPTH = 32  # answers of stores are five deep
 _BLANKS = b" \t\r\n"
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     method: str
     url: str
     headers: Mapping[str, str]
@@ -37,13 +37,13 @@ class Request(NamedTuple):
     region: str = ""  # that it was signed for, where the store has regions
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     status: int
     headers: Any
     body: bytes
 
 
-class Rejected(Exception):
+class HttpRejected(Exception):
     """The server answers, and says no."""
 
     def __init__(self, status: int, code: str, headers: Any, body: bytes = b"") -> None:
@@ -54,7 +54,7 @@ class Rejected(Exception):
         self.body = body
 
 
-class Exchange:
+class HttpExchange:
     """A way to servers: through the proxies of the environment, or (`direct`) past them."""
 
     def __init__(self, *, direct: bool = False, ca_bundle: str | None = None) -> None:
@@ -69,7 +69,7 @@ class Exchange:
         self._opener.add_handler(urllib.request.HTTPDefaultErrorHandler())
         self._opener.add_handler(urllib.request.HTTPErrorProcessor())
 
-    def open(self, request: Request, timeout_s: float) -> Any:
+    def open(self, request: HttpRequest, timeout_s: float) -> Any:
         """The answer, to be read and closed. Raises Rejected; or what urllib raises when there is no answer."""
         headers = {"User-Agent": "longboat", "Accept-Encoding": "identity", **request.headers}
         asked = urllib.request.Request(request.url, request.body, headers, method=request.method)
@@ -78,12 +78,12 @@ class Exchange:
         except urllib.error.HTTPError as error:
             with error:
                 body = b"" if request.method == "HEAD" else error.read(_MOST_WORDS)
-            raise Rejected(error.code, code_of(error.headers, body), error.headers, body) from None
+            raise HttpRejected(error.code, code_of(error.headers, body), error.headers, body) from None
 
-    def ask(self, request: Request, timeout_s: float) -> Answer:
+    def ask(self, request: HttpRequest, timeout_s: float) -> HttpAnswer:
         """The same, with the answer read whole."""
         with self.open(request, timeout_s) as response:
-            return Answer(response.status, response.headers, read_whole(response))
+            return HttpAnswer(response.status, response.headers, read_whole(response))
 
 
 def read_whole(response: Any, most: int = MOST_TEXT, most_s: float = MOST_S) -> bytes:
@@ -124,7 +124,7 @@ def parse_xml(data: bytes) -> ET.Element:
     """
     parser = expat.ParserCreate(namespace_separator="}")
     parser.buffer_text = True
-    tree = _Tree()
+    tree = _XmlTree()
     parser.StartElementHandler = tree.start
     parser.EndElementHandler = tree.end
     parser.CharacterDataHandler = tree.builder.data
@@ -140,7 +140,7 @@ def _refuse(*_: object) -> None:
     raise ValueError("a document type is not expected")
 
 
-class _Tree:
+class _XmlTree:
     """Elements as the parser finds them, as long as they are few and shallow enough."""
 
     def __init__(self) -> None:

@@ -13,12 +13,12 @@ import sys
 import threading
 from typing import Any
 
-from longboat.autoscaler.loop import Loop
-from longboat.autoscaler.model.config import Charge, Pace
+from longboat.autoscaler.loop import AutoscalerLoop
+from longboat.autoscaler.model.config import AutoscalerConfig, LoopPace
 from longboat.autoscaler.model.pools_file import read_pools
 from longboat.autoscaler.providers.kwok import KwokProvider
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.connection.transport import Ask, Transport
+from longboat.kubeapi.connection.transport import ApiRequest, Transport
 
 KILLED = 77
 
@@ -28,7 +28,7 @@ def live(namespace: str, pools: str, after: int | None) -> None:
     if after is not None:
         ask, lock, writes = Transport.request, threading.Lock(), [0]
 
-        def request(self: Transport, wanted: Ask) -> bytes:
+        def request(self: Transport, wanted: ApiRequest) -> bytes:
             answer = ask(self, wanted)
             if wanted.method != "GET":
                 with lock:
@@ -40,9 +40,9 @@ def live(namespace: str, pools: str, after: int | None) -> None:
         Transport.request = request  # type: ignore[method-assign]
     found, settings = read_pools(pools)
     client = Client.open(namespace=namespace)
-    pace = Pace(interval_s=0.3, least_s=0.02, settle_s=0.0)
-    charge = Charge(pools=found, settings=settings, home=namespace, pace=pace)
-    Loop(client, charge, {"kwok": KwokProvider(client, namespace)}).run(threading.Event())
+    pace = LoopPace(interval_s=0.3, least_s=0.02, settle_s=0.0)
+    charge = AutoscalerConfig(pools=found, settings=settings, home=namespace, pace=pace)
+    AutoscalerLoop(client, charge, {"kwok": KwokProvider(client, namespace)}).run(threading.Event())
 
 
 def main() -> None:

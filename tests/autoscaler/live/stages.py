@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from longboat.autoscaler.loop import Listener, Loop, Turn
-from longboat.autoscaler.model.config import Charge, Pace
+from longboat.autoscaler.loop import AutoscalerLoop, LoopTurn, TurnListener
+from longboat.autoscaler.model.config import AutoscalerConfig, LoopPace
 from longboat.autoscaler.model.pools_file import template_of
-from longboat.autoscaler.model.snapshot import POOL_LABEL, Pool, Settings
-from longboat.autoscaler.providers.kwok import BOOKS, Books, Fault, KwokProvider
-from longboat.autoscaler.providers.provider import Machine, Provider
+from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings, Pool
+from longboat.autoscaler.providers.kwok import BOOKS, KwokProvider, KwokState, SimulatedFault
+from longboat.autoscaler.providers.provider import Instance, Provider
 from longboat.autoscaler.providers.settings import KwokSettings
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
@@ -26,7 +26,7 @@ from testbed.clusters import Cluster
 
 LONG_S = 90.0
 GPU = "nvidia.com/gpu"
-QUICK = Pace(interval_s=0.5, least_s=0.05, settle_s=0.0)
+QUICK = LoopPace(interval_s=0.5, least_s=0.05, settle_s=0.0)
 STAGES = "testbed.longboat.test/"
 
 
@@ -39,10 +39,10 @@ class Told:
     """All turns, and everything that went wrong."""
 
     def __init__(self) -> None:
-        self.turns: list[Turn] = []
+        self.turns: list[LoopTurn] = []
         self.failures: list[str] = []
 
-    def turned(self, turn: Turn) -> None:
+    def turned(self, turn: LoopTurn) -> None:
         self.turns.append(turn)
 
     def failed(self, message: str) -> None:
@@ -76,24 +76,24 @@ class Stage:
 
     # the autoscaler
 
-    def charge(self, *pools: Pool, pace: Pace = QUICK, **settings: Any) -> Charge:
-        known = Settings(**{"idle_s": 0.0, "join_factor": 3.0, **settings})
-        return Charge(pools=pools, settings=known, home=self.namespace, pace=pace)
+    def charge(self, *pools: Pool, pace: LoopPace = QUICK, **settings: Any) -> AutoscalerConfig:
+        known = AutoscalerSettings(**{"idle_s": 0.0, "join_factor": 3.0, **settings})
+        return AutoscalerConfig(pools=pools, settings=known, home=self.namespace, pace=pace)
 
     @contextlib.contextmanager
     def scaling(
         self,
-        charge: Charge,
+        charge: AutoscalerConfig,
         kwok: KwokSettings | None = None,
         client: Client | None = None,
         provider: Provider | Mapping[str, Provider] | None = None,
-        listeners: tuple[Listener, ...] = (),
+        listeners: tuple[TurnListener, ...] = (),
     ) -> Iterator[Told]:
         client = client or self.client
         if not isinstance(provider, Mapping):
             provider = {"kwok": provider or KwokProvider(client, self.namespace, kwok)}
         ending, told = threading.Event(), Told()
-        loop = Loop(client, charge, provider, listeners=(told, self.told, *listeners))
+        loop = AutoscalerLoop(client, charge, provider, listeners=(told, self.told, *listeners))
         thread = threading.Thread(target=loop.run, args=(ending,))
         thread.start()
         try:
@@ -103,7 +103,7 @@ class Stage:
             thread.join(LONG_S)
             assert not thread.is_alive()
 
-    def fault(self, *faults: Fault) -> None:
+    def fault(self, *faults: SimulatedFault) -> None:
         """What the simulated cloud refuses from now on."""
         data = {"faults": json.dumps(msgspec.to_builtins(faults))}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": BOOKS, "namespace": self.namespace}}
@@ -116,10 +116,10 @@ class Stage:
         wanted = self.prefix if pool_name is None else self.name(pool_name)
         return [one for one in found if one["metadata"]["labels"][POOL_LABEL].startswith(wanted)]
 
-    def machines(self) -> tuple[Machine, ...]:
+    def machines(self) -> tuple[Instance, ...]:
         found = self.client.find(CONFIG_MAP, BOOKS, namespace=self.namespace)
         text = ((found or {}).get("data") or {}).get("machines", "{}")
-        return msgspec.json.decode(text, type=Books).machines
+        return msgspec.json.decode(text, type=KwokState).machines
 
     def pods(self, phase: str | None = None) -> list[dict[str, Any]]:
         found = self.client.list(POD, namespace=self.namespace).items

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from longboat.autoscaler.act.actuator import Actor
+from longboat.autoscaler.act.actuator import Actuator
 from longboat.autoscaler.act.drain import Evictions
 from longboat.autoscaler.act.pre_delete_check import SELECTED_NODE
-from longboat.autoscaler.model.config import Charge
-from longboat.autoscaler.model.snapshot import CORDONED, POOL_LABEL, Settings
-from longboat.autoscaler.observe.orders import DELETING, Store
+from longboat.autoscaler.model.config import AutoscalerConfig
+from longboat.autoscaler.model.snapshot import CORDONED, POOL_LABEL, AutoscalerSettings
+from longboat.autoscaler.observe.orders import DELETING, OrderStore
 from longboat.autoscaler.providers.kwok import KwokProvider, node_of
-from longboat.autoscaler.providers.provider import Machine
+from longboat.autoscaler.providers.provider import Instance
 from longboat.autoscaler.providers.settings import KwokSettings
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.kinds import BUDGET, CLAIM, NODE, POD
+from longboat.kubeapi.kinds import NODE, PDB, POD, PVC
 from tests.autoscaler.live.stages import Stage, job_of, wait_for
 
 pytestmark = [pytest.mark.cluster]
@@ -52,7 +52,7 @@ def budget(stage: Stage, app: str, allowed: int) -> None:
 def node(stage: Stage, name: str) -> str:
     pool = stage.pool("cpu", machine={"gpus": 0})
     full = f"{pool.name}-{name}"
-    stage.client.create(node_of(pool, Machine(id=full, pool=pool.name, node=full), KwokSettings()))
+    stage.client.create(node_of(pool, Instance(id=full, pool=pool.name, node=full), KwokSettings()))
     return full
 
 
@@ -99,13 +99,13 @@ def test_a_budget_without_room_holds(stage: Stage) -> None:
     wait_for("it runs", lambda: running(stage, "web"))
     wait_for("the budget has counted it", lambda: budget_status(stage)["currentHealthy"] == 1)
     before = running(stage, "web")[0]["metadata"]["uid"]
-    trouble = Evictions(stage.client, Settings()).drain(cordoned(stage, name), stage.client.now())
+    trouble = Evictions(stage.client, AutoscalerSettings()).drain(cordoned(stage, name), stage.client.now())
     assert "is not evicted yet" in trouble and "disruption budget" in trouble
     assert running(stage, "web")[0]["metadata"]["uid"] == before
 
 
 def budget_status(stage: Stage) -> dict[str, Any]:
-    return dict(stage.client.get(BUDGET, "web", namespace=stage.namespace).get("status") or {"currentHealthy": 0})
+    return dict(stage.client.get(PDB, "web", namespace=stage.namespace).get("status") or {"currentHealthy": 0})
 
 
 def test_one_training_pod_keeps_all_pods_of_its_node(stage: Stage) -> None:
@@ -114,7 +114,7 @@ def test_one_training_pod_keeps_all_pods_of_its_node(stage: Stage) -> None:
     stage.client.create(job_of("train", stage.namespace, {POOL_LABEL: stage.name("cpu")}, 0))
     wait_for("both run", lambda: len(stage.pods("Running")) == 2)
     before = {one["metadata"]["uid"] for one in stage.pods()}
-    evictions = Evictions(stage.client, Settings())
+    evictions = Evictions(stage.client, AutoscalerSettings())
     assert "training pod" in evictions.drain(cordoned(stage, name), stage.client.now())
     assert {one["metadata"]["uid"] for one in stage.pods()} == before
 
@@ -123,7 +123,7 @@ def test_nothing_is_drained_without_our_cordon(stage: Stage) -> None:
     name = node(stage, "one")
     replicas(stage, "web", "1")
     wait_for("it runs", lambda: running(stage, "web"))
-    evictions = Evictions(stage.client, Settings())
+    evictions = Evictions(stage.client, AutoscalerSettings())
     assert evictions.drain(stage.client.get(NODE, name), 0.0) == "our cordon was lifted"
     by_hand = stage.client.patch(NODE, name, {"spec": {"unschedulable": True}})
     assert evictions.drain(by_hand, 0.0) == "our cordon was lifted"
@@ -132,7 +132,7 @@ def test_nothing_is_drained_without_our_cordon(stage: Stage) -> None:
     wait_for("it was evicted", lambda: not gone or stage.client.find(POD, gone[0]["metadata"]["name"]) is None)
 
 
-def begun(stage: Stage, charge: Charge) -> str:
+def begun(stage: Stage, charge: AutoscalerConfig) -> str:
     """A node whose deletion had begun when its autoscaler died."""
     with stage.scaling(charge):
         stage.job("first", run_for="0.1s")
@@ -216,12 +216,12 @@ def test_a_node_that_was_chosen_for_a_volume_stays(stage: Stage) -> None:
         long_ago = {"metadata": {"annotations": {CORDONED: "2026-11-15T12:00:00Z"}}}
         stage.client.patch(NODE, name, long_ago)
         wait_for("then it goes", lambda: not stage.machines() and not stage.nodes())
-        assert stage.client.find(CLAIM, "disk") is not None
+        assert stage.client.find(PVC, "disk") is not None
 
 
 def test_a_heartbeat_does_not_put_a_change_off(stage: Stage) -> None:
     name = node(stage, "one")
-    actor = Actor(stage.client, stage.charge(stage.pool("cpu")), {}, Store(stage.client, stage.namespace))
+    actor = Actuator(stage.client, stage.charge(stage.pool("cpu")), {}, OrderStore(stage.client, stage.namespace))
     nodes = [stage.client.get(NODE, name)]
 
     def only_its_heart_beats() -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from longboat.autoscaler.model.config import Pace
+from longboat.autoscaler.model.config import LoopPace
 from longboat.autoscaler.model.snapshot import POOL_LABEL
 from longboat.autoscaler.observe import watch
 from longboat.kubeapi.kinds import Kind
@@ -63,7 +63,7 @@ def test_a_pod_group_waits_until_its_pods_exist(
     stage: Stage, definition: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "LOOK_FOR_KINDS_S", 0.2)
-    pace = Pace(interval_s=0.5, least_s=0.05, settle_s=0.0)
+    pace = LoopPace(interval_s=0.5, least_s=0.05, settle_s=0.0)
     with stage.scaling(stage.charge(stage.pool("gpu"), pace=pace, idle_s=3600.0)) as told:
         wait_for("it has looked", lambda: told.turns)
         stage.client.request("POST", DEFINITION.path(), body=definition)

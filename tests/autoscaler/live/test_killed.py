@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from longboat.autoscaler.observe.orders import Store
+from longboat.autoscaler.observe.orders import OrderStore
 from longboat.kubeapi.kinds import JOB
 from tests.autoscaler.live.nursery import KILLED
 from tests.autoscaler.live.stages import Stage, wait_for
@@ -66,7 +66,7 @@ def is_over(stage: Stage, *jobs: str) -> bool:
         all(stage.is_done(name) for name in jobs)
         and not stage.machines()
         and not stage.nodes()
-        and not Store(stage.client, stage.namespace).load().orders
+        and not OrderStore(stage.client, stage.namespace).load().orders
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.autoscaler.observe.orders import Store
+from longboat.autoscaler.observe.orders import OrderStore
 from longboat.kubeapi.kinds import LEASE
 from tests.autoscaler.live.stages import Stage, wait_for
 from tests.autoscaler.live.test_commands import Command
@@ -47,7 +47,7 @@ def test_one_works_and_the_other_takes_over_when_it_is_killed(stage: Stage, tmp_
             stage.job("two", pods=2)
             wait_for("all run", lambda: len(stage.pods("Running")) == 4)
             assert holder(stage) == "second"
-            wait_for("no order is open", lambda: not Store(stage.client, stage.namespace).load().orders)
+            wait_for("no order is open", lambda: not OrderStore(stage.client, stage.namespace).load().orders)
             second.terminate()
             told, said = second.communicate(timeout=60)
     assert len(stage.machines()) == len(stage.nodes()) == 4, "nothing is ordered twice"

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.autoscaler.model.config import Pace
+from longboat.autoscaler.model.config import LoopPace
 from longboat.autoscaler.model.machines import LEAST_BOOT_S
 from longboat.autoscaler.model.snapshot import CORDONED, Pool
-from longboat.autoscaler.observe.orders import Store
-from longboat.autoscaler.providers.kwok import BOOKS, Books, Fault, KwokProvider, node_of
-from longboat.autoscaler.providers.provider import Machine, ProviderError, Seen
+from longboat.autoscaler.observe.orders import OrderStore
+from longboat.autoscaler.providers.kwok import BOOKS, KwokProvider, KwokState, SimulatedFault, node_of
+from longboat.autoscaler.providers.provider import Instance, ProviderAnswer, ProviderError
 from longboat.autoscaler.providers.settings import KwokSettings
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, NODE
@@ -79,12 +79,12 @@ def test_after_a_stockout_the_next_pool_is_taken_at_once(stage: Stage) -> None:
     label = {"class": stage.prefix}
     spot = stage.pool("spot", price=1.0, spot=True, machine={"labels": label})
     sure = stage.pool("sure", price=3.0, machine={"labels": label})
-    stage.fault(Fault(pool=spot.name, kind="stockout"))
+    stage.fault(SimulatedFault(pool=spot.name, kind="stockout"))
     stage.client.create(job_of("train", stage.namespace, label))
     with stage.scaling(stage.charge(spot, sure)) as told:
         wait_for("it runs", lambda: len(stage.pods("Running")) == 1)
         assert {one.pool for one in stage.machines()} == {sure.name}
-        (failure,) = Store(stage.client, stage.namespace).load().failures
+        (failure,) = OrderStore(stage.client, stage.namespace).load().failures
         assert (failure.pool, failure.kind, failure.count) == (spot.name, "stockout", 1)
     assert [(deed.action.pool, bool(deed.trouble)) for deed in told.deeds("grow")] == [
         (spot.name, True),
@@ -101,7 +101,7 @@ class Blind(KwokProvider):
 
     is_blind = True
 
-    def list(self, pools: Sequence[Pool]) -> Seen:
+    def list(self, pools: Sequence[Pool]) -> ProviderAnswer:
         if self.is_blind:
             raise ProviderError("no answer from the cloud", kind="auth")
         return super().list(pools)
@@ -120,7 +120,7 @@ def test_while_a_provider_cannot_be_asked_nothing_is_bought_from_it(stage: Stage
 
 def test_a_half_arrived_gang_is_finished_in_another_zone(stage: Stage) -> None:
     pool = stage.pool("gpu", zones=("a", "b"))
-    stage.fault(Fault(pool=pool.name, kind="stockout", zone="a", after=1))
+    stage.fault(SimulatedFault(pool=pool.name, kind="stockout", zone="a", after=1))
     labels = {"longboat.dev/run": "train", "longboat.dev/attempt": "0"}
     stage.job("train", pods=4, labels=labels)
     with stage.scaling(stage.charge(pool)):
@@ -131,7 +131,7 @@ def test_a_half_arrived_gang_is_finished_in_another_zone(stage: Stage) -> None:
 
 def test_a_machine_that_failed_is_given_back_and_replaced(stage: Stage) -> None:
     pool = stage.pool("gpu")
-    stage.fault(Fault(pool=pool.name, kind="other", joins=False))
+    stage.fault(SimulatedFault(pool=pool.name, kind="other", joins=False))
     stage.job("train")
     with stage.scaling(stage.charge(pool)) as told:
         wait_for("a machine that does not join", lambda: len(stage.machines()) == 1)
@@ -140,7 +140,7 @@ def test_a_machine_that_failed_is_given_back_and_replaced(stage: Stage) -> None:
         assert len(stage.machines()) == 1
         stage.fault()
         body = stage.client.get(CONFIG_MAP, BOOKS, namespace=stage.namespace)
-        books = Books(machines=(msgspec.structs.replace(stuck, state="failed"),), tokens=(stuck.token or "",))
+        books = KwokState(machines=(msgspec.structs.replace(stuck, state="failed"),), tokens=(stuck.token or "",))
         body["data"]["machines"] = msgspec.json.encode(books).decode()
         stage.client.replace(body)
         wait_for("it runs on another", lambda: len(stage.pods("Running")) == 1)
@@ -152,7 +152,7 @@ def test_a_machine_that_failed_is_given_back_and_replaced(stage: Stage) -> None:
 @pytest.mark.soak
 def test_a_machine_that_never_joins_is_replaced_and_deleted(stage: Stage) -> None:
     pool = stage.pool("gpu", boot_s=1.0)
-    stage.fault(Fault(pool=pool.name, kind="other", joins=False))
+    stage.fault(SimulatedFault(pool=pool.name, kind="other", joins=False))
     stage.job("train")
     with stage.scaling(stage.charge(pool)) as told:
         wait_for("a machine that does not join", lambda: len(stage.machines()) == 1)
@@ -166,7 +166,7 @@ def test_a_machine_that_never_joins_is_replaced_and_deleted(stage: Stage) -> Non
 
 
 def test_new_demand_lifts_our_cordon_instead_of_buying(stage: Stage) -> None:
-    slow = Pace(interval_s=QUICK.interval_s, least_s=QUICK.least_s, settle_s=FOR_EVER_S)
+    slow = LoopPace(interval_s=QUICK.interval_s, least_s=QUICK.least_s, settle_s=FOR_EVER_S)
     with stage.scaling(stage.charge(stage.pool("gpu"), pace=slow)) as told:
         stage.job("first", run_for="0.1s")
         wait_for("it has ended", lambda: stage.is_done("first"))
@@ -201,7 +201,7 @@ def test_the_cordon_of_a_person_is_left_alone(stage: Stage) -> None:
 def test_a_node_that_its_provider_does_not_know_is_not_deleted(stage: Stage) -> None:
     pool = stage.pool("gpu")
     name = f"{pool.name}-static"
-    stage.client.create(node_of(pool, Machine(id=f"metal://{name}", pool=pool.name, node=name), KwokSettings()))
+    stage.client.create(node_of(pool, Instance(id=f"metal://{name}", pool=pool.name, node=name), KwokSettings()))
     with stage.scaling(stage.charge(pool)) as told:
         wait_for("it was tried", lambda: told.deeds("delete"))
     assert all("no such machine" in deed.trouble for deed in told.deeds("delete"))

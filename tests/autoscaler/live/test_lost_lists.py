@@ -12,7 +12,7 @@ import pytest
 
 from longboat.autoscaler.observe import instances
 from longboat.autoscaler.observe import orders as memories
-from longboat.autoscaler.observe.orders import Store
+from longboat.autoscaler.observe.orders import OrderStore
 from longboat.autoscaler.providers.exec import ExecProvider
 from longboat.kubeapi import watch
 from longboat.kubeapi.client import Client
@@ -55,8 +55,8 @@ class Rack:
         return json.loads(path.read_text()) if path.exists() else []
 
 
-def orders(stage: Stage) -> tuple[memories.Asked, ...]:
-    return Store(stage.client, stage.namespace).load().orders
+def orders(stage: Stage) -> tuple[memories.PlacedOrder, ...]:
+    return OrderStore(stage.client, stage.namespace).load().orders
 
 
 def test_eight_machines_are_not_bought_again(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.autoscaler.model.config import Charge
+from longboat.autoscaler.model.config import AutoscalerConfig
 from longboat.autoscaler.model.snapshot import FailureKind
 from longboat.autoscaler.observe.orders import (
     LAG_S,
     NAME,
-    Asked,
-    Joined,
-    Memory,
-    Stale,
-    Store,
+    JoinedInstances,
+    OrderBook,
+    OrdersChanged,
+    OrderStore,
+    PlacedOrder,
     failed,
     orders_of,
     orphans,
@@ -26,54 +26,58 @@ from longboat.autoscaler.observe.orders import (
     without_machine,
     worked,
 )
-from longboat.autoscaler.providers.provider import Machine, Refusal, Seen
+from longboat.autoscaler.providers.provider import Instance, ProviderAnswer, Refusal
 from longboat.autoscaler.providers.settings import KwokSettings
 from longboat.core.errors import EngineError
 from longboat.kubeapi.kinds import CONFIG_MAP
 from tests.autoscaler.live.stages import Stage, pool
 
 NOW = 1_000_000.0
-NOBODY = Joined([])
+NOBODY = JoinedInstances([])
 GPU, CPU = pool("gpu"), pool("cpu")
-CHARGE = Charge(pools=(GPU, CPU))
+CHARGE = AutoscalerConfig(pools=(GPU, CPU))
 
 
-def asked(token: str = "t", count: int = 2, **more: Any) -> Asked:
-    return Asked(**{"token": token, "pool": "gpu", "count": count, "asked": NOW - 10, "is_confirmed": True, **more})
+def asked(token: str = "t", count: int = 2, **more: Any) -> PlacedOrder:
+    return PlacedOrder(
+        **{"token": token, "pool": "gpu", "count": count, "asked": NOW - 10, "is_confirmed": True, **more}
+    )
 
 
-def machine(name: str, **more: Any) -> Machine:
-    return Machine(**{"id": name, "pool": "gpu", **more})
+def machine(name: str, **more: Any) -> Instance:
+    return Instance(**{"id": name, "pool": "gpu", **more})
 
 
-def after(memory: Memory, *machines: Machine, joined: Joined = NOBODY, now: float = NOW, **more: Any) -> Memory:
-    return reconcile(memory, Seen(machines=machines, **more), joined, CHARGE, now)
+def after(
+    memory: OrderBook, *machines: Instance, joined: JoinedInstances = NOBODY, now: float = NOW, **more: Any
+) -> OrderBook:
+    return reconcile(memory, ProviderAnswer(machines=machines, **more), joined, CHARGE, now)
 
 
-def names(memory: Memory, *machines: Machine, joined: Joined = NOBODY, now: float = NOW) -> list[str]:
-    return [one.machine for one in orders_of(memory, Seen(machines=machines), joined, now)]
+def names(memory: OrderBook, *machines: Instance, joined: JoinedInstances = NOBODY, now: float = NOW) -> list[str]:
+    return [one.machine for one in orders_of(memory, ProviderAnswer(machines=machines), joined, now)]
 
 
 def test_what_is_not_made_yet_has_a_stand_in() -> None:
-    memory = after(Memory(orders=(asked(),)))
+    memory = after(OrderBook(orders=(asked(),)))
     assert names(memory) == ["t/0", "t/1"]
 
 
 def test_machines_belong_to_their_order_by_token() -> None:
     there = machine("a", token="t")
-    memory = after(Memory(orders=(asked(is_confirmed=False),)), there)
+    memory = after(OrderBook(orders=(asked(is_confirmed=False),)), there)
     assert memory.orders[0].machines == ("a",) and memory.orders[0].is_confirmed
     assert names(memory, there) == ["a", "t/0"]
 
 
 def test_machines_without_a_token_are_given_to_an_order_of_their_pool_and_zone() -> None:
-    memory = Memory(orders=(asked("x", 1, zone="a"), asked("y", 1, zone="b")))
+    memory = OrderBook(orders=(asked("x", 1, zone="a"), asked("y", 1, zone="b")))
     found = after(memory, machine("m", zone="b"))
     assert {one.token: one.machines for one in found.orders} == {"x": (), "y": ("m",)}
 
 
 def test_a_machine_that_nobody_ordered_is_waited_for_as_well() -> None:
-    found = after(Memory(), machine("m", zone="a", created=5.0))
+    found = after(OrderBook(), machine("m", zone="a", created=5.0))
     (order,) = found.orders
     assert (order.machines, order.asked, order.zone) == (("m",), NOW, "a")
     assert after(found, machine("m", zone="a"), now=NOW + 60).orders == found.orders
@@ -81,36 +85,39 @@ def test_a_machine_that_nobody_ordered_is_waited_for_as_well() -> None:
     assert after(found, now=NOW + LAG_S + 1).orders == ()
 
 
-@pytest.mark.parametrize("joined", [Joined([("node-a", "a")]), Joined([("a", None)]), Joined([("other-name", None)])])
-def test_a_machine_that_has_joined_is_no_order_any_more(joined: Joined) -> None:
+@pytest.mark.parametrize(
+    "joined",
+    [JoinedInstances([("node-a", "a")]), JoinedInstances([("a", None)]), JoinedInstances([("other-name", None)])],
+)
+def test_a_machine_that_has_joined_is_no_order_any_more(joined: JoinedInstances) -> None:
     there = machine("a", token="t", node="other-name")
-    memory = after(Memory(orders=(asked(count=1),)), there, joined=joined)
+    memory = after(OrderBook(orders=(asked(count=1),)), there, joined=joined)
     assert memory.orders == () and names(memory, there, joined=joined) == []
 
 
 def test_half_of_an_order_has_joined() -> None:
     there = (machine("a", token="t"), machine("b", token="t"))
-    joined = Joined([("a", "a")])
-    memory = after(Memory(orders=(asked(),)), *there, joined=joined)
+    joined = JoinedInstances([("a", "a")])
+    memory = after(OrderBook(orders=(asked(),)), *there, joined=joined)
     assert memory.orders[0].machines == ("a", "b") and names(memory, *there, joined=joined) == ["b"]
 
 
 def test_a_machine_that_is_promised_is_waited_for_though_the_list_lags() -> None:
-    memory = Memory(orders=(asked(count=1, machines=("a",)),))
+    memory = OrderBook(orders=(asked(count=1, machines=("a",)),))
     assert names(after(memory)) == ["a"]
     assert after(memory, now=NOW + LAG_S).orders == ()
 
 
 def test_a_machine_that_stops_is_not_counted_and_one_that_failed_is_overdue() -> None:
-    memory = Memory(orders=(asked(machines=("a", "b")),))
+    memory = OrderBook(orders=(asked(machines=("a", "b")),))
     there = (machine("a", state="stopping"), machine("b", state="failed"))
-    (order,) = orders_of(after(memory, *there), Seen(machines=there), NOBODY, NOW)
+    (order,) = orders_of(after(memory, *there), ProviderAnswer(machines=there), NOBODY, NOW)
     assert (order.machine, order.asked) == ("b", 0.0)
 
 
 def test_a_late_refusal_ends_the_rest_of_its_order_and_is_remembered() -> None:
     refusal = Refusal(pool="gpu", kind="stockout", token="t", zone="a", message="none left")
-    memory = after(Memory(orders=(asked(zone="a"),)), machine("m", token="t"), refusals=(refusal,))
+    memory = after(OrderBook(orders=(asked(zone="a"),)), machine("m", token="t"), refusals=(refusal,))
     again = after(memory, machine("m", token="t"), refusals=(refusal,))
     for found in (memory, again):
         (failure,) = found.failures
@@ -120,12 +127,12 @@ def test_a_late_refusal_ends_the_rest_of_its_order_and_is_remembered() -> None:
 
 def test_a_refusal_without_token_ends_the_oldest_order() -> None:
     refusal = Refusal(pool="gpu", kind="quota")
-    memory = after(Memory(orders=(asked(), asked("u"))), refusals=(refusal,))
+    memory = after(OrderBook(orders=(asked(), asked("u"))), refusals=(refusal,))
     assert [one.token for one in memory.orders] == ["u"] and len(memory.failures) == 1
 
 
 def test_refusals_in_a_row_are_counted_until_something_works() -> None:
-    first = failed(Memory(), CHARGE.refusal("gpu", "stockout", NOW, zone="a"))
+    first = failed(OrderBook(), CHARGE.refusal("gpu", "stockout", NOW, zone="a"))
     memory = failed(
         first,
         msgspec.structs.replace(CHARGE.refusal("gpu", "stockout", NOW + 1, zone="a"), message="x" * 999),
@@ -139,7 +146,7 @@ def test_refusals_in_a_row_are_counted_until_something_works() -> None:
 
 
 def test_refusals_of_different_kinds_are_counted_apart() -> None:
-    memory = Memory()
+    memory = OrderBook()
     kinds: tuple[FailureKind, ...] = ("stockout", "throttled", "stockout", "auth", "throttled", "quota")
     for kind in kinds:
         memory = failed(memory, CHARGE.refusal("gpu", kind, NOW, zone="a"))
@@ -151,7 +158,7 @@ def test_refusals_of_different_kinds_are_counted_apart() -> None:
 
 
 def test_throttling_is_counted_for_the_provider_and_forgotten_after_minutes() -> None:
-    memory = failed(Memory(), CHARGE.refusal("gpu", "throttled", NOW))
+    memory = failed(OrderBook(), CHARGE.refusal("gpu", "throttled", NOW))
     memory = failed(memory, CHARGE.refusal("cpu", "throttled", NOW + 1))
     (failure,) = memory.failures
     assert (failure.provider, failure.count) == ("kwok", 2)
@@ -160,33 +167,33 @@ def test_throttling_is_counted_for_the_provider_and_forgotten_after_minutes() ->
 
 
 def test_an_auth_is_remembered_until_the_pools_file_says_something_else() -> None:
-    memory = failed(Memory(), CHARGE.refusal("gpu", "auth", NOW))
+    memory = failed(OrderBook(), CHARGE.refusal("gpu", "auth", NOW))
     assert after(memory, now=NOW + 1e8) == memory, "time alone changes nothing"
     for other in (
-        Charge(pools=(msgspec.structs.replace(GPU, max=11), CPU)),
-        Charge(pools=(GPU, CPU), providers={"kwok": KwokSettings(ready_after_s=1.0)}),
+        AutoscalerConfig(pools=(msgspec.structs.replace(GPU, max=11), CPU)),
+        AutoscalerConfig(pools=(GPU, CPU), providers={"kwok": KwokSettings(ready_after_s=1.0)}),
     ):
-        assert reconcile(memory, Seen(), NOBODY, other, NOW).failures == ()
-    same = Charge(pools=(GPU, msgspec.structs.replace(CPU, max=3)))
-    assert reconcile(memory, Seen(), NOBODY, same, NOW).failures == memory.failures
+        assert reconcile(memory, ProviderAnswer(), NOBODY, other, NOW).failures == ()
+    same = AutoscalerConfig(pools=(GPU, msgspec.structs.replace(CPU, max=3)))
+    assert reconcile(memory, ProviderAnswer(), NOBODY, same, NOW).failures == memory.failures
 
 
 def test_an_order_whose_pool_left_the_pools_file_is_kept_until_its_machines_are_nodes() -> None:
-    memory = Memory(orders=(asked(machines=("a", "b")), asked("u", 1, is_confirmed=False)))
-    without = Charge(pools=(CPU,))
+    memory = OrderBook(orders=(asked(machines=("a", "b")), asked("u", 1, is_confirmed=False)))
+    without = AutoscalerConfig(pools=(CPU,))
     late = NOW + 100 * LAG_S
-    kept = reconcile(memory, Seen(), NOBODY, without, late)
+    kept = reconcile(memory, ProviderAnswer(), NOBODY, without, late)
     assert kept.orders == memory.orders, "nobody can be asked what became of it"
     (words,) = orphans(kept, without.setups)
     assert "pool gpu is not in the pools file" in words and "3 machines" in words
-    back = reconcile(kept, Seen(machines=(machine("a"), machine("b"))), NOBODY, CHARGE, late)
+    back = reconcile(kept, ProviderAnswer(machines=(machine("a"), machine("b"))), NOBODY, CHARGE, late)
     assert back.orders == memory.orders and orphans(back, CHARGE.setups) == ()
-    joined = Joined([("a", "a"), ("b", "b")])
-    assert [one.token for one in reconcile(kept, Seen(), joined, without, late).orders] == ["u"]
+    joined = JoinedInstances([("a", "a"), ("b", "b")])
+    assert [one.token for one in reconcile(kept, ProviderAnswer(), joined, without, late).orders] == ["u"]
 
 
 def test_a_machine_that_was_deleted_is_counted_in_no_order() -> None:
-    memory = Memory(orders=(asked(machines=("a", "b")), asked("u", 1, machines=("c",))))
+    memory = OrderBook(orders=(asked(machines=("a", "b")), asked("u", 1, machines=("c",))))
     assert [(one.count, one.machines) for one in without_machine(memory, "a").orders] == [(1, ("b",)), (1, ("c",))]
     assert [one.token for one in without_machine(memory, "c").orders] == ["t"]
     assert without_machine(memory, "x") == memory
@@ -194,25 +201,25 @@ def test_a_machine_that_was_deleted_is_counted_in_no_order() -> None:
 
 @pytest.mark.cluster
 def test_the_memory_is_replaced_only_at_the_version_that_was_read(stage: Stage) -> None:
-    one, other = Store(stage.client, stage.namespace), Store(stage.client, stage.namespace)
+    one, other = OrderStore(stage.client, stage.namespace), OrderStore(stage.client, stage.namespace)
     one.load(), other.load()
-    one.save(Memory(orders=(asked(),)))
-    with pytest.raises(Stale):
-        other.save(Memory())
-    assert other.load() == Memory(orders=(asked(),))
+    one.save(OrderBook(orders=(asked(),)))
+    with pytest.raises(OrdersChanged):
+        other.save(OrderBook())
+    assert other.load() == OrderBook(orders=(asked(),))
     other.save(other.memory.with_order(asked("u")))
-    with pytest.raises(Stale):
-        one.save(Memory())
+    with pytest.raises(OrdersChanged):
+        one.save(OrderBook())
     assert [order.token for order in one.load().orders] == ["t", "u"]
 
 
 @pytest.mark.cluster
 def test_a_memory_that_is_not_understood_is_named(stage: Stage) -> None:
-    Store(stage.client, stage.namespace).save(Memory(orders=(asked(),)))
+    OrderStore(stage.client, stage.namespace).save(OrderBook(orders=(asked(),)))
     stage.client.patch(CONFIG_MAP, NAME, {"data": {"memory": "{"}}, namespace=stage.namespace)
     with pytest.raises(EngineError, match=f"{stage.namespace}/{NAME} is not understood"):
-        Store(stage.client, stage.namespace).load()
+        OrderStore(stage.client, stage.namespace).load()
 
 
 def test_what_a_newer_version_adds_is_passed_over() -> None:
-    assert msgspec.json.decode(b'{"orders": [], "new": 1}', type=Memory) == Memory()
+    assert msgspec.json.decode(b'{"orders": [], "new": 1}', type=OrderBook) == OrderBook()

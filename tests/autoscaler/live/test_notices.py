@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from longboat.autoscaler.act.actuator import Deed
-from longboat.autoscaler.loop import Loop, Turn
-from longboat.autoscaler.model.backoff import Closed
-from longboat.autoscaler.model.plan import Action, NodeNote, Plan, PoolNote, Waiting
-from longboat.autoscaler.model.snapshot import Order, Snapshot
+from longboat.autoscaler.act.actuator import ActionResult
+from longboat.autoscaler.loop import AutoscalerLoop, LoopTurn
+from longboat.autoscaler.model.backoff import BackoffWindow
+from longboat.autoscaler.model.plan import NodeNote, PendingItem, PoolNote, ScalingAction, ScalingPlan
+from longboat.autoscaler.model.snapshot import ClusterSnapshot, Order
 from longboat.autoscaler.providers.kwok import KwokProvider
 from longboat.autoscaler.report.events import Events, Webhook, events_of, sentence
 from longboat.autoscaler.report.metrics import Metrics, serve
@@ -26,11 +26,11 @@ from longboat.kubeapi.kinds import CONFIG_MAP, EVENT, NAMESPACE
 from tests.autoscaler.live.stages import Stage, pool, wait_for
 from tests.storage.answering import Told, answering
 
-GROW = Action(kind="grow", pool="gpu", count=2, reason="2 for default/r", zones={"a": 1, "b": 1})
-REMOVE = Action(kind="delete", node="n1", pool="gpu", reason="idle")
-TURN = Turn(
+GROW = ScalingAction(kind="grow", pool="gpu", count=2, reason="2 for default/r", zones={"a": 1, "b": 1})
+REMOVE = ScalingAction(kind="delete", node="n1", pool="gpu", reason="idle")
+TURN = LoopTurn(
     now=1_794_744_000.0,
-    snapshot=Snapshot(
+    snapshot=ClusterSnapshot(
         pools=(pool("gpu", price=2.5), pool("shut")),
         orders=(
             Order(pool="gpu", machine="t/0", asked=1_794_743_990.0, zone="a", gang="default/r"),
@@ -38,10 +38,10 @@ TURN = Turn(
             Order(pool="gpu", machine="late", asked=0.0),
         ),
     ),
-    plan=Plan(
+    plan=ScalingPlan(
         waiting=(
-            Waiting(run="default/r", reason="machines are ordered", expected=1_794_744_300.0),
-            Waiting(pod="default/never", reason='needs 9 "GPUs"\nno machine has them'),
+            PendingItem(run="default/r", reason="machines are ordered", expected=1_794_744_300.0),
+            PendingItem(pod="default/never", reason='needs 9 "GPUs"\nno machine has them'),
         ),
         nodes=(
             NodeNote(node="n1", state="busy", reason="pods", pool="gpu"),
@@ -55,16 +55,20 @@ TURN = Turn(
                 coming=2,
                 ordered=2,
                 backoffs=(
-                    Closed(kind="stockout", zone="a", until=1_794_745_000.5, count=3, reason="stockout, not asked"),
-                    Closed(kind="throttled", until=1_794_744_001.0, reason="throttled", is_delay=True),
+                    BackoffWindow(
+                        kind="stockout", zone="a", until=1_794_745_000.5, count=3, reason="stockout, not asked"
+                    ),
+                    BackoffWindow(kind="throttled", until=1_794_744_001.0, reason="throttled", is_delay=True),
                 ),
             ),
             PoolNote(
-                pool="shut", reason="does not grow", backoffs=(Closed(kind="auth", reason="off because of auth"),)
+                pool="shut",
+                reason="does not grow",
+                backoffs=(BackoffWindow(kind="auth", reason="off because of auth"),),
             ),
         ),
     ),
-    deeds=(Deed(action=GROW), Deed(action=REMOVE, trouble="a pod is there")),
+    deeds=(ActionResult(action=GROW), ActionResult(action=REMOVE, trouble="a pod is there")),
     decide_s=0.25,
     total_s=0.5,
 )
@@ -109,10 +113,10 @@ def test_a_webhook_is_told_what_was_done_and_who_is_refused_once(hook: Hook) -> 
     said: list[str] = []
     webhook = Webhook(hook.url, said.append, name="lab")
     webhook.turned(TURN)
-    webhook.turned(Turn(now=0.0, snapshot=TURN.snapshot, plan=TURN.plan))  # nothing new
+    webhook.turned(LoopTurn(now=0.0, snapshot=TURN.snapshot, plan=TURN.plan))  # nothing new
     webhook.failed("no answer")
     webhook.failed("no answer")
-    webhook.turned(Turn(now=0.0, snapshot=Snapshot(), plan=Plan()))
+    webhook.turned(LoopTurn(now=0.0, snapshot=ClusterSnapshot(), plan=ScalingPlan()))
     webhook.close()
     assert [set(body) for body in hook.bodies] == [{"text"}] * 3 and set(hook.kinds) == {"application/json"}
     first, second, third = (body["text"] for body in hook.bodies)
@@ -232,7 +236,9 @@ def test_events_on_pods_runs_and_nodes_and_the_report(stage: Stage) -> None:
         Reporter(stage.client, stage.namespace, "me", said.append),
     )
     charge = stage.charge(stage.pool("gpu"))
-    loop = Loop(stage.client, charge, {"kwok": KwokProvider(stage.client, stage.namespace)}, listeners=listeners)
+    loop = AutoscalerLoop(
+        stage.client, charge, {"kwok": KwokProvider(stage.client, stage.namespace)}, listeners=listeners
+    )
     ending = threading.Event()
     thread = threading.Thread(target=loop.run, args=(ending,))
     thread.start()
@@ -268,11 +274,11 @@ def test_a_namespace_that_is_being_deleted_is_no_trouble(stage: Stage) -> None:
     stage.client.delete(NAMESPACE, name)
     try:
         events = Events(stage.client, stage.namespace, said.append)
-        waiting = (Waiting(pod=f"{name}/p", reason="needs 9 GPUs"),)
-        events.turned(Turn(now=0.0, snapshot=Snapshot(), plan=Plan(waiting=waiting)))
-        lost = (Waiting(pod=f"{name}-never/p", reason="needs 9 GPUs"),)
+        waiting = (PendingItem(pod=f"{name}/p", reason="needs 9 GPUs"),)
+        events.turned(LoopTurn(now=0.0, snapshot=ClusterSnapshot(), plan=ScalingPlan(waiting=waiting)))
+        lost = (PendingItem(pod=f"{name}-never/p", reason="needs 9 GPUs"),)
         for _ in range(2):
-            events.turned(Turn(now=0.0, snapshot=Snapshot(), plan=Plan(waiting=lost)))
+            events.turned(LoopTurn(now=0.0, snapshot=ClusterSnapshot(), plan=ScalingPlan(waiting=lost)))
     finally:
         stage.client.patch(CONFIG_MAP, "held", {"metadata": {"finalizers": []}}, namespace=name)
     assert said == [f'an event cannot be written: namespaces "{name}-never" not found']
@@ -290,8 +296,8 @@ def test_what_everybody_may_read_names_nobody() -> None:
 
 def test_what_was_not_done_is_told_as_such() -> None:
     for kind in ("grow", "cordon", "uncordon", "drain", "delete", "forget"):
-        action = Action(kind=kind, reason="x", pool="gpu", count=2, node="n1", machine="m1")  # type: ignore[arg-type]
-        done, planned = sentence(Deed(action=action)), sentence(Deed(action=action, trouble="no"))
+        action = ScalingAction(kind=kind, reason="x", pool="gpu", count=2, node="n1", machine="m1")  # type: ignore[arg-type]
+        done, planned = sentence(ActionResult(action=action)), sentence(ActionResult(action=action, trouble="no"))
         assert done != planned and " to " in planned
 
 

@@ -15,8 +15,8 @@ import pytest
 from longboat.autoscaler.model.pools_file import read_pools, read_providers
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.providers.exec import ExecProvider
-from longboat.autoscaler.providers.kwok import Fault, KwokProvider
-from longboat.autoscaler.providers.provider import KINDS, Machine, Provider, ProviderError, Purchase
+from longboat.autoscaler.providers.kwok import KwokProvider, SimulatedFault
+from longboat.autoscaler.providers.provider import KINDS, Instance, MachineRequest, Provider, ProviderError
 from longboat.autoscaler.providers.registry import differences, open_providers
 from longboat.autoscaler.providers.settings import ExecSettings, KwokSettings
 from longboat.core.errors import JobError, UsageError
@@ -47,7 +47,7 @@ class KwokSide:
         return KwokProvider(self.stage.client, self.stage.namespace)
 
     def refuse(self, kind: Any, zone: str | None) -> None:
-        self.stage.fault(Fault(pool=self.pool.name, kind=kind, zone=zone))
+        self.stage.fault(SimulatedFault(pool=self.pool.name, kind=kind, zone=zone))
 
 
 class ExecSide:
@@ -72,13 +72,13 @@ def side(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Side]:
     yield KwokSide(request.getfixturevalue("stage")) if request.param == "kwok" else ExecSide(tmp_path)
 
 
-def machines(side: Side) -> tuple[Machine, ...]:
+def machines(side: Side) -> tuple[Instance, ...]:
     return side.open().list([side.pool, side.other]).machines
 
 
 def test_what_is_ordered_is_listed_with_its_pool_zone_and_token(side: Side) -> None:
     assert machines(side) == ()
-    made = side.open().grow(side.pool, Purchase(token="t1", count=2, zone="b"))
+    made = side.open().grow(side.pool, MachineRequest(token="t1", count=2, zone="b"))
     found = machines(side)
     assert len(found) == 2 and {one.id for one in made} <= {one.id for one in found}
     assert {(one.pool, one.zone, one.token) for one in found} == {(side.pool.name, "b", "t1")}
@@ -87,19 +87,19 @@ def test_what_is_ordered_is_listed_with_its_pool_zone_and_token(side: Side) -> N
 
 def test_an_order_sent_twice_is_one_order(side: Side) -> None:
     for _ in range(3):
-        side.open().grow(side.pool, Purchase(token="t1", count=2, zone="a"))
+        side.open().grow(side.pool, MachineRequest(token="t1", count=2, zone="a"))
     first = machines(side)
-    side.open().grow(side.pool, Purchase(token="t2", count=1, zone="a"))
+    side.open().grow(side.pool, MachineRequest(token="t2", count=1, zone="a"))
     assert len(first) == 2 and len(machines(side)) == 3
 
 
 def test_listing_changes_nothing(side: Side) -> None:
-    side.open().grow(side.pool, Purchase(token="t1", count=1, zone="a"))
+    side.open().grow(side.pool, MachineRequest(token="t1", count=1, zone="a"))
     assert machines(side) == machines(side)
 
 
 def test_exactly_the_named_machines_are_deleted_and_twice_is_no_error(side: Side) -> None:
-    side.open().grow(side.pool, Purchase(token="t1", count=3, zone="a"))
+    side.open().grow(side.pool, MachineRequest(token="t1", count=3, zone="a"))
     first, *others = machines(side)
     for _ in range(2):
         side.open().shrink(side.pool, (first.id,))
@@ -112,16 +112,16 @@ def test_a_refusal_has_its_kind_and_leaves_nothing(side: Side, kind: str) -> Non
     side.refuse(kind, "a")
     for _ in range(2):
         with pytest.raises(ProviderError) as caught:
-            side.open().grow(side.pool, Purchase(token="t1", count=2, zone="a"))
+            side.open().grow(side.pool, MachineRequest(token="t1", count=2, zone="a"))
         assert caught.value.kind == kind and kind in caught.value.message
     assert machines(side) == ()
-    assert len(side.open().grow(side.pool, Purchase(token="t2", count=1, zone="b"))) <= 1
+    assert len(side.open().grow(side.pool, MachineRequest(token="t2", count=1, zone="b"))) <= 1
     assert len(machines(side)) == 1
 
 
 def test_an_order_that_was_taken_back_is_not_served_later(side: Side) -> None:
     side.open().shrink(side.pool, (), ("t1",))
-    side.open().grow(side.pool, Purchase(token="t1", count=2, zone="a"))
+    side.open().grow(side.pool, MachineRequest(token="t1", count=2, zone="a"))
     assert machines(side) == ()
 
 
@@ -193,10 +193,10 @@ BAD_ORDERS: list[tuple[dict[str, Any], str]] = [
 def test_an_order_is_answered_with_its_own_machines(tmp_path: Path, answer: dict[str, Any], words: str) -> None:
     provider = script(tmp_path, f"print({json.dumps(answer)!r})")
     with pytest.raises(ProviderError) as caught:
-        provider.grow(pool("gpu"), Purchase(token="t", count=2))
+        provider.grow(pool("gpu"), MachineRequest(token="t", count=2))
     assert words in caught.value.message
     provider = script(tmp_path, "print('{\"machines\": []}')")
-    assert provider.grow(pool("gpu"), Purchase(token="t", count=2)) == ()
+    assert provider.grow(pool("gpu"), MachineRequest(token="t", count=2)) == ()
 
 
 def test_a_command_that_reads_no_question_and_floods_stderr_is_bounded(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_what_a_command_is_asked(tmp_path: Path) -> None:
     text += "; print(json.dumps({'machines': []}))"
     provider = script(tmp_path, text, folder=str(tmp_path))
     wanted = pool("gpu", zones=("a",), spot=True, machine={"labels": {"gpu": "a100"}})
-    provider.grow(wanted, Purchase(token="t", count=2, zone="a", spot=True))
+    provider.grow(wanted, MachineRequest(token="t", count=2, zone="a", spot=True))
     asked = json.loads((tmp_path / "asked").read_text())
     assert (asked["verb"], asked["version"], asked["token"], asked["count"]) == ("grow", 1, "t", 2)
     assert asked["zone"] == "a" and asked["spot"] is True
@@ -275,14 +275,14 @@ def test_what_a_provider_describes_is_compared(tmp_path: Path) -> None:
 @pytest.mark.cluster
 def test_an_order_of_which_some_machines_are_made_is_finished_and_refused_alike(stage: Stage) -> None:
     mine = stage.pool("gpu")
-    stage.fault(Fault(pool=mine.name, kind="stockout", after=1))
+    stage.fault(SimulatedFault(pool=mine.name, kind="stockout", after=1))
     for _ in range(2):
         with pytest.raises(ProviderError):
-            KwokProvider(stage.client, stage.namespace).grow(mine, Purchase(token="t", count=3))
+            KwokProvider(stage.client, stage.namespace).grow(mine, MachineRequest(token="t", count=3))
         for node in stage.nodes():  # as if the first call had died before the node was there
             stage.client.delete(NODE, node["metadata"]["name"])
     with pytest.raises(ProviderError):
-        KwokProvider(stage.client, stage.namespace).grow(mine, Purchase(token="t", count=3))
+        KwokProvider(stage.client, stage.namespace).grow(mine, MachineRequest(token="t", count=3))
     assert len(stage.nodes()) == len(stage.machines()) == 1
     (refusal,) = KwokProvider(stage.client, stage.namespace).list([mine]).refusals
     assert (refusal.token, refusal.kind) == ("t", "stockout")
@@ -361,10 +361,10 @@ def test_the_example_of_the_documentation_works(tmp_path: Path) -> None:
     provider = ExecProvider("metal", ExecSettings(**commands, env=variables, folder=str(tmp_path)))  # type: ignore[arg-type]
     mine = pool("gpu")
     for _ in range(2):
-        assert len(provider.grow(mine, Purchase(token="t", count=2))) == 2
+        assert len(provider.grow(mine, MachineRequest(token="t", count=2))) == 2
     first, second = provider.list([mine]).machines
     with pytest.raises(ProviderError, match="only 1 machines are left") as caught:
-        provider.grow(mine, Purchase(token="u", count=2))
+        provider.grow(mine, MachineRequest(token="u", count=2))
     assert caught.value.kind == "stockout"
     for _ in range(2):
         provider.shrink(mine, (first.id,))

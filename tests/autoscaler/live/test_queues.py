@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from longboat.autoscaler.model.config import Pace
+from longboat.autoscaler.model.config import LoopPace
 from longboat.autoscaler.model.snapshot import POOL_LABEL
 from longboat.kubeapi.kinds import JOBSET, Kind
 from testbed import cleanup, clusters, jobset, kueue, profiles, requirements
@@ -21,7 +21,7 @@ from tests.autoscaler.live.stages import GPU, Stage, Told, job_of, wait_for
 
 pytestmark = [pytest.mark.pods, pytest.mark.soak, pytest.mark.xdist_group("autoscaler-queues")]
 
-WATCHED = Pace(interval_s=3600.0, least_s=0.05, settle_s=0.0)
+WATCHED = LoopPace(interval_s=3600.0, least_s=0.05, settle_s=0.0)
 """Nothing is looked at but when a watch tells of it."""
 CLUSTER_QUEUE = Kind("ClusterQueue", kueue.VERSION, "clusterqueues", is_namespaced=False)
 

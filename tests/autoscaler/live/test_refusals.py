@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.autoscaler.model.snapshot import Failure, Pool
-from longboat.autoscaler.observe.orders import Store
-from longboat.autoscaler.providers.kwok import Fault, KwokProvider
-from longboat.autoscaler.providers.provider import Machine, ProviderError, Purchase
+from longboat.autoscaler.model.snapshot import Pool, ProviderFailure
+from longboat.autoscaler.observe.orders import OrderStore
+from longboat.autoscaler.providers.kwok import KwokProvider, SimulatedFault
+from longboat.autoscaler.providers.provider import Instance, MachineRequest, ProviderError
 from longboat.autoscaler.report.events import Events
 from longboat.kubeapi.kinds import EVENT
 from tests.autoscaler.live.stages import Stage, job_of, wait_for
@@ -23,8 +23,8 @@ from tests.autoscaler.live.test_commands import Command
 pytestmark = [pytest.mark.cluster]
 
 
-def failures(stage: Stage) -> tuple[Failure, ...]:
-    return Store(stage.client, stage.namespace).load().failures
+def failures(stage: Stage) -> tuple[ProviderFailure, ...]:
+    return OrderStore(stage.client, stage.namespace).load().failures
 
 
 class Throttled(KwokProvider):
@@ -32,7 +32,7 @@ class Throttled(KwokProvider):
 
     asked = 0
 
-    def grow(self, pool: Pool, purchase: Purchase) -> tuple[Machine, ...]:
+    def grow(self, pool: Pool, purchase: MachineRequest) -> tuple[Instance, ...]:
         self.asked += 1
         if self.asked < 3:
             raise ProviderError("slower, please", kind="throttled")
@@ -59,7 +59,7 @@ def test_who_throttles_is_asked_again_later_and_no_dearer_pool_is_taken_instead(
 
 def test_without_rights_a_pool_is_off_until_somebody_says_otherwise(stage: Stage, tmp_path: Path) -> None:
     pool = stage.pool("gpu")
-    stage.fault(Fault(pool=pool.name, kind="auth"))
+    stage.fault(SimulatedFault(pool=pool.name, kind="auth"))
     stage.job("train")
     said: list[str] = []
     charge = stage.charge(pool)
@@ -84,7 +84,7 @@ def test_without_rights_a_pool_is_off_until_somebody_says_otherwise(stage: Stage
 
 def test_a_change_in_the_pools_file_has_a_pool_asked_again(stage: Stage) -> None:
     pool = stage.pool("gpu")
-    stage.fault(Fault(pool=pool.name, kind="auth"))
+    stage.fault(SimulatedFault(pool=pool.name, kind="auth"))
     stage.job("train")
     with stage.scaling(stage.charge(pool)):
         wait_for("it is off", lambda: failures(stage))
@@ -143,14 +143,14 @@ def events(stage: Stage) -> list[dict[str, Any]]:
 
 def test_back_offs_and_orders_are_in_the_status(stage: Stage, tmp_path: Path) -> None:
     command = Command(stage, tmp_path)
-    stage.fault(Fault(pool=stage.name("gpu"), kind="quota"))
+    stage.fault(SimulatedFault(pool=stage.name("gpu"), kind="quota"))
     stage.job("train")
     process = command.start()
     try:
         wait_for("the back-off is shown", lambda: "BACK-OFF" in shown(command))
         table = shown(command)
         assert "quota" in table and "not asked again before" in table and "ORDERED" not in table
-        stage.fault(Fault(pool=stage.name("gpu"), kind="other", joins=False))
+        stage.fault(SimulatedFault(pool=stage.name("gpu"), kind="other", joins=False))
         command("retry")
         wait_for("the order is shown", lambda: "ORDERED" in shown(command))
         table = shown(command)

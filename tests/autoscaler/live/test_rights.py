@@ -13,7 +13,7 @@ import yaml
 from longboat.autoscaler.report.events import Events
 from longboat.autoscaler.report.status import Reporter
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.connection.transport import Ask, Transport
+from longboat.kubeapi.connection.transport import ApiRequest, Transport
 from longboat.kubeapi.leases import Lease
 from tests.autoscaler.live.stages import Stage, wait_for
 from tests.autoscaler.live.test_act import scatter
@@ -42,7 +42,7 @@ def documented() -> set[Right]:
     }
 
 
-def right_of(ask: Ask) -> Right | None:
+def right_of(ask: ApiRequest) -> Right | None:
     parts = urlsplit(ask.path)
     found = PATH.match(parts.path)
     if found is None:
@@ -59,7 +59,7 @@ def test_every_documented_right_is_used_and_no_other(stage: Stage, monkeypatch: 
     for name in ("request", "stream"):
         ask = getattr(Transport, name)
 
-        def counted(self: Transport, wanted: Ask, *args: Any, ask: Any = ask, **more: Any) -> Any:
+        def counted(self: Transport, wanted: ApiRequest, *args: Any, ask: Any = ask, **more: Any) -> Any:
             right = right_of(wanted)
             if self is client.transport and right is not None:
                 used.add(right)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longboat.autoscaler.model.pools_file import FILE, read_pools
-from longboat.autoscaler.model.snapshot import Settings
+from longboat.autoscaler.model.snapshot import AutoscalerSettings
 from longboat.core.errors import JobError, NotFound
 from longboat.fitting.model.nodes import Taint
 from longboat.specs.fields.composites import all_fields
@@ -22,7 +22,7 @@ settings: {idle: 10m, spare: 0, over_provision: 0, limits: {cpus: 2000, memory: 
 """
 
 
-def read(text: str, folder: Path) -> tuple[object, Settings]:
+def read(text: str, folder: Path) -> tuple[object, AutoscalerSettings]:
     path = folder / "pools.yaml"
     path.write_text(text)
     return read_pools(path)
@@ -50,7 +50,7 @@ def test_defaults(tmp_path: Path) -> None:
     path = tmp_path / "pools.yaml"
     path.write_text("pools: [{name: c, max: 1, machine: {cpus: 500m, memory: 1G}}]")
     (pool,), settings = read_pools(path)
-    assert settings == Settings()
+    assert settings == AutoscalerSettings()
     assert pool.machine.has("cpu") == 500 and pool.machine.has("memory") == 10**9 and pool.machine.has("pods") == 110
     assert not pool.spot and pool.priority == 0 and not pool.zero_or_max
 

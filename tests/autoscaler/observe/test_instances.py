@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.autoscaler.model.config import DISTRUST_S, Charge
+from longboat.autoscaler.model.config import DISTRUST_S, AutoscalerConfig
 from longboat.autoscaler.model.snapshot import FailureKind, Pool
-from longboat.autoscaler.observe.instances import Sight, see
-from longboat.autoscaler.observe.orders import LAG_S, Asked, Joined, Memory, failed, reconcile
-from longboat.autoscaler.providers.provider import Description, Machine, ProviderError, Purchase, Seen
+from longboat.autoscaler.observe.instances import InstanceList, list_instances
+from longboat.autoscaler.observe.orders import LAG_S, JoinedInstances, OrderBook, PlacedOrder, failed, reconcile
+from longboat.autoscaler.providers.provider import Description, Instance, MachineRequest, ProviderAnswer, ProviderError
 from longboat.fitting.model.nodes import NodeShape
 
 NOW = 1_000_000.0
@@ -22,7 +22,7 @@ def pool(name: str, provider: str) -> Pool:
     return Pool(name=name, machine=NodeShape(name=name, labels={}, allocatable=()), provider=provider, max=3)
 
 
-CHARGE = Charge(pools=(pool("gpu", "cloud"), pool("spot", "cloud"), pool("metal", "rack")))
+CHARGE = AutoscalerConfig(pools=(pool("gpu", "cloud"), pool("spot", "cloud"), pool("metal", "rack")))
 
 
 class Cloud:
@@ -31,13 +31,13 @@ class Cloud:
     def __init__(self, kind: FailureKind | None = None) -> None:
         self.kind, self.asked = kind, 0
 
-    def list(self, pools: Sequence[Pool]) -> Seen:
+    def list(self, pools: Sequence[Pool]) -> ProviderAnswer:
         self.asked += 1
         if self.kind is not None:
             raise ProviderError(f"it says {self.kind}", kind=self.kind)
-        return Seen(machines=tuple(Machine(id=f"m-{one.name}", pool=one.name) for one in pools))
+        return ProviderAnswer(machines=tuple(Instance(id=f"m-{one.name}", pool=one.name) for one in pools))
 
-    def grow(self, pool: Pool, purchase: Purchase) -> tuple[Machine, ...]:
+    def grow(self, pool: Pool, purchase: MachineRequest) -> tuple[Instance, ...]:
         raise NotImplementedError
 
     def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
@@ -47,19 +47,19 @@ class Cloud:
         raise NotImplementedError
 
 
-def seen(cloud: Cloud, memory: Memory | None = None, now: float = NOW) -> Sight:
-    return see({"cloud": cloud, "rack": Cloud()}, CHARGE, memory or Memory(), now)
+def seen(cloud: Cloud, memory: OrderBook | None = None, now: float = NOW) -> InstanceList:
+    return list_instances({"cloud": cloud, "rack": Cloud()}, CHARGE, memory or OrderBook(), now)
 
 
 def test_all_is_well() -> None:
     found = seen(Cloud())
     assert {one.id for one in found.seen.machines} == {"m-gpu", "m-spot", "m-metal"}
-    assert (found.memory, found.blind, found.blocked) == (Memory(), {}, ())
+    assert (found.memory, found.blind, found.blocked) == (OrderBook(), {}, ())
 
 
 def test_one_that_does_not_answer_blinds_its_own_pools_for_this_moment() -> None:
-    order = Asked(token="t", pool="gpu", count=1, asked=NOW, machines=("old",), is_confirmed=True)
-    found = seen(Cloud("other"), Memory(orders=(order,)))
+    order = PlacedOrder(token="t", pool="gpu", count=1, asked=NOW, machines=("old",), is_confirmed=True)
+    found = seen(Cloud("other"), OrderBook(orders=(order,)))
     assert set(found.blind) == {"gpu", "spot"} == {one.pool for one in found.blocked}
     assert all(one.is_blind for one in found.blocked)
     assert {one.id for one in found.seen.machines} == {"m-metal", "old"}, "what was promised is not forgotten"
@@ -67,7 +67,7 @@ def test_one_that_does_not_answer_blinds_its_own_pools_for_this_moment() -> None
 
 
 def test_one_that_throttles_is_not_asked_until_its_pause_is_over_and_then_less_often() -> None:
-    cloud, memory, now = Cloud("throttled"), Memory(), NOW
+    cloud, memory, now = Cloud("throttled"), OrderBook(), NOW
     for number in range(300):
         now = NOW + number
         memory = seen(cloud, memory, now).memory
@@ -80,12 +80,12 @@ def test_one_that_throttles_is_not_asked_until_its_pause_is_over_and_then_less_o
 
 
 def test_a_list_that_works_does_not_forget_that_orders_were_throttled() -> None:
-    memory = failed(Memory(), CHARGE.refusal("gpu", "throttled", NOW - 10))
+    memory = failed(OrderBook(), CHARGE.refusal("gpu", "throttled", NOW - 10))
     assert seen(Cloud(), memory).memory == memory
 
 
 def test_rights_that_come_back_have_the_pools_asked_again() -> None:
-    refused = failed(Memory(), CHARGE.refusal("gpu", "auth", NOW - 500))
+    refused = failed(OrderBook(), CHARGE.refusal("gpu", "auth", NOW - 500))
     assert seen(Cloud(), refused).memory == refused, "who may list may still not be allowed to order"
     lost = seen(Cloud("auth"), refused).memory
     assert {(one.pool, one.is_blind) for one in lost.failures} == {("gpu", False), ("gpu", True), ("spot", True)}
@@ -100,26 +100,26 @@ class Shrunken(Cloud):
         super().__init__()
         self.machines = machines
 
-    def list(self, pools: Sequence[Pool]) -> Seen:
-        return Seen(machines=tuple(Machine(id=one, pool="gpu") for one in self.machines))
+    def list(self, pools: Sequence[Pool]) -> ProviderAnswer:
+        return ProviderAnswer(machines=tuple(Instance(id=one, pool="gpu") for one in self.machines))
 
 
-def ordered(count: int, **more: Any) -> Memory:
+def ordered(count: int, **more: Any) -> OrderBook:
     machines = tuple(f"m-{number}" for number in range(count))
-    order = Asked(token="t", pool="gpu", count=count, asked=NOW - LAG_S, machines=machines, is_confirmed=True)
-    return Memory(orders=(msgspec.structs.replace(order, **more),))
+    order = PlacedOrder(token="t", pool="gpu", count=count, asked=NOW - LAG_S, machines=machines, is_confirmed=True)
+    return OrderBook(orders=(msgspec.structs.replace(order, **more),))
 
 
-def look(memory: Memory, *machines: str, now: float = NOW, joined: Joined | None = None) -> Sight:
+def look(memory: OrderBook, *machines: str, now: float = NOW, joined: JoinedInstances | None = None) -> InstanceList:
     clouds = {"cloud": Shrunken(*machines), "rack": Cloud()}
-    return see(clouds, CHARGE, memory, now, joined or Joined(()))
+    return list_instances(clouds, CHARGE, memory, now, joined or JoinedInstances(()))
 
 
 def test_a_list_that_lost_everything_is_not_believed_for_a_while() -> None:
     memory = ordered(8)
     for now in (NOW, NOW + 60, NOW + DISTRUST_S - 1):
         found = look(memory, now=now)
-        memory = reconcile(found.memory, found.seen, Joined(()), CHARGE, now)
+        memory = reconcile(found.memory, found.seen, JoinedInstances(()), CHARGE, now)
         assert set(found.blind) == {"gpu"} and "lacks 8 of 8 machines" in found.blind["gpu"]
         assert [(one.pool, one.is_blind) for one in found.blocked] == [("gpu", True)]
         assert len(memory.order("t").machines) == 8, "nothing is forgotten"  # type: ignore[union-attr]
@@ -127,7 +127,7 @@ def test_a_list_that_lost_everything_is_not_believed_for_a_while() -> None:
         assert memory.doubts == {"gpu": NOW}, "and it is remembered since when, by whoever comes next"
     found = look(memory, now=NOW + DISTRUST_S)
     assert not found.blind and not found.blocked
-    after = reconcile(found.memory, found.seen, Joined(()), CHARGE, NOW + DISTRUST_S)
+    after = reconcile(found.memory, found.seen, JoinedInstances(()), CHARGE, NOW + DISTRUST_S)
     assert after.order("t") is None, "now it is believed"
     assert look(after, now=NOW + DISTRUST_S + 1).memory.doubts == {}
 
@@ -138,17 +138,19 @@ def test_machines_that_are_back_end_the_doubt() -> None:
     assert not back.blind and back.memory.doubts == {}
 
 
-CASES: list[tuple[str, Memory, tuple[str, ...], Joined, bool]] = [
-    ("most", ordered(5), ("m-0", "m-1"), Joined(()), True),
-    ("half of them", ordered(4), ("m-0", "m-1"), Joined(()), False),
-    ("a single one", ordered(1), (), Joined(()), False),
-    ("a list that lags", ordered(4, asked=NOW - LAG_S + 1), (), Joined(()), False),
-    ("they are nodes", ordered(4), (), Joined((f"m-{number}", None) for number in range(4)), False),
-    ("another pool's", ordered(4, pool="metal"), (), Joined(()), False),
+CASES: list[tuple[str, OrderBook, tuple[str, ...], JoinedInstances, bool]] = [
+    ("most", ordered(5), ("m-0", "m-1"), JoinedInstances(()), True),
+    ("half of them", ordered(4), ("m-0", "m-1"), JoinedInstances(()), False),
+    ("a single one", ordered(1), (), JoinedInstances(()), False),
+    ("a list that lags", ordered(4, asked=NOW - LAG_S + 1), (), JoinedInstances(()), False),
+    ("they are nodes", ordered(4), (), JoinedInstances((f"m-{number}", None) for number in range(4)), False),
+    ("another pool's", ordered(4, pool="metal"), (), JoinedInstances(()), False),
 ]
 
 
 @pytest.mark.parametrize(("what", "memory", "listed", "joined", "is_doubted"), CASES, ids=[one[0] for one in CASES])
-def test_what_is_doubted(what: str, memory: Memory, listed: tuple[str, ...], joined: Joined, is_doubted: bool) -> None:
+def test_what_is_doubted(
+    what: str, memory: OrderBook, listed: tuple[str, ...], joined: JoinedInstances, is_doubted: bool
+) -> None:
     found = look(memory, *listed, joined=joined)
     assert ("gpu" in found.blind) == is_doubted == ("gpu" in found.memory.doubts)

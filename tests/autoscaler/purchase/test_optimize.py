@@ -9,19 +9,19 @@ from functools import cache
 import pytest
 
 from longboat.autoscaler.decide.decide import decide
-from longboat.autoscaler.model.plan import Plan
-from longboat.autoscaler.model.snapshot import Limits, Pool, SeenPod, Settings, Snapshot
+from longboat.autoscaler.model.plan import ScalingPlan
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Pool, ResourceLimits, SeenPod
 from tests.autoscaler.world import Work, pool
 
 SIZES = {"s": 1, "m": 4, "l": 8}
 
 
-def plan_for(gpus: list[int], pools: tuple[Pool, ...], chosen: Settings | None = None) -> Plan:
+def plan_for(gpus: list[int], pools: tuple[Pool, ...], chosen: AutoscalerSettings | None = None) -> ScalingPlan:
     pods = tuple(SeenPod(pod=Work(name=f"p{number}", gpus=each).pods[0]) for number, each in enumerate(gpus))
-    return decide(Snapshot(pods=pods, pools=pools), chosen or Settings(), 1e6)
+    return decide(ClusterSnapshot(pods=pods, pools=pools), chosen or AutoscalerSettings(), 1e6)
 
 
-def cost(plan: Plan, pools: tuple[Pool, ...]) -> float:
+def cost(plan: ScalingPlan, pools: tuple[Pool, ...]) -> float:
     prices = {each.name: each.price for each in pools}
     return sum((one.count or 0) * prices[one.pool or ""] for one in plan.actions)
 
@@ -89,7 +89,7 @@ def test_machines_are_filled(gpus: list[int], count: int) -> None:
 
 
 def test_limits_hold_for_thousands_of_pods() -> None:
-    found = plan_for([1] * 3000, (pool("l", 8, 10.0, max=1000),), Settings(limits=Limits(gpus=800)))
+    found = plan_for([1] * 3000, (pool("l", 8, 10.0, max=1000),), AutoscalerSettings(limits=ResourceLimits(gpus=800)))
     (action,) = found.actions
     assert action.count == 100
     assert sum(one.expected is not None for one in found.waiting) == 800

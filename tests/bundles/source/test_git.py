@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.bundles.manifests import Limits
+from longboat.bundles.manifests import TreeLimits
 from longboat.bundles.source import git as asked
 from longboat.bundles.source.scan import Scan
 from tests.bundles.trees import commit_all, git, make
@@ -106,7 +106,7 @@ def test_without_git_all_files_are_taken_and_told(tmp_path: Path, monkeypatch: p
     root = make(tmp_path / "root", {"a.py": "", "b.log": "", ".gitignore": "*.log"})
     commit_all(root)
     monkeypatch.setenv("PATH", str(tmp_path))
-    looked = Scan(str(root), limits=Limits())
+    looked = Scan(str(root), limits=TreeLimits())
     assert sorted(looked.files) == [".gitignore", "a.py", "b.log"]
     assert looked.warnings == [
         ".: git cannot be asked, so all files are taken: git cannot be started: No such file or directory"
@@ -115,7 +115,7 @@ def test_without_git_all_files_are_taken_and_told(tmp_path: Path, monkeypatch: p
 
 def test_a_broken_repository_is_told(tmp_path: Path) -> None:
     root = make(tmp_path / "root", {"a.py": "", ".git": "gitdir: /nowhere\n"})
-    looked = Scan(str(root), limits=Limits())
+    looked = Scan(str(root), limits=TreeLimits())
     assert sorted(looked.files) == ["a.py"]
     assert "fatal: not a git repository" in looked.warnings[0]
 

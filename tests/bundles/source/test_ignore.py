@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from longboat.bundles.source.ignore import Rules, parse
+from longboat.bundles.source.ignore import IgnoreRules, parse
 
 FILES = (
     "a",
@@ -73,7 +73,7 @@ def ignored_by_git(tree: Path) -> set[str]:
 
 
 def ignored_by_us(texts: dict[str, str]) -> set[str]:
-    rules = Rules(lambda folder: parse(texts.get(folder, "")))
+    rules = IgnoreRules(lambda folder: parse(texts.get(folder, "")))
     left_out = {name for name in FILES if rules.file(name) is False}
     return left_out | {name for name in FOLDERS if rules.folder(name) is False}
 
@@ -194,24 +194,24 @@ def test_a_folder_left_out_is_not_entered() -> None:
         entered.append(folder)
         return parse("big/\n") if not folder else ()
 
-    rules = Rules(patterns_of)  # type: ignore[arg-type]
+    rules = IgnoreRules(patterns_of)  # type: ignore[arg-type]
     assert rules.file("big/deep/file") is False
     assert rules.file("small/file") is None
     assert entered == ["", "small"]
 
 
 def test_very_deep_paths() -> None:
-    rules = Rules.at_root(["q"])
+    rules = IgnoreRules.at_root(["q"])
     assert rules.file("/".join("d" * 1900) + "/q") is False
 
 
 def test_many_stars_do_not_take_for_ever() -> None:
-    rules = Rules.at_root(["*a" * 30 + "*b", "x/" + "*a" * 30 + "*/b", "**/" + "*a" * 20 + "c"])
+    rules = IgnoreRules.at_root(["*a" * 30 + "*b", "x/" + "*a" * 30 + "*/b", "**/" + "*a" * 20 + "c"])
     assert rules.file("a" * 250) is None
     assert rules.file("x/" + "a" * 250 + "/b") is False
 
 
 def test_characters_not_bytes() -> None:
-    rules = Rules.at_root(["?.py", "[é].c"])
+    rules = IgnoreRules.at_root(["?.py", "[é].c"])
     assert rules.file("é.py") is False
     assert rules.file("é.c") is False

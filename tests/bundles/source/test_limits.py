@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.bundles.manifests import Limits
+from longboat.bundles.manifests import TreeLimits
 from longboat.bundles.source.limits import check, heaviest, size_text
 from longboat.core.errors import BundleError
 
@@ -12,7 +12,7 @@ GB = 10**9
 def test_the_message_names_the_folder() -> None:
     sizes = {"data/a.bin": 7 * GB, "data/b.bin": 5 * GB, "train.py": 1000}
     with pytest.raises(BundleError) as caught:
-        check(sizes, Limits())
+        check(sizes, TreeLimits())
     assert caught.value.message == "the code is 12 GB, at most 2.1 GB travel: 12 GB in data/"
     assert caught.value.hint == "12 GB in data/: add it to .longboatignore or mount it"
 
@@ -20,13 +20,13 @@ def test_the_message_names_the_folder() -> None:
 def test_too_many_files_are_told_as_files() -> None:
     sizes = {f"data/raw/{n}": 1 for n in range(90)} | {f"src/{n}": 1 for n in range(20)}
     with pytest.raises(BundleError) as caught:
-        check(sizes, Limits(max_files=100))
+        check(sizes, TreeLimits(max_files=100))
     assert caught.value.message == "the code has more than 100 files: 90 files in data/raw/, 20 files in src/"
 
 
 def test_just_within_the_limits() -> None:
-    check({"a": 10, "b": 0}, Limits(max_bytes=10, max_files=2))
-    check({}, Limits(max_bytes=0, max_files=0))
+    check({"a": 10, "b": 0}, TreeLimits(max_bytes=10, max_files=2))
+    check({}, TreeLimits(max_bytes=0, max_files=0))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.bundles.manifests import Limits
+from longboat.bundles.manifests import TreeLimits
 from longboat.bundles.source.scan import Scan
 from longboat.core.errors import BundleError
 from tests.bundles.trees import commit_all, git, make
@@ -20,7 +20,7 @@ def found(root: Path, *, include: tuple[str, ...] = (), exclude: tuple[str, ...]
 
 
 def scan(root: Path, *, include: tuple[str, ...] = (), exclude: tuple[str, ...] = (), most: int = 1000) -> Scan:
-    return Scan(os.path.realpath(root), include=include, exclude=exclude, limits=Limits(max_files=most))
+    return Scan(os.path.realpath(root), include=include, exclude=exclude, limits=TreeLimits(max_files=most))
 
 
 TREE = {

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from longboat.bundles.source.statcache import StatCache
-from longboat.bundles.store import Store
+from longboat.bundles.store import BundleStore
 from tests.bundles.trees import age, make
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "store")
+def store(tmp_path: Path) -> BundleStore:
+    store = BundleStore(tmp_path / "store")
     store.prepare()
     return store
 
 
-def filled(store: Store, root: Path) -> os.stat_result:
+def filled(store: BundleStore, root: Path) -> os.stat_result:
     found = os.lstat(root / "a")
     cache = StatCache(store, str(root))
     cache.put("a", found, "hash", "a secret")
@@ -25,7 +25,7 @@ def filled(store: Store, root: Path) -> os.stat_result:
     return found
 
 
-def test_a_file_that_did_not_change_is_known(tmp_path: Path, store: Store) -> None:
+def test_a_file_that_did_not_change_is_known(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"a": "1"})
     age(root)
     found = filled(store, root)
@@ -34,12 +34,12 @@ def test_a_file_that_did_not_change_is_known(tmp_path: Path, store: Store) -> No
     assert StatCache(store, str(tmp_path)).get("a", found) is None
 
 
-def test_a_file_as_young_as_the_cache_is_not_trusted(tmp_path: Path, store: Store) -> None:
+def test_a_file_as_young_as_the_cache_is_not_trusted(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"a": "1"})
     assert StatCache(store, str(root)).get("a", filled(store, root)) is None
 
 
-def test_a_time_in_the_future_is_not_trusted(tmp_path: Path, store: Store) -> None:
+def test_a_time_in_the_future_is_not_trusted(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"a": "1"})
     os.utime(root / "a", (4e9, 4e9))
     age(root)
@@ -47,7 +47,7 @@ def test_a_time_in_the_future_is_not_trusted(tmp_path: Path, store: Store) -> No
 
 
 @pytest.mark.parametrize("change", ["content", "size", "replaced", "mode"])
-def test_every_change_shows(tmp_path: Path, store: Store, change: str) -> None:
+def test_every_change_shows(tmp_path: Path, store: BundleStore, change: str) -> None:
     root = make(tmp_path / "tree", {"a": "1", "b": "1"})
     age(root)
     before = filled(store, root)
@@ -63,7 +63,7 @@ def test_every_change_shows(tmp_path: Path, store: Store, change: str) -> None:
     assert StatCache(store, str(root)).get("a", os.lstat(root / "a")) is None
 
 
-def test_a_damaged_cache_costs_only_time(tmp_path: Path, store: Store) -> None:
+def test_a_damaged_cache_costs_only_time(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"a": "1"})
     age(root)
     found = filled(store, root)

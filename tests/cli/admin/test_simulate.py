@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from longboat.simulator.results import Figures
+from longboat.simulator.results import PolicyFigures
 from tests.cli.conftest import Longboat
 from tests.simulator.test_recorded import pod, record, seen
 
@@ -33,7 +33,7 @@ START = ("autoscaler", "simulate")
 
 def test_one_policy_gives_one_object(simulate: Longboat) -> None:
     found = json.loads(simulate(*START, "jobs.csv", "--pools", "pools.yaml", "-o", "json").out)
-    assert list(found) == KEYS == list(Figures.__struct_fields__)
+    assert list(found) == KEYS == list(PolicyFigures.__struct_fields__)
     assert (found["jobs_finished"], found["wait_p99_s"], found["training_evictions"]) == (2, 300.0, 0)
 
 

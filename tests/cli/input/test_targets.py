@@ -9,7 +9,7 @@ import pytest
 
 from longboat.cli.commands.check import command as check_command
 from longboat.cli.commands.run import command as run_command
-from longboat.cli.input.targets import Target, name_from, resolve
+from longboat.cli.input.targets import RunTarget, name_from, resolve
 from longboat.core.errors import LongboatError, NotFound, UsageError
 
 HOME = Path("/home/somebody")
@@ -40,7 +40,7 @@ def cwd(tmp_path: Path) -> Path:
     ],
 )
 def test_scripts(cwd: Path, words: list[str], name: str, run: list[str]) -> None:
-    assert resolve(words, (), cwd=cwd, home=HOME) == Target(fields={"name": name, "run": run})
+    assert resolve(words, (), cwd=cwd, home=HOME) == RunTarget(fields={"name": name, "run": run})
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_scripts(cwd: Path, words: list[str], name: str, run: list[str]) -> None
     ],
 )
 def test_commands(cwd: Path, command: list[str], name: str, run: object) -> None:
-    assert resolve((), command, cwd=cwd, home=HOME) == Target(fields={"name": name, "run": run})
+    assert resolve((), command, cwd=cwd, home=HOME) == RunTarget(fields={"name": name, "run": run})
 
 
 def test_a_command_at_home_takes_no_code_along(cwd: Path) -> None:

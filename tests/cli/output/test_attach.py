@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from longboat.cli.output.attach import Watcher
+from longboat.cli.output.attach import RunWatcher
 from longboat.core.runs import Attempt, Failure, RunStatus
 from longboat.engines.engine import Engine
 
@@ -33,7 +33,7 @@ def test_why_there_is_another_attempt_is_always_said(
     seen: RunStatus, said: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also when nobody looked between the failure and the next attempt; once."""
-    watcher = Watcher(cast(Engine, None), seen, quiet=False)
+    watcher = RunWatcher(cast(Engine, None), seen, quiet=False)
     watcher.report(status("running", 0))
     watcher.report(seen)
     watcher.report(seen)
@@ -46,7 +46,7 @@ def test_a_slow_start_is_told_once_what_it_waits_for(
 ) -> None:
     """An image that cannot be pulled: only `ps` knew, for ten minutes."""
     first = status("starting", 0, "worker-0: image and volumes are being made ready")
-    watcher = Watcher(cast(Engine, None), first, quiet=False)
+    watcher = RunWatcher(cast(Engine, None), first, quiet=False)
     watcher.report(first)
     watcher.report(first)
     assert capsys.readouterr().err == "", "most starts are over soon"

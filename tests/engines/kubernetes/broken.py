@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from longboat.core.jobs import Job
-from longboat.engines.kubernetes.explain.containers import Trouble
-from longboat.engines.kubernetes.explain.pending import Sight, event_time, troubles
+from longboat.engines.kubernetes.explain.containers import StartTrouble
+from longboat.engines.kubernetes.explain.pending import PendingFacts, event_time, troubles
 from longboat.kubeapi import kinds
 from longboat.kubeapi.client import Client
 from longboat.specs.read import read_job
@@ -95,18 +95,18 @@ def until(what: str, ask: Callable[[], T | None], within_s: float = LONG_S) -> T
         time.sleep(0.1)
 
 
-def see(client: Client, run: str, *, nodes: int = 1, is_gated: bool = False, **more: Any) -> Sight:
+def see(client: Client, run: str, *, nodes: int = 1, is_gated: bool = False, **more: Any) -> PendingFacts:
     """Everything about the pods of one run, as `explain` reads it."""
     labels = f"longboat.dev/run={run}"
     jobs = client.list(kinds.JOB, labels=labels).items
     mine = client.list(kinds.POD, labels=labels).items
-    return Sight(
+    return PendingFacts(
         pods=tuple(mine),
         jobs=tuple(jobs),
         events=tuple(sorted(client.list(kinds.EVENT).items, key=event_time)),
         nodes=tuple(client.list(kinds.NODE).items),
         others=tuple(client.list(kinds.POD, everywhere=True, fields="spec.nodeName!=").items),
-        claims=tuple(client.list(kinds.CLAIM).items),
+        claims=tuple(client.list(kinds.PVC).items),
         owners=tuple(str(one["metadata"]["uid"]) for one in jobs),
         nodes_wanted=nodes,
         is_gated=is_gated,
@@ -115,10 +115,10 @@ def see(client: Client, run: str, *, nodes: int = 1, is_gated: bool = False, **m
     )
 
 
-def trouble(client: Client, run: str, *words: str, **more: Any) -> Trouble:
+def trouble(client: Client, run: str, *words: str, **more: Any) -> StartTrouble:
     """The trouble whose words these are, once it is told."""
 
-    def found() -> Trouble | None:
+    def found() -> StartTrouble | None:
         told = troubles(see(client, run, **more))
         return next((one for one in told if all(word in one.what for word in words)), None)
 

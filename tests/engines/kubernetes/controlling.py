@@ -15,7 +15,7 @@ from longboat.engines.kubernetes.reconcile.controller import Controller
 from longboat.engines.kubernetes.reconcile.observe.observe import find_record, read_record
 from longboat.engines.kubernetes.records import State
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.kinds import BUDGET, CONFIG_MAP, JOB, LEASE, POD, SECRET, SERVICE
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, LEASE, PDB, POD, SECRET, SERVICE
 from testbed import api
 
 LONG_S = 180.0
@@ -61,7 +61,7 @@ def wait_for_word(client: Client, run: str, word: str) -> None:
 
 def traces(client: Client) -> list[str]:
     """Everything of ours in the namespace."""
-    kinds = (CONFIG_MAP, SECRET, SERVICE, JOB, POD, BUDGET, LEASE)
+    kinds = (CONFIG_MAP, SECRET, SERVICE, JOB, POD, PDB, LEASE)
     return [f"{kind.kind} {one['metadata']['name']}" for kind in kinds for one in client.list(kind, labels=OURS).items]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from longboat.core.jobs import Job, Retries, Role
 from longboat.core.runs import Attempt
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot, WorkloadView
-from longboat.engines.kubernetes.reconcile.observe.termination import Ended, GangEnd, PodEnd, RankEnd
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot, WorkloadView
+from longboat.engines.kubernetes.reconcile.observe.termination import GangEnd, NodeEnd, PodEnd, RankEnd
 from longboat.engines.kubernetes.records import Record, State
 
 NOW = 1_000_000.0
@@ -57,7 +57,7 @@ def ended(index: int = 0, code: int = 0, **fields: Any) -> PodView:
         if key in fields
     }
     at = fields.pop("at", NOW - 5)
-    said = Ended(exit_code=code, ended=at, started=NOW - 30, ranks=(RankEnd(rank=index, exit_code=code),), **told)
+    said = NodeEnd(exit_code=code, ended=at, started=NOW - 30, ranks=(RankEnd(rank=index, exit_code=code),), **told)
     end = PodEnd(
         exit_code=code, cause=told.get("cause"), message=told.get("message", ""), ended=at, started=NOW - 30, said=said
     )
@@ -77,9 +77,9 @@ def opened(attempt: int = 0, **fields: Any) -> Attempt:
     return Attempt(number=attempt, started=NOW - 50, **fields)
 
 
-def snapshot(*pods: PodView, job_: Job | None = None, **fields: Any) -> Snapshot:
+def snapshot(*pods: PodView, job_: Job | None = None, **fields: Any) -> RunSnapshot:
     fields.setdefault("state", State(phase="running", attempts=(opened(),)))
     fields.setdefault("workloads", (workload(),))
     fields.setdefault("record", record(job_))
     fields.setdefault("made", NOW - 60)
-    return Snapshot(uid="u", version="7", pods=pods, **fields)
+    return RunSnapshot(uid="u", version="7", pods=pods, **fields)

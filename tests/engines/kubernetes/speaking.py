@@ -15,10 +15,10 @@ from typing import Any
 
 from longboat.core.jobs import Job, Role
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot, pod_view
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot, pod_view
 from longboat.engines.kubernetes.records import Record, State
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import AlreadyThere
+from longboat.kubeapi.errors import AlreadyExists
 from longboat.kubeapi.kinds import CONFIG_MAP, POD, VOLUME
 from testbed.clusters import Cluster
 
@@ -144,7 +144,7 @@ def vouch(client: Client, storage: dict[str, Any]) -> None:
         "metadata": {**meta, "labels": {names.RUN: "train"}, "ownerReferences": [owner]},
         "spec": {"suspend": True, "template": {"spec": spec}},
     }
-    with contextlib.suppress(AlreadyThere):
+    with contextlib.suppress(AlreadyExists):
         client.create(job)
 
 
@@ -177,9 +177,9 @@ def state_of(client: Client, *, expected: int = 1) -> State:
     return State(phase="running", started=1.0, attempt=attempt)
 
 
-def snapshot_of(client: Client, record: Record, **state: Any) -> Snapshot:
+def snapshot_of(client: Client, record: Record, **state: Any) -> RunSnapshot:
     found = State(**{"phase": "running", "started": 1.0, **state})
-    return Snapshot(record=record, state=found, uid="u", version="1", pods=tuple(views(client)))
+    return RunSnapshot(record=record, state=found, uid="u", version="1", pods=tuple(views(client)))
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from longboat.engines.shared.logfiles import Reader, Source
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.connection import bodies
 from longboat.kubeapi.errors import Unreachable
-from longboat.kubeapi.streams.exec import MOST_STATUS, STATUS, STDERR, STDOUT, Beginning, run_in_pod
+from longboat.kubeapi.streams.exec import MOST_STATUS, STATUS, STDERR, STDOUT, BoundedOutput, run_in_pod
 from longboat.kubeapi.streams.websocket import BINARY, CLOSE, LARGEST, MAGIC
 from longboat.launcher.node.jsonfiles import read_bytes
 from tests.engines.kubernetes.run_samples import running, snapshot
@@ -186,7 +186,7 @@ def test_a_program_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: py
 
 
 def test_the_first_bytes_of_what_a_command_writes() -> None:
-    kept = Beginning(10)
+    kept = BoundedOutput(10)
     assert kept.write(b"12345") == 5 and not kept.is_cut
     assert kept.write(b"67890abc") == 8 and kept.is_cut and kept.write(b"more") == 4
     assert kept.getvalue() == b"1234567890"

@@ -15,7 +15,7 @@ from longboat.engines.kubernetes.reconcile.observe.observe import STOP, stop_tex
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.status import brief_status
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.connection.transport import Ask, Transport
+from longboat.kubeapi.connection.transport import ApiRequest, Transport
 from longboat.kubeapi.kinds import CONFIG_MAP, LEASE
 from longboat.kubeapi.leases import GATE
 from testbed import api
@@ -45,7 +45,7 @@ time.sleep(600)
 FLAKY = 'import os, sys; sys.exit(0 if os.environ["LONGBOAT_ATTEMPT"] == "1" else 5)'
 
 
-def right_of(ask: Ask) -> Right:
+def right_of(ask: ApiRequest) -> Right:
     parts = urlsplit(ask.path)
     found = PATH.match(parts.path)
     assert found is not None, ask.path
@@ -60,7 +60,7 @@ def test_the_rights_are_those_that_turns_use(bench: Bench, monkeypatch: pytest.M
     own = Client.open(namespace=bench.namespace, environment=bench.environment)
     attempt = Transport._try
 
-    def counted(self: Transport, ask: Ask, *rest: Any) -> Any:
+    def counted(self: Transport, ask: ApiRequest, *rest: Any) -> Any:
         if self is own.transport:
             used.add(right_of(ask))
         return attempt(self, ask, *rest)

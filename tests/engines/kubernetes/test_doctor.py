@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.core.plans import Check
+from longboat.core.plans import DoctorCheck
 from longboat.engines.kubernetes.doctor import examine
 from testbed.clusters import Cluster
 from testbed.fixtures import Kubectl
@@ -15,7 +15,7 @@ from testbed.proxy import ApiProxy
 from tests.engines.kubernetes.broken import opened, user_config
 
 
-def checks(cluster: Cluster, namespace: str, kubeconfig: Path | None = None) -> dict[str, Check]:
+def checks(cluster: Cluster, namespace: str, kubeconfig: Path | None = None) -> dict[str, DoctorCheck]:
     with opened(cluster, namespace, kubeconfig) as client:
         return {check.name: check for check in examine(client)}
 

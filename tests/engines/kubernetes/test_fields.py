@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from longboat.autoscaler.report.events import About, event_of
+from longboat.autoscaler.report.events import EventDraft, event_of
 from longboat.core.jobs import Volume
 from longboat.engines.kubernetes.exec.claims import create_volume, wanted
-from longboat.engines.kubernetes.exec.helper_pod import Aide, AideOptions, Security
+from longboat.engines.kubernetes.exec.helper_pod import HelperPod, HelperPodOptions, Security
 from longboat.engines.kubernetes.install import controller_manifests
 from longboat.engines.kubernetes.install.autoscaler_manifests import autoscaler_objects
 from longboat.engines.kubernetes.reconcile.apply import write_state
@@ -30,7 +30,7 @@ from longboat.engines.kubernetes.submit.code.upload import Upload, launcher_name
 from longboat.engines.kubernetes.submit.facts import cluster_facts
 from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, role_for
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import NotThere
+from longboat.kubeapi.errors import ObjectNotFound
 from longboat.kubeapi.kinds import CLAIM_TEMPLATE, JOB, KINDS, NODE, POD, Kind
 from longboat.kubeapi.leases import held
 from testbed import openapi
@@ -81,7 +81,7 @@ def given() -> list[Object]:
         found += controller_manifests.objects(image="longboat:1", only=only, version="1")
     found += autoscaler_objects(image="longboat:1", pools="pools: []", version="1", simulates=True)
     found.append(role_for(PERMISSIONS, namespace="team"))
-    return [*found, event_of(About(POD, "default", "p", "R", "m"), "u", "2026-01-01T00:00:00Z")]
+    return [*found, event_of(EventDraft(POD, "default", "p", "R", "m"), "u", "2026-01-01T00:00:00Z")]
 
 
 def written(client: Client, wire: Wire) -> list[Object]:
@@ -89,7 +89,7 @@ def written(client: Client, wire: Wire) -> list[Object]:
     with held(client, "default", "longboat-gate", "me") as lease:
         assert lease is not None and lease.try_hold()
     create = partial(create_volume, client, timeout_s=0.0)
-    with suppress(NotThere):
+    with suppress(ObjectNotFound):
         create(wanted("data", "1Gi", storage_class=None))
     cluster_facts.observe(client, job(gpu_role(1)))
     write_state(client, "train", "1", State())
@@ -97,12 +97,12 @@ def written(client: Client, wire: Wire) -> list[Object]:
     taken = {"claimName": "keep"}
     volume = {"name": "v", "persistentVolumeClaim": taken}
     wire.there["pods"] = [{"metadata": {"name": "p"}, "spec": {"nodeName": "n", "volumes": [volume]}}]
-    options = AideOptions(run="train", owner="u", pull_secrets=("registry",), service_account="trainer")
+    options = HelperPodOptions(run="train", owner="u", pull_secrets=("registry",), service_account="trainer")
     storages = (Storage(claim="keep"), Storage(nfs="a:/b"), Storage(path="/x"))
     levels: tuple[Security, ...] = ("baseline", "restricted")
     for storage in storages:
         for level in levels:
-            with suppress(NotThere), Aide(client, storage, image="i", security=level, options=options):
+            with suppress(ObjectNotFound), HelperPod(client, storage, image="i", security=level, options=options):
                 pass
     return wire.written
 
@@ -195,7 +195,7 @@ def served_by(client: Client) -> Schemas:
         path = f"/openapi/v3/{'apis' if '/' in version else 'api'}/{version}"
         try:
             found: Object = json.loads(client.request("GET", path))
-        except NotThere:
+        except ObjectNotFound:
             return None
         return found
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from longboat.engines.kubernetes.gate.decide import GATE_S, Candidate, Room, Verdict, decide_gate
+from longboat.engines.kubernetes.gate.decide import GATE_S, Admission, ClusterUsage, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.node_usage import SlimPod, observe_room
 from longboat.fitting.model.pods import pod_of
 from longboat.kubeapi.client import Client
@@ -69,10 +69,10 @@ class Gang:
         self.is_done = False
         self.partial_since: float | None = None
 
-    def candidate(self, pods: list[SlimPod], namespace: str) -> Candidate:
+    def candidate(self, pods: list[SlimPod], namespace: str) -> GateCandidate:
         seen = [(one, pod_of(one)) for one in pods]
         placed = tuple(f"worker-{_index(body)}" for body, pod in seen if pod.node or pod.is_finished)
-        return Candidate(
+        return GateCandidate(
             run=self.name,
             uid=self.name,
             namespace=namespace,
@@ -141,10 +141,10 @@ class Porter:
         for verdict in decide_gate(candidates, room, now):
             self.act(self.gangs[verdict.run], verdict, now)
 
-    def room(self) -> Room | None:
+    def room(self) -> ClusterUsage | None:
         return observe_room(self.client, with_claims=False)
 
-    def act(self, gang: Gang, verdict: Verdict, now: float) -> None:
+    def act(self, gang: Gang, verdict: Admission, now: float) -> None:
         if verdict.action == "wait":
             self.reasons.add(verdict.reason)
         if verdict.action == "let_in":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from longboat.engines.kubernetes.gate.decide import Candidate, decide_gate
+from longboat.engines.kubernetes.gate.decide import GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.serve import created_within
 from longboat.engines.kubernetes.reconcile.reconciler import AGAIN_S, foreseen
 from longboat.engines.kubernetes.records import Gate, State
@@ -54,7 +54,7 @@ def test_the_order_at_the_gate_is_by_the_servers_clock() -> None:
 
 def test_how_long_a_gang_may_take_is_its_own_matter() -> None:
     pods = (pod_of({"metadata": {"name": "worker-0"}, "spec": {"containers": []}}),)
-    inside = Candidate(run="a", uid="a", created=1.0, pods=pods, let_in=NOW - 60, unschedulable=1, made=1)
+    inside = GateCandidate(run="a", uid="a", created=1.0, pods=pods, let_in=NOW - 60, unschedulable=1, made=1)
     patient = msgspec.structs.replace(inside, run="b", gate_s=300.0)
     hasty = msgspec.structs.replace(inside, run="c", gate_s=1.0)
     found = {one.run: one.action for one in decide_gate([patient, hasty], None, NOW)}

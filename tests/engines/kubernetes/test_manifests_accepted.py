@@ -13,15 +13,15 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import objects
 from longboat.engines.kubernetes.manifests.dropped_fields import dropped_fields
 from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
-from longboat.engines.kubernetes.manifests.objects import Start
+from longboat.engines.kubernetes.manifests.objects import AttemptStart
 from longboat.engines.kubernetes.records import Record, State, Storage
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
-from longboat.kubeapi.kinds import BUDGET, POD
+from longboat.kubeapi.kinds import PDB, POD
 from testbed import api
 from tests.engines.kubernetes.manifest_samples import gpu_role, job, record, role
 
-START = Start(token="secret", suspended=True, timeout_s=60.0, code=CodeManifest(packs=2))
+START = AttemptStart(token="secret", suspended=True, timeout_s=60.0, code=CodeManifest(packs=2))
 
 
 def full_record(**fields: Any) -> Record:
@@ -118,12 +118,12 @@ def test_pods_of_a_run_cannot_be_drained(client: Client, namespace: str, kwok_no
         client.create(body)
 
     def healthy() -> int:
-        return int((client.get(BUDGET, "train").get("status") or {}).get("currentHealthy", 0))
+        return int((client.get(PDB, "train").get("status") or {}).get("currentHealthy", 0))
 
     api.wait_for("both pods run", lambda: healthy() == 2, 60.0)
     pod = client.list(POD, labels=names.pods_of("train")).items[0]["metadata"]["name"]
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
     with pytest.raises(ApiError, match="disruption budget"):
         client.request("POST", client.path(POD, None, pod, "eviction"), body=eviction, may_repeat=False)
-    conditions = {each["type"]: each for each in client.get(BUDGET, "train")["status"]["conditions"]}
+    conditions = {each["type"]: each for each in client.get(PDB, "train")["status"]["conditions"]}
     assert conditions["DisruptionAllowed"]["reason"] == "InsufficientPods"

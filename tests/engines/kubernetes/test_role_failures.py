@@ -11,7 +11,7 @@ import pytest
 from longboat.core.runs import LogQuery
 from longboat.engines.kubernetes.records import Storage
 from longboat.engines.kubernetes.settings import ClusterSettings
-from longboat.engines.kubernetes.submit.facts.cluster_facts import Capabilities
+from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS
 from longboat.engines.kubernetes.submit.planned_pods import workload_kind, workload_notices
 from testbed.clusters import Cluster
@@ -31,9 +31,9 @@ time.sleep(600)
 """
 
 
-def served(*, denied: tuple[Any, ...] = (), **groups: tuple[str, ...]) -> Capabilities:
+def served(*, denied: tuple[Any, ...] = (), **groups: tuple[str, ...]) -> ClusterFacts:
     names = {"jobset.x-k8s.io": ("v1alpha2",), **groups}
-    return Capabilities(namespace="team", version="v1.36.4", groups=names, denied=denied)
+    return ClusterFacts(namespace="team", version="v1.36.4", groups=names, denied=denied)
 
 
 def test_which_workload_keeps_the_logs(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_which_workload_keeps_the_logs(tmp_path: Path) -> None:
     assert workload_kind(two, served(), queue=None, storage=claim) == "jobset"
     assert workload_kind(two, served(), queue="research", storage=None) == "jobset"
     assert workload_kind(two, served(denied=jobs), queue=None, storage=None) == "jobset"
-    nothing = Capabilities(namespace="team", version="v1.36.4")
+    nothing = ClusterFacts(namespace="team", version="v1.36.4")
     assert workload_kind(one, nothing, queue=None, storage=claim) == "job"
 
     kueue = served(**{"kueue.x-k8s.io": ("v1beta2",)})

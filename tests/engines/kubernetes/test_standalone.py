@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from longboat.bundles.snapshot import take
-from longboat.bundles.store import Store
+from longboat.bundles.store import BundleStore
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import objects as manifests
-from longboat.engines.kubernetes.manifests.objects import Start
+from longboat.engines.kubernetes.manifests.objects import AttemptStart
 from longboat.engines.kubernetes.records import Record, State, Storage
 from longboat.engines.kubernetes.submit.code.upload import plan_upload, send, upload_objects
 from longboat.kubeapi.client import Client
@@ -38,7 +38,7 @@ class Sandbox:
         self.code = path / "code"
         self.code.mkdir()
         (self.code / "train.py").write_text(SCRIPT)
-        self.store = Store(path / "bundles")
+        self.store = BundleStore(path / "bundles")
         self.namespace = namespace
 
     def record(self, **fields: Any) -> Record:
@@ -97,7 +97,7 @@ def test_a_run_applied_by_hand_ends_by_itself(
         security=security,
         secrets={"TOKEN": ("train-env", "TOKEN")},
     )
-    start = Start(token="t", suspended=True, code=upload.manifest)
+    start = AttemptStart(token="t", suspended=True, code=upload.manifest)
     objects, notices = manifests.standalone(what, start, upload_objects(upload, sandbox.namespace))
     assert notices == [f"the Secret train-env with TOKEN is left out: create it in namespace {what.namespace} first"]
     kubectl("create", "secret", "generic", "train-env", "--from-literal=TOKEN=canary")
@@ -127,7 +127,7 @@ def test_a_jobset_applied_by_hand_ends_when_the_deciding_role_has(
         launcher=upload.launcher,
         workload="jobset",
     )
-    start = Start(token="t", suspended=False, code=upload.manifest)
+    start = AttemptStart(token="t", suspended=False, code=upload.manifest)
     objects, _ = manifests.standalone(what, start, upload_objects(upload, sandbox.namespace))
     kubectl("apply", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     kubectl("wait", "--for=condition=completed", f"jobset/{long}-a0", "--timeout=110s", within_s=120.0)
@@ -152,7 +152,7 @@ def test_code_too_large_for_secrets_travels_through_the_storage(
     )
     owner = manifests.owner_of(client.create(manifests.record_object(what, State())))
     send(client, sandbox.store, upload, what, owner)()
-    start = Start(token="t", suspended=False, code=upload.manifest)
+    start = AttemptStart(token="t", suspended=False, code=upload.manifest)
     for body in manifests.attempt_objects(what, 0, start, owner=owner):
         client.create(body)
     pods = wait_for_end(client)
@@ -165,7 +165,7 @@ def test_a_pod_that_failed_leaves_the_others_and_their_logs(sandbox: Sandbox, cl
     (sandbox.code / "train.py").write_text(FAILS_AFTER_BOTH_SPOKE)
     upload = plan_upload(None, sandbox.store, take(sandbox.code, sandbox.store), has_storage=False)
     what = sandbox.record(packs=upload.packs, launcher=upload.launcher)
-    start = Start(token="t", suspended=False, code=upload.manifest)
+    start = AttemptStart(token="t", suspended=False, code=upload.manifest)
     objects, _ = manifests.standalone(what, start, upload_objects(upload, sandbox.namespace))
     kubectl("apply", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     kubectl("wait", "--for=condition=failed", "job/train-a0-worker", "--timeout=90s")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.kubernetes.explain.containers import Trouble, trouble_of
+from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
 from longboat.kubeapi import kinds
 from testbed import binaries
 from testbed.clusters import Cluster
@@ -78,7 +78,7 @@ class TestContainers:
         apply(kubectl, pod("bare", ["python3", "-V"], image="longboat.test/pause:latest"))
         with opened(cluster, namespace) as client:
 
-            def told() -> Trouble | None:
+            def told() -> StartTrouble | None:
                 return trouble_of(client.get(kinds.POD, "bare"))
 
             found = until("the container cannot start", told)

@@ -14,7 +14,7 @@ from longboat.core.errors import EngineError, LongboatError
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.submit.machine import Gpu
 from longboat.engines.local.supervise.processes import is_alive
-from longboat.engines.local.supervise.slots import Queue
+from longboat.engines.local.supervise.slots import SlotTicket
 from longboat.engines.shared.home import Home
 from tests.conformance.places import open_local
 from tests.engines.local.conftest import LocalJobs
@@ -157,14 +157,14 @@ def test_two_users_share_the_real_gpus(open_folder: Path, monkeypatch: pytest.Mo
     os.chown(theirs, NOBODY, NOBODY)
 
     def try_one() -> object:
-        queue = Queue(Home(theirs), run="theirs", number=1, request=ask(1), priority=0)
+        queue = SlotTicket(Home(theirs), run="theirs", number=1, request=ask(1), priority=0)
         try:
             return queue.try_start(machine(*REAL))[0]
         finally:
             queue.release()
 
     assert as_nobody(try_one) == "None"  # it makes the lock files, which then belong to it
-    mine = Queue(Home(open_folder / "mine"), run="mine", number=1, request=ask(2), priority=0)
+    mine = SlotTicket(Home(open_folder / "mine"), run="mine", number=1, request=ask(2), priority=0)
     assert mine.try_start(machine(*REAL))[0] is None
     assert as_nobody(try_one) == "waits for 1 GPU (0 free)"
     mine.release()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from longboat.core.jobs import Gpus, Job, Resources, Role
 from longboat.core.runs import RankReport
 from longboat.engines.local.submit.admission import Ticket
-from longboat.engines.local.submit.machine import Gpu, Machine
-from longboat.engines.local.submit.preflight import Request
-from longboat.engines.local.supervise.attempt_outcome import Ending, Outcome
+from longboat.engines.local.submit.machine import Gpu, LocalMachine
+from longboat.engines.local.submit.preflight import RequestedResources
+from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome
 
 GiB = 1 << 30
 
@@ -22,20 +22,20 @@ def role(name: str = "worker", *, nodes: int = 1, gpus: Gpus | int = 0, **sizes:
     return Role(name=name, run="true", nodes=nodes, resources=Resources(gpus=wanted, **sizes))  # type: ignore[arg-type]
 
 
-def machine(*gpus: Gpu, cpus: float = 8, memory: int = 16 * GiB) -> Machine:
-    return Machine(cpus=cpus, memory=memory, shm=GiB, disk=100 * GiB, gpus=gpus)
+def machine(*gpus: Gpu, cpus: float = 8, memory: int = 16 * GiB) -> LocalMachine:
+    return LocalMachine(cpus=cpus, memory=memory, shm=GiB, disk=100 * GiB, gpus=gpus)
 
 
 def gpu(id: str, index: int = 0, *, type: str | None = None, memory: int | None = None) -> Gpu:
     return Gpu(id=id, index=index, type=type, memory=memory)
 
 
-def ask(*gpus: int | Gpus, cpus: float = 0.0, memory: int = 0) -> Request:
+def ask(*gpus: int | Gpus, cpus: float = 0.0, memory: int = 0) -> RequestedResources:
     wanted = tuple(Gpus(count=each) if isinstance(each, int) else each for each in gpus)
-    return Request(gpus=wanted, cpus=cpus, memory=memory)
+    return RequestedResources(gpus=wanted, cpus=cpus, memory=memory)
 
 
-def ticket(run: str, number: int, request: Request, *, holds: bool = False, priority: int = 0) -> Ticket:
+def ticket(run: str, number: int, request: RequestedResources, *, holds: bool = False, priority: int = 0) -> Ticket:
     return Ticket(run=run, number=number, request=request, holds=holds, priority=priority)
 
 
@@ -45,7 +45,7 @@ def report(rank: int, exit_code: int, *, at: float = 0.0, by: str | None = None,
     return RankReport(rank=rank, node=node, exit_code=exit_code, ended_ns=ended_ns, ended_by=by, **more)  # type: ignore[arg-type]
 
 
-def ending(*reports: RankReport, **more: object) -> Ending:
+def ending(*reports: RankReport, **more: object) -> AttemptEnd:
     """One node `worker-0` that decides, unless said otherwise."""
     fields: dict[str, object] = {
         "outcomes": {"worker-0": outcome(0)},
@@ -53,8 +53,8 @@ def ending(*reports: RankReport, **more: object) -> Ending:
         "deciding": ["worker-0"],
         **more,
     }
-    return Ending(reports=reports, **fields)  # type: ignore[arg-type]
+    return AttemptEnd(reports=reports, **fields)  # type: ignore[arg-type]
 
 
-def outcome(exit_code: int, **more: object) -> Outcome:
-    return Outcome(exit_code=exit_code, **more)  # type: ignore[arg-type]
+def outcome(exit_code: int, **more: object) -> NodeOutcome:
+    return NodeOutcome(exit_code=exit_code, **more)  # type: ignore[arg-type]

@@ -177,7 +177,7 @@ def test_root_starts_nothing_of_another_users_run(tmp_path: Path) -> None:
         pytest.skip("needs root")
     from longboat.engines.engine import Submission
     from longboat.engines.local.engine import LocalEngine
-    from longboat.engines.local.records import State
+    from longboat.engines.local.records import LocalState
     from longboat.engines.local.runfiles import RunFiles
     from longboat.engines.shared.files import locked
 
@@ -191,7 +191,7 @@ def test_root_starts_nothing_of_another_users_run(tmp_path: Path) -> None:
     folder = tmp_path / "home" / "runs" / name
     files = RunFiles(folder)
     with locked(files.lock):  # its supervisor has left
-        files.write_state(State(reason="is being started"))  # as if it had been killed early
+        files.write_state(LocalState(reason="is being started"))  # as if it had been killed early
         files.stop.unlink()
     os.chown(folder, 65534, 65534)
     os.chmod(folder, stat.S_IRWXU)

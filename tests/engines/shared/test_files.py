@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import EngineError
-from longboat.engines.local.records import State
+from longboat.engines.local.records import LocalState
 from longboat.engines.shared.files import (
     disk,
     locked,
@@ -26,11 +26,11 @@ def test_a_file_is_the_owners_and_whole(tmp_path: Path) -> None:
     path = tmp_path / "value.json"
     old = os.umask(0)
     try:
-        write_value(path, State(reason="x"))
+        write_value(path, LocalState(reason="x"))
     finally:
         os.umask(old)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert read_value(path, State) == State(reason="x")
+    assert read_value(path, LocalState) == LocalState(reason="x")
     assert [entry.name for entry in tmp_path.iterdir()] == ["value.json"]
 
 
@@ -47,13 +47,13 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
 def test_a_damaged_file_counts_as_not_written(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "state.json"
     path.write_bytes(data)
-    assert read_value(path, State) is None
+    assert read_value(path, LocalState) is None
 
 
 def test_missing_is_none_and_unknown_fields_are_ignored(tmp_path: Path) -> None:
-    assert read_value(tmp_path / "nothing", State) is None
+    assert read_value(tmp_path / "nothing", LocalState) is None
     (tmp_path / "new.json").write_text('{"phase": "running", "of_a_later_version": {"a": 1}}')
-    read = read_value(tmp_path / "new.json", State)
+    read = read_value(tmp_path / "new.json", LocalState)
     assert read is not None and read.phase == "running"
 
 

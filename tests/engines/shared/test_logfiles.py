@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longboat.core.runs import LogLine, LogQuery
-from longboat.engines.shared.logfiles import Reader, Source, Times, last_lines, sources
+from longboat.engines.shared.logfiles import LineTimes, Reader, Source, last_lines, sources
 
 
 def put(path: Path, *chunks: tuple[float, bytes]) -> None:
@@ -50,7 +50,7 @@ def test_half_a_record_at_the_end_of_the_index(tmp_path: Path) -> None:
     put(log, (1, b"a\n"))
     with open(f"{log}.idx", "ab") as index:
         index.write(b"\1\2\3")
-    times = Times(str(log))
+    times = LineTimes(str(log))
     times.refresh()
     assert times.at(2) == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from longboat.fitting.model.nodes import Toleration
-from longboat.fitting.model.pods import PodTerm, Who, pod_of, pods_of, shape_of
+from longboat.fitting.model.pods import PodSelector, PodTerm, pod_of, pods_of, shape_of
 from longboat.fitting.model.volumes import claims_of
 from tests.fitting.bodies import affinity, node_affinity, pod, pod_body, term, wants
 
@@ -51,11 +51,11 @@ def test_label_keys_take_the_pods_own_values() -> None:
     here = affinity("podAntiAffinity", term("z", {"app": "x"}, matchLabelKeys=["rev"], mismatchLabelKeys=["team"]))
     found = pod("a", labels={"app": "x", "rev": "7", "team": "t"}, affinity=here).shape.apart
     labels = (("app", "In", ("x",)), ("rev", "In", ("7",)), ("team", "NotIn", ("t",)))
-    assert found == (PodTerm(who=Who(labels=labels, namespaces=("default",)), key="z"),)
+    assert found == (PodTerm(who=PodSelector(labels=labels, namespaces=("default",)), key="z"),)
 
 
 def test_namespaces_of_a_term() -> None:
-    def who(**more: object) -> Who:
+    def who(**more: object) -> PodSelector:
         return pod("a", affinity=affinity("podAffinity", term("z", {}, **more))).shape.near[0].who
 
     elsewhere = msgspec.structs.replace(pod("b"), namespace="other")
@@ -106,7 +106,7 @@ def test_volumes_bind_to_where_they_are() -> None:
 
 
 def test_slim_structs_give_the_same() -> None:
-    from longboat.kubeapi.structs import Pod as SlimPod
+    from longboat.kubeapi.structs import PodObject as SlimPod
 
     spread = {"topologyKey": "z", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
     body = pod_body(

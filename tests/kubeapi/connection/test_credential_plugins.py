@@ -16,7 +16,7 @@ from longboat.core.errors import EngineError
 from longboat.kubeapi.connection import credential_plugins
 from longboat.kubeapi.connection.credentials import Credentials
 from longboat.kubeapi.errors import KubeconfigError, Unreachable
-from longboat.kubeapi.kubeconfig import Access
+from longboat.kubeapi.kubeconfig import ClusterAccess
 
 V1 = "client.authentication.k8s.io/v1"
 COUNTING = """#!{python}
@@ -47,14 +47,14 @@ class Plugin:
     def calls(self) -> list[dict[str, Any]]:
         return [json.loads(file.read_text()) for file in sorted(self.folder.glob("call-*"))]
 
-    def access(self, **more: Any) -> Access:
+    def access(self, **more: Any) -> ClusterAccess:
         user = {"exec": {"apiVersion": V1, "command": str(self.program), "interactiveMode": "Never", **more}}
         cluster = {"server": "https://x", "certificate-authority-data": "Y2E=", "tls-server-name": "name"}
         extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "us"}}
-        return Access("some", "default", "https://x", {**cluster, "extensions": [extension]}, user)
+        return ClusterAccess("some", "default", "https://x", {**cluster, "extensions": [extension]}, user)
 
 
-def credentials(access: Access) -> Credentials:
+def credentials(access: ClusterAccess) -> Credentials:
     return Credentials(access, dict(os.environ))
 
 

@@ -17,12 +17,12 @@ from longboat.kubeapi.client import Client
 from longboat.kubeapi.connection import credentials
 from longboat.kubeapi.errors import Forbidden, KubeconfigError, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, SERVICE_ACCOUNT
-from longboat.kubeapi.kubeconfig import Access
+from longboat.kubeapi.kubeconfig import ClusterAccess
 from testbed.clusters import Cluster
 
 
 def held(**user: Any) -> credentials.Credentials:
-    return credentials.Credentials(Access("some", "default", "https://x", {"server": "https://x"}, user), {})
+    return credentials.Credentials(ClusterAccess("some", "default", "https://x", {"server": "https://x"}, user), {})
 
 
 def test_tokens_and_passwords() -> None:

@@ -16,12 +16,12 @@ import pytest
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.connection import dialing
 from longboat.kubeapi.errors import KubeconfigError, Unreachable
-from longboat.kubeapi.kubeconfig import Access
+from longboat.kubeapi.kubeconfig import ClusterAccess
 from testbed.clusters import Cluster
 
 
-def access(server: str = "https://api.example:6443", **cluster: Any) -> Access:
-    return Access("some", "default", server, {"server": server, **cluster}, {})
+def access(server: str = "https://api.example:6443", **cluster: Any) -> ClusterAccess:
+    return ClusterAccess("some", "default", server, {"server": server, **cluster}, {})
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.connection import transport
-from longboat.kubeapi.connection.transport import Ask
-from longboat.kubeapi.errors import Invalid, NotThere, Unreachable
+from longboat.kubeapi.connection.transport import ApiRequest
+from longboat.kubeapi.errors import Invalid, ObjectNotFound, Unreachable
 from testbed.proxy import ApiProxy
 from tests.kubeapi.pods import SAYS, SLEEPS, running
 
@@ -43,7 +43,7 @@ def test_a_log_is_complete(client: Client) -> None:
 @pytest.mark.pods
 def test_a_log_that_cannot_be_had_says_why(client: Client) -> None:
     pod = running(client, "counting", COUNTS)
-    with pytest.raises(NotThere):
+    with pytest.raises(ObjectNotFound):
         client.log("no-such-pod")
     with pytest.raises(Invalid, match="container other is not valid"):
         client.log(pod, container="other")
@@ -149,10 +149,10 @@ def test_patience_has_an_end(proxied: Client, api_proxy: ApiProxy) -> None:
     proxied.request("GET", "/version")
     api_proxy.cut()
     with pytest.raises(Unreachable, match="does not answer") as caught:
-        proxied.transport.request(Ask("GET", "/version", total_s=1.0))
+        proxied.transport.request(ApiRequest("GET", "/version", total_s=1.0))
     assert "try again" in str(caught.value.hint)
     api_proxy.restore()
     api_proxy.answer(500)
     with pytest.raises(Unreachable, match=r"cannot answer now \(500\)"):
-        proxied.transport.request(Ask("GET", "/version", total_s=1.0))
+        proxied.transport.request(ApiRequest("GET", "/version", total_s=1.0))
     assert len([one for one in api_proxy.seen if one.outcome == "500"]) >= 2

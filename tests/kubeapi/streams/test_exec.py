@@ -20,9 +20,9 @@ import pytest
 
 from longboat.engines.kubernetes.exec.pod_exec import Remote
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError, Invalid, NotThere, Unreachable
+from longboat.kubeapi.errors import ApiError, Invalid, ObjectNotFound, Unreachable
 from longboat.kubeapi.streams import exec, websocket
-from longboat.kubeapi.streams.exec import V4, Place, Session, attach, converse, exit_code_in, run_in_pod
+from longboat.kubeapi.streams.exec import V4, ContainerProcess, Session, attach, converse, exit_code_in, run_in_pod
 from testbed.proxy import ApiProxy
 from tests.kubeapi.pods import SAYS, SLEEPS, running
 
@@ -110,7 +110,7 @@ def test_what_cannot_be_run_says_why(client: Client, pod: str) -> None:
     with pytest.raises(ApiError, match="executable file not found") as caught:
         run_in_pod(client, pod, ["no-such-program"])
     assert "no such program" in str(caught.value.hint)
-    with pytest.raises(NotThere, match="not found"):
+    with pytest.raises(ObjectNotFound, match="not found"):
         run_in_pod(client, "no-such-pod", ["true"])
     with pytest.raises(Invalid, match="container other is not valid"):
         run_in_pod(client, pod, ["true"], container="other")
@@ -120,7 +120,7 @@ def test_what_cannot_be_run_says_why(client: Client, pod: str) -> None:
 
 @pytest.mark.pods
 def test_the_older_protocol(client: Client, pod: str) -> None:
-    place = Place(pod, command=("sh", "-c", "echo hi; exit 4"))
+    place = ContainerProcess(pod, command=("sh", "-c", "echo hi; exit 4"))
     out = io.BytesIO()
     session = Session(client, place, stdin=False, tty=False, protocols=(V4,))
     assert session.socket.protocol == V4
@@ -189,7 +189,7 @@ def test_attach_shows_what_comes_from_now_on(client: Client) -> None:
 
     sink = Sink()
     with pytest.raises(Enough):
-        attach(client, Place(name), stdout=sink)
+        attach(client, ContainerProcess(name), stdout=sink)
     assert b"tick" in sink.getvalue()
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError, NotThere
+from longboat.kubeapi.errors import ApiError, ObjectNotFound
 from longboat.kubeapi.streams.exec import run_in_pod
 from longboat.kubeapi.streams.port_forward import PortForward
 from tests.kubeapi.pods import SERVES, SLEEPS, pod_of, running
@@ -94,7 +94,7 @@ def test_a_port_where_nobody_listens(client: Client) -> None:
 
 
 def test_a_pod_that_is_not_there_or_does_not_run(client: Client) -> None:
-    with pytest.raises(NotThere):
+    with pytest.raises(ObjectNotFound):
         PortForward(client, "no-such-pod", 8000)
     waiting = pod_of("waiting", "pass")
     waiting["spec"]["nodeSelector"] = {"no": "node"}

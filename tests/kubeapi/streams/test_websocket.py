@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longboat.kubeapi.errors import Unreachable
-from longboat.kubeapi.streams.websocket import BINARY, PING, Frames, frame, mask
+from longboat.kubeapi.streams.websocket import BINARY, PING, FrameParser, frame, mask
 
 
 def from_server(opcode: int, content: bytes, *, is_last: bool = True) -> bytes:
@@ -41,7 +41,7 @@ def test_what_we_send_is_one_masked_frame(size: int) -> None:
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from([0, BINARY, PING]), st.binary(max_size=200))), st.data())
 def test_frames_survive_any_cut(messages: list[tuple[bool, int, bytes]], data: st.DataObject) -> None:
     stream = b"".join(from_server(opcode, content, is_last=is_last) for is_last, opcode, content in messages)
-    frames, found = Frames(), []
+    frames, found = FrameParser(), []
     while stream:
         cut = data.draw(st.integers(1, len(stream)))
         frames.feed(stream[:cut])
@@ -53,14 +53,14 @@ def test_frames_survive_any_cut(messages: list[tuple[bool, int, bytes]], data: s
 
 @pytest.mark.parametrize("size", [126, 65535, 65536, 1 << 20])
 def test_large_frames_are_read(size: int) -> None:
-    frames = Frames()
+    frames = FrameParser()
     frames.feed(from_server(BINARY, b"y" * size))
     assert frames.next() == (True, BINARY, b"y" * size)
 
 
 @pytest.mark.parametrize("bad", [b"\xf2\x00", b"\x82\x81abcd", b"\x82\x7f" + b"\xff" * 8])
 def test_what_is_no_frame_is_refused(bad: bytes) -> None:
-    frames = Frames()
+    frames = FrameParser()
     frames.feed(bad)
     with pytest.raises(Unreachable):
         frames.next()

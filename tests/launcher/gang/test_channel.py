@@ -17,10 +17,10 @@ import pytest
 
 from longboat.launcher.gang import channel as line
 from longboat.launcher.gang import handshake
-from longboat.launcher.gang.channel import HELLO, MESSAGE, WELCOME, Channel, Dialer, Listener
+from longboat.launcher.gang.channel import HELLO, MESSAGE, WELCOME, Channel, ChannelListener, Dialer
 from longboat.launcher.gang.handshake import LINE, MPI, frame, proof, take_frame
 from longboat.launcher.node.jsonfiles import dumps
-from longboat.launcher.node.loop import Loop
+from longboat.launcher.node.loop import EventLoop
 from tests.launcher.pods import Relay, free_port
 
 PATIENCE_S = 60.0
@@ -31,12 +31,12 @@ class Ends:
     """A listener for two nodes, and a dialer of the first through a relay."""
 
     def __init__(self) -> None:
-        self.loop = Loop()
+        self.loop = EventLoop()
         self.port = free_port("127.0.0.1")
         self.at_head: list[dict[str, Any]] = []
         self.at_node: list[dict[str, Any]] = []
         self.channels = {name: Channel(self.loop, self.at_head.append) for name in ("n-1", "n-2")}
-        self.listener = Listener(self.loop, "127.0.0.1", self.port, TOKEN, self.channels)
+        self.listener = ChannelListener(self.loop, "127.0.0.1", self.port, TOKEN, self.channels)
         self.relay = Relay(("127.0.0.1", self.port))
         self.channel = Channel(self.loop, self.at_node.append)
         self.dialer: Dialer | None = None
@@ -102,7 +102,7 @@ def test_nothing_is_lost_or_repeated_however_often_it_breaks(ends: Ends) -> None
 
 
 def test_the_other_side_may_come_later() -> None:
-    loop, port, got = Loop(), free_port("127.0.0.1"), list[dict[str, Any]]()
+    loop, port, got = EventLoop(), free_port("127.0.0.1"), list[dict[str, Any]]()
     channel = Channel(loop, lambda message: None)
     dialer = Dialer(loop, ("127.0.0.1", port), b"t", {"node": "n", "session": "s"}, channel)
     channel.send({"early": True})
@@ -111,7 +111,7 @@ def test_the_other_side_may_come_later() -> None:
         while not dialer.problem and time.monotonic() < deadline:
             time.sleep(0.01)
         assert dialer.problem
-        listener = Listener(loop, "127.0.0.1", port, b"t", {"n": Channel(loop, got.append)})
+        listener = ChannelListener(loop, "127.0.0.1", port, b"t", {"n": Channel(loop, got.append)})
         while not got and time.monotonic() < deadline:
             loop.after("test", 0.01, lambda: None)
             loop.turn()
@@ -123,7 +123,7 @@ def test_the_other_side_may_come_later() -> None:
 
 
 def test_a_name_that_is_not_known_yet() -> None:
-    loop = Loop()
+    loop = EventLoop()
     channel = Channel(loop, lambda message: None)
     greeting = {"node": "n", "session": "s"}
     dialer = Dialer(loop, ("no-such-host.invalid", 29499), b"t", greeting, channel)
@@ -300,7 +300,7 @@ def test_a_member_that_talks_nonsense_is_cut_off(ends: Ends, nonsense: bytes) ->
 )
 def test_a_node_survives_whatever_stands_in_for_node_0(answer: bytes) -> None:
     """The thread that connects goes on, until the true one is there."""
-    loop, at_head = Loop(), list[dict[str, Any]]()
+    loop, at_head = EventLoop(), list[dict[str, Any]]()
     false = socket.create_server(("127.0.0.1", 0))
     port = int(false.getsockname()[1])
     channel = Channel(loop, lambda message: None)
@@ -323,7 +323,7 @@ def test_a_node_survives_whatever_stands_in_for_node_0(answer: bytes) -> None:
                 connection.sendall(answer)
         until(lambda: dialer.problem)
         false.close()
-        listener = Listener(loop, "127.0.0.1", port, TOKEN, {"n": Channel(loop, at_head.append)})
+        listener = ChannelListener(loop, "127.0.0.1", port, TOKEN, {"n": Channel(loop, at_head.append)})
         channel.send({"is": "ready"})
         until(lambda: at_head == [{"is": "ready"}])
         listener.close()
@@ -335,7 +335,7 @@ def test_a_node_survives_whatever_stands_in_for_node_0(answer: bytes) -> None:
 
 def test_silence_breaks_the_connection() -> None:
     """A peer that vanished without a word, its machine with it, sends no end of the connection."""
-    loop = Loop()
+    loop = EventLoop()
     near, far = socket.socketpair()
     broken: list[bool] = []
     channel = Channel(loop, lambda message: None, ping_s=0.05)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longboat.core.runs import RankReport
-from longboat.engines.local.supervise.attempt_outcome import Ending, Outcome, judge, stop_code
+from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome, judge, stop_code
 from longboat.launcher.gang.coordinator import Coordinator
 
 NODES = ["worker-0", "worker-1", "worker-2"]
@@ -232,10 +232,10 @@ class Story:
         self.found_reason = court.reason
         return court.verdict()
 
-    def on_this_machine(self) -> Ending:
-        return Ending(
+    def on_this_machine(self) -> AttemptEnd:
+        return AttemptEnd(
             outcomes={
-                node: Outcome(**{k: v for k, v in ended.items() if k != "arrival"})
+                node: NodeOutcome(**{k: v for k, v in ended.items() if k != "arrival"})
                 for node, ended in self.outcomes.items()
             },
             reports=[RankReport(**each) for each in self.reports],

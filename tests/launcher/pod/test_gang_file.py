@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from longboat.launcher.node.plan import Plan
+from longboat.launcher.node.plan import NodePlan
 from longboat.launcher.pod.gang_file import GangError, matching, plan_of
 
 
@@ -52,7 +52,7 @@ def test_what_is_nearer_wins() -> None:
 
 
 def test_a_follower_decides_nothing() -> None:
-    plan = Plan(plan_of(gang(), "worker", 1, "/longboat", []))
+    plan = NodePlan(plan_of(gang(), "worker", 1, "/longboat", []))
     assert plan.deciding == ["worker-0"] and plan.run_timeout_s == 60
     assert plan.command == ["x"] and plan.mpi == {"port": 5, "token_file": "/longboat/gang/token"}
     assert (plan.line_port, plan.line_lost_s, plan.wait_timeout_s) == (29499, 30.0, 600.0)

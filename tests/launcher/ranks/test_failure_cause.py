@@ -6,7 +6,7 @@ import pytest
 
 from longboat.launcher.ranks.failure_cause import (
     TAIL_LINES,
-    Evidence,
+    EndEvidence,
     find_traceback,
     in_units,
     judge,
@@ -89,7 +89,7 @@ def test_syntax_error_has_no_header() -> None:
 
 
 def test_exception_groups() -> None:
-    cause, message, traceback = judge(1, None, GROUP.encode(), Evidence())
+    cause, message, traceback = judge(1, None, GROUP.encode(), EndEvidence())
     assert (cause, message) == ("exception", "ExceptionGroup: two (1 sub-exception)")
     assert "| ValueError: a" in traceback
 
@@ -113,27 +113,27 @@ def test_huge_tracebacks_are_bounded() -> None:
 @pytest.mark.parametrize(
     ("code", "number", "err", "evidence", "cause", "message"),
     [
-        (1, None, SIMPLE, Evidence(), "exception", "ValueError: bad"),
-        (3, None, "cannot do that\n", Evidence(), "exit", "exit code 3: cannot do that"),
-        (3, None, "", Evidence(), "exit", "exit code 3"),
-        (3, None, "longboat: checkpoints of worker-0 are not kept\n", Evidence(), "exit", "exit code 3"),
-        (3, None, "too hot\nlongboat: step not reported\n", Evidence(), "exit", "exit code 3: too hot"),
-        (139, 11, "", Evidence(), "signal", "killed by SIGSEGV (signal 11)"),
-        (137, 9, "", Evidence(), "signal", "killed by SIGKILL (signal 9)"),
-        (137, 9, "", Evidence(kernel_oom=True), "oom", "killed by the kernel: out of memory"),
-        (143, 15, "", Evidence(kernel_oom=True), "signal", "killed by SIGTERM (signal 15)"),
-        (137, 9, "", Evidence(over_limit=3 << 30, limit=2 << 30), "oom", "used 3 GiB, over the limit of 2 GiB"),
-        (1, None, SIMPLE.replace("ValueError: bad", "MemoryError"), Evidence(), "oom", "MemoryError"),
-        (134, 6, "terminate called\n  what():  std::bad_alloc\n", Evidence(), "oom", "what():  std::bad_alloc"),
-        (162, 34, "", Evidence(), "signal", "killed by signal 34"),
+        (1, None, SIMPLE, EndEvidence(), "exception", "ValueError: bad"),
+        (3, None, "cannot do that\n", EndEvidence(), "exit", "exit code 3: cannot do that"),
+        (3, None, "", EndEvidence(), "exit", "exit code 3"),
+        (3, None, "longboat: checkpoints of worker-0 are not kept\n", EndEvidence(), "exit", "exit code 3"),
+        (3, None, "too hot\nlongboat: step not reported\n", EndEvidence(), "exit", "exit code 3: too hot"),
+        (139, 11, "", EndEvidence(), "signal", "killed by SIGSEGV (signal 11)"),
+        (137, 9, "", EndEvidence(), "signal", "killed by SIGKILL (signal 9)"),
+        (137, 9, "", EndEvidence(kernel_oom=True), "oom", "killed by the kernel: out of memory"),
+        (143, 15, "", EndEvidence(kernel_oom=True), "signal", "killed by SIGTERM (signal 15)"),
+        (137, 9, "", EndEvidence(over_limit=3 << 30, limit=2 << 30), "oom", "used 3 GiB, over the limit of 2 GiB"),
+        (1, None, SIMPLE.replace("ValueError: bad", "MemoryError"), EndEvidence(), "oom", "MemoryError"),
+        (134, 6, "terminate called\n  what():  std::bad_alloc\n", EndEvidence(), "oom", "what():  std::bad_alloc"),
+        (162, 34, "", EndEvidence(), "signal", "killed by signal 34"),
     ],
 )
-def test_causes(code: int, number: int | None, err: str, evidence: Evidence, cause: str, message: str) -> None:
+def test_causes(code: int, number: int | None, err: str, evidence: EndEvidence, cause: str, message: str) -> None:
     assert judge(code, number, err.encode(), evidence)[:2] == (cause, message)
 
 
 def test_torch_prefixes_are_taken_off_and_gpu_memory_is_oom() -> None:
-    cause, message, traceback = judge(1, None, TORCH.encode(), Evidence())
+    cause, message, traceback = judge(1, None, TORCH.encode(), EndEvidence())
     assert cause == "oom"
     assert message.startswith("torch.OutOfMemoryError: CUDA out of memory")
     assert "[rank1]" not in traceback
@@ -169,10 +169,12 @@ def test_mpirun_names_the_rank_that_failed(text: str, culprit: object) -> None:
 
 
 def test_the_kernel_s_kill_names_the_limit_of_the_control_group() -> None:
-    killed = judge(137, 9, b"", Evidence(kernel_oom=True, group=(1 << 30, 1_000_000_000)))
+    killed = judge(137, 9, b"", EndEvidence(kernel_oom=True, group=(1 << 30, 1_000_000_000)))
     assert killed[0] == "oom"
     assert killed[1] == (
         "killed by the kernel: out of memory (the limit of its control group is 1 GiB, and 953.7 MiB were used)"
     )
-    assert judge(137, 9, b"", Evidence(kernel_oom=True, group=(1 << 30, None)))[1].endswith("control group is 1 GiB)")
-    assert judge(137, 9, b"", Evidence(kernel_oom=True))[1] == "killed by the kernel: out of memory"
+    assert judge(137, 9, b"", EndEvidence(kernel_oom=True, group=(1 << 30, None)))[1].endswith(
+        "control group is 1 GiB)"
+    )
+    assert judge(137, 9, b"", EndEvidence(kernel_oom=True))[1] == "killed by the kernel: out of memory"

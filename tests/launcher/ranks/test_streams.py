@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.launcher.ranks.streams import Stream, pipe_size
+from longboat.launcher.ranks.streams import RankStream, pipe_size
 from tests.launcher.nodes import Node
 
 Make = Callable[..., Node]
@@ -126,7 +126,7 @@ def test_an_engine_that_holds_a_read_end_saves_what_a_killed_launcher_left(make_
 
 def test_append_to_a_log_of_before(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"before\n")
-    stream = Stream(str(tmp_path / "pipe"), str(tmp_path / "log"), pipe_size(1))
+    stream = RankStream(str(tmp_path / "pipe"), str(tmp_path / "log"), pipe_size(1))
     writer = os.open(tmp_path / "pipe", os.O_WRONLY)
     os.write(writer, b"after\n")
     assert stream.move() == 6
@@ -139,7 +139,7 @@ def test_append_to_a_log_of_before(tmp_path: Path) -> None:
 
 def test_without_splice_bytes_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "splice", raising=False)
-    stream = Stream(str(tmp_path / "pipe"), str(tmp_path / "log"), pipe_size(1))
+    stream = RankStream(str(tmp_path / "pipe"), str(tmp_path / "log"), pipe_size(1))
     writer = os.open(tmp_path / "pipe", os.O_WRONLY)
     os.write(writer, b"copied\n")
     assert stream.move() == 7

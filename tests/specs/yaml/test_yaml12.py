@@ -8,17 +8,17 @@ import pytest
 import yaml
 
 from longboat.specs.yaml import yaml12
-from longboat.specs.yaml.yaml_tree import Mistakes, Node, resolve
+from longboat.specs.yaml.yaml_tree import Mistakes, YamlNode, resolve
 
 
-def parse(text: str | bytes, file: str = "job.yaml") -> tuple[Node | None, list[str]]:
+def parse(text: str | bytes, file: str = "job.yaml") -> tuple[YamlNode | None, list[str]]:
     mistakes = Mistakes()
     data = text if isinstance(text, bytes) else text.encode()
     node = yaml12.parse_bytes(data, file=file, mistakes=mistakes)
     return node, [str(problem) for problem in mistakes.problems]
 
 
-def plain(node: Node | None) -> object:
+def plain(node: YamlNode | None) -> object:
     if node is None or node.is_scalar:
         return None if node is None else node.value
     if isinstance(node.value, dict):

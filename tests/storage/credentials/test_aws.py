@@ -13,7 +13,7 @@ import pytest
 from longboat.core.errors import EngineError
 from longboat.storage.credentials.aws import find_keys
 from longboat.storage.stores.registry import open_store
-from longboat.storage.stores.sigv4 import Keys
+from longboat.storage.stores.sigv4 import AwsKeys
 from longboat.storage.transfers import Transfer
 from longboat.storage.urls import object_url
 from tests.storage.faulty import between
@@ -24,7 +24,7 @@ ONCE = Transfer(timeout_s=5.0, attempts=2, backoff_s=0.01)
 SOON = "2035-01-01T00:00:00Z"
 
 
-def found(environment: Mapping[str, str]) -> Keys | None:
+def found(environment: Mapping[str, str]) -> AwsKeys | None:
     return find_keys({**ALONE, **environment}, ONCE)
 
 
@@ -54,8 +54,8 @@ def profiles(home: Path, config: str = "", credentials: str = "") -> dict[str, s
 def test_variables_come_first(tmp_path: Path) -> None:
     home = profiles(tmp_path, credentials="[default]\naws_access_key_id=file\naws_secret_access_key=s")
     variables = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "s%s", "AWS_SESSION_TOKEN": "t"}
-    assert found({**home, **variables}) == Keys("id", "s%s", "t")
-    assert found(home) == Keys("file", "s")
+    assert found({**home, **variables}) == AwsKeys("id", "s%s", "t")
+    assert found(home) == AwsKeys("file", "s")
     assert found({}) is None
 
 
@@ -66,7 +66,7 @@ def test_profiles(tmp_path: Path) -> None:
         credentials="[lab]\naws_access_key_id = id\naws_secret_access_key = a%b\naws_session_token = t\n",
     )
     assert found(home) is None
-    assert found({**home, "AWS_PROFILE": "lab"}) == Keys("id", "a%b", "t")
+    assert found({**home, "AWS_PROFILE": "lab"}) == AwsKeys("id", "a%b", "t")
     store = open_store(object_url("s3://data"), {**ALONE, **home, "AWS_PROFILE": "lab"}, ONCE)
     request = store.request("GET", "k", (), {}, None)
     assert request.url == "http://lab:1/data/k" and "/r-2/s3/" in request.headers["Authorization"]
@@ -122,7 +122,7 @@ def test_the_servers_of_containers(tmp_path: Path) -> None:
         }
         assert "404" in refusal(environment).message
         lender.answers["GET /v1/credentials"] = lent()
-        assert found(environment) == Keys("id-1", "canary-1", "token-1", 2051222400.0)
+        assert found(environment) == AwsKeys("id-1", "canary-1", "token-1", 2051222400.0)
         assert lender.headers[-1]["authorization"] == "canary-pod"
         lender.answers["GET /v1/credentials"] = "{}"
         refusal(environment)
@@ -138,7 +138,7 @@ def test_the_metadata_of_a_machine() -> None:
         assert found(environment) is None  # a machine without a role
         lender.answers[f"GET {folder}"] = "worker"
         lender.answers[f"GET {folder}worker"] = lent()
-        assert found(environment) == Keys("id-1", "canary-1", "token-1", 2051222400.0)
+        assert found(environment) == AwsKeys("id-1", "canary-1", "token-1", 2051222400.0)
         assert lender.headers[-1]["x-aws-ec2-metadata-token"] == "session"
         count = len(lender.requests)
         assert found({**environment, "AWS_EC2_METADATA_DISABLED": "true"}) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import EngineError
-from longboat.storage.credentials.azure import Account, find_account, find_token
+from longboat.storage.credentials.azure import AzureAccount, find_account, find_token
 from longboat.storage.stores.registry import open_store
 from longboat.storage.transfers import Transfer
 from longboat.storage.urls import object_url
@@ -18,10 +18,10 @@ ONCE = Transfer(timeout_s=5.0, attempts=2, backoff_s=0.01)
 
 def test_an_account_is_named_in_several_ways() -> None:
     text = "DefaultEndpointsProtocol=http;AccountName=one;AccountKey=Y2FuYXJ5;EndpointSuffix=example.org"
-    assert find_account({"AZURE_STORAGE_CONNECTION_STRING": text}) == Account(
+    assert find_account({"AZURE_STORAGE_CONNECTION_STRING": text}) == AzureAccount(
         "one", "http://one.blob.example.org", b"canary"
     )
-    assert find_account({"AZURE_STORAGE_ACCOUNT": "two", "AZURE_STORAGE_SAS_TOKEN": "?sv=1&sig=2"}) == Account(
+    assert find_account({"AZURE_STORAGE_ACCOUNT": "two", "AZURE_STORAGE_SAS_TOKEN": "?sv=1&sig=2"}) == AzureAccount(
         "two", "https://two.blob.core.windows.net", None, "sv=1&sig=2"
     )
     sas = "BlobEndpoint=https://three.blob.example.org/;SharedAccessSignature=sv=1&sig=a%3D"
@@ -38,7 +38,7 @@ def test_what_names_no_account_is_told_without_its_secrets() -> None:
     with pytest.raises(EngineError, match="not base64") as caught:
         find_account({"AZURE_STORAGE_ACCOUNT": "x", "AZURE_STORAGE_KEY": "canary!"})
     assert "canary" not in caught.value.message
-    assert "canary" not in repr(Account("n", "e", b"canary", "canary"))
+    assert "canary" not in repr(AzureAccount("n", "e", b"canary", "canary"))
 
 
 def test_a_workload_identity(tmp_path: Path) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 
-from longboat.storage.credentials.oauth_token import RENEW_S, Bearer, Token
-from longboat.storage.http import Rejected, Request
+from longboat.storage.credentials.oauth_token import RENEW_S, BearerToken, Token
+from longboat.storage.http import HttpRejected, HttpRequest
 
 LATER = time.time() + 3600.0
 
 
-def bearer(*tokens: Token | None) -> Bearer:
-    return Bearer(iter(tokens).__next__)
+def bearer(*tokens: Token | None) -> BearerToken:
+    return BearerToken(iter(tokens).__next__)
 
 
-def refused(token: Token, status: int = 401) -> tuple[Rejected, Request]:
-    return Rejected(status, "", {}), Request("GET", "https://store.test/", {"Authorization": token.header})
+def refused(token: Token, status: int = 401) -> tuple[HttpRejected, HttpRequest]:
+    return HttpRejected(status, "", {}), HttpRequest("GET", "https://store.test/", {"Authorization": token.header})
 
 
 def test_it_is_sought_once() -> None:

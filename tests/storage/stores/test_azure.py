@@ -15,7 +15,7 @@ import pytest
 
 from longboat.core.errors import EngineError
 from longboat.storage.stores import object_store
-from longboat.storage.stores.object_store import Store
+from longboat.storage.stores.object_store import ObjectStore
 from longboat.storage.stores.registry import open_store
 from longboat.storage.transfers import Transfer
 from longboat.storage.urls import object_url
@@ -25,7 +25,7 @@ from tests.storage.realstores import ACCOUNT, ACCOUNT_KEY, Running, check_any_na
 QUICK = Transfer(timeout_s=10.0, attempts=3, backoff_s=0.01)
 
 
-def opened(environment: Mapping[str, str], url: str = "az://data") -> Store:
+def opened(environment: Mapping[str, str], url: str = "az://data") -> ObjectStore:
     return open_store(object_url(url), environment, QUICK)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from longboat.core.errors import EngineError
 from longboat.storage.stores import gcs
-from longboat.storage.stores.object_store import Store
+from longboat.storage.stores.object_store import ObjectStore
 from longboat.storage.stores.registry import open_store
 from longboat.storage.transfers import Transfer
 from longboat.storage.urls import object_url
@@ -22,7 +22,7 @@ HMAC = {name.replace("AWS_", "GS_"): value for name, value in KEYS.items()}
 NOWHERE = {"HOME": "/nonexistent", "GCE_METADATA_HOST": "127.0.0.1:1"}
 
 
-def opened(environment: Mapping[str, str]) -> Store:
+def opened(environment: Mapping[str, str]) -> ObjectStore:
     return open_store(object_url("gs://data"), {**NOWHERE, **environment}, ONCE)
 
 

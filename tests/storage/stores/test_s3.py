@@ -12,7 +12,7 @@ import pytest
 
 from longboat.core.errors import EngineError
 from longboat.storage.stores import object_store
-from longboat.storage.stores.object_store import Store
+from longboat.storage.stores.object_store import ObjectStore
 from longboat.storage.stores.registry import open_store
 from longboat.storage.stores.s3 import checked_endpoint
 from longboat.storage.transfers import Transfer
@@ -25,7 +25,7 @@ QUICK = Transfer(timeout_s=10.0, attempts=3, backoff_s=0.01)
 CANARY = "canary"
 
 
-def opened(environment: Mapping[str, str], url: str = "s3://data") -> Store:
+def opened(environment: Mapping[str, str], url: str = "s3://data") -> ObjectStore:
     return open_store(object_url(url), environment, QUICK)
 
 

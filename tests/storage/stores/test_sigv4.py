@@ -7,10 +7,10 @@ from calendar import timegm
 
 import pytest
 
-from longboat.storage.stores.sigv4 import EMPTY, Keys, Signed, canonical_request, signed_headers
+from longboat.storage.stores.sigv4 import EMPTY, AwsKeys, Signed, canonical_request, signed_headers
 
 HOST = "examplebucket.s3.amazonaws.com"
-S3_KEYS = Keys("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
+S3_KEYS = AwsKeys("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
 S3_TIME = timegm((2013, 5, 24, 0, 0, 0))
 WELCOME = hashlib.sha256(b"Welcome to Amazon S3.").hexdigest()
 
@@ -51,7 +51,7 @@ def test_examples_of_s3(request_: Signed, signature: str) -> None:
 
 def test_the_suite_orders_a_query_by_name() -> None:
     request = Signed("GET", "example.amazonaws.com", "/", [("Param2", "value2"), ("Param1", "value1")], {}, EMPTY)
-    keys = Keys("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+    keys = AwsKeys("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
     now = timegm((2015, 8, 30, 12, 36, 0))
     found = signed_headers(request, keys, region="us-east-1", service="service", now=now)
     assert found["Authorization"].endswith("b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500")
@@ -59,7 +59,7 @@ def test_the_suite_orders_a_query_by_name() -> None:
 
 
 def test_a_token_is_signed_too_and_keys_are_not_shown() -> None:
-    keys = Keys("id", "canary", token="lent")
+    keys = AwsKeys("id", "canary", token="lent")
     found = signed_headers(EXAMPLES[0][0], keys, region="r", service="s3", now=S3_TIME)
     assert found["x-amz-security-token"] == "lent" and "x-amz-security-token" in found["Authorization"]
     assert "canary" not in repr(keys) + str(found)

@@ -15,51 +15,59 @@ import msgspec
 from longboat.autoscaler.act.drain import Evictions
 from longboat.autoscaler.act.pre_delete_check import Recheck
 from longboat.autoscaler.model.backoff import closed, paused
-from longboat.autoscaler.model.config import Charge
-from longboat.autoscaler.model.plan import Action, Plan
-from longboat.autoscaler.model.snapshot import CORDONED, IDLE, POOL_LABEL, UNDERUSED, Failure, Pool, Snapshot
+from longboat.autoscaler.model.config import AutoscalerConfig
+from longboat.autoscaler.model.plan import ScalingAction, ScalingPlan
+from longboat.autoscaler.model.snapshot import (
+    CORDONED,
+    IDLE,
+    POOL_LABEL,
+    UNDERUSED,
+    ClusterSnapshot,
+    Pool,
+    ProviderFailure,
+)
 from longboat.autoscaler.model.times import text_of
 from longboat.autoscaler.observe.from_objects import Body
 from longboat.autoscaler.observe.orders import (
     DELETING,
-    Asked,
-    Joined,
-    Stale,
-    Store,
+    JoinedInstances,
+    OrdersChanged,
+    OrderStore,
+    PlacedOrder,
     failed,
     shrank,
     without_machine,
     worked,
 )
-from longboat.autoscaler.providers.provider import Provider, ProviderError, Purchase, Seen
+from longboat.autoscaler.providers.provider import MachineRequest, Provider, ProviderAnswer, ProviderError
 from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
 from longboat.kubeapi.client import Client, Object
-from longboat.kubeapi.errors import Conflict, LeaseExpired, NotThere, Unreachable
+from longboat.kubeapi.errors import Conflict, LeaseExpired, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import NODE
 
 ATTEMPTS = 3
 """Of one change of a node that sends a heartbeat in the same moment, as often as every second."""
 
 
-class Demoted(LongboatError):
+class LeadershipLost(LongboatError):
     """Another process leads now: nothing more is ordered or deleted."""
 
 
-class Deed(Value, frozen=True):
+class ActionResult(Value, frozen=True):
     """An action and what became of it. An empty `trouble`: it was done."""
 
-    action: Action
+    action: ScalingAction
     trouble: str = ""
 
 
-class Actor:
+class Actuator:
     def __init__(
         self,
         client: Client,
-        charge: Charge,
+        charge: AutoscalerConfig,
         providers: Mapping[str, Provider],
-        store: Store,
+        store: OrderStore,
         *,
         may_work: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -72,7 +80,7 @@ class Actor:
 
     # growing
 
-    def resume(self) -> list[Deed]:
+    def resume(self) -> list[ActionResult]:
         """Send again the orders of which it is not known whether they were taken. The first deed of a turn."""
         self._throttled = {}
         deeds = []
@@ -80,16 +88,16 @@ class Actor:
             pool = self._pools.get(order.pool)  # one that left the pools file may come back, and its order with it
             if pool is not None and not order.is_confirmed and self._may_work() and not self._pause(pool):
                 what = f"an order of {text_of(order.asked)} that was not confirmed"
-                action = Action(kind="grow", pool=order.pool, count=order.count, reason=what)
-                deeds.append(Deed(action=action, trouble=self._send(order)))
+                action = ScalingAction(kind="grow", pool=order.pool, count=order.count, reason=what)
+                deeds.append(ActionResult(action=action, trouble=self._send(order)))
         return deeds
 
-    def _grow(self, action: Action) -> str:
+    def _grow(self, action: ScalingAction) -> str:
         now = self._client.now()
         assert action.pool is not None
         zones: list[tuple[str | None, int]] = [*action.zones.items()] or [(action.zone, action.count or 0)]
         orders = [
-            Asked(
+            PlacedOrder(
                 token=secrets.token_hex(8),
                 pool=action.pool,
                 count=count,
@@ -106,14 +114,14 @@ class Actor:
         self._store.save(memory)
         return "; ".join(trouble for order in orders if (trouble := self._send(order)))
 
-    def _send(self, order: Asked) -> str:
+    def _send(self, order: PlacedOrder) -> str:
         pool = self._pools[order.pool]
         pause = self._pause(pool)
         if pause:  # since it was decided
             self._store.save(self._store.memory.without(order.token))
             return pause
         self._need_leadership()
-        purchase = Purchase(token=order.token, count=order.count, zone=order.zone, spot=pool.spot)
+        purchase = MachineRequest(token=order.token, count=order.count, zone=order.zone, spot=pool.spot)
         try:
             made = self._providers[pool.provider].grow(pool, purchase)
         except ProviderError as error:
@@ -124,7 +132,7 @@ class Actor:
         self._store.save(memory.with_order(msgspec.structs.replace(order, machines=machines, is_confirmed=True)))
         return ""
 
-    def _take_back(self, pool: Pool, order: Asked, error: ProviderError) -> None:
+    def _take_back(self, pool: Pool, order: PlacedOrder, error: ProviderError) -> None:
         """What may have been made of it is found in the provider's list."""
         try:
             if error.kind != "throttled":  # who wants to be asked less is not asked more
@@ -139,9 +147,9 @@ class Actor:
     def _need_leadership(self) -> None:
         """Right before a provider is asked to change something: what was decided is void once another leads."""
         if not self._may_work():
-            raise Demoted("another autoscaler leads now")
+            raise LeadershipLost("another autoscaler leads now")
 
-    def _refusal(self, pool: Pool, error: ProviderError, zone: str | None = None) -> Failure:
+    def _refusal(self, pool: Pool, error: ProviderError, zone: str | None = None) -> ProviderFailure:
         new = self._charge.refusal(pool.name, error.kind, self._client.now(), zone=zone)
         return msgspec.structs.replace(new, message=error.message)
 
@@ -172,7 +180,9 @@ class Actor:
 
     # all actions of a plan
 
-    def perform(self, plan: Plan, snapshot: Snapshot, seen: Seen, blind: Mapping[str, str]) -> list[Deed]:
+    def perform(
+        self, plan: ScalingPlan, snapshot: ClusterSnapshot, seen: ProviderAnswer, blind: Mapping[str, str]
+    ) -> list[ActionResult]:
         """`blind`: pools whose provider cannot be asked, with the reason; their machines are left alone."""
         recheck = Recheck(self._client, tuple(self._pools.values()), self._settings, seen, self._settle_s)
         deeds = []
@@ -182,22 +192,22 @@ class Actor:
             try:
                 trouble = self._why_not(action, blind) or self._do(action, recheck)
                 if trouble is not None:
-                    deeds.append(Deed(action=action, trouble=trouble))
-            except (Unreachable, Stale, LeaseExpired, Demoted):
+                    deeds.append(ActionResult(action=action, trouble=trouble))
+            except (Unreachable, OrdersChanged, LeaseExpired, LeadershipLost):
                 raise
             except LongboatError as error:
-                deeds.append(Deed(action=action, trouble=error.message))
+                deeds.append(ActionResult(action=action, trouble=error.message))
         if self._may_work():
             self.remember(plan, snapshot)
         return deeds
 
-    def _why_not(self, action: Action, blind: Mapping[str, str]) -> str:
+    def _why_not(self, action: ScalingAction, blind: Mapping[str, str]) -> str:
         """Of what is asked of a provider: why it cannot be asked."""
         if action.pool not in self._pools or action.kind not in ("grow", "delete", "forget"):
             return ""
         return blind.get(action.pool) or self._pause(self._pools[action.pool])
 
-    def _do(self, action: Action, recheck: Recheck) -> str | None:
+    def _do(self, action: ScalingAction, recheck: Recheck) -> str | None:
         """None: it was done before, and the copy that was decided on did not show it yet."""
         if action.kind == "grow":
             return self._grow(action)
@@ -225,7 +235,7 @@ class Actor:
             try:
                 self._client.patch(NODE, name, {"metadata": meta, **({"spec": spec} if spec else {})})
                 return ""
-            except NotThere:
+            except ObjectNotFound:
                 return ""
             except Conflict:
                 found = self._client.find(NODE, name)
@@ -279,7 +289,7 @@ class Actor:
         self._shrink(pool, (recheck.machine_of(body),))
         self._client.delete(NODE, meta["name"], uid=meta["uid"])
 
-    def finish(self, nodes: Sequence[Body], seen: Seen, blind: Mapping[str, str]) -> list[Deed]:
+    def finish(self, nodes: Sequence[Body], seen: ProviderAnswer, blind: Mapping[str, str]) -> list[ActionResult]:
         """Deletions that somebody began."""
         deeds = []
         recheck = Recheck(self._client, tuple(self._pools.values()), self._settings, seen, self._settle_s)
@@ -288,25 +298,25 @@ class Actor:
             pool = (meta.get("labels") or {}).get(POOL_LABEL)
             if DELETING not in _annotations(copy) or pool not in self._pools or pool in blind or not self._may_work():
                 continue
-            action = Action(kind="delete", node=meta["name"], pool=pool, reason="its deletion had begun")
+            action = ScalingAction(kind="delete", node=meta["name"], pool=pool, reason="its deletion had begun")
             body = self._client.find(NODE, meta["name"])
             if body is None or DELETING not in _annotations(body):
                 continue
             there = recheck.why_not_finish(body)
             if there:
                 self._take_mark_off(meta["name"])
-                deeds.append(Deed(action=action, trouble=there))
+                deeds.append(ActionResult(action=action, trouble=there))
                 continue
             try:
                 self._remove(body, recheck)
-                deeds.append(Deed(action=action))
+                deeds.append(ActionResult(action=action))
             except ProviderError as error:
-                deeds.append(Deed(action=action, trouble=error.message))
+                deeds.append(ActionResult(action=action, trouble=error.message))
         return deeds
 
     # machines that never joined
 
-    def _forget(self, action: Action) -> str:
+    def _forget(self, action: ScalingAction) -> str:
         assert action.machine is not None and action.pool is not None
         pool, memory = self._pools[action.pool], self._store.memory
         token, _, number = action.machine.rpartition("/")
@@ -318,14 +328,14 @@ class Actor:
             return ""
         nodes = self._client.list(NODE, labels=f"{POOL_LABEL}={pool.name}").items
         named = ((one["metadata"]["name"], (one.get("spec") or {}).get("providerID")) for one in nodes)
-        if Joined(named).has(action.machine):
+        if JoinedInstances(named).has(action.machine):
             return "it has joined in this moment"
         self._shrink(pool, (action.machine,))
         return ""
 
     # what is to be remembered
 
-    def remember(self, plan: Plan, snapshot: Snapshot) -> None:
+    def remember(self, plan: ScalingPlan, snapshot: ClusterSnapshot) -> None:
         """Write on the nodes what the notes say, where it is not written yet; remove marks that no longer hold."""
         known = {one.node: one for one in snapshot.memory}
         is_out = {node.name: node.shape.is_unschedulable for node in snapshot.nodes}
@@ -346,7 +356,7 @@ class Actor:
     def _annotate(self, node: str, wanted: Mapping[str, str | None]) -> None:
         try:
             self._client.patch(NODE, node, {"metadata": {"annotations": dict(wanted)}})
-        except NotThere:
+        except ObjectNotFound:
             pass
 
     def _unmark(self, node: str) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from longboat.autoscaler.act.pre_delete_check import kept, name_of, pods_on
-from longboat.autoscaler.model.snapshot import CORDONED, Settings
+from longboat.autoscaler.model.snapshot import CORDONED, AutoscalerSettings
 from longboat.autoscaler.observe.orders import DELETING
 from longboat.kubeapi.client import Client, Object
-from longboat.kubeapi.connection.transport import Ask
-from longboat.kubeapi.errors import ApiError, Conflict, NotThere
+from longboat.kubeapi.connection.transport import ApiRequest
+from longboat.kubeapi.errors import ApiError, Conflict, ObjectNotFound
 from longboat.kubeapi.kinds import POD
 
 BUDGET_STATUS = 429
 
 
 class Evictions:
-    def __init__(self, client: Client, settings: Settings) -> None:
+    def __init__(self, client: Client, settings: AutoscalerSettings) -> None:
         self._client, self._settings = client, settings
 
     def drain(self, body: Object, now: float) -> str:
@@ -48,9 +48,9 @@ class Evictions:
         try:
             # Not repeated inside: a budget that has no room answers like an overloaded server.
             body, left_s = msgspec.json.encode(wanted), self._client.left_s
-            ask = Ask("POST", path, headers, body, may_repeat=False, total_s=0.0, left_s=left_s)
+            ask = ApiRequest("POST", path, headers, body, may_repeat=False, total_s=0.0, left_s=left_s)
             self._client.transport.request(ask)
-        except (NotThere, Conflict):
+        except (ObjectNotFound, Conflict):
             return ""
         except ApiError as error:
             if error.status != BUDGET_STATUS:

@@ -11,14 +11,14 @@ from functools import cached_property
 import msgspec
 
 from longboat.autoscaler.model.machines import Machine, machines_of
-from longboat.autoscaler.model.snapshot import CORDONED, Pool, Settings
+from longboat.autoscaler.model.snapshot import CORDONED, AutoscalerSettings, Pool
 from longboat.autoscaler.model.times import seconds_of
 from longboat.autoscaler.observe.do_not_disrupt import daemon_of, keep_of_pod
 from longboat.autoscaler.observe.from_objects import Body, snapshot_of
 from longboat.autoscaler.observe.gangs import mark_of
-from longboat.autoscaler.providers.provider import Seen
+from longboat.autoscaler.providers.provider import ProviderAnswer
 from longboat.kubeapi.client import Client, Object
-from longboat.kubeapi.kinds import CLAIM, POD
+from longboat.kubeapi.kinds import POD, PVC
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 """The scheduler writes it on a claim whose volume is made where the pod will run, long before it binds the pod."""
@@ -66,7 +66,12 @@ def kept(pod: Body, now: float) -> str:
 
 class Recheck:
     def __init__(
-        self, client: Client, pools: tuple[Pool, ...], settings: Settings, seen: Seen, settle_s: float
+        self,
+        client: Client,
+        pools: tuple[Pool, ...],
+        settings: AutoscalerSettings,
+        seen: ProviderAnswer,
+        settle_s: float,
     ) -> None:
         self._client, self._pools, self._settings = client, pools, settings
         self._seen, self._settle_s = seen, settle_s
@@ -107,7 +112,7 @@ class Recheck:
         Making a volume may take minutes; only then is the pod bound, whatever happened to the node meanwhile.
         """
         found = {}
-        for claim in self._client.list(CLAIM, everywhere=True, into=_Claim).items:
+        for claim in self._client.list(PVC, everywhere=True, into=_Claim).items:
             node = claim.metadata.annotations.get(SELECTED_NODE)
             if node and claim.status.phase != "Bound":
                 found[node] = f"{claim.metadata.namespace}/{claim.metadata.name}"

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from longboat.autoscaler.decide.demand import demand_of
-from longboat.autoscaler.decide.fleets import Stage
-from longboat.autoscaler.decide.headroom import Growth
-from longboat.autoscaler.decide.offers import Offer, limits_left, machines_within, offers_of
+from longboat.autoscaler.decide.fleets import Fleets
+from longboat.autoscaler.decide.headroom import ScaleUp
+from longboat.autoscaler.decide.offers import PoolOffer, limits_left, machines_within, offers_of
 from longboat.autoscaler.decide.scale_up import grow
 from longboat.autoscaler.model.daemonsets import daemons_by_pool
 from longboat.autoscaler.model.machines import Machine, machines_of, pods_by_node
-from longboat.autoscaler.model.plan import NodeNote, Plan, PoolNote
-from longboat.autoscaler.model.snapshot import Settings, Snapshot
+from longboat.autoscaler.model.plan import NodeNote, PoolNote, ScalingPlan
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot
 from longboat.autoscaler.scale_down.scale_down import shrink
 
 
-def decide(snapshot: Snapshot, settings: Settings, now: float) -> Plan:
+def decide(snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float) -> ScalingPlan:
     """What to do, and for everything that is left as it is, why."""
     pods = pods_by_node(snapshot)
     machines = machines_of(snapshot, settings, now)
     daemons = daemons_by_pool(snapshot, machines, pods)
     offers = offers_of(snapshot.pools, machines, snapshot.failures, daemons, settings, now)
     limits = limits_left(settings.limits, machines)
-    stage = Stage(machines, pods, daemons, settings, snapshot.namespaces)
+    stage = Fleets(machines, pods, daemons, settings, snapshot.namespaces)
     growth = grow(demand_of(snapshot, settings), stage, offers, limits, settings, now)
     actions, notes = shrink(snapshot, stage, growth, pods, settings, now)
-    return Plan(
+    return ScalingPlan(
         actions=(*growth.actions, *actions),
         waiting=tuple(growth.waiting),
         nodes=tuple(notes),
@@ -35,7 +35,7 @@ def decide(snapshot: Snapshot, settings: Settings, now: float) -> Plan:
     )
 
 
-def _pool_note(offer: Offer, machines: list[Machine], growth: Growth, limits: tuple[int | None, ...]) -> PoolNote:
+def _pool_note(offer: PoolOffer, machines: list[Machine], growth: ScaleUp, limits: tuple[int | None, ...]) -> PoolNote:
     mine = [one for one in machines if one.pool is not None and one.pool.name == offer.name]
     coming = sum(1 for one in mine if one.condition == "booting")
     bought = growth.bought.get(offer.name, 0)
@@ -67,7 +67,11 @@ def _pool_note(offer: Offer, machines: list[Machine], growth: Growth, limits: tu
 
 
 def _next(
-    machines: list[Machine], offers: Mapping[str, Offer], notes: list[NodeNote], settings: Settings, now: float
+    machines: list[Machine],
+    offers: Mapping[str, PoolOffer],
+    notes: list[NodeNote],
+    settings: AutoscalerSettings,
+    now: float,
 ) -> float | None:
     """Seconds until something changes by time alone."""
     moments = [moment for one in machines for moment in (one.expected, one.deadline) if moment is not None]

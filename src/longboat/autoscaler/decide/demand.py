@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from longboat.autoscaler.model.plan import Waiting
-from longboat.autoscaler.model.snapshot import Gang, SeenPod, Settings, Snapshot
+from longboat.autoscaler.model.plan import PendingItem
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Gang, SeenPod
 from longboat.core.jobs import Value
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.model.quantities import is_scarce
 
 
-class Unit(Value, frozen=True):
+class PendingWorkload(Value, frozen=True):
     """What is served as a whole or not at all."""
 
     name: str  # namespace/name
@@ -21,31 +21,31 @@ class Unit(Value, frozen=True):
     is_suspended: bool = False
     after: str | None = None  # the gang that has to be served for this one to be
 
-    def waits(self, reason: str, *, pool: str | None = None, expected: float | None = None) -> Waiting:
+    def waits(self, reason: str, *, pool: str | None = None, expected: float | None = None) -> PendingItem:
         if self.is_run:
-            return Waiting(run=self.name, reason=reason, pool=pool, expected=expected)
-        return Waiting(pod=self.name, reason=reason, pool=pool, expected=expected)
+            return PendingItem(run=self.name, reason=reason, pool=pool, expected=expected)
+        return PendingItem(pod=self.name, reason=reason, pool=pool, expected=expected)
 
     def after_whom(self) -> str:
         return f"its gang {self.after} comes first: as a whole or not at all"
 
 
 class Demand(Value, frozen=True):
-    units: tuple[Unit, ...] = ()  # in the order in which they are served
-    held: tuple[Waiting, ...] = ()  # those whom machines would not help
+    units: tuple[PendingWorkload, ...] = ()  # in the order in which they are served
+    held: tuple[PendingItem, ...] = ()  # those whom machines would not help
 
 
-def demand_of(snapshot: Snapshot, settings: Settings) -> Demand:
+def demand_of(snapshot: ClusterSnapshot, settings: AutoscalerSettings) -> Demand:
     """Priority first; then those who need devices, so that what has them is kept for them; then gangs, then age."""
-    units: list[Unit] = []
-    held: list[Waiting] = []
+    units: list[PendingWorkload] = []
+    held: list[PendingItem] = []
     for gang in snapshot.gangs:
         _sort_in(_unit_of_gang(gang), gang.hold, settings, units, held)
     whole = {gang.name for gang in snapshot.gangs}
     stopped = {one.run for one in held}
     for pod in snapshot.pods:
         if is_pending(pod) and not (pod.gang is not None and pod.gang in whole):
-            unit = Unit(
+            unit = PendingWorkload(
                 name=pod.name, pods=(pod.pod,), priority=pod.pod.priority, created=pod.created, after=pod.beyond
             )
             reason = pod.hold or (unit.after_whom() if pod.beyond in stopped else "")
@@ -65,8 +65,8 @@ def is_pending(pod: SeenPod) -> bool:
     return body.node is None and pod.daemon is None and not body.is_finished and not body.is_terminating
 
 
-def _unit_of_gang(gang: Gang) -> Unit:
-    return Unit(
+def _unit_of_gang(gang: Gang) -> PendingWorkload:
+    return PendingWorkload(
         name=gang.name,
         pods=gang.pods,
         priority=gang.priority,
@@ -77,7 +77,13 @@ def _unit_of_gang(gang: Gang) -> Unit:
     )
 
 
-def _sort_in(unit: Unit, hold: str, settings: Settings, units: list[Unit], held: list[Waiting]) -> None:
+def _sort_in(
+    unit: PendingWorkload,
+    hold: str,
+    settings: AutoscalerSettings,
+    units: list[PendingWorkload],
+    held: list[PendingItem],
+) -> None:
     if unit.priority < settings.expendable_below:
         low = f"its priority {unit.priority} is below {settings.expendable_below}: machines are not bought for it"
         held.append(unit.waits(low))
@@ -87,7 +93,7 @@ def _sort_in(unit: Unit, hold: str, settings: Settings, units: list[Unit], held:
         units.append(unit)
 
 
-def _order(unit: Unit, with_devices: set[PodShape]) -> tuple[int, bool, bool, float, str, bool]:
+def _order(unit: PendingWorkload, with_devices: set[PodShape]) -> tuple[int, bool, bool, float, str, bool]:
     needs = any(pod.shape in with_devices for pod in unit.pods)
     return (-unit.priority, not needs, len(unit.pods) == 1, unit.created, unit.name, unit.is_run)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from longboat.autoscaler.model.backoff import Closed
-from longboat.autoscaler.model.plan import Action, NodeNote, Plan, PoolNote, Waiting
-from longboat.autoscaler.model.snapshot import Pool, Settings, Snapshot
+from longboat.autoscaler.model.backoff import BackoffWindow
+from longboat.autoscaler.model.plan import NodeNote, PendingItem, PoolNote, ScalingAction, ScalingPlan
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Pool
 from longboat.autoscaler.model.times import show, text_of
 from longboat.core.jobs import Value
 from longboat.fitting.model.quantities import show as show_amount
@@ -19,12 +19,14 @@ class Explained(Value, frozen=True):
     facts: tuple[str, ...] = ()
 
 
-def names_in(plan: Plan) -> list[str]:
+def names_in(plan: ScalingPlan) -> list[str]:
     waiting = [one.run or one.pod or "" for one in plan.waiting]
     return [*(one.node for one in plan.nodes), *waiting, *(one.pool for one in plan.pools)]
 
 
-def explain(name: str, plan: Plan, snapshot: Snapshot, settings: Settings, now: float) -> Explained | None:
+def explain(
+    name: str, plan: ScalingPlan, snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float
+) -> Explained | None:
     """None: nothing is called so. A run or pod may be named without its namespace."""
     for note in plan.nodes:
         if note.node == name:
@@ -39,11 +41,11 @@ def explain(name: str, plan: Plan, snapshot: Snapshot, settings: Settings, now: 
     return _running(name, plan, snapshot)
 
 
-def _acts(actions: list[Action]) -> list[str]:
+def _acts(actions: list[ScalingAction]) -> list[str]:
     return [f"now: {one.kind} {one.node or one.pool or one.machine}: {one.reason}" for one in actions]
 
 
-def _node(note: NodeNote, plan: Plan, snapshot: Snapshot, now: float) -> Explained:
+def _node(note: NodeNote, plan: ScalingPlan, snapshot: ClusterSnapshot, now: float) -> Explained:
     facts = [f"pool: {note.pool}"] if note.pool else []
     facts += _acts([one for one in plan.actions if one.node == note.node]) or ["now: nothing is done"]
     if note.idle_since is not None:
@@ -60,7 +62,7 @@ def _node(note: NodeNote, plan: Plan, snapshot: Snapshot, now: float) -> Explain
     )
 
 
-def _waiting(waiting: Waiting, plan: Plan, snapshot: Snapshot, now: float) -> Explained:
+def _waiting(waiting: PendingItem, plan: ScalingPlan, snapshot: ClusterSnapshot, now: float) -> Explained:
     kind, name = ("run", waiting.run) if waiting.run is not None else ("pod", waiting.pod)
     facts = _acts([one for one in plan.actions if name in one.runs])
     if waiting.expected is not None:
@@ -71,7 +73,9 @@ def _waiting(waiting: Waiting, plan: Plan, snapshot: Snapshot, now: float) -> Ex
     return Explained(kind=kind, name=name or "", headline=f"{kind} {name} waits: {waiting.reason}", facts=tuple(facts))
 
 
-def _pool(note: PoolNote, plan: Plan, snapshot: Snapshot, settings: Settings, now: float) -> Explained:
+def _pool(
+    note: PoolNote, plan: ScalingPlan, snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float
+) -> Explained:
     pool = next(one for one in snapshot.pools if one.name == note.pool)
     facts = [f"{note.size} machines, {note.coming} of them booting; min {pool.min}, max {pool.max}", _machine(pool)]
     facts += _acts([one for one in plan.actions if one.pool == note.pool])
@@ -86,7 +90,7 @@ def _pool(note: PoolNote, plan: Plan, snapshot: Snapshot, settings: Settings, no
     return Explained(kind="pool", name=note.pool, headline=f"pool {note.pool}: {note.reason}", facts=tuple(facts))
 
 
-def _back_off(one: Closed, now: float) -> str:
+def _back_off(one: BackoffWindow, now: float) -> str:
     where = f"in zone {one.zone}, " if one.zone is not None else ""
     often = f"{one.kind}, {one.count} in a row" if one.count > 1 else one.kind
     if one.until is None:
@@ -99,7 +103,7 @@ def _machine(pool: Pool) -> str:
     return f"a machine has {', '.join(has)}; {pool.price:g} per hour; boots in {show(pool.boot_s)}"
 
 
-def _running(name: str, plan: Plan, snapshot: Snapshot) -> Explained | None:
+def _running(name: str, plan: ScalingPlan, snapshot: ClusterSnapshot) -> Explained | None:
     """A pod or run that has its nodes."""
     states = {one.node: one.state for one in plan.nodes}
     mine = [

@@ -8,19 +8,19 @@ import msgspec
 
 from longboat.autoscaler.model.daemonsets import daemon_pods
 from longboat.autoscaler.model.machines import Machine
-from longboat.autoscaler.model.snapshot import Daemon, SeenPod, Settings
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, Daemon, SeenPod
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import UNSCHEDULABLE, NodeShape
 from longboat.fitting.model.pods import Pod
 
 
-class Stage:
+class Fleets:
     def __init__(
         self,
         machines: Sequence[Machine],
         pods: Mapping[str, list[SeenPod]],
         daemons: Mapping[str, tuple[Daemon, ...]],
-        settings: Settings,
+        settings: AutoscalerSettings,
         namespaces: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         groups: dict[str, tuple[list[NodeShape], list[Pod]]] = {name: ([], []) for name in ("ready", "coming", "ours")}
@@ -51,7 +51,7 @@ class Stage:
         return self.ready, self.coming, self.ours, self.bought
 
 
-def held_by(pods: Sequence[SeenPod], settings: Settings) -> list[Pod]:
+def held_by(pods: Sequence[SeenPod], settings: AutoscalerSettings) -> list[Pod]:
     """Pods that take something from their node. Expendable ones give way to whoever comes."""
     least = settings.expendable_below
     return [

@@ -5,28 +5,28 @@ Each only in the pools it concerns and only within the limits; a cordon of ours 
 
 from __future__ import annotations
 
-from longboat.autoscaler.decide.fleets import Stage
-from longboat.autoscaler.decide.offers import Offer
+from longboat.autoscaler.decide.fleets import Fleets
+from longboat.autoscaler.decide.offers import PoolOffer
 from longboat.autoscaler.decide.upcoming_demand import has_work
 from longboat.autoscaler.model.machines import Machine
-from longboat.autoscaler.model.plan import Action, Waiting
-from longboat.autoscaler.model.snapshot import Settings
-from longboat.autoscaler.purchase.purchase import Lot, Purse
+from longboat.autoscaler.model.plan import PendingItem, ScalingAction
+from longboat.autoscaler.model.snapshot import AutoscalerSettings
+from longboat.autoscaler.purchase.purchase import CapacityBudget, MachineGroup
 
 
-class Growth:
+class ScaleUp:
     """What growing decided: what is bought, which of our cordons are lifted, which nodes are needed, who waits."""
 
     def __init__(self) -> None:
-        self.actions: list[Action] = []
+        self.actions: list[ScalingAction] = []
         self.uncordons: dict[str, str] = {}
         self.needed: dict[str, str] = {}  # node -> for whom
-        self.waiting: list[Waiting] = []
+        self.waiting: list[PendingItem] = []
         self.bought: dict[str, int] = {}  # pool -> machines, those whose order is put off too
         self.soon: dict[str, str] = {}  # pool -> why its idle machines would soon be bought again
 
 
-class Extra:
+class ExtraMachines:
     """Machines of one pool, with the reasons they are bought for."""
 
     def __init__(self) -> None:
@@ -36,12 +36,19 @@ class Extra:
         self.runs: list[str] = []
 
 
-class OnTop:
-    def __init__(self, pools: dict[str, Extra], stage: Stage, purse: Purse, settings: Settings, growth: Growth) -> None:
+class Headroom:
+    def __init__(
+        self,
+        pools: dict[str, ExtraMachines],
+        stage: Fleets,
+        purse: CapacityBudget,
+        settings: AutoscalerSettings,
+        growth: ScaleUp,
+    ) -> None:
         self.pools, self.stage, self.purse, self.settings, self.growth = pools, stage, purse, settings, growth
 
-    def lots(self) -> list[Lot]:
-        found: list[Lot] = []
+    def lots(self) -> list[MachineGroup]:
+        found: list[MachineGroup] = []
         mine: dict[str, list[Machine]] = {}
         for machine in self.stage.machines.values():
             if machine.pool is not None and machine.condition in ("ready", "booting"):
@@ -54,17 +61,17 @@ class OnTop:
                 found += [*self._over_provision(offer), *self._min(offer, machines), *self._spare(offer, machines)]
         return found
 
-    def _all_or_none(self, offer: Offer, machines: list[Machine]) -> list[Lot]:
+    def _all_or_none(self, offer: PoolOffer, machines: list[Machine]) -> list[MachineGroup]:
         extra = self.pools[offer.name]
         if not extra.count and len(machines) >= offer.pool.min:
             return []
         return self._add(offer, offer.room - extra.count, "the pool has all of its machines or none")
 
-    def _over_provision(self, offer: Offer) -> list[Lot]:
+    def _over_provision(self, offer: PoolOffer) -> list[MachineGroup]:
         """Only where demand makes the pool grow anyway."""
         return self._add(offer, self.settings.over_provision, "over_provision") if self.pools[offer.name].count else []
 
-    def _min(self, offer: Offer, machines: list[Machine]) -> list[Lot]:
+    def _min(self, offer: PoolOffer, machines: list[Machine]) -> list[MachineGroup]:
         reason = f"the pool's min is {offer.pool.min}"
         lifted = self.growth.uncordons
         # Those with our cordon are on their way out unless it is lifted.
@@ -72,7 +79,7 @@ class OnTop:
         short = offer.pool.min - self.pools[offer.name].count - staying
         return self._add(offer, short - self._uncordon(machines, short, reason), reason)
 
-    def _spare(self, offer: Offer, machines: list[Machine]) -> list[Lot]:
+    def _spare(self, offer: PoolOffer, machines: list[Machine]) -> list[MachineGroup]:
         """Empty machines of a pool in use; those bought for min or over_provision are among them."""
         extra = self.pools[offer.name]
         if not extra.count and not machines:
@@ -93,7 +100,7 @@ class OnTop:
         self.growth.uncordons.update(dict.fromkeys(lifted, reason))
         return len(lifted)
 
-    def _add(self, offer: Offer, wanted: int, reason: str) -> list[Lot]:
+    def _add(self, offer: PoolOffer, wanted: int, reason: str) -> list[MachineGroup]:
         count = self.purse.affords(offer.name, wanted) if wanted > 0 else 0
         if count <= 0:
             return []
@@ -102,7 +109,7 @@ class OnTop:
         extra.count += count
         extra.on_top += count
         extra.reasons.append(f"{count} more: {reason}")
-        return [Lot(offer.name, offer.zones, (), count)]
+        return [MachineGroup(offer.name, offer.zones, (), count)]
 
     def _is_empty(self, name: str) -> bool:
         """Whether no pod but those of the node itself is there or was put there."""

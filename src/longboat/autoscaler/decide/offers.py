@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longboat.autoscaler.model.backoff import Closed, closed
+from longboat.autoscaler.model.backoff import BackoffWindow, closed
 from longboat.autoscaler.model.daemonsets import daemon_pods
 from longboat.autoscaler.model.machines import Machine, counts_by_zone, template
-from longboat.autoscaler.model.snapshot import Daemon, Failure, Limits, Pool, Settings
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, Daemon, Pool, ProviderFailure, ResourceLimits
 from longboat.core.jobs import Value
 from longboat.fitting.eligibility import admits, keys_looked_at
 from longboat.fitting.fleet import Fleet
@@ -21,15 +21,15 @@ LIMITED = ("cpus", "memory", "gpus")
 Zone = str | None
 
 
-class Offer(Value, frozen=True):
+class PoolOffer(Value, frozen=True):
     """One pool, as a shop window."""
 
     pool: Pool
     room: int  # machines up to its maximum
     size: int  # machines it has, booting and ordered ones too
     zones: tuple[Zone, ...]  # where it may be asked now; (None,) for a pool without zones
-    blocked: tuple[Closed, ...] = ()  # where it may not be asked now
-    delay: Closed | None = None  # it is asked a little later
+    blocked: tuple[BackoffWindow, ...] = ()  # where it may not be asked now
+    delay: BackoffWindow | None = None  # it is asked a little later
     by_zone: dict[str, int] = {}
     daemons: tuple[Daemon, ...] = ()
 
@@ -62,11 +62,11 @@ def uses_of(pool: Pool, shape: NodeShape | None = None) -> tuple[int, int, int]:
 def offers_of(
     pools: Sequence[Pool],
     machines: list[Machine],
-    failures: Sequence[Failure],
+    failures: Sequence[ProviderFailure],
     daemons: dict[str, tuple[Daemon, ...]],
-    settings: Settings,
+    settings: AutoscalerSettings,
     now: float,
-) -> dict[str, Offer]:
+) -> dict[str, PoolOffer]:
     sizes: dict[str, int] = {}
     for machine in machines:
         if machine.pool is not None:
@@ -77,7 +77,7 @@ def offers_of(
         blocked = tuple(one for one in shut_now if not one.is_delay)
         shut = {one.zone for one in blocked}
         zones = tuple(zone for zone in pool.zones or (None,) if zone not in shut and None not in shut)
-        found[pool.name] = Offer(
+        found[pool.name] = PoolOffer(
             pool=pool,
             room=max(pool.max - sizes.get(pool.name, 0), 0),
             size=sizes.get(pool.name, 0),
@@ -90,7 +90,7 @@ def offers_of(
     return found
 
 
-def limits_left(limits: Limits, machines: list[Machine]) -> tuple[int | None, ...]:
+def limits_left(limits: ResourceLimits, machines: list[Machine]) -> tuple[int | None, ...]:
     """What the limits still allow; every machine of a pool counts, also one that failed and is not gone yet."""
     stated = (limits.cpus, limits.memory, limits.gpus)
     if stated == (None, None, None):
@@ -113,7 +113,7 @@ def machines_within(pool: Pool, left: Sequence[int | None]) -> int | None:
 class Fits:
     """Which pools (and zones) could take a pod, asked once for every shape."""
 
-    def __init__(self, offers: dict[str, Offer]) -> None:
+    def __init__(self, offers: dict[str, PoolOffer]) -> None:
         self.offers = offers
         self._gpus = {offer.pool.gpu_resource for offer in offers.values()}
         self._ever: dict[PodShape, dict[str, tuple[Zone, ...]]] = {}
@@ -151,7 +151,7 @@ class Fits:
                     found[name] = open_zones
         return found
 
-    def _zones(self, offer: Offer, pod: Pod) -> tuple[Zone, ...]:
+    def _zones(self, offer: PoolOffer, pod: Pod) -> tuple[Zone, ...]:
         if offer.pool.max <= 0:
             return ()
         placing = pod.shape.placing
@@ -162,11 +162,11 @@ class Fits:
             return ()
         return tuple(zones)
 
-    def _fits_amounts(self, offer: Offer, pod: Pod, zone: Zone) -> bool:
+    def _fits_amounts(self, offer: PoolOffer, pod: Pod, zone: Zone) -> bool:
         fleet = offer.machine(zone, "new")
         return fleet.states["new"].fits(pod.shape) > 0
 
-    def why_never(self, pod: Pod, offer: Offer) -> str:
+    def why_never(self, pod: Pod, offer: PoolOffer) -> str:
         """Why an empty machine of this pool would not take the pod."""
         if offer.pool.max <= 0:
             return "its max is 0"

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from longboat.autoscaler.decide.demand import Unit
-from longboat.autoscaler.decide.offers import LIMITED, Fits, Offer, machines_within, uses_of
+from longboat.autoscaler.decide.demand import PendingWorkload
+from longboat.autoscaler.decide.offers import LIMITED, Fits, PoolOffer, machines_within, uses_of
 from longboat.autoscaler.decide.placement import by_shape
 from longboat.autoscaler.model.machines import Machine
-from longboat.autoscaler.model.snapshot import Settings
+from longboat.autoscaler.model.snapshot import AutoscalerSettings
 from longboat.autoscaler.model.times import text_of
-from longboat.autoscaler.purchase.optimize import Shop
-from longboat.autoscaler.purchase.purchase import Kind, Purse
+from longboat.autoscaler.purchase.optimize import Optimizer
+from longboat.autoscaler.purchase.purchase import CapacityBudget, DemandGroup
 from longboat.core.resources import show_quantity
 from longboat.fitting.model.pods import Pod, PodShape
 
 MOST_NAMED = 3
 
 
-class Words:
+class ReasonWriter:
     def __init__(
-        self, fits: Fits, offers: Mapping[str, Offer], limits: Sequence[int | None], settings: Settings, now: float
+        self,
+        fits: Fits,
+        offers: Mapping[str, PoolOffer],
+        limits: Sequence[int | None],
+        settings: AutoscalerSettings,
+        now: float,
     ) -> None:
         self.fits, self.offers, self.limits, self.settings, self.now = fits, offers, limits, settings, now
         self._promises: dict[tuple[tuple[str, int], ...], tuple[float | None, str]] = {}
         self._known: dict[tuple[tuple[PodShape, int], ...], str] = {}
 
-    def promise(self, unit: Unit, machines: list[Machine], bought: Mapping[str, int]) -> tuple[float | None, str]:
+    def promise(
+        self, unit: PendingWorkload, machines: list[Machine], bought: Mapping[str, int]
+    ) -> tuple[float | None, str]:
         """When it is expected to have its machines, and which these are."""
         if not machines:
             mark = tuple(sorted(bought.items()))
@@ -35,7 +42,9 @@ class Words:
             return self._promises[mark]
         return self._promise(unit, machines, bought)
 
-    def _promise(self, unit: Unit, machines: list[Machine], bought: Mapping[str, int]) -> tuple[float | None, str]:
+    def _promise(
+        self, unit: PendingWorkload, machines: list[Machine], bought: Mapping[str, int]
+    ) -> tuple[float | None, str]:
         coming = [one for one in machines if one.condition == "booting"]
         lifted = [one for one in machines if one.cordon == "ours"]
         moments = [one.expected for one in coming if one.expected is not None]
@@ -61,7 +70,7 @@ class Words:
         delay = self.offers[pool].delay
         return self.now if delay is None or delay.until is None else delay.until
 
-    def refusal(self, unit: Unit) -> str:
+    def refusal(self, unit: PendingWorkload) -> str:
         """Why nothing is bought for it."""
         mark = tuple((shape, len(pods)) for shape, pods in by_shape(unit.pods))
         found = self._known.get(mark)
@@ -69,7 +78,7 @@ class Words:
             found = self._known[mark] = self._refusal(unit)
         return found
 
-    def _refusal(self, unit: Unit) -> str:
+    def _refusal(self, unit: PendingWorkload) -> str:
         if not self.offers:
             return "there are no pools"
         kinds = [alike for _, alike in by_shape(unit.pods)]
@@ -93,19 +102,19 @@ class Words:
             whole = whole.replace("machines for it", f"machines with room for it where one {kept}")
         return (whole if unit.is_run and len(unit.pods) > 1 else alone) + "; ".join(shut)
 
-    def _which(self, unit: Unit, pod: Pod) -> str:
+    def _which(self, unit: PendingWorkload, pod: Pod) -> str:
         return f"its pod {pod.name}" if len(unit.pods) > 1 else "it"
 
-    def _too_large(self, unit: Unit, kinds: Sequence[Sequence[Pod]]) -> str | None:
+    def _too_large(self, unit: PendingWorkload, kinds: Sequence[Sequence[Pod]]) -> str | None:
         """A gang that all pools together could not hold even if they were empty and no limit were used up."""
         limits = self.settings.limits
         empty = {name: _emptied(offer) for name, offer in self.offers.items()}
         stated = (limits.cpus, limits.memory, limits.gpus)
-        purse = Purse(empty, stated)
-        basket = Shop([Kind(alike, self.fits.allowed(alike[0])) for alike in kinds], purse).buy()
+        purse = CapacityBudget(empty, stated)
+        basket = Optimizer([DemandGroup(alike, self.fits.allowed(alike[0])) for alike in kinds], purse).buy()
         if basket.is_complete:
             return None
-        free = Shop([Kind(alike, self.fits.allowed(alike[0])) for alike in kinds], _unlimited(empty)).buy()
+        free = Optimizer([DemandGroup(alike, self.fits.allowed(alike[0])) for alike in kinds], _unlimited(empty)).buy()
         wanted = ", ".join(f"{count} of {pool}" for pool, count in sorted(free.counts().items()))
         most = ", ".join(f"{pool} may have {self.offers[pool].pool.max}" for pool in sorted(free.counts()))
         said = [text for text in (self._stated(number, most) for number, most in enumerate(stated)) if text]
@@ -129,7 +138,7 @@ class Words:
         parts += [f"zone {one.zone}: {one.reason}" for one in offer.blocked if one.zone is not None]
         return ", ".join(parts) if name in parts[0] else f"{name}: {', '.join(parts)}"
 
-    def _tightest(self, offer: Offer) -> str:
+    def _tightest(self, offer: PoolOffer) -> str:
         """The limit that leaves the fewest machines."""
         each = uses_of(offer.pool)
         counts = [
@@ -156,14 +165,14 @@ def _more(count: int) -> str:
     return f"{count} more machine{'s' if count != 1 else ''}" if count else "more machines"
 
 
-def _emptied(offer: Offer) -> Offer:
+def _emptied(offer: PoolOffer) -> PoolOffer:
     import msgspec
 
     return msgspec.structs.replace(offer, room=offer.pool.max, size=0, zones=offer.all_zones, blocked=(), delay=None)
 
 
-def _unlimited(offers: Mapping[str, Offer]) -> Purse:
-    purse = Purse(offers, (None, None, None))
+def _unlimited(offers: Mapping[str, PoolOffer]) -> CapacityBudget:
+    purse = CapacityBudget(offers, (None, None, None))
     purse.room = dict.fromkeys(purse.room, 1 << 30)
     return purse
 

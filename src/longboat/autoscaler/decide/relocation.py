@@ -10,7 +10,7 @@ from longboat.autoscaler.model.snapshot import SeenPod
 from longboat.fitting.fleet import Fleet, NodeState
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import CPU, is_scarce, scarcity
-from longboat.fitting.pod_affinity import Neighbours
+from longboat.fitting.pod_affinity import AffinityView
 
 Move = tuple[Pod, str]
 
@@ -50,7 +50,7 @@ def move(moves: Sequence[Move], fleet: Fleet) -> None:
 def _place(pod: Pod, fleet: Fleet, node: str, closed: Container[str]) -> NodeState | None:
     shape = pod.shape
     primary = min((name for name, _ in shape.requests if is_scarce(name)), key=scarcity, default="")
-    neighbours = Neighbours(pod, fleet)
+    neighbours = AffinityView(pod, fleet)
     for state in fleet.shelf(shape, primary).walk(shape.asks(primary), shape.asks(CPU)):
         if state.name == node or state.name in closed or not has_work(state):
             continue

@@ -1,6 +1,6 @@
 """Which pools grow by how much, and for whom; who waits for what. Pure.
 
-What is bought for demand is decided in `serving`; minimum, spare machines, over-provision and pools of all or nothing
+What is bought for demand is decided in `serve`; minimum, spare machines, over-provision and pools of all or nothing
 come on top, each only in the pools they concern and only within the limits.
 """
 
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from longboat.autoscaler.decide.demand import Demand, Unit
-from longboat.autoscaler.decide.fleets import Stage
-from longboat.autoscaler.decide.headroom import Extra, Growth, OnTop
-from longboat.autoscaler.decide.offers import Fits, Offer
+from longboat.autoscaler.decide.demand import Demand, PendingWorkload
+from longboat.autoscaler.decide.fleets import Fleets
+from longboat.autoscaler.decide.headroom import ExtraMachines, Headroom, ScaleUp
+from longboat.autoscaler.decide.offers import Fits, PoolOffer
 from longboat.autoscaler.decide.placement import where, withdraw
-from longboat.autoscaler.decide.reasons import Words
-from longboat.autoscaler.decide.serve import Outcome, Server
+from longboat.autoscaler.decide.reasons import ReasonWriter
+from longboat.autoscaler.decide.serve import DemandServer, ServeResult
 from longboat.autoscaler.decide.upcoming_demand import soon
 from longboat.autoscaler.model.machines import Machine
-from longboat.autoscaler.model.plan import Action, Waiting
-from longboat.autoscaler.model.snapshot import POOL_LABEL, Settings
+from longboat.autoscaler.model.plan import PendingItem, ScalingAction
+from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings
 from longboat.autoscaler.purchase.optimize import zones_of
-from longboat.autoscaler.purchase.purchase import Purse
+from longboat.autoscaler.purchase.purchase import CapacityBudget
 from longboat.fitting.fleet import Fleet
 
 MOST_NAMED = 5
@@ -28,19 +28,19 @@ MOST_NAMED = 5
 
 def grow(
     demand: Demand,
-    stage: Stage,
-    offers: Mapping[str, Offer],
+    stage: Fleets,
+    offers: Mapping[str, PoolOffer],
     limits: Sequence[int | None],
-    settings: Settings,
+    settings: AutoscalerSettings,
     now: float,
-) -> Growth:
+) -> ScaleUp:
     fits = Fits(dict(offers))
-    outcome = _serve(demand.units, stage, fits, Purse(offers, limits))
-    growth = Growth()
+    outcome = _serve(demand.units, stage, fits, CapacityBudget(offers, limits))
+    growth = ScaleUp()
     purse = outcome.purse.copy()
     for lot in outcome.basket.lots:
         purse.pay(lot.pool, lot.count)
-    pools = {name: Extra() for name in offers}
+    pools = {name: ExtraMachines() for name in offers}
     for lot in outcome.lots:
         pools[lot.pool].count += lot.count
     going = _buyers(outcome)
@@ -51,7 +51,7 @@ def grow(
             extra.reasons.append(_for_whom(extra.runs, extra.count))
     placed = _placed(demand, stage)
     _note_served(demand, placed, growth)
-    lots = [*outcome.lots, *OnTop(pools, stage, purse, settings, growth).lots()]
+    lots = [*outcome.lots, *Headroom(pools, stage, purse, settings, growth).lots()]
     zones = zones_of(lots, {name: offer.by_zone for name, offer in offers.items()})
     growth.actions = [
         _action(name, extra, zones.get(name, {}))
@@ -60,17 +60,17 @@ def grow(
     ]
     growth.bought = {name: extra.count for name, extra in pools.items() if extra.count}
     growth.soon = soon(outcome, stage, fits, limits, now + settings.idle_s)
-    words = Words(fits, offers, limits, settings, now)
+    words = ReasonWriter(fits, offers, limits, settings, now)
     growth.waiting = [*demand.held, *_waiting(demand, outcome, placed, going, words)]
     return growth
 
 
-def _serve(units: Sequence[Unit], stage: Stage, fits: Fits, purse: Purse) -> Outcome:
+def _serve(units: Sequence[PendingWorkload], stage: Fleets, fits: Fits, purse: CapacityBudget) -> ServeResult:
     """Serve all, in order; who comes after a gang that is refused is refused with it."""
-    left, refused = list(units), list[Unit]()
+    left, refused = list(units), list[PendingWorkload]()
     while True:
         stage.bought = Fleet((), namespaces=stage.namespaces)
-        outcome = _share(Server(stage, fits, purse).serve(left), left, stage, fits)
+        outcome = _share(DemandServer(stage, fits, purse).serve(left), left, stage, fits)
         lost = {unit.name for unit in outcome.refused if unit.is_run}
         followers = [unit for unit in left if unit.after in lost]
         if not followers:
@@ -82,7 +82,7 @@ def _serve(units: Sequence[Unit], stage: Stage, fits: Fits, purse: Purse) -> Out
         left = [unit for unit in left if unit.after not in lost]
 
 
-def _share(outcome: Outcome, units: Sequence[Unit], stage: Stage, fits: Fits) -> Outcome:
+def _share(outcome: ServeResult, units: Sequence[PendingWorkload], stage: Fleets, fits: Fits) -> ServeResult:
     """What is left on machines that are bought for those who look at their neighbours is there for the others."""
     again = {id(unit) for unit, _ in outcome.buyers} | {id(unit) for unit in outcome.refused}
     rest = [unit for unit in units if id(unit) in again]
@@ -97,14 +97,14 @@ def _share(outcome: Outcome, units: Sequence[Unit], stage: Stage, fits: Fits) ->
                 stage.bought.add(pod, stage.bought.states[shape.name])
     for unit in rest:
         withdraw(unit.pods, stage.fleets)
-    found = Server(stage, fits, outcome.purse).serve(rest)
+    found = DemandServer(stage, fits, outcome.purse).serve(rest)
     found.purchases = [*outcome.purchases, *found.purchases]
     return found
 
 
-def _action(pool: str, extra: Extra, zones: dict[str, int]) -> Action:
+def _action(pool: str, extra: ExtraMachines, zones: dict[str, int]) -> ScalingAction:
     reason = "; ".join(extra.reasons)
-    return Action(kind="grow", pool=pool, count=extra.count, reason=reason, zones=zones, runs=tuple(extra.runs))
+    return ScalingAction(kind="grow", pool=pool, count=extra.count, reason=reason, zones=zones, runs=tuple(extra.runs))
 
 
 def _for_whom(runs: list[str], count: int) -> str:
@@ -112,7 +112,7 @@ def _for_whom(runs: list[str], count: int) -> str:
     return f"{count} for {named}: no room on machines that are there or on their way"
 
 
-def _buyers(outcome: Outcome) -> dict[int, dict[str, int]]:
+def _buyers(outcome: ServeResult) -> dict[int, dict[str, int]]:
     """Who (by id) gets how many places on new machines of which pool; alike pods in the order of the demand."""
     places: list[list[list[object]]] = [[] for _ in outcome.kinds]
     for lot in outcome.basket.lots:
@@ -137,7 +137,7 @@ def _buyers(outcome: Outcome) -> dict[int, dict[str, int]]:
     return found
 
 
-def _add_sharers(going: dict[int, dict[str, int]], demand: Demand, stage: Stage) -> None:
+def _add_sharers(going: dict[int, dict[str, int]], demand: Demand, stage: Fleets) -> None:
     """Those with a place on a machine that is bought for somebody else."""
     for unit in demand.units if stage.bought.states else ():
         for pod in unit.pods if id(unit) not in going else ():
@@ -148,7 +148,7 @@ def _add_sharers(going: dict[int, dict[str, int]], demand: Demand, stage: Stage)
                 mine[pool] = mine.get(pool, 0) + 1
 
 
-def _placed(demand: Demand, stage: Stage) -> dict[int, list[Machine]]:
+def _placed(demand: Demand, stage: Fleets) -> dict[int, list[Machine]]:
     """For every unit (by its place in the demand) the machines it was put on."""
     fleets = [fleet for fleet in stage.fleets if fleet.states]
     found: dict[int, list[Machine]] = {}
@@ -163,7 +163,7 @@ def _placed(demand: Demand, stage: Stage) -> dict[int, list[Machine]]:
     return found
 
 
-def _note_served(demand: Demand, placed: Mapping[int, list[Machine]], growth: Growth) -> None:
+def _note_served(demand: Demand, placed: Mapping[int, list[Machine]], growth: ScaleUp) -> None:
     """Nodes that the demand was put on are needed; those with our cordon get it lifted."""
     for number, machines in placed.items():
         name = demand.units[number].name
@@ -175,11 +175,11 @@ def _note_served(demand: Demand, placed: Mapping[int, list[Machine]], growth: Gr
 
 def _waiting(
     demand: Demand,
-    outcome: Outcome,
+    outcome: ServeResult,
     placed: Mapping[int, list[Machine]],
     going: Mapping[int, Mapping[str, int]],
-    words: Words,
-) -> list[Waiting]:
+    words: ReasonWriter,
+) -> list[PendingItem]:
     refused = {id(unit) for unit in outcome.refused}
     lost = {unit.name for unit in outcome.refused if unit.is_run}
     found = []

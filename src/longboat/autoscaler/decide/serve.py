@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from longboat.autoscaler.decide.demand import Unit
-from longboat.autoscaler.decide.fleets import Stage
+from longboat.autoscaler.decide.demand import PendingWorkload
+from longboat.autoscaler.decide.fleets import Fleets
 from longboat.autoscaler.decide.offers import Fits
 from longboat.autoscaler.decide.placement import by_shape, is_plain, settle, withdraw
-from longboat.autoscaler.decide.topology import Purchase, serve_neighbourly
-from longboat.autoscaler.purchase.optimize import Shop
-from longboat.autoscaler.purchase.purchase import Basket, Kind, Lot, Purse
+from longboat.autoscaler.decide.topology import NewMachines, serve_neighbourly
+from longboat.autoscaler.purchase.optimize import Optimizer
+from longboat.autoscaler.purchase.purchase import CapacityBudget, DemandGroup, MachineGroup, Purchase
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.packing import Placement, take
 
@@ -22,28 +22,28 @@ Mark = tuple[tuple[PodShape, int], ...]
 """What a unit needs new machines for: units with the same mark fare alike."""
 
 
-class Outcome:
+class ServeResult:
     """What became of the units: who is served by new machines, and who is not served."""
 
     def __init__(self) -> None:
-        self.basket = Basket([])
-        self.kinds: list[Kind] = []
-        self.buyers: list[tuple[Unit, list[Pod]]] = []  # with the pods that need a new machine
-        self.refused: list[Unit] = []
-        self.purchases: list[Purchase] = []  # for those who look at their neighbours
-        self.purse: Purse
+        self.basket = Purchase([])
+        self.kinds: list[DemandGroup] = []
+        self.buyers: list[tuple[PendingWorkload, list[Pod]]] = []  # with the pods that need a new machine
+        self.refused: list[PendingWorkload] = []
+        self.purchases: list[NewMachines] = []  # for those who look at their neighbours
+        self.purse: CapacityBudget
 
     @property
-    def lots(self) -> list[Lot]:
+    def lots(self) -> list[MachineGroup]:
         return [*self.basket.lots, *(lot for one in self.purchases for lot in one.lots)]
 
 
-class Server:
-    def __init__(self, stage: Stage, fits: Fits, purse: Purse) -> None:
+class DemandServer:
+    def __init__(self, stage: Fleets, fits: Fits, purse: CapacityBudget) -> None:
         self.stage, self.fits, self.purse = stage, fits, purse
-        self.outcome = Outcome()
+        self.outcome = ServeResult()
 
-    def serve(self, units: Sequence[Unit]) -> Outcome:
+    def serve(self, units: Sequence[PendingWorkload]) -> ServeResult:
         """Serve all, in order. The stage's fleets keep the pods that found a place there."""
         outcome = self._all_at_once(units)
         if outcome.basket.is_complete:
@@ -52,8 +52,8 @@ class Server:
             withdraw(unit.pods, self.stage.fleets)
         return self._one_by_one(units)
 
-    def _all_at_once(self, units: Sequence[Unit]) -> Outcome:
-        self.outcome = outcome = Outcome()
+    def _all_at_once(self, units: Sequence[PendingWorkload]) -> ServeResult:
+        self.outcome = outcome = ServeResult()
         outcome.purse = self.purse.copy()
         for group in self._groups(units):
             if not self._is_plain(group[0]):
@@ -67,8 +67,8 @@ class Server:
         self._buy(outcome.buyers, outcome.purse)
         return outcome
 
-    def _one_by_one(self, units: Sequence[Unit]) -> Outcome:
-        self.outcome = outcome = Outcome()
+    def _one_by_one(self, units: Sequence[PendingWorkload]) -> ServeResult:
+        self.outcome = outcome = ServeResult()
         outcome.purse = self.purse.copy()
         hopeless: set[Mark] = set()
         for group in self._groups(units):
@@ -91,7 +91,7 @@ class Server:
             self._admit(wanting, hopeless)
         return outcome
 
-    def _admit(self, wanting: list[tuple[Unit, list[Pod]]], hopeless: set[Mark]) -> None:
+    def _admit(self, wanting: list[tuple[PendingWorkload, list[Pod]]], hopeless: set[Mark]) -> None:
         """As many as can be bought for: alike single pods are tried together, a gang as a whole."""
         outcome = self.outcome
         for batch in _alike(wanting):
@@ -105,7 +105,7 @@ class Server:
                 outcome.buyers += batch[:count]
                 self._buy(outcome.buyers, outcome.purse)
 
-    def _most(self, batch: list[tuple[Unit, list[Pod]]]) -> int:
+    def _most(self, batch: list[tuple[PendingWorkload, list[Pod]]]) -> int:
         """How many of the batch can be bought for besides those who are."""
         if self._try([*self.outcome.buyers, *batch]):
             return len(batch)
@@ -118,22 +118,22 @@ class Server:
                 high = middle - 1
         return low
 
-    def _try(self, buyers: Sequence[tuple[Unit, list[Pod]]]) -> bool:
-        return Shop(self._kinds(buyers), self.outcome.purse).buy().is_complete
+    def _try(self, buyers: Sequence[tuple[PendingWorkload, list[Pod]]]) -> bool:
+        return Optimizer(self._kinds(buyers), self.outcome.purse).buy().is_complete
 
-    def _buy(self, buyers: Sequence[tuple[Unit, list[Pod]]], purse: Purse) -> None:
+    def _buy(self, buyers: Sequence[tuple[PendingWorkload, list[Pod]]], purse: CapacityBudget) -> None:
         self.outcome.kinds = self._kinds(buyers)
-        self.outcome.basket = Shop(self.outcome.kinds, purse).buy()
+        self.outcome.basket = Optimizer(self.outcome.kinds, purse).buy()
 
-    def _kinds(self, buyers: Sequence[tuple[Unit, list[Pod]]]) -> list[Kind]:
+    def _kinds(self, buyers: Sequence[tuple[PendingWorkload, list[Pod]]]) -> list[DemandGroup]:
         pods = by_shape(pod for _, rest in buyers for pod in rest)
-        return [Kind(alike, self.fits.now(alike[0])) for _, alike in pods]
+        return [DemandGroup(alike, self.fits.now(alike[0])) for _, alike in pods]
 
-    def _refuse(self, unit: Unit) -> None:
+    def _refuse(self, unit: PendingWorkload) -> None:
         withdraw(unit.pods, self.stage.fleets)
         self.outcome.refused.append(unit)
 
-    def _settle(self, group: Sequence[Unit]) -> Iterable[tuple[Unit, list[Pod]]]:
+    def _settle(self, group: Sequence[PendingWorkload]) -> Iterable[tuple[PendingWorkload, list[Pod]]]:
         """Put the units on what is there or coming; with each, the pods that found no place."""
         if len(group) == 1:
             yield group[0], self._settle_one(group[0])
@@ -145,7 +145,7 @@ class Server:
         for unit in group:
             yield unit, [unit.pods[0]] if id(unit.pods[0]) in left else []
 
-    def _settle_one(self, unit: Unit) -> list[Pod]:
+    def _settle_one(self, unit: PendingWorkload) -> list[Pod]:
         mixed = len({pod.shape for pod in unit.pods}) > 1
         if mixed and isinstance(take(unit.pods, self.stage.ready, explain=False), Placement):
             return []
@@ -154,9 +154,9 @@ class Server:
             rest = settle(rest, fleet)
         return rest
 
-    def _groups(self, units: Sequence[Unit]) -> Iterable[list[Unit]]:
+    def _groups(self, units: Sequence[PendingWorkload]) -> Iterable[list[PendingWorkload]]:
         """Single pods that follow each other are served together: of one priority, and plain or of one shape."""
-        group: list[Unit] = []
+        group: list[PendingWorkload] = []
         for unit in units:
             if group and not self._goes_with(unit, group[-1]):
                 yield group
@@ -165,7 +165,7 @@ class Server:
         if group:
             yield group
 
-    def _goes_with(self, unit: Unit, other: Unit) -> bool:
+    def _goes_with(self, unit: PendingWorkload, other: PendingWorkload) -> bool:
         if len(unit.pods) > 1 or len(other.pods) > 1 or unit.priority != other.priority:
             return False
         if unit.pods[0].shape is other.pods[0].shape and self.stage.ready.topology.is_quiet:
@@ -174,12 +174,12 @@ class Server:
             return unit.pods[0].labels == other.pods[0].labels or self._is_plain(unit) == self._is_plain(other)
         return self._is_plain(unit) and self._is_plain(other)
 
-    def _is_plain(self, unit: Unit) -> bool:
+    def _is_plain(self, unit: PendingWorkload) -> bool:
         if len(unit.pods) == 1:
             return is_plain(unit.pods[0], self.stage.ready)
         return all(is_plain(pod, self.stage.ready) for pod in unit.pods)
 
-    def _serve_neighbourly(self, group: Sequence[Unit], purse: Purse) -> None:
+    def _serve_neighbourly(self, group: Sequence[PendingWorkload], purse: CapacityBudget) -> None:
         purchase, refused = serve_neighbourly(group, self.stage, self.fits, purse, self.outcome.purchases)
         self.outcome.refused += refused
         if purchase.lots:
@@ -188,11 +188,11 @@ class Server:
                 purse.pay(lot.pool, lot.count)
 
 
-def _alike(wanting: Sequence[tuple[Unit, list[Pod]]]) -> Iterable[list[tuple[Unit, list[Pod]]]]:
+def _alike(wanting: Sequence[tuple[PendingWorkload, list[Pod]]]) -> Iterable[list[tuple[PendingWorkload, list[Pod]]]]:
     """Batches of one shape, the hardest to place first. Several units here are single pods."""
     if len(wanting) < 2:
         return [list(wanting)] if wanting else []
-    batches: dict[PodShape, list[tuple[Unit, list[Pod]]]] = {}
+    batches: dict[PodShape, list[tuple[PendingWorkload, list[Pod]]]] = {}
     for unit, pods in wanting:
         batches.setdefault(pods[0].shape, []).append((unit, pods))
     return [batches[shape] for shape, _ in by_shape(pods[0] for _, pods in wanting)]

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from longboat.autoscaler.decide.demand import Unit
-from longboat.autoscaler.decide.fleets import Stage
-from longboat.autoscaler.decide.offers import Fits, Offer, Zone
+from longboat.autoscaler.decide.demand import PendingWorkload
+from longboat.autoscaler.decide.fleets import Fleets
+from longboat.autoscaler.decide.offers import Fits, PoolOffer, Zone
 from longboat.autoscaler.decide.placement import where, withdraw
 from longboat.autoscaler.model.daemonsets import daemon_pods
 from longboat.autoscaler.model.machines import template
-from longboat.autoscaler.purchase.purchase import Lot, Purse, worth
+from longboat.autoscaler.purchase.purchase import CapacityBudget, MachineGroup, price_key
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod
@@ -24,12 +24,12 @@ from longboat.fitting.model.quantities import PODS
 from longboat.fitting.packing import Placement, take, take_each
 
 
-class Purchase:
+class NewMachines:
     """New machines for these units, with the pods that go there."""
 
     def __init__(self) -> None:
-        self.lots: list[Lot] = []
-        self.units: list[Unit] = []
+        self.lots: list[MachineGroup] = []
+        self.units: list[PendingWorkload] = []
         self.nodes: list[tuple[NodeShape, list[Pod]]] = []
 
     def pods(self) -> set[tuple[str, str]]:
@@ -39,7 +39,7 @@ class Purchase:
 class _Trial:
     """One way to serve: a fleet with candidates, and who is left."""
 
-    def __init__(self, fleet: Fleet, new: dict[str, tuple[Offer, Zone]], left: list[Pod]) -> None:
+    def __init__(self, fleet: Fleet, new: dict[str, tuple[PoolOffer, Zone]], left: list[Pod]) -> None:
         self.fleet, self.new, self.left = fleet, new, left
         self.used = {name: pair for name, pair in new.items() if _has_work(fleet, name)}
 
@@ -47,7 +47,7 @@ class _Trial:
         """Fewest left, pools of high priority, cheapest."""
         offers = [offer for offer, _ in self.used.values()]
         least = -min((offer.pool.priority for offer in offers), default=0)
-        return len(self.left), least, round(sum(worth(offer) for offer in offers), 9), len(offers)
+        return len(self.left), least, round(sum(price_key(offer) for offer in offers), 9), len(offers)
 
 
 def _has_work(fleet: Fleet, name: str) -> bool:
@@ -59,10 +59,10 @@ def _is_work(pod: Pod) -> bool:
 
 
 def serve_neighbourly(
-    units: Sequence[Unit], stage: Stage, fits: Fits, purse: Purse, earlier: Sequence[Purchase]
-) -> tuple[Purchase, list[Unit]]:
+    units: Sequence[PendingWorkload], stage: Fleets, fits: Fits, purse: CapacityBudget, earlier: Sequence[NewMachines]
+) -> tuple[NewMachines, list[PendingWorkload]]:
     """Serve one gang, or alike single pods each on its own. Pods placed on existing machines stay in the fleets."""
-    purchase = Purchase()
+    purchase = NewMachines()
     pods = [pod for unit in units for pod in unit.pods]
     is_gang = len(units) == 1
     if not any(
@@ -84,7 +84,7 @@ def serve_neighbourly(
             _note(trial, purchase)
     if left and is_gang:
         withdraw(pods, stage.fleets)
-        return Purchase(), list(units)
+        return NewMachines(), list(units)
     _mirror(pods, whole, stage)
     lost = {(pod.namespace, pod.name) for pod in left}
     refused = [unit for unit in units if (unit.pods[0].namespace, unit.pods[0].name) in lost]
@@ -99,7 +99,7 @@ def _put(pods: Sequence[Pod], fleet: Fleet, is_gang: bool) -> list[Pod]:
     return [] if isinstance(take(pods, fleet, explain=False), Placement) else list(pods)
 
 
-def _whole(stage: Stage, earlier: Sequence[Purchase], *, is_closed: bool = False) -> Fleet:
+def _whole(stage: Fleets, earlier: Sequence[NewMachines], *, is_closed: bool = False) -> Fleet:
     """Everything that is there, coming, or bought already, in one fleet; closed: nobody goes where it is not ready."""
     fleet = stage.ready.copy()
     others = [(state.shape, list(state.pods.values())) for one in stage.fleets[1:] for state in one.states.values()]
@@ -117,7 +117,7 @@ def _add(fleet: Fleet, nodes: Sequence[tuple[NodeShape, list[Pod]]]) -> None:
             fleet.add(pod, fleet.states[shape.name])
 
 
-def _cheapest(left: list[Pod], whole: Fleet, fits: Fits, purse: Purse, is_gang: bool) -> _Trial | None:
+def _cheapest(left: list[Pod], whole: Fleet, fits: Fits, purse: CapacityBudget, is_gang: bool) -> _Trial | None:
     able: dict[str, set[Zone]] = {}
     for pod in {pod.shape: pod for pod in left}.values():
         for pool, zones in fits.now(pod).items():
@@ -130,7 +130,9 @@ def _cheapest(left: list[Pod], whole: Fleet, fits: Fits, purse: Purse, is_gang: 
     return min(done, key=lambda trial: trial.rank(), default=None)
 
 
-def _fewest(left: list[Pod], whole: Fleet, able: dict[str, set[Zone]], purse: Purse, is_gang: bool) -> _Trial | None:
+def _fewest(
+    left: list[Pod], whole: Fleet, able: dict[str, set[Zone]], purse: CapacityBudget, is_gang: bool
+) -> _Trial | None:
     """The trial with the fewest candidates that serves as many as with all of them."""
     most = len(left)
     best = _trial(left, whole, able, purse, most, is_gang)
@@ -148,11 +150,11 @@ def _fewest(left: list[Pod], whole: Fleet, able: dict[str, set[Zone]], purse: Pu
 
 
 def _trial(
-    left: list[Pod], whole: Fleet, able: dict[str, set[Zone]], purse: Purse, each: int, is_gang: bool
+    left: list[Pod], whole: Fleet, able: dict[str, set[Zone]], purse: CapacityBudget, each: int, is_gang: bool
 ) -> _Trial | None:
     """With up to `each` candidates of every pool and zone."""
     nodes: list[tuple[NodeShape, list[Pod]]] = []
-    new: dict[str, tuple[Offer, Zone]] = {}
+    new: dict[str, tuple[PoolOffer, Zone]] = {}
     for pool, zones in able.items():
         offer = purse.offers[pool]
         room = purse.affords(pool, each * len(zones))
@@ -170,7 +172,7 @@ def _trial(
     return trial if _is_within(trial, purse) else None
 
 
-def _is_within(trial: _Trial, purse: Purse) -> bool:
+def _is_within(trial: _Trial, purse: CapacityBudget) -> bool:
     """Whether all used machines together may be bought."""
     mine = purse.copy()
     counts: dict[str, int] = {}
@@ -183,14 +185,14 @@ def _is_within(trial: _Trial, purse: Purse) -> bool:
     return True
 
 
-def _note(trial: _Trial, purchase: Purchase) -> None:
+def _note(trial: _Trial, purchase: NewMachines) -> None:
     for name, (offer, zone) in sorted(trial.used.items()):
         state = trial.fleet.states[name]
-        purchase.lots.append(Lot(offer.name, (zone,), (), 1))
+        purchase.lots.append(MachineGroup(offer.name, (zone,), (), 1))
         purchase.nodes.append((state.shape, list(state.pods.values())))
 
 
-def _mirror(pods: Sequence[Pod], whole: Fleet, stage: Stage) -> None:
+def _mirror(pods: Sequence[Pod], whole: Fleet, stage: Fleets) -> None:
     """What was placed on the whole fleet is placed on the fleet that the machine belongs to."""
     for pod in pods:
         state = whole.where(pod)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longboat.autoscaler.decide.demand import Unit
-from longboat.autoscaler.decide.fleets import Stage
-from longboat.autoscaler.decide.offers import Fits, Offer, uses_of
+from longboat.autoscaler.decide.demand import PendingWorkload
+from longboat.autoscaler.decide.fleets import Fleets
+from longboat.autoscaler.decide.offers import Fits, PoolOffer, uses_of
 from longboat.autoscaler.decide.placement import by_shape, settle, withdraw
-from longboat.autoscaler.decide.serve import Outcome
-from longboat.autoscaler.purchase.optimize import Shop
-from longboat.autoscaler.purchase.purchase import Kind, Purse
+from longboat.autoscaler.decide.serve import ServeResult
+from longboat.autoscaler.purchase.optimize import Optimizer
+from longboat.autoscaler.purchase.purchase import CapacityBudget, DemandGroup
 from longboat.fitting.fleet import NodeState
 
 MOST_TRIED = 5
 
 
-def soon(outcome: Outcome, stage: Stage, fits: Fits, limits: Sequence[int | None], until: float) -> dict[str, str]:
+def soon(outcome: ServeResult, stage: Fleets, fits: Fits, limits: Sequence[int | None], until: float) -> dict[str, str]:
     """Pool -> why its idle machines stay."""
     ending = {name for name, offer in fits.offers.items() if _ends(offer, until)}
     found: dict[str, str] = {}
@@ -39,12 +39,12 @@ def soon(outcome: Outcome, stage: Stage, fits: Fits, limits: Sequence[int | None
     return found
 
 
-def _ends(offer: Offer, until: float) -> bool:
+def _ends(offer: PoolOffer, until: float) -> bool:
     return any(one.until is not None and one.until <= until for one in offer.blocked)
 
 
 def _is_served_later(
-    unit: Unit, able: set[str], outcome: Outcome, stage: Stage, fits: Fits, limits: Sequence[int | None]
+    unit: PendingWorkload, able: set[str], outcome: ServeResult, stage: Fleets, fits: Fits, limits: Sequence[int | None]
 ) -> bool:
     """Whether the limits would have room for it without the idle machines of pools that it cannot use."""
     freed = list(limits)
@@ -63,8 +63,8 @@ def _is_served_later(
         rest = settle(rest, fleet)
     withdraw(unit.pods, stage.fleets)
     pods = [*rest, *(pod for _, others in outcome.buyers for pod in others)]
-    kinds = [Kind(alike, fits.now(alike[0])) for _, alike in by_shape(pods)]
-    return Shop(kinds, Purse(fits.offers, freed)).buy().is_complete
+    kinds = [DemandGroup(alike, fits.now(alike[0])) for _, alike in by_shape(pods)]
+    return Optimizer(kinds, CapacityBudget(fits.offers, freed)).buy().is_complete
 
 
 def has_work(state: NodeState) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 
-from longboat.autoscaler.model.snapshot import Failure, FailureKind, Pool, Settings
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, FailureKind, Pool, ProviderFailure
 from longboat.autoscaler.model.times import text_of
 from longboat.core.jobs import Value
 
@@ -30,7 +30,7 @@ PATIENT_S = 30.0
 MOST_SAID = 200
 
 
-class Closed(Value, frozen=True):
+class BackoffWindow(Value, frozen=True):
     """Where a pool is not asked, and until when."""
 
     kind: FailureKind
@@ -41,14 +41,14 @@ class Closed(Value, frozen=True):
     is_delay: bool = False  # so short that orders are only put off
 
 
-def until(failure: Failure, settings: Settings) -> float | None:
+def until(failure: ProviderFailure, settings: AutoscalerSettings) -> float | None:
     """When it may be asked again; None: not before something has changed."""
     if failure.kind == "auth" or failure.is_blind:
         return None
     return failure.at + pause(failure, settings)
 
 
-def pause(failure: Failure, settings: Settings) -> float:
+def pause(failure: ProviderFailure, settings: AutoscalerSettings) -> float:
     most = max(settings.backoff_max_s, settings.backoff_s)
     if failure.kind == "throttled":
         return _doubled(THROTTLE_S, failure.count, THROTTLE_MAX_S) * (1.0 + THROTTLE_SPREAD * _spread(failure))
@@ -61,13 +61,15 @@ def _doubled(first: float, count: int, most: float) -> float:
     return min(first * 2.0 ** min(max(count - 1, 0), 30), most)
 
 
-def _spread(failure: Failure) -> float:
+def _spread(failure: ProviderFailure) -> float:
     """From 0 to 1, always the same for the same refusal: those who were throttled together must not return together."""
     mark = hashlib.sha256(f"{failure.pool}/{failure.count}".encode()).digest()
     return int.from_bytes(mark[:4], "big") / 2.0**32
 
 
-def is_remembered(failure: Failure, settings: Settings, now: float, setups: Mapping[str, str]) -> bool:
+def is_remembered(
+    failure: ProviderFailure, settings: AutoscalerSettings, now: float, setups: Mapping[str, str]
+) -> bool:
     """Whether the count still matters; of an `auth` whether nothing has changed in the pools file."""
     if failure.kind == "auth":
         return setups.get(failure.pool, failure.setup) == failure.setup
@@ -76,7 +78,7 @@ def is_remembered(failure: Failure, settings: Settings, now: float, setups: Mapp
     return now < failure.at + 2 * max(settings.backoff_s, settings.backoff_max_s)
 
 
-def is_same(one: Failure, other: Failure) -> bool:
+def is_same(one: ProviderFailure, other: ProviderFailure) -> bool:
     """Whether the later one is one more in a row."""
     if one.kind != other.kind or one.is_blind != other.is_blind:
         return False
@@ -85,16 +87,20 @@ def is_same(one: Failure, other: Failure) -> bool:
     return one.pool == other.pool and (one.zone == other.zone or one.kind in IN_ALL_ZONES)
 
 
-def paused(failures: Iterable[Failure], provider: str, settings: Settings, now: float) -> Failure | None:
+def paused(
+    failures: Iterable[ProviderFailure], provider: str, settings: AutoscalerSettings, now: float
+) -> ProviderFailure | None:
     """The refusal because of which nothing is asked of this provider at the moment."""
     mine = [one for one in failures if one.kind == "throttled" and one.provider == provider and not one.is_blind]
     lasting = [one for one in mine if one.at + pause(one, settings) > now]
     return max(lasting, key=lambda one: one.at + pause(one, settings), default=None)
 
 
-def closed(pool: Pool, failures: Iterable[Failure], settings: Settings, now: float) -> tuple[Closed, ...]:
+def closed(
+    pool: Pool, failures: Iterable[ProviderFailure], settings: AutoscalerSettings, now: float
+) -> tuple[BackoffWindow, ...]:
     """Where this pool is not asked now, the longest for every zone."""
-    found: dict[str | None, Closed] = {}
+    found: dict[str | None, BackoffWindow] = {}
     for one in sorted(failures, key=lambda one: (one.kind, one.at, one.message)):
         if not _concerns(one, pool):
             continue
@@ -103,7 +109,7 @@ def closed(pool: Pool, failures: Iterable[Failure], settings: Settings, now: flo
             continue
         zone = one.zone if one.zone in pool.zones and one.kind not in (*IN_ALL_ZONES, "throttled") else None
         is_delay = one.kind == "throttled" and moment is not None and moment - now <= PATIENT_S
-        new = Closed(
+        new = BackoffWindow(
             kind=one.kind, reason=_words(one, pool, moment), zone=zone, until=moment, count=one.count, is_delay=is_delay
         )
         if zone not in found or _is_longer(new, found[zone]):
@@ -111,19 +117,19 @@ def closed(pool: Pool, failures: Iterable[Failure], settings: Settings, now: flo
     return tuple(found[zone] for zone in sorted(found, key=lambda zone: zone or ""))
 
 
-def _concerns(failure: Failure, pool: Pool) -> bool:
+def _concerns(failure: ProviderFailure, pool: Pool) -> bool:
     if failure.kind == "throttled" and failure.provider:
         return failure.provider == pool.provider
     return failure.pool == pool.name
 
 
-def _is_longer(one: Closed, other: Closed) -> bool:
+def _is_longer(one: BackoffWindow, other: BackoffWindow) -> bool:
     if one.until is None or other.until is None:
         return other.until is not None
     return one.until > other.until
 
 
-def _words(failure: Failure, pool: Pool, moment: float | None) -> str:
+def _words(failure: ProviderFailure, pool: Pool, moment: float | None) -> str:
     said = f" ({failure.message[:MOST_SAID]})" if failure.message else ""
     if failure.is_blind:
         return f"its provider {pool.provider} cannot be asked: {failure.kind}{said}; tried again in every loop"

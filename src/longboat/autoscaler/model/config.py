@@ -8,7 +8,7 @@ from functools import cached_property
 import msgspec
 
 from longboat.autoscaler.model.backoff import IN_ALL_ZONES
-from longboat.autoscaler.model.snapshot import Failure, FailureKind, Pool, Settings
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, FailureKind, Pool, ProviderFailure
 from longboat.autoscaler.providers.settings import ExecSettings, ProviderSettings
 from longboat.core.jobs import Value
 from longboat.kubeapi.watch import UNHEALTHY_S
@@ -24,18 +24,18 @@ DISTRUST_S = 180.0
 empty lists for a minute or two; machines that are really gone are missed for three minutes at most."""
 
 
-class Pace(Value, frozen=True):
+class LoopPace(Value, frozen=True):
     interval_s: float = INTERVAL_S  # looked at so often although nothing changes
     least_s: float = LEAST_S  # between two turns, however much changes
     settle_s: float = SETTLE_S  # between cordon and deletion
     distrust_s: float = DISTRUST_S  # after a list that lost most machines at once
 
 
-class Charge(Value, frozen=True, dict=True):
+class AutoscalerConfig(Value, frozen=True, dict=True):
     pools: tuple[Pool, ...]
-    settings: Settings = Settings()
+    settings: AutoscalerSettings = AutoscalerSettings()
     home: str = "default"  # where the memory is kept
-    pace: Pace = Pace()
+    pace: LoopPace = LoopPace()
     is_dry: bool = False
     providers: dict[str, ProviderSettings] = {}
 
@@ -48,15 +48,15 @@ class Charge(Value, frozen=True, dict=True):
             found[pool.name] = hashlib.sha256(text).hexdigest()[:16]
         return found
 
-    def refusal(self, pool: str, kind: FailureKind, now: float, *, zone: str | None = None) -> Failure:
+    def refusal(self, pool: str, kind: FailureKind, now: float, *, zone: str | None = None) -> ProviderFailure:
         """One that is to be remembered."""
         provider = next((one.provider for one in self.pools if one.name == pool), "")
         setup = self.setups.get(pool, "") if kind == "auth" else ""
         zone = None if kind in IN_ALL_ZONES else zone
-        return Failure(pool=pool, kind=kind, at=now, zone=zone, provider=provider, setup=setup)
+        return ProviderFailure(pool=pool, kind=kind, at=now, zone=zone, provider=provider, setup=setup)
 
 
-def stuck_s(charge: Charge) -> float:
+def stuck_s(charge: AutoscalerConfig) -> float:
     """After so long without a loop that succeeded something is wrong: a loop may wait for each provider's commands."""
     limits = (one.timeout_s for one in charge.providers.values() if isinstance(one, ExecSettings))
     return UNHEALTHY_S + 2 * sum(limits)

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from longboat.autoscaler.model.machines import Machine
-from longboat.autoscaler.model.snapshot import Daemon, Pool, SeenPod, Snapshot
+from longboat.autoscaler.model.snapshot import ClusterSnapshot, Daemon, Pool, SeenPod
 from longboat.fitting.eligibility import admits
-from longboat.fitting.model.pods import Placing, Pod, PodShape
+from longboat.fitting.model.pods import NodeConstraints, Pod, PodShape
 from longboat.fitting.model.selectors import NAME_FIELD
 
 NAMESPACE = "longboat-daemons"
 
 
 def daemons_by_pool(
-    snapshot: Snapshot, machines: Sequence[Machine], pods: Mapping[str, list[SeenPod]]
+    snapshot: ClusterSnapshot, machines: Sequence[Machine], pods: Mapping[str, list[SeenPod]]
 ) -> dict[str, tuple[Daemon, ...]]:
     """For every pool, what will be on each of its new machines before anybody else."""
     known = {daemon.name for daemon in snapshot.daemons}
@@ -83,7 +83,7 @@ def daemon_pods(daemons: Sequence[Daemon], node: str, present: set[str]) -> list
         Pod(
             name=f"{daemon.name}@{node}",
             namespace=NAMESPACE,
-            shape=PodShape(requests=daemon.shape.requests, ports=daemon.shape.ports, placing=Placing()),
+            shape=PodShape(requests=daemon.shape.requests, ports=daemon.shape.ports, placing=NodeConstraints()),
             node=node,
         )
         for daemon in daemons

@@ -11,7 +11,15 @@ from typing import Literal
 
 import msgspec
 
-from longboat.autoscaler.model.snapshot import NodeMemory, Order, Pool, SeenNode, SeenPod, Settings, Snapshot
+from longboat.autoscaler.model.snapshot import (
+    AutoscalerSettings,
+    ClusterSnapshot,
+    NodeMemory,
+    Order,
+    Pool,
+    SeenNode,
+    SeenPod,
+)
 from longboat.autoscaler.model.times import show, text_of
 from longboat.core.jobs import Value
 from longboat.fitting.model.nodes import HOSTNAME, ZONE, NodeShape
@@ -50,7 +58,7 @@ class Machine(Value, frozen=True):
         return self.condition in ("ready", "booting") and self.cordon is None
 
 
-def machines_of(snapshot: Snapshot, settings: Settings, now: float) -> list[Machine]:
+def machines_of(snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float) -> list[Machine]:
     """All machines, sorted by name: nodes first, then orders."""
     pools = {pool.name: pool for pool in snapshot.pools}
     memories = {one.node: one for one in snapshot.memory}
@@ -65,12 +73,14 @@ def machines_of(snapshot: Snapshot, settings: Settings, now: float) -> list[Mach
     return found
 
 
-def patience(pool: Pool, settings: Settings) -> float:
+def patience(pool: Pool, settings: AutoscalerSettings) -> float:
     """How long a machine of this pool may take."""
     return max(pool.boot_s * settings.join_factor, LEAST_BOOT_S)
 
 
-def _of_node(node: SeenNode, pool: Pool | None, memory: NodeMemory | None, settings: Settings, now: float) -> Machine:
+def _of_node(
+    node: SeenNode, pool: Pool | None, memory: NodeMemory | None, settings: AutoscalerSettings, now: float
+) -> Machine:
     cordon: Cordon | None = None
     if node.shape.is_unschedulable:
         cordon = "ours" if memory is not None and memory.cordoned_at is not None else "person"
@@ -95,7 +105,7 @@ def _of_node(node: SeenNode, pool: Pool | None, memory: NodeMemory | None, setti
 
 
 def _condition(
-    node: SeenNode, pool: Pool | None, settings: Settings, now: float
+    node: SeenNode, pool: Pool | None, settings: AutoscalerSettings, now: float
 ) -> tuple[Condition, str, float | None]:
     """Condition, why, and since when it is being waited for."""
     if node.is_going:
@@ -157,7 +167,7 @@ def _as_it_will_be(shape: NodeShape, pool: Pool) -> NodeShape:
     )
 
 
-def _of_order(order: Order, pool: Pool, settings: Settings, now: float) -> Machine:
+def _of_order(order: Order, pool: Pool, settings: AutoscalerSettings, now: float) -> Machine:
     late = order.asked + patience(pool, settings)
     is_late = now > late
     what = f"ordered {show(now - order.asked)} ago, has not joined"
@@ -194,7 +204,7 @@ def counts_by_zone(machines: list[Machine], pool: Pool) -> dict[str, int]:
     return found
 
 
-def pods_by_node(snapshot: Snapshot) -> Mapping[str, list[SeenPod]]:
+def pods_by_node(snapshot: ClusterSnapshot) -> Mapping[str, list[SeenPod]]:
     """Pods that are on a node or ended there."""
     found: dict[str, list[SeenPod]] = {}
     for pod in snapshot.pods:

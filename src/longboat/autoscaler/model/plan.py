@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from longboat.autoscaler.model.backoff import Closed
+from longboat.autoscaler.model.backoff import BackoffWindow
 from longboat.core.jobs import Value
 
 ActionKind = Literal["grow", "cordon", "uncordon", "drain", "delete", "forget"]
@@ -27,7 +27,7 @@ NodeState = Literal[
 ]
 
 
-class Action(Value, frozen=True):
+class ScalingAction(Value, frozen=True):
     kind: ActionKind
     reason: str
     pool: str | None = None
@@ -39,7 +39,7 @@ class Action(Value, frozen=True):
     runs: tuple[str, ...] = ()  # whom it is for
 
 
-class Waiting(Value, frozen=True):
+class PendingItem(Value, frozen=True):
     """A pod or run that does not run yet, and why; what is being done about it."""
 
     reason: str
@@ -67,12 +67,12 @@ class PoolNote(Value, frozen=True):
     coming: int = 0  # on their way: ordered, or there and not ready
     ordered: int = 0  # of them, those that are no node yet
     blocked_until: float | None = None  # None: it may be asked, or is off until something changes (`backoffs`)
-    backoffs: tuple[Closed, ...] = ()  # where it is not asked now
+    backoffs: tuple[BackoffWindow, ...] = ()  # where it is not asked now
 
 
-class Plan(Value, frozen=True):
-    actions: tuple[Action, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+class ScalingPlan(Value, frozen=True):
+    actions: tuple[ScalingAction, ...] = ()
+    waiting: tuple[PendingItem, ...] = ()
     nodes: tuple[NodeNote, ...] = ()
     pools: tuple[PoolNote, ...] = ()
     next_s: float | None = None  # when to look again even if nothing changes

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from longboat.autoscaler.model.snapshot import POOL_LABEL, Limits, Pool, Settings
+from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings, Pool, ResourceLimits
 from longboat.autoscaler.providers.settings import PROVIDERS, ExecSettings, KwokSettings, ProviderSettings
 from longboat.core import resources
 from longboat.core.errors import LongboatError, NotFound
@@ -18,8 +18,8 @@ from longboat.core.jobs import Value
 from longboat.fitting.model.nodes import NodeShape, Taint
 from longboat.fitting.model.quantities import CPU, DISK, MEMORY, PODS, amount
 from longboat.specs.fields.composites import AsWritten, Field, ListOf, MapOf, Shape
-from longboat.specs.fields.scalars import At, Choice, Flag, Measure, Text, Whole, duration, number_of
-from longboat.specs.yaml.yaml_tree import Mistakes, Node, Place
+from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Flag, Quantified, Text, WholeNumber, duration, number_of
+from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode
 
 NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 LABEL_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -42,7 +42,7 @@ class Number(Value, frozen=True):
     def expected(self) -> str:
         return f"a number from {self.low:g} to {self.high:g}"
 
-    def read(self, node: Node, at: At) -> float | None:
+    def read(self, node: YamlNode, at: FieldPath) -> float | None:
         value = number_of(node, at, self.expected)
         if value is None:
             return None
@@ -60,7 +60,7 @@ class Quantity(Value, frozen=True):
 
     expected: str = resources.QUANTITY
 
-    def read(self, node: Node, at: At) -> int | None:
+    def read(self, node: YamlNode, at: FieldPath) -> int | None:
         found = read_bytes(str(node.value)) if isinstance(node.value, (str, int, float)) else None
         if found is None or isinstance(node.value, bool) or found < 0:
             at.wrong(node, self.expected)
@@ -82,8 +82,8 @@ def read_bytes(text: str) -> int | None:
         return None
 
 
-def cpus(high: float) -> Measure:
-    return Measure(
+def cpus(high: float) -> Quantified:
+    return Quantified(
         expected=resources.CPUS,
         parse=resources.parse_cpus,
         pattern=resources.CPUS_PATTERN,
@@ -103,7 +103,7 @@ LABEL = AsWritten(expected="a label's value", check=label_fault)
 """`true` and `1` are texts here, as nodes hold them."""
 
 
-def make_taint(values: dict[str, Any], _node: Node, _at: At) -> Taint:
+def make_taint(values: dict[str, Any], _node: YamlNode, _at: FieldPath) -> Taint:
     return Taint(key=values["key"], effect=values["effect"], value=values.get("value", ""))
 
 
@@ -112,7 +112,7 @@ _KEY = Text(expected="a key such as nvidia.com/gpu", pattern=LABEL_KEY)
 TAINT = Shape(
     fields=(
         Field(name="key", kind=_KEY, doc="Key.", required=True),
-        Field(name="effect", kind=Choice(options=EFFECTS), doc="Effect.", required=True),
+        Field(name="effect", kind=ChoiceOf(options=EFFECTS), doc="Effect.", required=True),
         Field(name="value", kind=LABEL, doc="Value."),
     ),
     build=make_taint,
@@ -122,9 +122,9 @@ MACHINE = Shape(
     fields=(
         Field(name="cpus", kind=cpus(_LARGE), doc="CPUs that pods may use.", required=True),
         Field(name="memory", kind=Quantity(), doc="Memory that pods may use.", required=True),
-        Field(name="gpus", kind=Whole(high=1024), doc="GPUs.", default="0"),
+        Field(name="gpus", kind=WholeNumber(high=1024), doc="GPUs.", default="0"),
         Field(name="gpu_resource", kind=_KEY, doc="The name pods ask for them by.", default="nvidia.com/gpu"),
-        Field(name="pods", kind=Whole(low=1, high=10_000), doc="Pods at most.", default=str(DEFAULT_PODS)),
+        Field(name="pods", kind=WholeNumber(low=1, high=10_000), doc="Pods at most.", default=str(DEFAULT_PODS)),
         Field(name="disk", kind=Quantity(), doc="Ephemeral storage.", default="enough"),
         Field(
             name="resources",
@@ -141,7 +141,7 @@ MACHINE = Shape(
 )
 
 
-def make_pool(values: dict[str, Any], node: Node, at: At) -> Pool | None:
+def make_pool(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Pool | None:
     if values.get("min", 0) > values["max"]:
         at.problem(node, f"min is {values['min']}, more than max, which is {values['max']}")
         return None
@@ -192,29 +192,29 @@ POOL = Shape(
         ),
         Field(name="machine", kind=MACHINE, doc="What one machine offers to pods.", required=True),
         Field(name="provider", kind=_WORD, doc="Who makes and deletes its machines.", default="kwok"),
-        Field(name="min", kind=Whole(high=100_000), doc="Machines at least.", default="0"),
-        Field(name="max", kind=Whole(high=100_000), doc="Machines at most.", required=True),
+        Field(name="min", kind=WholeNumber(high=100_000), doc="Machines at least.", default="0"),
+        Field(name="max", kind=WholeNumber(high=100_000), doc="Machines at most.", required=True),
         Field(name="price", kind=Number(low=0, high=1e6), doc="Of one machine for an hour.", default="0"),
         Field(name="spot", kind=Flag(), doc="Machines that may be taken away.", default="false"),
         Field(name="boot", kind=duration(0), doc="From the order to the first pod.", default="5m"),
         Field(name="zones", kind=ListOf(item=_WORD, what="zones"), doc="Where; kept balanced.", default="[]"),
-        Field(name="priority", kind=Whole(low=-_LARGE, high=_LARGE), doc="Higher is taken first.", default="0"),
+        Field(name="priority", kind=WholeNumber(low=-_LARGE, high=_LARGE), doc="Higher is taken first.", default="0"),
         Field(name="zero_or_max", kind=Flag(), doc="All of its machines or none.", default="false"),
     ),
     build=make_pool,
 )
 
 
-def make_limits(values: dict[str, Any], _node: Node, _at: At) -> Limits:
+def make_limits(values: dict[str, Any], _node: YamlNode, _at: FieldPath) -> ResourceLimits:
     found = round(values["cpus"] * 1000) if "cpus" in values else None
-    return Limits(cpus=found, memory=values.get("memory"), gpus=values.get("gpus"))
+    return ResourceLimits(cpus=found, memory=values.get("memory"), gpus=values.get("gpus"))
 
 
 LIMITS = Shape(
     fields=(
         Field(name="cpus", kind=cpus(1e9), doc="CPUs of all pools together."),
         Field(name="memory", kind=Quantity(), doc="Memory of all pools together."),
-        Field(name="gpus", kind=Whole(high=10**9), doc="GPUs of all pools together."),
+        Field(name="gpus", kind=WholeNumber(high=10**9), doc="GPUs of all pools together."),
     ),
     build=make_limits,
 )
@@ -222,21 +222,23 @@ LIMITS = Shape(
 _SECONDS = {"idle": "idle_s", "backoff": "backoff_s", "backoff_max": "backoff_max_s"}
 
 
-def make_settings(values: dict[str, Any], _node: Node, _at: At) -> Settings:
-    return Settings(**{_SECONDS.get(name, name): value for name, value in values.items()})
+def make_settings(values: dict[str, Any], _node: YamlNode, _at: FieldPath) -> AutoscalerSettings:
+    return AutoscalerSettings(**{_SECONDS.get(name, name): value for name, value in values.items()})
 
 
 SETTINGS = Shape(
     fields=(
         Field(name="idle", kind=duration(0), doc="A machine idle for this long is removed.", default="10m"),
-        Field(name="spare", kind=Whole(high=100_000), doc="Empty machines kept in a pool in use.", default="0"),
-        Field(name="over_provision", kind=Whole(high=100_000), doc="Ordered on top where a pool grows.", default="0"),
+        Field(name="spare", kind=WholeNumber(high=100_000), doc="Empty machines kept in a pool in use.", default="0"),
+        Field(
+            name="over_provision", kind=WholeNumber(high=100_000), doc="Ordered on top where a pool grows.", default="0"
+        ),
         Field(name="limits", kind=LIMITS, doc="What all pools together may have."),
-        Field(name="max_shrink_per_loop", kind=Whole(high=100_000), doc="Removals in one loop.", default="10"),
-        Field(name="max_drains", kind=Whole(high=100_000), doc="Nodes being drained at once.", default="1"),
+        Field(name="max_shrink_per_loop", kind=WholeNumber(high=100_000), doc="Removals in one loop.", default="10"),
+        Field(name="max_drains", kind=WholeNumber(high=100_000), doc="Nodes being drained at once.", default="1"),
         Field(
             name="expendable_below",
-            kind=Whole(low=-(2**31), high=2**31),
+            kind=WholeNumber(low=-(2**31), high=2**31),
             doc="Pods of a lower priority neither cause growth nor hold a machine.",
             default="-10",
         ),
@@ -260,11 +262,11 @@ FILE = Shape(
 )
 
 
-def read_pools(path: str | Path) -> tuple[tuple[Pool, ...], Settings]:
+def read_pools(path: str | Path) -> tuple[tuple[Pool, ...], AutoscalerSettings]:
     """Pools, sorted by name, and settings. Raises JobError with all mistakes, or NotFound."""
     values = read_file(path)
     pools = [pool for pool in values.get("pools") or () if pool is not None]
-    return tuple(sorted(pools, key=lambda pool: pool.name)), values.get("settings") or Settings()
+    return tuple(sorted(pools, key=lambda pool: pool.name)), values.get("settings") or AutoscalerSettings()
 
 
 def read_providers(path: str | Path) -> dict[str, ProviderSettings]:
@@ -282,7 +284,7 @@ def read_file(path: str | Path) -> dict[str, Any]:
     root = read_tree(Path(path), mistakes)
     mistakes.raise_if_any()
     assert root is not None
-    values = FILE.read(root, At("", mistakes)) or {}
+    values = FILE.read(root, FieldPath("", mistakes)) or {}
     pools = [pool for pool in values.get("pools") or () if pool is not None]
     names = [pool.name for pool in pools]
     for name in sorted({name for name in names if names.count(name) > 1}):
@@ -292,10 +294,10 @@ def read_file(path: str | Path) -> dict[str, Any]:
     return found
 
 
-def read_tree(path: Path, mistakes: Mistakes) -> Node | None:
+def read_tree(path: Path, mistakes: Mistakes) -> YamlNode | None:
     from longboat.specs.yaml.yaml12 import MAX_FILE_BYTES, parse_bytes
 
-    place = Place(str(path))
+    place = SourcePosition(str(path))
     try:
         # A named pipe without a writer must not hang the command.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:

@@ -34,7 +34,7 @@ class Pool(Value, frozen=True):
     zero_or_max: bool = False
 
 
-class Limits(Value, frozen=True):
+class ResourceLimits(Value, frozen=True):
     """Of all pools together, milli-CPUs and bytes; None: none."""
 
     cpus: int | None = None
@@ -42,11 +42,11 @@ class Limits(Value, frozen=True):
     gpus: int | None = None
 
 
-class Settings(Value, frozen=True):
+class AutoscalerSettings(Value, frozen=True):
     idle_s: float = 600.0
     spare: int = 0  # empty machines kept in every pool that is in use
     over_provision: int = 0  # machines ordered on top of what demand asks for, in the pools that grow
-    limits: Limits = Limits()
+    limits: ResourceLimits = ResourceLimits()
     max_shrink_per_loop: int = 10
     max_drains: int = 1
     expendable_below: int = -10
@@ -80,7 +80,7 @@ class Order(Value, frozen=True):
     gang: str | None = None  # whom it was ordered for
 
 
-class Failure(Value, frozen=True):
+class ProviderFailure(Value, frozen=True):
     """A provider's refusal, remembered until its back-off is over."""
 
     pool: str
@@ -104,7 +104,7 @@ class NodeMemory(Value, frozen=True):
     underused_since: float | None = None
 
 
-class Budget(Value, frozen=True):
+class DisruptionBudget(Value, frozen=True):
     """A PodDisruptionBudget: how many of the pods it selects may be evicted now."""
 
     namespace: str
@@ -167,14 +167,14 @@ class Daemon(Value, frozen=True):
     shape: PodShape
 
 
-class Snapshot(Value, frozen=True):
+class ClusterSnapshot(Value, frozen=True):
     nodes: tuple[SeenNode, ...] = ()
     pods: tuple[SeenPod, ...] = ()  # bound, pending and finished, those of gangs included
     gangs: tuple[Gang, ...] = ()  # that wait, whole or in part
     daemons: tuple[Daemon, ...] = ()
     pools: tuple[Pool, ...] = ()
     orders: tuple[Order, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[ProviderFailure, ...] = ()
     memory: tuple[NodeMemory, ...] = ()
-    budgets: tuple[Budget, ...] = ()
+    budgets: tuple[DisruptionBudget, ...] = ()
     namespaces: dict[str, dict[str, str]] = {}  # labels, where they are known

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import msgspec
 
-from longboat.autoscaler.model.snapshot import Settings, Snapshot
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.jobs import Value
 
 VERSION = 1
 
 
-class Saved(Value, frozen=True):
+class SavedSnapshot(Value, frozen=True):
     """All that `decide` reads."""
 
     now: float
-    snapshot: Snapshot
-    settings: Settings = Settings()
+    snapshot: ClusterSnapshot
+    settings: AutoscalerSettings = AutoscalerSettings()
     version: int = VERSION
 
 
-def write_saved(saved: Saved, path: str | Path) -> None:
+def write_saved(saved: SavedSnapshot, path: str | Path) -> None:
     data = msgspec.json.encode({"version": VERSION, **msgspec.to_builtins(saved)})
     try:
         Path(path).write_bytes(data + b"\n")
@@ -30,7 +30,7 @@ def write_saved(saved: Saved, path: str | Path) -> None:
         raise EngineError(f"{path}: cannot be written: {bad.strerror}") from None
 
 
-def read_saved(path: str | Path) -> Saved:
+def read_saved(path: str | Path) -> SavedSnapshot:
     hint = "longboat autoscaler plan --save FILE writes such a file"
     try:
         data = Path(path).read_bytes()
@@ -39,7 +39,7 @@ def read_saved(path: str | Path) -> Saved:
     except (OSError, ValueError) as bad:
         raise UsageError(f"{path}: cannot be read: {getattr(bad, 'strerror', None) or 'not a name'}") from None
     try:
-        found = msgspec.json.decode(data, type=Saved)
+        found = msgspec.json.decode(data, type=SavedSnapshot)
     except (msgspec.DecodeError, UnicodeDecodeError) as bad:
         raise UsageError(f"{path}: no snapshot: {bad}", hint=hint) from None
     if found.version > VERSION:

@@ -24,12 +24,12 @@ REPLICATED = ("ReplicaSet", "ReplicationController", "StatefulSet", "Deployment"
 """Kinds of controllers that start a pod again elsewhere, and whose pods lose nothing by it."""
 
 
-class Keep(NamedTuple):
+class DoNotDisrupt(NamedTuple):
     reason: str = ""
     until: float | None = None  # None: for good
 
 
-FREE = Keep()
+FREE = DoNotDisrupt()
 
 
 def controller_of(meta: Body) -> Body:
@@ -47,7 +47,7 @@ def daemon_of(meta: Body) -> str | None:
     return None
 
 
-def keep_of_pod(body: Body, *, in_gang: bool) -> Keep:
+def keep_of_pod(body: Body, *, in_gang: bool) -> DoNotDisrupt:
     """Why the pod must not be moved; an empty reason: it may."""
     meta = body["metadata"]
     annotations = meta.get("annotations") or {}
@@ -55,24 +55,24 @@ def keep_of_pod(body: Body, *, in_gang: bool) -> Keep:
     kind = owner.get("kind", "")
     safe = str(annotations.get(SAFE_TO_EVICT, "")).lower()
     if safe not in ("", "true"):
-        return Keep(f"the annotation {SAFE_TO_EVICT} is {safe}")
+        return DoNotDisrupt(f"the annotation {SAFE_TO_EVICT} is {safe}")
     if in_gang or kind in ("Job", "JobSet"):
         whose = f" of {kind} {owner.get('name', '')}" if kind else ""
-        return Keep(f"it is a training pod{whose}, which would lose its work")
+        return DoNotDisrupt(f"it is a training pod{whose}, which would lose its work")
     kept = _undisrupted(annotations, seconds_of((body.get("status") or {}).get("startTime")), meta)
     if kept.reason and kept.until is None:
         return kept
     if safe != "true":
         if kind not in REPLICATED:
             what = f"its controller is a {kind}" if kind else "it has no controller"
-            return Keep(f"{what}: nobody would start it again elsewhere")
+            return DoNotDisrupt(f"{what}: nobody would start it again elsewhere")
         volume = _local_volume(body.get("spec") or {}, annotations)
         if volume:
-            return Keep(f"it has local storage (volume {volume})")
+            return DoNotDisrupt(f"it has local storage (volume {volume})")
     return kept
 
 
-def _undisrupted(annotations: Body, since: float | None, meta: Body) -> Keep:
+def _undisrupted(annotations: Body, since: float | None, meta: Body) -> DoNotDisrupt:
     for name in (DO_NOT_DISRUPT, OLD_DO_NOT_EVICT):
         text = str(annotations.get(name, "")).strip().lower()
         if text in ("", "false"):
@@ -80,11 +80,11 @@ def _undisrupted(annotations: Body, since: float | None, meta: Body) -> Keep:
         length = duration_of(text)
         if length is None:
             # A value that nobody understands was meant to protect something.
-            return Keep(f"the annotation {name} is {text[:40]}")
+            return DoNotDisrupt(f"the annotation {name} is {text[:40]}")
         begun = since if since is not None else seconds_of(meta.get("creationTimestamp"))
         if begun is None:
-            return Keep(f"the annotation {name} is {text[:40]}")
-        return Keep(f"the annotation {name} is {text[:40]}", begun + length)
+            return DoNotDisrupt(f"the annotation {name} is {text[:40]}")
+        return DoNotDisrupt(f"the annotation {name} is {text[:40]}", begun + length)
     return FREE
 
 
@@ -97,9 +97,9 @@ def _local_volume(spec: Body, annotations: Body) -> str | None:
     return None
 
 
-def keep_of_node(meta: Body) -> Keep:
+def keep_of_node(meta: Body) -> DoNotDisrupt:
     """Which annotation forbids the removal of a node."""
     annotations = meta.get("annotations") or {}
     if str(annotations.get(SCALE_DOWN_DISABLED, "")).lower() == "true":
-        return Keep(f"the annotation {SCALE_DOWN_DISABLED} is true")
+        return DoNotDisrupt(f"the annotation {SCALE_DOWN_DISABLED} is true")
     return _undisrupted(annotations, None, meta)

@@ -17,16 +17,16 @@ from longboat.autoscaler.model.snapshot import (
     CORDONED,
     IDLE,
     UNDERUSED,
+    ClusterSnapshot,
     Daemon,
     NodeMemory,
     Pool,
     SeenNode,
     SeenPod,
-    Snapshot,
 )
 from longboat.autoscaler.model.times import seconds_of
 from longboat.autoscaler.observe.do_not_disrupt import FREE, daemon_of, keep_of_node, keep_of_pod
-from longboat.autoscaler.observe.gangs import OUR_GATES, Groups, Key, Member, gangs_of
+from longboat.autoscaler.observe.gangs import OUR_GATES, GangIndex, GangPod, Key, gangs_of
 from longboat.autoscaler.observe.pdbs import budgets_of
 from longboat.core.errors import LongboatError, NotFound, UsageError
 from longboat.fitting.model.nodes import node_of
@@ -100,7 +100,7 @@ def _items(root: Any, place: str, kind: str | None) -> Iterator[tuple[str, dict[
     yield place, root if root.get("kind") else {**root, "kind": own}
 
 
-def snapshot_of(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...] = ()) -> Snapshot:
+def snapshot_of(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...] = ()) -> ClusterSnapshot:
     """What these objects say. The order in which they come makes no difference."""
     try:
         return _snapshot(objects, pools)
@@ -109,16 +109,16 @@ def snapshot_of(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...] = ())
         raise UsageError(what, hint=HINT) from None
 
 
-def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> Snapshot:
+def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> ClusterSnapshot:
     claims = claims_of(objects.get("PersistentVolumeClaim", ()), objects.get("PersistentVolume", ()))
-    groups = Groups(objects, claims)
+    groups = GangIndex(objects, claims)
     nodes = [_named(body, _node) for body in objects.get("Node", ())]
     pods, members = _pods(objects.get("Pod", ()), groups, claims)
     gangs, alone = gangs_of(groups, members)
     if alone:
         waiting = {gang.name for gang in gangs}
         pods = [_set_free(pod, waiting) if pod.name in alone else pod for pod in pods]
-    return Snapshot(
+    return ClusterSnapshot(
         nodes=tuple(sorted((node for node, _ in nodes), key=lambda node: node.name)),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         gangs=tuple(gangs),
@@ -184,9 +184,9 @@ def _node(body: Body) -> tuple[SeenNode, NodeMemory]:
     return node, memory
 
 
-def _pods(bodies: Iterable[Body], groups: Groups, claims: Claims) -> tuple[list[SeenPod], dict[Key, list[Member]]]:
+def _pods(bodies: Iterable[Body], groups: GangIndex, claims: Claims) -> tuple[list[SeenPod], dict[Key, list[GangPod]]]:
     found: list[SeenPod] = []
-    members: dict[Key, list[Member]] = {}
+    members: dict[Key, list[GangPod]] = {}
     for body in bodies:
         key = groups.key_of_pod(body)
         pod: Pod = _named(body, partial(pod_of, claims=claims))
@@ -194,7 +194,7 @@ def _pods(bodies: Iterable[Body], groups: Groups, claims: Claims) -> tuple[list[
         if "priority" not in spec and spec.get("priorityClassName"):
             pod = msgspec.structs.replace(pod, priority=groups.priority_of(spec))
         if key is not None:
-            members.setdefault(key, []).append(Member(pod, body))
+            members.setdefault(key, []).append(GangPod(pod, body))
         gang = f"{key[0]}/{key[2].rstrip('/')}" if key is not None else None
         found.append(_named(body, partial(_seen, pod=pod, gang=gang)))
     return found, members

@@ -85,7 +85,7 @@ def is_over(body: Body) -> bool:
     return any(one.get("type") in ends and one.get("status") == "True" for one in status.get("conditions") or ())
 
 
-class Groups:
+class GangIndex:
     """What the objects of a List say about gangs; asked once per pod."""
 
     def __init__(self, objects: Mapping[str, list[Body]], claims: Claims) -> None:
@@ -248,7 +248,7 @@ def _queued(workloads: Iterable[Body]) -> Iterable[tuple[tuple[str, str], str]]:
             yield (namespace_of(meta), str(owner.get("name", ""))), reason
 
 
-class Member:
+class GangPod:
     """A pod of the List that belongs to a gang."""
 
     __slots__ = ("pod", "body", "job")
@@ -262,7 +262,7 @@ class Member:
         self.job: str = next((labels[name] for name in JOB_NAMES if name in labels), owners[0] if owners else "")
 
 
-def gangs_of(groups: Groups, members: Mapping[Key, list[Member]]) -> tuple[list[Gang], set[str]]:
+def gangs_of(groups: GangIndex, members: Mapping[Key, list[GangPod]]) -> tuple[list[Gang], set[str]]:
     """The gangs that wait, and the names of pods that are beyond their gang's least and so go alone."""
     templates = groups.templates()
     found, alone = [], set()
@@ -275,7 +275,7 @@ def gangs_of(groups: Groups, members: Mapping[Key, list[Member]]) -> tuple[list[
 
 
 def _gang(
-    groups: Groups, key: Key, members: list[Member], templates: list[tuple[Body, list[Pod]]]
+    groups: GangIndex, key: Key, members: list[GangPod], templates: list[tuple[Body, list[Pod]]]
 ) -> tuple[Gang | None, set[str]]:
     newest = _newest_attempt([*(member.body for member in members), *(body for body, _ in templates)])
     members = [one for one in members if _attempt(one.body) in (None, newest)]
@@ -300,7 +300,7 @@ def _gang(
     return _value(groups, key, pods, held, hold, [*(body for body, _ in templates), *(m.body for m in here)]), extra
 
 
-def _value(groups: Groups, key: Key, pods: list[Pod], held: int, hold: str, bodies: list[Body]) -> Gang:
+def _value(groups: GangIndex, key: Key, pods: list[Pod], held: int, hold: str, bodies: list[Body]) -> Gang:
     created = [seconds_of(body["metadata"].get("creationTimestamp")) for body in bodies]
     owners = [groups.hold_of(body) for body in bodies]
     return Gang(
@@ -319,7 +319,7 @@ def _waits(pod: Pod) -> bool:
     return pod.node is None and not pod.is_terminating
 
 
-def _missing(here: list[Member], templates: list[tuple[Body, list[Pod]]]) -> list[Pod]:
+def _missing(here: list[GangPod], templates: list[tuple[Body, list[Pod]]]) -> list[Pod]:
     """Stand-ins for the pods that a Job wants and has not made."""
     made: dict[str, int] = {}
     for member in here:
@@ -333,7 +333,7 @@ def _missing(here: list[Member], templates: list[tuple[Body, list[Pod]]]) -> lis
     return found[unknown:]
 
 
-def _least(groups: Groups, key: Key, members: list[Member]) -> int | None:
+def _least(groups: GangIndex, key: Key, members: list[GangPod]) -> int | None:
     if key[1] == "kueue":
         totals = [str((one.body["metadata"].get("annotations") or {}).get(POD_GROUP_TOTAL, "")) for one in members]
         return next((int(total) for total in totals if total.isdigit()), None)

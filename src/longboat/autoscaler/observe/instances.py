@@ -13,35 +13,39 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from longboat.autoscaler.model.backoff import closed, paused
-from longboat.autoscaler.model.config import Charge
-from longboat.autoscaler.model.snapshot import Failure, Pool
+from longboat.autoscaler.model.config import AutoscalerConfig
+from longboat.autoscaler.model.snapshot import Pool, ProviderFailure
 from longboat.autoscaler.model.times import text_of
-from longboat.autoscaler.observe.orders import LAG_S, Joined, Memory, failed
-from longboat.autoscaler.providers.provider import Machine, Provider, ProviderError, Refusal, Seen
+from longboat.autoscaler.observe.orders import LAG_S, JoinedInstances, OrderBook, failed
+from longboat.autoscaler.providers.provider import Instance, Provider, ProviderAnswer, ProviderError, Refusal
 from longboat.core.jobs import Value
 
-NOBODY = Joined(())
+NOBODY = JoinedInstances(())
 
 
-class Sight(Value, frozen=True):
-    seen: Seen
-    memory: Memory  # with what is to be remembered of this look
+class InstanceList(Value, frozen=True):
+    seen: ProviderAnswer
+    memory: OrderBook  # with what is to be remembered of this look
     blind: dict[str, str] = {}  # pools whose provider cannot be asked, and why: they are left alone
-    blocked: tuple[Failure, ...] = ()  # refusals of this moment only
+    blocked: tuple[ProviderFailure, ...] = ()  # refusals of this moment only
 
 
 FEW = 2
 """Fewer machines than this that are missing are nothing unusual: one that was reclaimed, say."""
 
 
-def see(
-    providers: Mapping[str, Provider], charge: Charge, memory: Memory, now: float, joined: Joined = NOBODY
-) -> Sight:
+def list_instances(
+    providers: Mapping[str, Provider],
+    charge: AutoscalerConfig,
+    memory: OrderBook,
+    now: float,
+    joined: JoinedInstances = NOBODY,
+) -> InstanceList:
     """Of pools whose provider cannot be asked: what was known. `joined`: machines that are nodes."""
-    machines: list[Machine] = []
+    machines: list[Instance] = []
     refusals: list[Refusal] = []
     blind: dict[str, str] = {}
-    blocked: list[Failure] = []
+    blocked: list[ProviderFailure] = []
     for name in sorted({pool.provider for pool in charge.pools}):
         mine = [pool for pool in charge.pools if pool.provider == name]
         pause = paused(memory.failures, name, charge.settings, now)
@@ -63,14 +67,19 @@ def see(
         refusals += [one for one in found.refusals if one.pool not in blind]
     for order in memory.orders:
         if order.pool in blind:
-            machines += [Machine(id=one, pool=order.pool, zone=order.zone) for one in order.machines]
-    seen = Seen(machines=tuple(machines), refusals=tuple(refusals))
-    return Sight(seen=seen, memory=memory, blind=blind, blocked=tuple(blocked))
+            machines += [Instance(id=one, pool=order.pool, zone=order.zone) for one in order.machines]
+    seen = ProviderAnswer(machines=tuple(machines), refusals=tuple(refusals))
+    return InstanceList(seen=seen, memory=memory, blind=blind, blocked=tuple(blocked))
 
 
 def _doubted(
-    memory: Memory, pools: Sequence[Pool], found: Seen, joined: Joined, charge: Charge, now: float
-) -> tuple[Memory, list[Failure]]:
+    memory: OrderBook,
+    pools: Sequence[Pool],
+    found: ProviderAnswer,
+    joined: JoinedInstances,
+    charge: AutoscalerConfig,
+    now: float,
+) -> tuple[OrderBook, list[ProviderFailure]]:
     """Pools whose list lacks most of what was ordered, while that is not believed; and since when, remembered."""
     there = {one.id for one in found.machines}
     doubts = dict(memory.doubts)
@@ -100,13 +109,13 @@ def _doubted(
     return msgspec.structs.replace(memory, doubts=doubts), blocked
 
 
-def _why(pool: Pool, pause: Failure, charge: Charge, now: float) -> str:
+def _why(pool: Pool, pause: ProviderFailure, charge: AutoscalerConfig, now: float) -> str:
     return closed(pool, (pause,), charge.settings, now)[0].reason
 
 
 def _noted(
-    memory: Memory, pools: Sequence[Pool], error: ProviderError, charge: Charge, now: float
-) -> tuple[Memory, list[Failure]]:
+    memory: OrderBook, pools: Sequence[Pool], error: ProviderError, charge: AutoscalerConfig, now: float
+) -> tuple[OrderBook, list[ProviderFailure]]:
     """What a list that failed means: to be remembered, or of this moment only."""
     message = error.message
     if error.kind == "throttled":
@@ -125,7 +134,7 @@ def _noted(
     return memory, []
 
 
-def _renewed(memory: Memory, pools: Sequence[Pool]) -> Memory:
+def _renewed(memory: OrderBook, pools: Sequence[Pool]) -> OrderBook:
     """After a list that was had."""
     names = {pool.name for pool in pools}
     if not any(one.is_blind and one.pool in names for one in memory.failures):

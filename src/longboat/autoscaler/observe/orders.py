@@ -1,7 +1,7 @@
 """What the autoscaler remembers between loops, in the cluster: orders and refusals in one ConfigMap, marks on nodes.
 
-The machines themselves are the provider's to tell (`Seen`); an order is written down before it is sent, so that whoever
-comes after a crash sends it again under the same token. `Store` reads and writes, the rest is pure.
+The machines themselves are the provider's to tell (`ProviderAnswer`); an order is written down before it is sent, so
+that whoever comes after a crash sends it again under the same token. `OrderStore` reads and writes, the rest is pure.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 import msgspec
 
 from longboat.autoscaler.model.backoff import MOST_SAID, is_remembered, is_same
-from longboat.autoscaler.model.config import Charge
-from longboat.autoscaler.model.snapshot import Failure, Order, Pool
-from longboat.autoscaler.providers.provider import Machine, Refusal, Seen
+from longboat.autoscaler.model.config import AutoscalerConfig
+from longboat.autoscaler.model.snapshot import Order, Pool, ProviderFailure
+from longboat.autoscaler.providers.provider import Instance, ProviderAnswer, Refusal
 from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
 from longboat.kubeapi.client import Client, Object
-from longboat.kubeapi.errors import AlreadyThere, Conflict
+from longboat.kubeapi.errors import AlreadyExists, Conflict
 from longboat.kubeapi.kinds import CONFIG_MAP
 
 NAME = "longboat-autoscaler"
@@ -28,7 +28,7 @@ LAG_S = 120.0
 """So long a machine that was promised may be missing from the provider's list."""
 
 
-class Asked(Value, frozen=True):
+class PlacedOrder(Value, frozen=True):
     """One order: so many machines of a pool, in one zone."""
 
     token: str
@@ -49,40 +49,40 @@ class Asked(Value, frozen=True):
         return tuple(f"{self.token}/{number}" for number in range(self.missing))
 
 
-class Memory(Value, frozen=True):
-    orders: tuple[Asked, ...] = ()
-    failures: tuple[Failure, ...] = ()
+class OrderBook(Value, frozen=True):
+    orders: tuple[PlacedOrder, ...] = ()
+    failures: tuple[ProviderFailure, ...] = ()
     doubts: dict[str, float] = {}  # pool -> since when its provider's list is not believed
     version: int = 1
 
-    def order(self, token: str) -> Asked | None:
+    def order(self, token: str) -> PlacedOrder | None:
         return next((one for one in self.orders if one.token == token), None)
 
-    def with_order(self, order: Asked) -> Memory:
+    def with_order(self, order: PlacedOrder) -> OrderBook:
         others = tuple(one for one in self.orders if one.token != order.token)
         return msgspec.structs.replace(self, orders=(*others, order))
 
-    def without(self, token: str) -> Memory:
+    def without(self, token: str) -> OrderBook:
         return msgspec.structs.replace(self, orders=tuple(one for one in self.orders if one.token != token))
 
 
-class Stale(EngineError):
+class OrdersChanged(EngineError):
     """Somebody else has written the memory since it was read: what was decided on it is void."""
 
 
-class Store:
+class OrderStore:
     """The ConfigMap, replaced only at the version that was read."""
 
     def __init__(self, client: Client, home: str) -> None:
         self._client, self._home = client, home
         self._body: Object | None = None
-        self.memory = Memory()
+        self.memory = OrderBook()
 
-    def load(self) -> Memory:
+    def load(self) -> OrderBook:
         self._body = self._client.find(CONFIG_MAP, NAME, namespace=self._home)
         text = ((self._body or {}).get("data") or {}).get("memory", "{}")
         try:
-            self.memory = msgspec.json.decode(text, type=Memory)
+            self.memory = msgspec.json.decode(text, type=OrderBook)
         except msgspec.DecodeError as bad:
             where = f"the ConfigMap {self._home}/{NAME} is not understood: {bad}"
             raise EngineError(
@@ -90,7 +90,7 @@ class Store:
             ) from None
         return self.memory
 
-    def save(self, memory: Memory) -> None:
+    def save(self, memory: OrderBook) -> None:
         """Raises Stale. After an error nothing is known: load again."""
         if memory == self.memory and self._body is not None:
             return
@@ -102,12 +102,12 @@ class Store:
                 self._body = self._client.create(body)
             else:
                 self._body = self._client.replace({**self._body, "data": {**(self._body.get("data") or {}), **data}})
-        except (Conflict, AlreadyThere):
-            raise Stale(f"the ConfigMap {self._home}/{NAME} was changed by another process") from None
+        except (Conflict, AlreadyExists):
+            raise OrdersChanged(f"the ConfigMap {self._home}/{NAME} was changed by another process") from None
         self.memory = memory
 
 
-class Joined:
+class JoinedInstances:
     """Which machines are nodes already: by providerID, by name, or by the name that the provider knows."""
 
     def __init__(self, nodes: Iterable[tuple[str, str | None]]) -> None:
@@ -122,7 +122,9 @@ class Joined:
         return machine in self._ids or machine in self._names or (node is not None and node in self._names)
 
 
-def reconcile(memory: Memory, seen: Seen, joined: Joined, charge: Charge, now: float) -> Memory:
+def reconcile(
+    memory: OrderBook, seen: ProviderAnswer, joined: JoinedInstances, charge: AutoscalerConfig, now: float
+) -> OrderBook:
     """Orders as they stand by what the provider shows; every machine that is no node belongs to one afterwards."""
     settings, setups = charge.settings, charge.setups
     memory = _refuse(memory, seen.refusals, charge, now)
@@ -149,12 +151,12 @@ def reconcile(memory: Memory, seen: Seen, joined: Joined, charge: Charge, now: f
     )
 
 
-def is_orphan(order: Asked, pools: Container[str]) -> bool:
+def is_orphan(order: PlacedOrder, pools: Container[str]) -> bool:
     """Its pool is not in the pools file any more: nobody can be asked what became of it, so it is kept."""
     return order.pool not in pools
 
 
-def orphans(memory: Memory, pools: Container[str]) -> tuple[str, ...]:
+def orphans(memory: OrderBook, pools: Container[str]) -> tuple[str, ...]:
     """Of every such pool: what was ordered there, for a person."""
     counts: dict[str, int] = {}
     for order in memory.orders:
@@ -167,12 +169,12 @@ def orphans(memory: Memory, pools: Container[str]) -> tuple[str, ...]:
     )
 
 
-def unjoined(order: Asked, joined: Joined) -> list[str]:
+def unjoined(order: PlacedOrder, joined: JoinedInstances) -> list[str]:
     """Machines of the order that are no node."""
     return [one for one in order.machines if not joined.has(one)]
 
 
-def without_machine(memory: Memory, machine: str) -> Memory:
+def without_machine(memory: OrderBook, machine: str) -> OrderBook:
     """After its deletion: an order that counts it no more."""
     orders = []
     for order in memory.orders:
@@ -184,7 +186,7 @@ def without_machine(memory: Memory, machine: str) -> Memory:
     return msgspec.structs.replace(memory, orders=tuple(orders))
 
 
-def orders_of(memory: Memory, seen: Seen, joined: Joined, now: float) -> tuple[Order, ...]:
+def orders_of(memory: OrderBook, seen: ProviderAnswer, joined: JoinedInstances, now: float) -> tuple[Order, ...]:
     """For `decide`: every machine that was ordered and is no node yet."""
     there = {one.id: one for one in seen.machines}
     found = []
@@ -205,7 +207,7 @@ def orders_of(memory: Memory, seen: Seen, joined: Joined, now: float) -> tuple[O
     return tuple(found)
 
 
-def failed(memory: Memory, failure: Failure) -> Memory:
+def failed(memory: OrderBook, failure: ProviderFailure) -> OrderBook:
     """One more refusal in a row, of its kind."""
     before = [one for one in memory.failures if is_same(one, failure)]
     others = [one for one in memory.failures if one not in before]
@@ -214,38 +216,38 @@ def failed(memory: Memory, failure: Failure) -> Memory:
     return msgspec.structs.replace(memory, failures=(*others, new))
 
 
-def worked(memory: Memory, pool: Pool, zone: str | None) -> Memory:
+def worked(memory: OrderBook, pool: Pool, zone: str | None) -> OrderBook:
     """After an order that was taken."""
     return _without(memory, lambda one: _is_over(one, pool) or (one.pool == pool.name and one.zone in (None, zone)))
 
 
-def shrank(memory: Memory, pool: Pool) -> Memory:
+def shrank(memory: OrderBook, pool: Pool) -> OrderBook:
     """After a deletion that was taken: that says nothing about stock or quota."""
     return _without(memory, lambda one: _is_over(one, pool))
 
 
-def retried(memory: Memory, pools: Sequence[str]) -> Memory:
+def retried(memory: OrderBook, pools: Sequence[str]) -> OrderBook:
     """What a person says: these may be asked again at once."""
     return _without(memory, lambda one: one.pool in pools)
 
 
-def _is_over(one: Failure, pool: Pool) -> bool:
+def _is_over(one: ProviderFailure, pool: Pool) -> bool:
     if one.kind == "throttled":
         return one.provider == pool.provider
     return one.kind == "auth" and one.pool == pool.name
 
 
-def _without(memory: Memory, is_over: Callable[[Failure], bool]) -> Memory:
+def _without(memory: OrderBook, is_over: Callable[[ProviderFailure], bool]) -> OrderBook:
     left = tuple(one for one in memory.failures if not is_over(one))
     return memory if left == memory.failures else msgspec.structs.replace(memory, failures=left)
 
 
-def _with(order: Asked, machines: Sequence[str]) -> Asked:
+def _with(order: PlacedOrder, machines: Sequence[str]) -> PlacedOrder:
     new = [one for one in machines if one not in order.machines]
     return msgspec.structs.replace(order, machines=(*order.machines, *new), is_confirmed=True) if new else order
 
 
-def _adopt(machine: Machine, orders: list[Asked], now: float) -> None:
+def _adopt(machine: Instance, orders: list[PlacedOrder], now: float) -> None:
     """A machine that bears no token: of an order that still lacks one, else found."""
     for number, order in enumerate(orders):
         fits = order.pool == machine.pool and order.zone in (None, machine.zone)
@@ -253,7 +255,7 @@ def _adopt(machine: Machine, orders: list[Asked], now: float) -> None:
             orders[number] = _with(order, (machine.id,))
             return
     orders.append(
-        Asked(
+        PlacedOrder(
             token=f"found-{machine.id}",
             pool=machine.pool,
             count=1,
@@ -265,7 +267,7 @@ def _adopt(machine: Machine, orders: list[Asked], now: float) -> None:
     )
 
 
-def _alive(order: Asked, there: Mapping[str, Machine], joined: Joined, now: float) -> list[str]:
+def _alive(order: PlacedOrder, there: Mapping[str, Instance], joined: JoinedInstances, now: float) -> list[str]:
     found = []
     for machine in order.machines:
         known = there.get(machine)
@@ -275,7 +277,7 @@ def _alive(order: Asked, there: Mapping[str, Machine], joined: Joined, now: floa
     return found
 
 
-def _refuse(memory: Memory, refusals: Sequence[Refusal], charge: Charge, now: float) -> Memory:
+def _refuse(memory: OrderBook, refusals: Sequence[Refusal], charge: AutoscalerConfig, now: float) -> OrderBook:
     for refusal in refusals:
         order = memory.order(refusal.token) if refusal.token else None
         if refusal.token is None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from longboat.autoscaler.model.snapshot import Budget, SeenPod
+from longboat.autoscaler.model.snapshot import DisruptionBudget, SeenPod
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.selectors import matches_labels, requirement_of
 
 Body = Mapping[str, Any]
 
 
-def budgets_of(bodies: Iterable[Body], pods: Sequence[Pod]) -> Iterator[Budget]:
+def budgets_of(bodies: Iterable[Body], pods: Sequence[Pod]) -> Iterator[DisruptionBudget]:
     """From the API's JSON. What the status does not say is counted from the pods."""
     for body in sorted(
         bodies, key=lambda one: (one["metadata"].get("namespace") or "default", one["metadata"]["name"])
     ):
         meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
         selector = spec.get("selector")
-        budget = Budget(
+        budget = DisruptionBudget(
             namespace=meta.get("namespace") or "default",
             name=meta["name"],
             selector={str(key): str(value) for key, value in ((selector or {}).get("matchLabels") or {}).items()},
@@ -29,7 +29,7 @@ def budgets_of(bodies: Iterable[Body], pods: Sequence[Pod]) -> Iterator[Budget]:
         allowed = status.get("disruptionsAllowed")
         if allowed is None:
             allowed = _allowed(spec, [pod for pod in pods if covers(budget, pod)])
-        yield Budget(
+        yield DisruptionBudget(
             namespace=budget.namespace,
             name=budget.name,
             selector=budget.selector,
@@ -48,7 +48,7 @@ def _frees_unready(spec: Body, status: Body) -> bool:
     return healthy >= desired > 0
 
 
-def covers(budget: Budget, pod: Pod) -> bool:
+def covers(budget: DisruptionBudget, pod: Pod) -> bool:
     if budget.selects_nothing or budget.namespace != pod.namespace:
         return False
     labels = pod.labels
@@ -73,13 +73,13 @@ def _share(amount: Any, total: int) -> int:
     return -(-int(text[:-1]) * total // 100) if text.endswith("%") else int(text)
 
 
-class Allowances:
+class DisruptionsAllowed:
     """What the budgets still allow while one node after the other is chosen."""
 
-    def __init__(self, budgets: Sequence[Budget]) -> None:
+    def __init__(self, budgets: Sequence[DisruptionBudget]) -> None:
         budgets = sorted(budgets, key=lambda budget: (budget.namespace, budget.name))
         self._left = [budget.allowed for budget in budgets]
-        self._by_namespace: dict[str, list[tuple[int, Budget]]] = {}
+        self._by_namespace: dict[str, list[tuple[int, DisruptionBudget]]] = {}
         for number, budget in enumerate(budgets):
             self._by_namespace.setdefault(budget.namespace, []).append((number, budget))
 
@@ -100,13 +100,13 @@ class Allowances:
         for number, (count, _) in self._counts(pods).items():
             self._left[number] -= count
 
-    def _counts(self, pods: Sequence[SeenPod]) -> dict[int, tuple[int, Budget]]:
-        found: dict[int, tuple[int, Budget]] = {}
+    def _counts(self, pods: Sequence[SeenPod]) -> dict[int, tuple[int, DisruptionBudget]]:
+        found: dict[int, tuple[int, DisruptionBudget]] = {}
         for one in pods:
             for number, budget in self._over(one.pod):
                 if budget.spares_unready or not one.is_unready:
                     found[number] = (found.get(number, (0, budget))[0] + 1, budget)
         return found
 
-    def _over(self, pod: Pod) -> list[tuple[int, Budget]]:
+    def _over(self, pod: Pod) -> list[tuple[int, DisruptionBudget]]:
         return [pair for pair in self._by_namespace.get(pod.namespace, ()) if covers(pair[1], pod)]

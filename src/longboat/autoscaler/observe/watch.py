@@ -1,4 +1,4 @@
-"""The live cluster as the objects that `objects.snapshot_of` reads: followed by watches, or listed once.
+"""The live cluster as the objects that `from_objects.snapshot_of` reads: followed by watches, or listed once.
 
 Kinds that a cluster need not serve (JobSet, Kueue, PodGroups, Volcano) are followed where it does. Not here: what the
 objects mean, and what the provider says.
@@ -13,29 +13,29 @@ from typing import Any
 
 import msgspec
 
-from longboat.autoscaler.model.snapshot import Failure, Pool, Snapshot
+from longboat.autoscaler.model.snapshot import ClusterSnapshot, Pool, ProviderFailure
 from longboat.autoscaler.observe.from_objects import Body, snapshot_of
-from longboat.autoscaler.observe.orders import DELETING, Joined, Memory, orders_of
-from longboat.autoscaler.providers.provider import Seen
+from longboat.autoscaler.observe.orders import DELETING, JoinedInstances, OrderBook, orders_of
+from longboat.autoscaler.providers.provider import ProviderAnswer
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import NotThere
+from longboat.kubeapi.errors import ObjectNotFound
 from longboat.kubeapi.kinds import (
-    BUDGET,
-    CLAIM,
     DAEMON_SET,
     JOB,
     JOBSET,
     NAMESPACE,
     NODE,
+    PDB,
     POD,
     PRIORITY_CLASS,
+    PVC,
     VOLUME,
     WORKLOAD,
     Kind,
 )
 from longboat.kubeapi.watch import Change, Reflector
 
-ALWAYS = (NODE, POD, JOB, BUDGET, DAEMON_SET, CLAIM, VOLUME, PRIORITY_CLASS, NAMESPACE)
+ALWAYS = (NODE, POD, JOB, PDB, DAEMON_SET, PVC, VOLUME, PRIORITY_CLASS, NAMESPACE)
 WHERE_SERVED = (
     JOBSET,
     WORKLOAD,
@@ -67,7 +67,7 @@ def served(client: Client) -> list[Kind]:
 def _has(client: Client, version: str, plural: str) -> bool:
     try:
         answer = msgspec.json.decode(client.request("GET", f"/apis/{version}"))
-    except NotThere:
+    except ObjectNotFound:
         return False
     return any(one.get("name") == plural for one in answer.get("resources") or ())
 
@@ -87,7 +87,7 @@ def _named(kind: Kind, bodies: Iterable[dict[str, Any]]) -> list[Body]:
     return [{**body, "kind": kind.kind, "apiVersion": kind.api_version} for body in bodies]
 
 
-class Watcher:
+class ClusterWatcher:
     """A copy of all that matters, kept up to date by watches."""
 
     def __init__(self, client: Client) -> None:
@@ -147,14 +147,19 @@ class Watcher:
             reflector.close()
 
 
-def joined_in(objects: Mapping[str, list[Body]]) -> Joined:
+def joined_in(objects: Mapping[str, list[Body]]) -> JoinedInstances:
     nodes = objects.get("Node", ())
-    return Joined((body["metadata"]["name"], (body.get("spec") or {}).get("providerID")) for body in nodes)
+    return JoinedInstances((body["metadata"]["name"], (body.get("spec") or {}).get("providerID")) for body in nodes)
 
 
 def snapshot_from(
-    objects: Objects, pools: tuple[Pool, ...], memory: Memory, seen: Seen, now: float, blocked: Iterable[Failure] = ()
-) -> Snapshot:
+    objects: Objects,
+    pools: tuple[Pool, ...],
+    memory: OrderBook,
+    seen: ProviderAnswer,
+    now: float,
+    blocked: Iterable[ProviderFailure] = (),
+) -> ClusterSnapshot:
     """What `decide` reads: the objects, what was ordered, what was refused. `blocked`: refusals of this moment only."""
     going = {
         body["metadata"]["name"]

@@ -12,7 +12,7 @@ LAST_BYTES = 1 << 16
 """What is kept of stderr, its end: one line of it is shown."""
 
 
-class TooMuch(Exception):
+class OutputTooLarge(Exception):
     """More on stdout than was allowed."""
 
 
@@ -48,7 +48,7 @@ def communicate(
                     selector.unregister(key.fileobj)
                     key.fileobj.close()  # type: ignore[union-attr]
             if len(out) > most_bytes:
-                raise TooMuch
+                raise OutputTooLarge
     process.wait(_left(process, deadline, timeout_s))
     return bytes(out), bytes(err[-LAST_BYTES:])
 

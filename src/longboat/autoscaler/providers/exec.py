@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from longboat.autoscaler.model.snapshot import FailureKind, Pool
-from longboat.autoscaler.providers.bounded_process import TooMuch, communicate
+from longboat.autoscaler.providers.bounded_process import OutputTooLarge, communicate
 from longboat.autoscaler.providers.provider import (
     KINDS,
     Description,
-    Machine,
+    Instance,
+    MachineRequest,
+    ProviderAnswer,
     ProviderError,
-    Purchase,
     Refusal,
-    Seen,
 )
 from longboat.autoscaler.providers.settings import ExecSettings, Verb
 from longboat.core.jobs import Command, Value
@@ -42,7 +42,7 @@ T = TypeVar("T")
 class _Machines(Value, frozen=True):
     """What list and grow print. `machines` must be there: an answer that lost it must not look like an empty cloud."""
 
-    machines: tuple[Machine, ...]
+    machines: tuple[Instance, ...]
     refusals: tuple[Refusal, ...] = ()
 
 
@@ -62,13 +62,13 @@ class ExecProvider:
     def __init__(self, name: str, settings: ExecSettings) -> None:
         self.name, self.settings = name, settings
 
-    def list(self, pools: Sequence[Pool]) -> Seen:
+    def list(self, pools: Sequence[Pool]) -> ProviderAnswer:
         asked = {"pools": [_pool(pool) for pool in pools]}
         found = self._ask("list", asked, _Machines)
         self._check("list", found, {pool.name for pool in pools})
-        return Seen(machines=found.machines, refusals=found.refusals)
+        return ProviderAnswer(machines=found.machines, refusals=found.refusals)
 
-    def grow(self, pool: Pool, purchase: Purchase) -> tuple[Machine, ...]:
+    def grow(self, pool: Pool, purchase: MachineRequest) -> tuple[Instance, ...]:
         asked = {
             "pool": _pool(pool),
             "token": purchase.token,
@@ -137,7 +137,7 @@ class ExecProvider:
             out, err = communicate(process, question, timeout_s=limit_s, most_bytes=MOST_BYTES)
         except subprocess.TimeoutExpired:
             raise ProviderError(f"{self._what(verb)} did not end within {self.settings.timeout_s:g} s") from None
-        except TooMuch:
+        except OutputTooLarge:
             raise self._bad(verb, f"printed more than {MOST_BYTES >> 20} MiB") from None
         finally:
             _end(process)
@@ -155,7 +155,7 @@ class ExecProvider:
         return ProviderError(f"{self._what(verb)} {what}", hint="docs/autoscaler.md describes what it must print")
 
 
-def mistake_in(machines: Sequence[Machine], refusals: Sequence[Refusal], pools: set[str]) -> str:
+def mistake_in(machines: Sequence[Instance], refusals: Sequence[Refusal], pools: set[str]) -> str:
     """What is wrong with what a command printed, beyond its form; empty: nothing. Pure."""
     if len(machines) > MOST_MACHINES or len(refusals) > MOST_MACHINES:
         return f"printed more than {MOST_MACHINES} machines"

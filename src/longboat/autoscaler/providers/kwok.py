@@ -13,14 +13,21 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from longboat.autoscaler.model.snapshot import FailureKind, Pool
-from longboat.autoscaler.providers.provider import Description, Machine, ProviderError, Purchase, Refusal, Seen
+from longboat.autoscaler.providers.provider import (
+    Description,
+    Instance,
+    MachineRequest,
+    ProviderAnswer,
+    ProviderError,
+    Refusal,
+)
 from longboat.autoscaler.providers.settings import KwokSettings
 from longboat.core.jobs import Value
 from longboat.core.resources import format_duration
 from longboat.fitting.model.nodes import HOSTNAME, ZONE
 from longboat.fitting.model.quantities import CPU, is_gpu
 from longboat.kubeapi.client import Client, Object
-from longboat.kubeapi.errors import AlreadyThere, Conflict
+from longboat.kubeapi.errors import AlreadyExists, Conflict
 from longboat.kubeapi.kinds import CONFIG_MAP, LEASE, NODE
 
 BOOKS = "longboat-kwok"
@@ -32,7 +39,7 @@ ATTEMPTS = 20
 MOST_KEPT = 200
 
 
-class Fault(Value, frozen=True):
+class SimulatedFault(Value, frozen=True):
     """What the simulated cloud answers to an order of this pool and zone (None: of every zone)."""
 
     pool: str
@@ -42,8 +49,8 @@ class Fault(Value, frozen=True):
     joins: bool = True  # false: no error; the machines are made and never become nodes
 
 
-class Books(Value, frozen=True):
-    machines: tuple[Machine, ...] = ()
+class KwokState(Value, frozen=True):
+    machines: tuple[Instance, ...] = ()
     tokens: tuple[str, ...] = ()  # orders that were served, newest last
     refusals: tuple[Refusal, ...] = ()
 
@@ -53,16 +60,16 @@ class KwokProvider:
         self._client, self._home = client, home
         self.settings = settings or KwokSettings()
 
-    def list(self, pools: Sequence[Pool]) -> Seen:
+    def list(self, pools: Sequence[Pool]) -> ProviderAnswer:
         names = {pool.name for pool in pools}
         books = self._read()[1]
-        return Seen(
+        return ProviderAnswer(
             machines=tuple(one for one in books.machines if one.pool in names),
             refusals=tuple(one for one in books.refusals if one.pool in names),
         )
 
-    def grow(self, pool: Pool, purchase: Purchase) -> tuple[Machine, ...]:
-        def add(books: Books, faults: tuple[Fault, ...]) -> Books:
+    def grow(self, pool: Pool, purchase: MachineRequest) -> tuple[Instance, ...]:
+        def add(books: KwokState, faults: tuple[SimulatedFault, ...]) -> KwokState:
             if purchase.token in books.tokens:
                 return books
             fault = next((one for one in faults if one.pool == pool.name and one.zone in (None, purchase.zone)), None)
@@ -77,7 +84,7 @@ class KwokProvider:
                 refusals = (*refusals, refused)[-MOST_KEPT:]
             made = tuple(self._new(pool, purchase, fault) for _ in range(count))
             tokens = (*books.tokens, purchase.token)[-MOST_KEPT:]
-            return Books(machines=(*books.machines, *made), tokens=tokens, refusals=refusals)
+            return KwokState(machines=(*books.machines, *made), tokens=tokens, refusals=refusals)
 
         books = self._change(add)
         mine = tuple(one for one in books.machines if one.token == purchase.token)
@@ -92,11 +99,11 @@ class KwokProvider:
     def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
         gone = set(machines)
 
-        def remove(books: Books, _: tuple[Fault, ...]) -> Books:
+        def remove(books: KwokState, _: tuple[SimulatedFault, ...]) -> KwokState:
             # An order that is taken back must not be served by a request that is still on its way.
             known = tuple(one for one in books.tokens if one not in tokens)
             left = tuple(one for one in books.machines if one.id not in gone)
-            return Books(machines=left, tokens=(*known, *tokens)[-MOST_KEPT:], refusals=books.refusals)
+            return KwokState(machines=left, tokens=(*known, *tokens)[-MOST_KEPT:], refusals=books.refusals)
 
         self._change(remove)
         for name in machines:
@@ -105,9 +112,9 @@ class KwokProvider:
     def describe(self, pool: Pool) -> Description:
         return Description(zones=pool.zones, spot=pool.spot, max=pool.max)
 
-    def _new(self, pool: Pool, purchase: Purchase, fault: Fault | None) -> Machine:
+    def _new(self, pool: Pool, purchase: MachineRequest, fault: SimulatedFault | None) -> Instance:
         name = f"{pool.name}-{secrets.token_hex(4)}"
-        return Machine(
+        return Instance(
             id=f"kwok://{name}",
             pool=pool.name,
             state="running" if fault is None or fault.joins else "pending",
@@ -117,22 +124,22 @@ class KwokProvider:
             node=name,
         )
 
-    def _join(self, pool: Pool, machine: Machine) -> None:
+    def _join(self, pool: Pool, machine: Instance) -> None:
         try:
             self._client.create(node_of(pool, machine, self.settings))
-        except AlreadyThere:
+        except AlreadyExists:
             pass
 
-    def _read(self) -> tuple[Object | None, Books, tuple[Fault, ...]]:
+    def _read(self) -> tuple[Object | None, KwokState, tuple[SimulatedFault, ...]]:
         found = self._client.find(CONFIG_MAP, BOOKS, namespace=self._home)
         data = (found or {}).get("data") or {}
         try:
-            books = msgspec.json.decode(data.get("machines", "{}"), type=Books)
-            return found, books, msgspec.json.decode(data.get("faults", "[]"), type=tuple[Fault, ...])
+            books = msgspec.json.decode(data.get("machines", "{}"), type=KwokState)
+            return found, books, msgspec.json.decode(data.get("faults", "[]"), type=tuple[SimulatedFault, ...])
         except msgspec.DecodeError as bad:
             raise ProviderError(f"the ConfigMap {self._home}/{BOOKS} is not understood: {bad}") from None
 
-    def _change(self, change: Callable[[Books, tuple[Fault, ...]], Books]) -> Books:
+    def _change(self, change: Callable[[KwokState, tuple[SimulatedFault, ...]], KwokState]) -> KwokState:
         """At the version that was read; somebody else's change in between means reading again."""
         for attempt in range(ATTEMPTS):
             found, books, faults = self._read()
@@ -148,12 +155,12 @@ class KwokProvider:
             try:
                 self._client.replace({**body, "data": data}) if found else self._client.create({**body, "data": data})
                 return wanted
-            except (Conflict, AlreadyThere):
+            except (Conflict, AlreadyExists):
                 time.sleep(0.01 * attempt)
         raise ProviderError(f"the ConfigMap {self._home}/{BOOKS} is changed by others all the time", kind="throttled")
 
 
-def node_of(pool: Pool, machine: Machine, settings: KwokSettings) -> Object:
+def node_of(pool: Pool, machine: Instance, settings: KwokSettings) -> Object:
     """The node that the machine joins as."""
     name = machine.node or machine.id
     annotations = {**MANAGED, **settings.annotations}

@@ -37,7 +37,7 @@ class ProviderError(EngineError):
         self.kind: FailureKind = kind
 
 
-class Machine(Value, frozen=True):
+class Instance(Value, frozen=True):
     """One machine of a pool, as the provider sees it."""
 
     id: str
@@ -60,12 +60,12 @@ class Refusal(Value, frozen=True):
     message: str = ""
 
 
-class Seen(Value, frozen=True):
-    machines: tuple[Machine, ...] = ()
+class ProviderAnswer(Value, frozen=True):
+    machines: tuple[Instance, ...] = ()
     refusals: tuple[Refusal, ...] = ()
 
 
-class Purchase(Value, frozen=True):
+class MachineRequest(Value, frozen=True):
     """So many machines in one zone, or wherever the provider likes."""
 
     token: str
@@ -88,9 +88,9 @@ class Description(Value, frozen=True):
 class Provider(Protocol):
     """Called by one thread. Every call ends, by an answer or by a ProviderError."""
 
-    def list(self, pools: Sequence[Pool]) -> Seen: ...
+    def list(self, pools: Sequence[Pool]) -> ProviderAnswer: ...
 
-    def grow(self, pool: Pool, purchase: Purchase) -> tuple[Machine, ...]:
+    def grow(self, pool: Pool, purchase: MachineRequest) -> tuple[Instance, ...]:
         """The machines of this order that are known already; all, some or none of them."""
         ...
 

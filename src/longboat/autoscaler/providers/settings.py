@@ -7,8 +7,8 @@ from typing import Any, Literal
 from longboat.core.jobs import Command, Value
 from longboat.specs.fields.commands import COMMAND
 from longboat.specs.fields.composites import AsWritten, Field, MapOf, Shape
-from longboat.specs.fields.scalars import At, Choice, duration
-from longboat.specs.yaml.yaml_tree import Node
+from longboat.specs.fields.scalars import ChoiceOf, FieldPath, duration
+from longboat.specs.yaml.yaml_tree import YamlNode
 
 Verb = Literal["list", "grow", "shrink", "describe"]
 VERBS: tuple[Verb, ...] = ("list", "grow", "shrink", "describe")
@@ -40,7 +40,7 @@ OF_KWOK = ("ready_after", "gpus_after", "annotations")
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
-def make_provider(values: dict[str, Any], node: Node, at: At) -> ProviderSettings | None:
+def make_provider(values: dict[str, Any], node: YamlNode, at: FieldPath) -> ProviderSettings | None:
     kind = values.pop("kind", "exec" if "list" in values else None)
     if kind is None:
         at.problem(node, f'the field "kind" is missing: {" or ".join(KINDS)}')
@@ -65,7 +65,7 @@ def make_provider(values: dict[str, Any], node: Node, at: At) -> ProviderSetting
 
 PROVIDER = Shape(
     fields=(
-        Field(name="kind", kind=Choice(options=KINDS), doc="exec: your own commands; kwok: simulated nodes."),
+        Field(name="kind", kind=ChoiceOf(options=KINDS), doc="exec: your own commands; kwok: simulated nodes."),
         Field(name="list", kind=COMMAND, doc="Prints the machines."),
         Field(name="grow", kind=COMMAND, doc="Makes machines."),
         Field(name="shrink", kind=COMMAND, doc="Deletes machines."),

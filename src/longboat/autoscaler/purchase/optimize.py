@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from longboat.autoscaler.decide.offers import Zone, most_on_one
-from longboat.autoscaler.purchase.purchase import Basket, Contents, Kind, Lot, Purse, cost_of, worth
+from longboat.autoscaler.purchase.purchase import (
+    CapacityBudget,
+    Contents,
+    DemandGroup,
+    MachineGroup,
+    Purchase,
+    cost_of,
+    price_key,
+)
 from longboat.autoscaler.purchase.refit import refit
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.quantities import is_gpu
@@ -20,18 +28,18 @@ MOST_MERGED = 24
 MANY_KINDS = 60
 
 
-class Shop:
+class Optimizer:
     """One demand, and the pools it may be served from."""
 
-    def __init__(self, kinds: Sequence[Kind], purse: Purse) -> None:
+    def __init__(self, kinds: Sequence[DemandGroup], purse: CapacityBudget) -> None:
         self.kinds, self.purse = kinds, purse
         self._empty: dict[tuple[str, Zone], Fleet] = {}
         self._patterns: dict[tuple[str, tuple[Zone, ...], tuple[int, ...]], Contents] = {}
         self._most: dict[tuple[str, int], int] = {}
 
-    def buy(self) -> Basket:
+    def buy(self) -> Purchase:
         """Tier by tier: pools of a higher priority first, then the rest from the next ones."""
-        basket = Basket([len(kind.pods) for kind in self.kinds])
+        basket = Purchase([len(kind.pods) for kind in self.kinds])
         purse = self.purse.copy()
         tiers = sorted({offer.pool.priority for offer in purse.offers.values()}, reverse=True)
         for tier in tiers:
@@ -41,7 +49,7 @@ class Shop:
                 break
         return basket
 
-    def _buy_tier(self, names: Sequence[str], basket: Basket, purse: Purse) -> None:
+    def _buy_tier(self, names: Sequence[str], basket: Purchase, purse: CapacityBudget) -> None:
         names = [name for name in names if purse.room[name] > 0 and any(name in kind.zones for kind in self.kinds)]
         if not names:
             return
@@ -55,9 +63,13 @@ class Shop:
         basket.lots += found.lots
         basket.left = found.left
 
-    def _strategies(self, names: Sequence[str], purse: Purse) -> list[Callable[[Sequence[int], Purse], Lot | None]]:
-        found: list[Callable[[Sequence[int], Purse], Lot | None]] = [lambda left, one: self._by_ratio(names, left, one)]
-        ranked = sorted(names, key=lambda name: (worth(purse.offers[name]), name))
+    def _strategies(
+        self, names: Sequence[str], purse: CapacityBudget
+    ) -> list[Callable[[Sequence[int], CapacityBudget], MachineGroup | None]]:
+        found: list[Callable[[Sequence[int], CapacityBudget], MachineGroup | None]] = [
+            lambda left, one: self._by_ratio(names, left, one)
+        ]
+        ranked = sorted(names, key=lambda name: (price_key(purse.offers[name]), name))
         if len(names) > 1:
             most = MOST_LEADS if len(self.kinds) <= MANY_KINDS else 1
             for lead in ranked[:most]:
@@ -66,9 +78,12 @@ class Shop:
         return found
 
     def _attempt(
-        self, choose: Callable[[Sequence[int], Purse], Lot | None], left: Sequence[int], purse: Purse
-    ) -> tuple[Basket, Purse]:
-        basket, mine = Basket(left), purse.copy()
+        self,
+        choose: Callable[[Sequence[int], CapacityBudget], MachineGroup | None],
+        left: Sequence[int],
+        purse: CapacityBudget,
+    ) -> tuple[Purchase, CapacityBudget]:
+        basket, mine = Purchase(left), purse.copy()
         while any(basket.left):
             lot = choose(basket.left, mine)
             if lot is None:
@@ -79,14 +94,14 @@ class Shop:
                 basket.left[kind] -= count * lot.count
         return basket, mine
 
-    def _rank(self, basket: Basket) -> tuple[float, float, int, int, list[tuple[str, int]]]:
+    def _rank(self, basket: Purchase) -> tuple[float, float, int, int, list[tuple[str, int]]]:
         """Whoever serves more comes first, then whoever costs less, then whoever leaves fewer GPUs idle."""
         unserved = sum(left * self._weight(kind) for kind, left in enumerate(basket.left) if left)
         counts = sorted(basket.counts().items())
         cost = cost_of(basket, self.purse.offers)
         return round(unserved, 9), round(cost, 9), self._idle_gpus(basket), sum(count for _, count in counts), counts
 
-    def _idle_gpus(self, basket: Basket) -> int:
+    def _idle_gpus(self, basket: Purchase) -> int:
         idle = 0
         for lot in basket.lots:
             machine = self.purse.offers[lot.pool].pool.machine
@@ -101,7 +116,7 @@ class Shop:
     def _weight(self, kind: int) -> float:
         """A fair price of one pod of this kind: its share of the cheapest machine that takes it."""
         offers = self.purse.offers
-        prices = [worth(offers[pool]) / max(self._most_on(pool, kind), 1) for pool in self.kinds[kind].zones]
+        prices = [price_key(offers[pool]) / max(self._most_on(pool, kind), 1) for pool in self.kinds[kind].zones]
         return min(prices, default=1.0) + 1e-12
 
     def _most_on(self, pool: str, kind: int) -> int:
@@ -118,9 +133,9 @@ class Shop:
             found = self._empty[pool, zone] = self.purse.offers[pool].machine(zone, "new")
         return found
 
-    def _by_ratio(self, names: Sequence[str], left: Sequence[int], purse: Purse) -> Lot | None:
+    def _by_ratio(self, names: Sequence[str], left: Sequence[int], purse: CapacityBudget) -> MachineGroup | None:
         """The machine that serves most for its price."""
-        best: tuple[tuple[float, float, str], Lot] | None = None
+        best: tuple[tuple[float, float, str], MachineGroup] | None = None
         for name in names:
             lot = self._best_lot(name, left, purse)
             if lot is not None:
@@ -131,14 +146,14 @@ class Shop:
                     best = (rank, lot)
         return best[1] if best else None
 
-    def _in_order(self, names: Sequence[str], left: Sequence[int], purse: Purse) -> Lot | None:
+    def _in_order(self, names: Sequence[str], left: Sequence[int], purse: CapacityBudget) -> MachineGroup | None:
         return next((lot for name in names if (lot := self._best_lot(name, left, purse)) is not None), None)
 
-    def _best_lot(self, pool: str, left: Sequence[int], purse: Purse) -> Lot | None:
+    def _best_lot(self, pool: str, left: Sequence[int], purse: CapacityBudget) -> MachineGroup | None:
         """Machines of this pool with the fullest contents, as many as the same contents last for."""
         if purse.affords(pool, 1) < 1:
             return None
-        best: tuple[float, Lot] | None = None
+        best: tuple[float, MachineGroup] | None = None
         for zones, able in self._zone_groups(pool, left):
             contents = self._pattern(
                 pool, zones, tuple(count if kind in able else 0 for kind, count in enumerate(left))
@@ -150,7 +165,7 @@ class Shop:
                     allowed = tuple(
                         zone for zone in zones if all(zone in self.kinds[k].zones[pool] for k, _ in contents)
                     )
-                    best = (value, Lot(pool, allowed, contents, purse.affords(pool, count)))
+                    best = (value, MachineGroup(pool, allowed, contents, purse.affords(pool, count)))
         return best[1] if best and best[1].count > 0 else None
 
     def _zone_groups(self, pool: str, left: Sequence[int]) -> list[tuple[tuple[Zone, ...], frozenset[int]]]:
@@ -176,9 +191,9 @@ class Shop:
             found = self._patterns[key] = tuple(pair for pair in counts if pair[1])
         return found
 
-    def _improve(self, basket: Basket, names: Sequence[str], purse: Purse) -> Basket:
+    def _improve(self, basket: Purchase, names: Sequence[str], purse: CapacityBudget) -> Purchase:
         """Exchange machines for cheaper ones that hold the same, and merge two into one, while that saves."""
-        found = Basket(basket.left)
+        found = Purchase(basket.left)
         found.lots = list(basket.lots)
         for number, lot in enumerate(found.lots):
             cheaper = self._cheaper(lot, names, purse)
@@ -188,27 +203,27 @@ class Shop:
             self._merge(found, names, purse)
         return found
 
-    def _cheaper(self, lot: Lot, names: Sequence[str], purse: Purse) -> Lot | None:
+    def _cheaper(self, lot: MachineGroup, names: Sequence[str], purse: CapacityBudget) -> MachineGroup | None:
         """The same contents on the cheapest machine that holds them; the purse is settled."""
         offers = self.purse.offers
         if offers[lot.pool].pool.zero_or_max:
             return None
-        for name in sorted(names, key=lambda name: (worth(offers[name]), name)):
-            if worth(offers[name]) >= worth(offers[lot.pool]) or offers[name].pool.zero_or_max:
+        for name in sorted(names, key=lambda name: (price_key(offers[name]), name)):
+            if price_key(offers[name]) >= price_key(offers[lot.pool]) or offers[name].pool.zero_or_max:
                 continue
             zones = self._zones_for(name, lot.contents)
             if zones and self._holds(name, zones, lot.contents):
                 _give_back(purse, lot)
                 if purse.affords(name, lot.count) == lot.count:
                     purse.pay(name, lot.count)
-                    return Lot(name, zones, lot.contents, lot.count)
+                    return MachineGroup(name, zones, lot.contents, lot.count)
                 purse.pay(lot.pool, lot.count)
         return None
 
-    def _merge(self, basket: Basket, names: Sequence[str], purse: Purse) -> None:
+    def _merge(self, basket: Purchase, names: Sequence[str], purse: CapacityBudget) -> None:
         offers = self.purse.offers
         lots = [lot.times(1) for lot in basket.lots for _ in range(lot.count)]
-        ranked = sorted(names, key=lambda name: (worth(offers[name]), name))
+        ranked = sorted(names, key=lambda name: (price_key(offers[name]), name))
         again = True
         while again:
             again = False
@@ -224,7 +239,9 @@ class Shop:
                     break
         basket.lots = lots
 
-    def _merged(self, one: Lot, other: Lot, ranked: Sequence[str], purse: Purse) -> Lot | None:
+    def _merged(
+        self, one: MachineGroup, other: MachineGroup, ranked: Sequence[str], purse: CapacityBudget
+    ) -> MachineGroup | None:
         offers = self.purse.offers
         if offers[one.pool].pool.zero_or_max or offers[other.pool].pool.zero_or_max:
             return None
@@ -232,9 +249,9 @@ class Shop:
         for kind, count in other.contents:
             both[kind] = both.get(kind, 0) + count
         contents = tuple(sorted(both.items()))
-        saved = worth(offers[one.pool]) + worth(offers[other.pool])
+        saved = price_key(offers[one.pool]) + price_key(offers[other.pool])
         for name in ranked:
-            if worth(offers[name]) >= saved or offers[name].pool.zero_or_max:
+            if price_key(offers[name]) >= saved or offers[name].pool.zero_or_max:
                 continue
             zones = self._zones_for(name, contents)
             if not zones or not self._holds(name, zones, contents):
@@ -243,7 +260,7 @@ class Shop:
             _give_back(purse, other)
             if purse.affords(name, 1):
                 purse.pay(name, 1)
-                return Lot(name, zones, contents, 1)
+                return MachineGroup(name, zones, contents, 1)
             purse.pay(one.pool, 1)
             purse.pay(other.pool, 1)
         return None
@@ -264,11 +281,11 @@ class Shop:
         return self._pattern(pool, zones, tuple(left)) == contents
 
 
-def _give_back(purse: Purse, lot: Lot) -> None:
+def _give_back(purse: CapacityBudget, lot: MachineGroup) -> None:
     purse.pay(lot.pool, -lot.count)
 
 
-def zones_of(lots: Sequence[Lot], by_zone: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+def zones_of(lots: Sequence[MachineGroup], by_zone: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     """Machines of each pool in each zone: those who may be in few zones first, each where there are fewest."""
     counts = {pool: dict(zones) for pool, zones in by_zone.items()}
     found: dict[str, dict[str, int]] = {}

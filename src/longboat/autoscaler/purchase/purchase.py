@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from longboat.autoscaler.decide.offers import Offer, Zone, uses_of
+from longboat.autoscaler.decide.offers import PoolOffer, Zone, uses_of
 from longboat.fitting.model.pods import Pod, PodShape
 
 Contents = tuple[tuple[int, int], ...]
 """(number of a kind, pods of it) on one machine, sorted."""
 
 
-class Kind:
+class DemandGroup:
     """Alike pods, and where they may be bought a machine."""
 
     __slots__ = ("pods", "zones", "shape")
@@ -21,7 +21,7 @@ class Kind:
         self.shape: PodShape = pods[0].shape
 
 
-class Lot:
+class MachineGroup:
     """`count` machines of a pool, each with the same contents, in any of these zones."""
 
     __slots__ = ("pool", "zones", "contents", "count")
@@ -29,15 +29,15 @@ class Lot:
     def __init__(self, pool: str, zones: tuple[Zone, ...], contents: Contents, count: int) -> None:
         self.pool, self.zones, self.contents, self.count = pool, zones, contents, count
 
-    def times(self, count: int) -> Lot:
-        return Lot(self.pool, self.zones, self.contents, count)
+    def times(self, count: int) -> MachineGroup:
+        return MachineGroup(self.pool, self.zones, self.contents, count)
 
 
-class Basket:
+class Purchase:
     """Machines to be bought, and the pods for whom there is none."""
 
     def __init__(self, left: Sequence[int]) -> None:
-        self.lots: list[Lot] = []
+        self.lots: list[MachineGroup] = []
         self.left = list(left)  # by kind
 
     @property
@@ -52,17 +52,17 @@ class Basket:
         return found
 
 
-class Purse:
+class CapacityBudget:
     """What may still be bought: room of each pool, and the limits of all. Copied for every attempt."""
 
-    def __init__(self, offers: Mapping[str, Offer], limits: Sequence[int | None]) -> None:
+    def __init__(self, offers: Mapping[str, PoolOffer], limits: Sequence[int | None]) -> None:
         self.offers = offers
         self.room = {name: offer.room if offer.zones else 0 for name, offer in offers.items()}
         self.limits = list(limits)
         self.opened: set[str] = set()  # pools of all or nothing that are paid for
 
-    def copy(self) -> Purse:
-        found = Purse.__new__(Purse)
+    def copy(self) -> CapacityBudget:
+        found = CapacityBudget.__new__(CapacityBudget)
         found.offers, found.room, found.limits = self.offers, dict(self.room), list(self.limits)
         found.opened = set(self.opened)
         return found
@@ -95,19 +95,19 @@ class Purse:
         """Of the next machine of this pool."""
         offer = self.offers[pool]
         if not offer.pool.zero_or_max:
-            return worth(offer)
-        return 0.0 if pool in self.opened else worth(offer) * self.room[pool]
+            return price_key(offer)
+        return 0.0 if pool in self.opened else price_key(offer) * self.room[pool]
 
 
-def worth(offer: Offer) -> float:
+def price_key(offer: PoolOffer) -> float:
     """The price of one machine; where none is stated, bigger counts as dearer, but as next to nothing."""
     cpus, memory, gpus = uses_of(offer.pool)
     return offer.pool.price + 1e-9 * (gpus * 1000 + cpus / 1000 + memory / 2**33)
 
 
-def cost_of(basket: Basket, offers: Mapping[str, Offer]) -> float:
+def cost_of(basket: Purchase, offers: Mapping[str, PoolOffer]) -> float:
     total = 0.0
     for pool, count in basket.counts().items():
         offer = offers[pool]
-        total += worth(offer) * (max(offer.room, count) if offer.pool.zero_or_max else count)
+        total += price_key(offer) * (max(offer.room, count) if offer.pool.zero_or_max else count)
     return total

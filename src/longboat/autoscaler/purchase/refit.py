@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from longboat.autoscaler.decide.offers import Offer
+from longboat.autoscaler.decide.offers import PoolOffer
 from longboat.autoscaler.model.daemonsets import daemon_pods
 from longboat.autoscaler.model.machines import template
-from longboat.autoscaler.purchase.purchase import Basket, Kind, Lot, Purse, worth
+from longboat.autoscaler.purchase.purchase import CapacityBudget, DemandGroup, MachineGroup, Purchase, price_key
 from longboat.fitting.eligibility import admits
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.packing import Placement, take
@@ -20,7 +20,7 @@ MOST_MACHINES = 12
 MOST_POOLS = 8
 
 
-def refit(basket: Basket, kinds: Sequence[Kind], names: Sequence[str], purse: Purse) -> Basket:
+def refit(basket: Purchase, kinds: Sequence[DemandGroup], names: Sequence[str], purse: CapacityBudget) -> Purchase:
     """The cheapest that exchanges lead to. `purse` is what was there before the basket was paid for."""
     offers = purse.offers
     left = [len(kind.pods) for kind in kinds]
@@ -45,7 +45,7 @@ def refit(basket: Basket, kinds: Sequence[Kind], names: Sequence[str], purse: Pu
     return best
 
 
-def _is_plain(kind: Kind, offer: Offer) -> bool:
+def _is_plain(kind: DemandGroup, offer: PoolOffer) -> bool:
     """Whether the pool takes the kind in every zone, or its machines could not hold it.
 
     A pod that needs no GPU may fit on a machine that is not meant for it: such pools are left out.
@@ -58,11 +58,11 @@ def _is_plain(kind: Kind, offer: Offer) -> bool:
     return not (fits and admits(kind.shape.placing, shape))
 
 
-def _price(machines: Sequence[str], purse: Purse) -> float:
-    return sum(worth(purse.offers[name]) for name in machines)
+def _price(machines: Sequence[str], purse: CapacityBudget) -> float:
+    return sum(price_key(purse.offers[name]) for name in machines)
 
 
-def _exchanges(machines: Sequence[str], able: Sequence[str], purse: Purse) -> Iterable[tuple[str, ...]]:
+def _exchanges(machines: Sequence[str], able: Sequence[str], purse: CapacityBudget) -> Iterable[tuple[str, ...]]:
     """One machine left out, one or two exchanged for others, or two for one."""
     found: set[tuple[str, ...]] = set()
     for number in range(len(machines)):
@@ -79,14 +79,14 @@ def _exchanges(machines: Sequence[str], able: Sequence[str], purse: Purse) -> It
     return allowed
 
 
-def _pays(purse: Purse, name: str) -> bool:
+def _pays(purse: CapacityBudget, name: str) -> bool:
     if purse.affords(name, 1) < 1:
         return False
     purse.pay(name, 1)
     return True
 
 
-def _packed(machines: Sequence[str], kinds: Sequence[Kind], purse: Purse) -> Basket | None:
+def _packed(machines: Sequence[str], kinds: Sequence[DemandGroup], purse: CapacityBudget) -> Purchase | None:
     """The kinds on exactly these machines, if they fit."""
     shapes, held, pools = [], [], {}
     for number, pool in enumerate(machines):
@@ -103,8 +103,8 @@ def _packed(machines: Sequence[str], kinds: Sequence[Kind], purse: Purse) -> Bas
     for number, name in zip(numbers, found.nodes):
         mine = contents.setdefault(name, {})
         mine[number] = mine.get(number, 0) + 1
-    basket = Basket([0] * len(kinds))
+    basket = Purchase([0] * len(kinds))
     for name, counts in sorted(contents.items()):
         pool = pools[name]
-        basket.lots.append(Lot(pool, purse.offers[pool].zones, tuple(sorted(counts.items())), 1))
+        basket.lots.append(MachineGroup(pool, purse.offers[pool].zones, tuple(sorted(counts.items())), 1))
     return basket

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from longboat.autoscaler.act.actuator import Deed
-from longboat.autoscaler.loop import Turn
-from longboat.autoscaler.model.plan import Waiting
+from longboat.autoscaler.act.actuator import ActionResult
+from longboat.autoscaler.loop import LoopTurn
+from longboat.autoscaler.model.plan import PendingItem
 from longboat.autoscaler.model.times import text_of
 from longboat.autoscaler.observe.orders import NAME as MEMORY
 from longboat.core.errors import LongboatError, UsageError
@@ -44,7 +44,7 @@ SOURCE = "longboat-autoscaler"
 Key = tuple[str, str, str, str]
 
 
-class About(NamedTuple):
+class EventDraft(NamedTuple):
     """One event to be: about whom, what, and whether it is bad."""
 
     kind: Kind
@@ -56,34 +56,36 @@ class About(NamedTuple):
     part: str = ""  # of the object: one is told of separately for each
 
 
-def events_of(turn: Turn, home: str) -> Iterator[About]:
+def events_of(turn: LoopTurn, home: str) -> Iterator[EventDraft]:
     """Deeds on nodes, everybody who waits with what is done for them, pools that are not asked."""
     for note in turn.plan.pools:
         for shut in note.backoffs:
             if shut.kind != "throttled":  # that passes within seconds
                 reason = "PoolOff" if shut.until is None else "PoolBackOff"
                 where = f"pool {note.pool}" + (f", zone {shut.zone}" if shut.zone is not None else "")
-                yield About(CONFIG_MAP, home, MEMORY, reason, f"{where}: {shut.reason}", True, where)
+                yield EventDraft(CONFIG_MAP, home, MEMORY, reason, f"{where}: {shut.reason}", True, where)
     for deed in turn.deeds:
         if deed.action.node is not None:
             message = deed.action.reason + (f" (not done: {deed.trouble})" if deed.trouble else "")
             reason = REASONS.get(deed.action.kind, "Autoscaler")
-            yield About(NODE, "default", deed.action.node, reason, message, bool(deed.trouble))
+            yield EventDraft(NODE, "default", deed.action.node, reason, message, bool(deed.trouble))
     runs = {gang.name: gang.run for gang in turn.snapshot.gangs}
     for one in turn.plan.waiting:
         yield from _about_waiting(one, runs, turn)
 
 
-def _about_waiting(one: Waiting, runs: dict[str, str | None], turn: Turn) -> Iterator[About]:
+def _about_waiting(one: PendingItem, runs: dict[str, str | None], turn: LoopTurn) -> Iterator[EventDraft]:
     reason = "TriggeredScaleUp" if one.expected is not None else "NotTriggerScaleUp"
     namespace, _, name = (one.pod or one.run or "").partition("/")
     if one.pod is not None:
-        yield About(POD, namespace, name, reason, one.reason, one.expected is None)
+        yield EventDraft(POD, namespace, name, reason, one.reason, one.expected is None)
     elif one.run is not None and runs.get(one.run):
-        yield About(CONFIG_MAP, namespace, name, reason, ordered_for(one, turn) or one.reason, one.expected is None)
+        yield EventDraft(
+            CONFIG_MAP, namespace, name, reason, ordered_for(one, turn) or one.reason, one.expected is None
+        )
 
 
-def ordered_for(one: Waiting, turn: Turn) -> str:
+def ordered_for(one: PendingItem, turn: LoopTurn) -> str:
     """What was ordered for a run in this turn, in words for its owner; empty: nothing."""
     grown = [deed.action for deed in turn.deeds if deed.action.kind == "grow" and not deed.trouble]
     mine = [action for action in grown if one.run in action.runs]
@@ -108,7 +110,7 @@ class Events:
     def failed(self, message: str) -> None:
         """Of a loop that failed there is nobody to tell: events are in the cluster."""
 
-    def turned(self, turn: Turn) -> None:
+    def turned(self, turn: LoopTurn) -> None:
         now: dict[Key, tuple[str, bool]] = {}
         left = MOST_PER_TURN
         for about in events_of(turn, self._home):
@@ -121,7 +123,7 @@ class Events:
                 left -= 1
         self._told = now
 
-    def _send(self, about: About, now: float) -> bool:
+    def _send(self, about: EventDraft, now: float) -> bool:
         event: dict[str, Any] = {}
         try:
             body = self._client.find(about.kind, about.name, namespace=about.namespace)
@@ -144,7 +146,7 @@ def _is_ending(error: ApiError) -> bool:
     return any(one.get("reason") == "NamespaceTerminating" for one in error.details.get("causes") or ())
 
 
-def event_of(about: About, uid: str, now: str) -> dict[str, Any]:
+def event_of(about: EventDraft, uid: str, now: str) -> dict[str, Any]:
     involved = {"apiVersion": about.kind.api_version, "kind": about.kind.kind, "name": about.name, "uid": uid}
     if about.kind.is_namespaced:
         involved["namespace"] = about.namespace
@@ -177,7 +179,7 @@ class Webhook:
         self._thread = threading.Thread(target=self._work, name="webhook", daemon=True)
         self._thread.start()
 
-    def turned(self, turn: Turn) -> None:
+    def turned(self, turn: LoopTurn) -> None:
         recovered = ["it works again"] if self._last_failure else []
         self._last_failure = ""
         found = [*recovered, *(line_of(deed) for deed in turn.deeds if deed.action.kind != "cordon")]
@@ -235,11 +237,11 @@ class Webhook:
             answer.read(1024)
 
 
-def line_of(deed: Deed) -> str:
+def line_of(deed: ActionResult) -> str:
     return sentence(deed) + (f" - not done: {deed.trouble}" if deed.trouble else "")
 
 
-def sentence(deed: Deed) -> str:
+def sentence(deed: ActionResult) -> str:
     """What was done; of what was not done, what was to be done."""
     action, is_done = deed.action, not deed.trouble
     node, was = f"node {action.node}", "was" if is_done else "was to be"

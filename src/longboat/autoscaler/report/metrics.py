@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from longboat.autoscaler.loop import Turn
+from longboat.autoscaler.loop import LoopTurn
 from longboat.autoscaler.model.plan import PoolNote
 from longboat.core.errors import EngineError
 from longboat.engines.kubernetes.reconcile.health import BoundedServer, Check, answer_of
@@ -25,13 +25,13 @@ class Metrics:
     def __init__(self, is_leader: Callable[[], bool] = lambda: True) -> None:
         self._is_leader = is_leader
         self._lock = threading.Lock()
-        self._turn: Turn | None = None
+        self._turn: LoopTurn | None = None
         self._loops = self._failures = 0
         self._seconds = self._decide_s = 0.0
         self._actions: Counter[tuple[str, str]] = Counter()
         self._troubles: Counter[tuple[str, str]] = Counter()
 
-    def turned(self, turn: Turn) -> None:
+    def turned(self, turn: LoopTurn) -> None:
         with self._lock:
             self._turn = turn
             self._loops += 1
@@ -65,7 +65,7 @@ def _counted(counter: Mapping[tuple[str, str], int]) -> list[Sample]:
     return [((("kind", kind), ("pool", pool)), float(count)) for (kind, pool), count in sorted(counter.items())]
 
 
-def _of_turn(turn: Turn) -> Iterator[Family]:
+def _of_turn(turn: LoopTurn) -> Iterator[Family]:
     plan, snapshot = turn.plan, turn.snapshot
     states = Counter((one.pool or "", one.state) for one in plan.nodes)
     yield "last_loop_timestamp_seconds", "gauge", "When the last loop was.", [((), turn.now)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from longboat.autoscaler.model.backoff import Closed
-from longboat.autoscaler.model.plan import Action, NodeNote, Plan, PoolNote, Waiting
+from longboat.autoscaler.model.backoff import BackoffWindow
+from longboat.autoscaler.model.plan import NodeNote, PendingItem, PoolNote, ScalingAction, ScalingPlan
 from longboat.autoscaler.model.times import text_of
 
 
-def plain_plan(plan: Plan) -> dict[str, Any]:
+def plain_plan(plan: ScalingPlan) -> dict[str, Any]:
     found: dict[str, Any] = {
         "actions": [plain_action(one) for one in plan.actions],
         "waiting": [plain_waiting(one) for one in plan.waiting],
@@ -21,7 +21,7 @@ def plain_plan(plan: Plan) -> dict[str, Any]:
     return found
 
 
-def plain_action(action: Action) -> dict[str, Any]:
+def plain_action(action: ScalingAction) -> dict[str, Any]:
     if action.kind == "grow":
         found: dict[str, Any] = {"kind": "grow", "pool": action.pool, "count": action.count, "reason": action.reason}
         if action.zones:
@@ -35,7 +35,7 @@ def plain_action(action: Action) -> dict[str, Any]:
     return {**found, "reason": action.reason}
 
 
-def plain_waiting(waiting: Waiting) -> dict[str, Any]:
+def plain_waiting(waiting: PendingItem) -> dict[str, Any]:
     namespace, _, name = (waiting.run or waiting.pod or "").rpartition("/")
     found: dict[str, Any] = {"run" if waiting.run is not None else "pod": name, "namespace": namespace}
     found["reason"] = waiting.reason
@@ -66,7 +66,7 @@ def plain_pool(note: PoolNote) -> dict[str, Any]:
     return found
 
 
-def plain_closed(closed: Closed) -> dict[str, Any]:
+def plain_closed(closed: BackoffWindow) -> dict[str, Any]:
     """`until` is missing where something has to change first."""
     found: dict[str, Any] = {"kind": closed.kind, "count": closed.count}
     if closed.zone is not None:

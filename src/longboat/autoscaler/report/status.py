@@ -2,7 +2,7 @@
 
 Both are ConfigMaps. The report names runs of all namespaces and is for whoever may read ConfigMaps there; the other one
 tells every user that machines can be added, and names nobody. A run's owner learns of machines that are ordered for it
-by an event on the run's own record (`notices`).
+by an event on the run's own record (`events`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from longboat.autoscaler.loop import Turn
-from longboat.autoscaler.model.plan import PoolNote, Waiting
+from longboat.autoscaler.loop import LoopTurn
+from longboat.autoscaler.model.plan import PendingItem, PoolNote
 from longboat.autoscaler.observe.orders import LABELS
 from longboat.autoscaler.report.events import sentence
 from longboat.core.errors import LongboatError
@@ -60,7 +60,7 @@ class Report(Value, frozen=True):
     identity: str = ""
     pools: tuple[PoolReport, ...] = ()
     orders: tuple[OrderReport, ...] = ()  # the oldest of them
-    waiting: tuple[Waiting, ...] = ()  # the first of them
+    waiting: tuple[PendingItem, ...] = ()  # the first of them
     waiting_count: int = 0
     deeds: tuple[DeedReport, ...] = ()  # the last of them, newest first
     trouble: str = ""  # why the last loop failed
@@ -68,7 +68,7 @@ class Report(Value, frozen=True):
     is_public: bool = False  # it names nobody: the rest is not for whoever asked
 
 
-def report_of(turn: Turn, before: Report | None, identity: str) -> Report:
+def report_of(turn: LoopTurn, before: Report | None, identity: str) -> Report:
     limits = {pool.name: pool for pool in turn.snapshot.pools}
     states = Counter((one.pool or "", one.state) for one in turn.plan.nodes)
     pools = [
@@ -109,7 +109,7 @@ def public(report: Report) -> Report:
     )
 
 
-def orders_in(turn: Turn) -> tuple[OrderReport, ...]:
+def orders_in(turn: LoopTurn) -> tuple[OrderReport, ...]:
     """Orders in flight, those that failed left out: their machines are given back."""
     boots = {pool.name: pool.boot_s for pool in turn.snapshot.pools}
     counts = Counter((one.asked, one.pool, one.zone, one.gang) for one in turn.snapshot.orders if one.asked)
@@ -140,7 +140,7 @@ class Reporter:
         self._written = 0.0
         self._trouble = ""
 
-    def turned(self, turn: Turn) -> None:
+    def turned(self, turn: LoopTurn) -> None:
         if not self._is_read:
             self._try(lambda: setattr(self, "_report", read_report(self._client, self._home)))
             self._is_read = True

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from longboat.autoscaler.loop import Turn
+from longboat.autoscaler.loop import LoopTurn
 from longboat.autoscaler.model.times import text_of
 from longboat.autoscaler.report.plan_json import plain_action, plain_node, plain_pool, plain_waiting
 
@@ -15,13 +15,13 @@ NOT_NAMED = ("time", "what", "reason", "trouble", "backoffs")
 """Keys that a line of text does not name: it ends with the reason, which tells of back-offs too."""
 
 
-def lines(turn: Turn, form: Form) -> Iterator[str]:
+def lines(turn: LoopTurn, form: Form) -> Iterator[str]:
     """One line for everything; a turn begins with its deeds and ends with its pools."""
     for record in records(turn):
         yield json.dumps(record, ensure_ascii=False) if form == "json" else text(record)
 
 
-def records(turn: Turn) -> Iterator[dict[str, Any]]:
+def records(turn: LoopTurn) -> Iterator[dict[str, Any]]:
     time = {"time": text_of(turn.now)}
     if turn.deeds:
         for deed in turn.deeds:

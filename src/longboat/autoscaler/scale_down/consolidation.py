@@ -6,8 +6,8 @@ from longboat.autoscaler.decide.relocation import move, moves_off
 from longboat.autoscaler.model.plan import NodeState
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.model.times import show
-from longboat.autoscaler.scale_down.node_usage import Tenancy
-from longboat.autoscaler.scale_down.state import Ledger, count_of
+from longboat.autoscaler.scale_down.node_usage import NodeTenants
+from longboat.autoscaler.scale_down.state import ScaleDownState, count_of
 
 MOST_LOOKED_AT = 64
 """Under-utilized nodes whose pods are tried elsewhere in one loop; the others come later."""
@@ -16,7 +16,7 @@ DRAINABLE: NodeState = "under-utilized-drainable"
 UNDRAINABLE: NodeState = "under-utilized-undrainable"
 
 
-def consolidate(used: list[Tenancy], ledger: Ledger) -> None:
+def consolidate(used: list[NodeTenants], ledger: ScaleDownState) -> None:
     """Note the state of every node that is in use; cordon those whose pods fit on others, the dearest first."""
     ranked = []
     for one in used:
@@ -39,7 +39,7 @@ def consolidate(used: list[Tenancy], ledger: Ledger) -> None:
             ledger.note(one.machine, DRAINABLE, what, under=one.underused_since() or ledger.now)
 
 
-def _consolidate_one(one: Tenancy, percent: str, ledger: Ledger) -> None:
+def _consolidate_one(one: NodeTenants, percent: str, ledger: ScaleDownState) -> None:
     pool = one.machine.pool
     assert pool is not None
     going = {action.node for action in ledger.actions if action.kind == "cordon" and action.node}
@@ -63,7 +63,7 @@ def _consolidate_one(one: Tenancy, percent: str, ledger: Ledger) -> None:
     ledger.note(one.machine, DRAINABLE, what, under=since or ledger.now)
 
 
-def _why_wait(one: Tenancy, pool: Pool, waited: float, ledger: Ledger) -> str:
+def _why_wait(one: NodeTenants, pool: Pool, waited: float, ledger: ScaleDownState) -> str:
     if not ledger.settings.consolidate:
         return "consolidate is off"
     if waited < ledger.settings.idle_s:

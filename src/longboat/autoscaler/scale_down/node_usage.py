@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longboat.autoscaler.model.machines import Machine
-from longboat.autoscaler.model.snapshot import SeenPod, Settings
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, SeenPod
 from longboat.autoscaler.model.times import text_of
 from longboat.fitting.model.quantities import CPU, MEMORY, is_gpu
 
 
-class Tenancy:
+class NodeTenants:
     """One node and its pods. DaemonSets, static and finished pods do not count; expendable ones hold nothing up."""
 
-    def __init__(self, machine: Machine, pods: Sequence[SeenPod], settings: Settings, now: float) -> None:
+    def __init__(self, machine: Machine, pods: Sequence[SeenPod], settings: AutoscalerSettings, now: float) -> None:
         self.machine, self.now = machine, now
         least = settings.expendable_below
         there = [one for one in pods if one.daemon is None and not one.pod.is_finished]

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from longboat.autoscaler.decide.fleets import Stage
-from longboat.autoscaler.decide.headroom import Growth
+from longboat.autoscaler.decide.fleets import Fleets
+from longboat.autoscaler.decide.headroom import ScaleUp
 from longboat.autoscaler.decide.relocation import move, moves_off
 from longboat.autoscaler.decide.upcoming_demand import has_work
 from longboat.autoscaler.model.machines import Machine
-from longboat.autoscaler.model.plan import Action, NodeNote, NodeState
-from longboat.autoscaler.model.snapshot import POOL_LABEL, Pool, SeenPod, Settings, Snapshot
+from longboat.autoscaler.model.plan import NodeNote, NodeState, ScalingAction
+from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings, ClusterSnapshot, Pool, SeenPod
 from longboat.autoscaler.model.times import show
 from longboat.autoscaler.scale_down.consolidation import consolidate
-from longboat.autoscaler.scale_down.node_usage import Tenancy
-from longboat.autoscaler.scale_down.state import Ledger, count_of
+from longboat.autoscaler.scale_down.node_usage import NodeTenants
+from longboat.autoscaler.scale_down.state import ScaleDownState, count_of
 
 
-class Shrinker(Ledger):
-    def run(self) -> tuple[list[Action], list[NodeNote]]:
-        ready: list[Tenancy] = []
-        ours: list[Tenancy] = []
+class ScaleDown(ScaleDownState):
+    def run(self) -> tuple[list[ScalingAction], list[NodeNote]]:
+        ready: list[NodeTenants] = []
+        ours: list[NodeTenants] = []
         for machine in self.machines:
             if machine.condition == "ready" and machine.pool is not None and machine.cordon != "person":
-                tenancy = Tenancy(machine, self.pods.get(machine.name, ()), self.settings, self.now)
+                tenancy = NodeTenants(machine, self.pods.get(machine.name, ()), self.settings, self.now)
                 (ours if machine.cordon == "ours" else ready).append(tenancy)
             else:
                 self._set_aside(machine)
@@ -72,7 +72,7 @@ class Shrinker(Ledger):
             self.note(machine, "idle-unschedulable", f"cordoned by us; {machine.reason}")
 
     def _failed(self, machine: Machine) -> None:
-        tenancy = Tenancy(machine, self.pods.get(machine.name, ()), self.settings, self.now)
+        tenancy = NodeTenants(machine, self.pods.get(machine.name, ()), self.settings, self.now)
         alive = [one for one in tenancy.work if not one.pod.is_terminating]
         stays = next((f"pod {one.name} is bound to it: {one.kept}" for one in alive if one.kept), "")
         if alive and machine.node is not None and machine.node.is_ready and not stays:
@@ -85,7 +85,7 @@ class Shrinker(Ledger):
         else:
             self.note(machine, "failed", f"{machine.reason}: deleted when max_shrink_per_loop allows")
 
-    def _cordoned(self, ours: list[Tenancy]) -> None:
+    def _cordoned(self, ours: list[NodeTenants]) -> None:
         """Nodes with our cordon: look again, then go on or lift it."""
         self.drains -= sum(1 for one in ours if one.work and one.is_leaving)
         for one in ours:
@@ -106,7 +106,7 @@ class Shrinker(Ledger):
             else:
                 self._delete(one)
 
-    def _why_lift(self, one: Tenancy) -> str:
+    def _why_lift(self, one: NodeTenants) -> str:
         if one.name in self.growth.uncordons:
             return self.growth.uncordons[one.name]
         if one.kept():
@@ -130,7 +130,7 @@ class Shrinker(Ledger):
         move(found, self.stage.ready)
         return ""
 
-    def _drain(self, one: Tenancy) -> None:
+    def _drain(self, one: NodeTenants) -> None:
         if one.is_leaving:
             self.note(one.machine, "draining", f"{count_of(len(one.work) + len(one.expendable), 'pod')} on the way out")
             return
@@ -145,7 +145,7 @@ class Shrinker(Ledger):
         else:
             self.note(one.machine, "draining", f"cordoned by us; {what} when max_shrink_per_loop allows")
 
-    def _delete(self, one: Tenancy) -> None:
+    def _delete(self, one: NodeTenants) -> None:
         memory = one.machine.memory
         idle = one.idle_since()
         pool = one.machine.pool
@@ -168,8 +168,8 @@ class Shrinker(Ledger):
             each.pod.node == one.name and _works(each) for one in mine for each in self.pods.get(one.name, ())
         )
 
-    def _idle(self, idle: list[Tenancy]) -> None:
-        due: dict[str, list[Tenancy]] = {}
+    def _idle(self, idle: list[NodeTenants]) -> None:
+        due: dict[str, list[NodeTenants]] = {}
         for one in idle:
             since = one.idle_since()
             pool = one.machine.pool
@@ -195,16 +195,16 @@ class Shrinker(Ledger):
         for name in sorted(due):
             self._retire(name, due[name])
 
-    def _is_new(self, one: Tenancy, pool: Pool) -> bool:
+    def _is_new(self, one: NodeTenants, pool: Pool) -> bool:
         node = one.machine.node
         since = node.ready_since or node.created if node is not None else 0.0
         return self.now - since < max(self.settings.idle_s, pool.boot_s)
 
-    def _joined(self, one: Tenancy) -> str:
+    def _joined(self, one: NodeTenants) -> str:
         node = one.machine.node
         return show(self.now - (node.ready_since or node.created)) if node is not None else ""
 
-    def _retire(self, name: str, due: list[Tenancy]) -> None:
+    def _retire(self, name: str, due: list[NodeTenants]) -> None:
         """Cordon machines of one pool that were idle for long enough, as many as may go."""
         pool = due[0].machine.pool
         assert pool is not None
@@ -240,7 +240,7 @@ class Shrinker(Ledger):
             self._cordon_idle(one, count > 0, why_not)
             count -= 1
 
-    def _cordon_idle(self, one: Tenancy, may_go: bool, why_not: str) -> None:
+    def _cordon_idle(self, one: NodeTenants, may_go: bool, why_not: str) -> None:
         since = one.idle_since()
         pool = one.machine.pool
         how = f"nothing runs here for {show(self.now - since)}" if since is not None else "nothing runs here"
@@ -271,7 +271,7 @@ def _also(machine: Machine) -> str:
     return f"; {machine.reason}" if machine.reason else ""
 
 
-def _ago(one: Tenancy, now: float) -> str:
+def _ago(one: NodeTenants, now: float) -> str:
     memory = one.machine.memory
     if memory is None or memory.cordoned_at is None:
         return ""
@@ -279,7 +279,12 @@ def _ago(one: Tenancy, now: float) -> str:
 
 
 def shrink(
-    snapshot: Snapshot, stage: Stage, growth: Growth, pods: Mapping[str, list[SeenPod]], settings: Settings, now: float
-) -> tuple[list[Action], list[NodeNote]]:
+    snapshot: ClusterSnapshot,
+    stage: Fleets,
+    growth: ScaleUp,
+    pods: Mapping[str, list[SeenPod]],
+    settings: AutoscalerSettings,
+    now: float,
+) -> tuple[list[ScalingAction], list[NodeNote]]:
     """Actions on nodes, and the state of every node."""
-    return Shrinker(snapshot, stage, growth, pods, settings, now).run()
+    return ScaleDown(snapshot, stage, growth, pods, settings, now).run()

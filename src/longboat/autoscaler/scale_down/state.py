@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from longboat.autoscaler.decide.fleets import Stage
-from longboat.autoscaler.decide.headroom import Growth
+from longboat.autoscaler.decide.fleets import Fleets
+from longboat.autoscaler.decide.headroom import ScaleUp
 from longboat.autoscaler.model.machines import Machine
-from longboat.autoscaler.model.plan import Action, ActionKind, NodeNote, NodeState
-from longboat.autoscaler.model.snapshot import SeenPod, Settings, Snapshot
-from longboat.autoscaler.observe.pdbs import Allowances
+from longboat.autoscaler.model.plan import ActionKind, NodeNote, NodeState, ScalingAction
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, SeenPod
+from longboat.autoscaler.observe.pdbs import DisruptionsAllowed
 
 
-class Ledger:
+class ScaleDownState:
     def __init__(
         self,
-        snapshot: Snapshot,
-        stage: Stage,
-        growth: Growth,
+        snapshot: ClusterSnapshot,
+        stage: Fleets,
+        growth: ScaleUp,
         pods: Mapping[str, list[SeenPod]],
-        settings: Settings,
+        settings: AutoscalerSettings,
         now: float,
     ) -> None:
         self.stage, self.growth, self.settings, self.now = stage, growth, settings, now
         self.pods = pods
-        self.allowances = Allowances(snapshot.budgets)
-        self.actions: list[Action] = []
+        self.allowances = DisruptionsAllowed(snapshot.budgets)
+        self.actions: list[ScalingAction] = []
         self.notes: dict[str, NodeNote] = {}
         self.removals = settings.max_shrink_per_loop
         self.drains = settings.max_drains
@@ -56,7 +56,7 @@ class Ledger:
                 return False
             self.removals -= 1
         self.actions.append(
-            Action(
+            ScalingAction(
                 kind=kind,
                 node=machine.name if machine.node is not None else None,
                 machine=machine.node.machine if machine.node is not None else machine.name,

@@ -19,7 +19,7 @@ _SAFE = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "-c
 _KEPT = ("GIT_CONFIG_", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "GIT_EXEC_PATH")
 
 
-class Listing(Value, frozen=True):
+class GitFiles(Value, frozen=True):
     """What git answers about a folder. A tracked path may be a submodule's folder, or gone."""
 
     tracked: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ def in_repository(root: str) -> bool:
         folder = above
 
 
-def listing(root: str) -> Listing:
+def listing(root: str) -> GitFiles:
     """Tracked files plus untracked ones that are not ignored, relative to `root`, which may be a folder inside the
     repository. Raises GitFailed."""
     code, data, complaints = _run(root, ("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard"))
@@ -55,7 +55,7 @@ def listing(root: str) -> Listing:
         raise GitFailed("")  # the whole folder is ignored by a repository above it: that one has nothing to say here
     # Each line is a letter, a blank and the path; an unmerged path comes several times.
     others = [line[2:] for line in lines if line.startswith("? ")]
-    return Listing(
+    return GitFiles(
         tracked=tuple(dict.fromkeys(line[2:] for line in lines if not line.startswith("? "))),
         untracked=tuple(name for name in others if not name.endswith("/")),
         repositories=tuple(name.rstrip("/") for name in others if name.endswith("/")),

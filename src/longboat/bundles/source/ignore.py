@@ -206,7 +206,7 @@ def _named_class(text: str, place: int) -> tuple[str, int, str]:
     return _CLASSES[name], end + 1, ""
 
 
-class Rules:
+class IgnoreRules:
     """The patterns of all folders of one tree, read when a folder is first entered.
 
     The last match in the deepest folder decides; nothing below a folder that is left out comes back.
@@ -219,7 +219,7 @@ class Rules:
         self._enter("", None)
 
     @classmethod
-    def at_root(cls, lines: Iterable[str]) -> Rules:
+    def at_root(cls, lines: Iterable[str]) -> IgnoreRules:
         """These lines as the only patterns of the tree."""
         patterns = parse("\n".join(lines))
         return cls(lambda folder: patterns if not folder else ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from longboat.bundles.trees import Limits
+from longboat.bundles.trees import TreeLimits
 from longboat.core.errors import BundleError
 
 _MOST_NAMED = 3
@@ -12,7 +12,7 @@ _DOMINATES = 0.8
 _WORTH_NAMING = 0.1
 
 
-def check(sizes: Mapping[str, int], limits: Limits) -> None:
+def check(sizes: Mapping[str, int], limits: TreeLimits) -> None:
     """Raise when the files, by path, are too many or too large together."""
     total = sum(sizes.values())
     if total > limits.max_bytes:
@@ -25,7 +25,7 @@ def check(sizes: Mapping[str, int], limits: Limits) -> None:
         raise too_many(sizes, limits)
 
 
-def too_many(sizes: Mapping[str, int], limits: Limits) -> BundleError:
+def too_many(sizes: Mapping[str, int], limits: TreeLimits) -> BundleError:
     """The error for more files than may travel; `sizes` may stop at the first one too many."""
     full = [f"{count:,} files in {place}" for place, count in heaviest(dict.fromkeys(sizes, 1))]
     return BundleError(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from longboat.bundles.source import secret_files
 from longboat.bundles.source.scan import unreadable
-from longboat.bundles.store import Store
+from longboat.bundles.store import BundleStore
 
 _IN_MEMORY = 1 << 20
 _READS = 3
@@ -18,7 +18,7 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # not block
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
-class Content(NamedTuple):
+class FileContent(NamedTuple):
     hash: str
     size: int
     secret: str  # what was found in it, in words
@@ -26,7 +26,7 @@ class Content(NamedTuple):
     is_steady: bool  # it did not change while it was read
 
 
-def read_into(store: Store, root: str, path: str, *, keeps_secrets: bool, most: int) -> Content | None:
+def read_into(store: BundleStore, root: str, path: str, *, keeps_secrets: bool, most: int) -> FileContent | None:
     """Keep the content of a file, unless it shows a secret; None when there is no such file any more."""
     content = None
     for _ in range(_READS):
@@ -51,7 +51,7 @@ def read_into(store: Store, root: str, path: str, *, keeps_secrets: bool, most: 
     return content
 
 
-def _read_small(store: Store, fd: int, path: str, before: os.stat_result, keeps_secrets: bool) -> Content:
+def _read_small(store: BundleStore, fd: int, path: str, before: os.stat_result, keeps_secrets: bool) -> FileContent:
     try:
         data = os.read(fd, before.st_size + 1)
     except OSError as error:
@@ -63,7 +63,7 @@ def _read_small(store: Store, fd: int, path: str, before: os.stat_result, keeps_
     return _content(fd, before, hash, len(data), secret)
 
 
-def _read_large(store: Store, fd: int, path: str, before: os.stat_result, most: int) -> Content:
+def _read_large(store: BundleStore, fd: int, path: str, before: os.stat_result, most: int) -> FileContent:
     with open(fd, "rb", buffering=0, closefd=False) as file:
         try:
             hash, size = store.put_stream(file, most + 1)
@@ -72,7 +72,7 @@ def _read_large(store: Store, fd: int, path: str, before: os.stat_result, most: 
     return _content(fd, before, hash, size, "")
 
 
-def _content(fd: int, before: os.stat_result, hash: str, size: int, secret: str) -> Content:
+def _content(fd: int, before: os.stat_result, hash: str, size: int, secret: str) -> FileContent:
     after = os.fstat(fd)
     is_steady = (before.st_mtime_ns, before.st_size, size) == (after.st_mtime_ns, after.st_size, after.st_size)
-    return Content(hash, size, secret, after, is_steady)
+    return FileContent(hash, size, secret, after, is_steady)

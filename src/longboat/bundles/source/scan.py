@@ -10,9 +10,9 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 
-from longboat.bundles.manifests import Limits
+from longboat.bundles.manifests import TreeLimits
 from longboat.bundles.source import git
-from longboat.bundles.source.ignore import Pattern, Rules, is_literal, literal_prefix, parse, parse_line
+from longboat.bundles.source.ignore import IgnoreRules, Pattern, is_literal, literal_prefix, parse, parse_line
 from longboat.bundles.source.limits import too_many
 from longboat.core.errors import BundleError
 
@@ -29,7 +29,9 @@ _SPECIAL = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFBL
 class Scan:
     """One look at one tree. Afterwards `files` holds the stat of every file and link that belongs to it."""
 
-    def __init__(self, root: str, *, include: Sequence[str] = (), exclude: Sequence[str] = (), limits: Limits) -> None:
+    def __init__(
+        self, root: str, *, include: Sequence[str] = (), exclude: Sequence[str] = (), limits: TreeLimits
+    ) -> None:
         self.files: dict[str, os.stat_result] = {}
         self.warnings: list[str] = []
         self.untracked: list[str] = []
@@ -39,8 +41,8 @@ class Scan:
         self._limits = limits
         self._folders = 0
         self._enterable: dict[str, bool] = {"": True}
-        self._rules = Rules(self._read_patterns)
-        self._excluded = Rules.at_root(exclude)
+        self._rules = IgnoreRules(self._read_patterns)
+        self._excluded = IgnoreRules.at_root(exclude)
         self._find(include)
 
     def _find(self, include: Sequence[str]) -> None:
@@ -139,7 +141,7 @@ class Scan:
         return None
 
     def _include_pattern(self, pattern: Pattern) -> None:
-        wanted = Rules(lambda folder: () if folder else (pattern,))
+        wanted = IgnoreRules(lambda folder: () if folder else (pattern,))
         before = len(self.files)
 
         def accepts(path: str) -> bool:

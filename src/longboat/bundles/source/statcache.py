@@ -13,7 +13,7 @@ import time
 import msgspec
 
 from longboat.bundles.disk import replace_file
-from longboat.bundles.store import Store
+from longboat.bundles.store import BundleStore
 from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
 
@@ -34,7 +34,7 @@ class _Cache(Value, frozen=True):
 class StatCache:
     """What is known about the files of one root."""
 
-    def __init__(self, store: Store, root: str) -> None:
+    def __init__(self, store: BundleStore, root: str) -> None:
         self._store = store
         self._root = root
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]

@@ -12,8 +12,8 @@ from longboat.cli.input.engine_option import complete_contexts
 from longboat.core.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from longboat.autoscaler.model.plan import Plan
-    from longboat.autoscaler.model.snapshot_file import Saved
+    from longboat.autoscaler.model.plan import ScalingPlan
+    from longboat.autoscaler.model.snapshot_file import SavedSnapshot
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -154,7 +154,7 @@ def run(context: str | None, home: str | None, pools: str, interval: str, **how:
     Only one works at a time, others stand by. The state of every node is printed every loop. Messages go to the
     webhook (as Slack takes them) whose address is in LONGBOAT_AUTOSCALER_WEBHOOK.
     """
-    from longboat.cli.admin.autoscaler_live import Duty
+    from longboat.cli.admin.autoscaler_live import RunOptions
     from longboat.cli.admin.autoscaler_live import run as run_live
     from longboat.core.resources import parse_duration
 
@@ -162,7 +162,7 @@ def run(context: str | None, home: str | None, pools: str, interval: str, **how:
         interval_s = parse_duration(interval)
     except ValueError:
         raise UsageError(f"--interval: not a time: {interval!r}", hint="write it like 10s or 1m") from None
-    return run_live(context, home, pools, Duty(interval_s=max(interval_s, 0.1), **how))
+    return run_live(context, home, pools, RunOptions(interval_s=max(interval_s, 0.1), **how))
 
 
 @command.command("status")
@@ -211,11 +211,11 @@ def look(
     now: str | None = None,
     context: str | None = None,
     home: str | None = None,
-) -> Saved:
+) -> SavedSnapshot:
     """What there is to decide on, from files or from a cluster."""
     import msgspec
 
-    from longboat.autoscaler.model.snapshot_file import Saved
+    from longboat.autoscaler.model.snapshot_file import SavedSnapshot
 
     moment = moment_of(now)
     if context is not None and (objects is not None or snapshot is not None):
@@ -237,10 +237,10 @@ def look(
 
     found, settings = read_pools(pools)
     seen = snapshot_of(read_objects(objects), found)
-    return Saved(now=time.time() if moment is None else moment, snapshot=seen, settings=settings)
+    return SavedSnapshot(now=time.time() if moment is None else moment, snapshot=seen, settings=settings)
 
 
-def replayed(snapshot: str, pools: str | None, moment: float | None) -> Saved:
+def replayed(snapshot: str, pools: str | None, moment: float | None) -> SavedSnapshot:
     """A saved snapshot, as of another time or for other pools where these are given."""
     import msgspec
 
@@ -270,7 +270,7 @@ def moment_of(text: str | None) -> float | None:
     return found
 
 
-def print_plan(found: Plan) -> None:
+def print_plan(found: ScalingPlan) -> None:
     from longboat.autoscaler.model.times import text_of
     from longboat.cli.output.tables import print_table
 

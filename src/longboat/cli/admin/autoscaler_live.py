@@ -15,9 +15,9 @@ from longboat.core.errors import UsageError
 from longboat.kubeapi.boottime import clock
 
 if TYPE_CHECKING:
-    from longboat.autoscaler.loop import Listener, Loop, Turn
-    from longboat.autoscaler.model.config import Charge
-    from longboat.autoscaler.model.snapshot_file import Saved
+    from longboat.autoscaler.loop import AutoscalerLoop, LoopTurn, TurnListener
+    from longboat.autoscaler.model.config import AutoscalerConfig
+    from longboat.autoscaler.model.snapshot_file import SavedSnapshot
     from longboat.autoscaler.providers.provider import Provider
     from longboat.autoscaler.report.status import Report
     from longboat.kubeapi.client import Client
@@ -27,7 +27,7 @@ WEBHOOK = "LONGBOAT_AUTOSCALER_WEBHOOK"
 RETRIES = 10
 
 
-class Duty(NamedTuple):
+class RunOptions(NamedTuple):
     """How `run` was asked to work."""
 
     interval_s: float
@@ -37,13 +37,13 @@ class Duty(NamedTuple):
     log: Literal["text", "json"]
 
 
-def look_live(context: str | None, home: str | None, pools: str) -> Saved:
+def look_live(context: str | None, home: str | None, pools: str) -> SavedSnapshot:
     """What there is to decide on now, read once from a cluster and from the providers. Nothing is changed."""
-    from longboat.autoscaler.model.config import Charge
+    from longboat.autoscaler.model.config import AutoscalerConfig
     from longboat.autoscaler.model.pools_file import read_pools, read_providers
-    from longboat.autoscaler.model.snapshot_file import Saved
-    from longboat.autoscaler.observe.instances import see
-    from longboat.autoscaler.observe.orders import Store, reconcile
+    from longboat.autoscaler.model.snapshot_file import SavedSnapshot
+    from longboat.autoscaler.observe.instances import list_instances
+    from longboat.autoscaler.observe.orders import OrderStore, reconcile
     from longboat.autoscaler.observe.watch import joined_in, listed, snapshot_from
     from longboat.autoscaler.providers.registry import open_providers
     from longboat.kubeapi.client import Client
@@ -51,15 +51,17 @@ def look_live(context: str | None, home: str | None, pools: str) -> Saved:
     found, settings = read_pools(pools)
     with Client.open(context=context) as client:
         known = read_providers(pools)
-        charge = Charge(pools=found, settings=settings, home=home_of(client, home), is_dry=True, providers=known)
+        charge = AutoscalerConfig(
+            pools=found, settings=settings, home=home_of(client, home), is_dry=True, providers=known
+        )
         providers = open_providers(found, known, client, charge.home)
         objects = listed(client)
-        memory = Store(client, charge.home).load()
-        sight = see(providers, charge, memory, client.now(), joined_in(objects))
+        memory = OrderStore(client, charge.home).load()
+        sight = list_instances(providers, charge, memory, client.now(), joined_in(objects))
         now = client.now()
         memory = reconcile(sight.memory, sight.seen, joined_in(objects), charge, now)
         snapshot = snapshot_from(objects, found, memory, sight.seen, now, sight.blocked)
-        return Saved(now=now, snapshot=snapshot, settings=settings)
+        return SavedSnapshot(now=now, snapshot=snapshot, settings=settings)
 
 
 def home_of(client: Client, home: str | None) -> str:
@@ -68,8 +70,8 @@ def home_of(client: Client, home: str | None) -> str:
     return home or lease_home(client)
 
 
-def run(context: str | None, home: str | None, pools: str, duty: Duty) -> int:
-    from longboat.autoscaler.model.config import Charge, Pace
+def run(context: str | None, home: str | None, pools: str, duty: RunOptions) -> int:
+    from longboat.autoscaler.model.config import AutoscalerConfig, LoopPace
     from longboat.autoscaler.model.pools_file import read_pools, read_providers
     from longboat.autoscaler.providers.registry import differences, open_providers
     from longboat.kubeapi.client import Client
@@ -84,9 +86,11 @@ def run(context: str | None, home: str | None, pools: str, duty: Duty) -> int:
         providers = open_providers(found, known, client, where)
         for text in differences(found, providers):
             tell(text)
-        pace = Pace(interval_s=duty.interval_s)
-        charge = Charge(pools=found, settings=settings, home=where, pace=pace, is_dry=duty.is_dry, providers=known)
-        Station(client, charge, providers, duty, ending).work()
+        pace = LoopPace(interval_s=duty.interval_s)
+        charge = AutoscalerConfig(
+            pools=found, settings=settings, home=where, pace=pace, is_dry=duty.is_dry, providers=known
+        )
+        AutoscalerService(client, charge, providers, duty, ending).work()
     return 0
 
 
@@ -94,15 +98,15 @@ def tell(text: str) -> None:
     say(f"longboat: {clean(text)}")
 
 
-class Station:
+class AutoscalerService:
     """Stands by until it leads, works while it leads. A dry run needs no leader and never writes."""
 
     def __init__(
         self,
         client: Client,
-        charge: Charge,
+        charge: AutoscalerConfig,
         providers: dict[str, Provider],
-        duty: Duty,
+        duty: RunOptions,
         ending: threading.Event,
     ) -> None:
         from longboat.autoscaler.report.metrics import Metrics
@@ -113,7 +117,7 @@ class Station:
         self.identity = os.environ.get("LONGBOAT_POD") or f"{socket.gethostname()}-{os.getpid()}"
         self.leader = Leader(client, charge.home, self.identity, name=LEASE)
         self.metrics = Metrics(self.leads)
-        self.journal = Journal(duty.log, ending if duty.once else None)
+        self.journal = LoopPrinter(duty.log, ending if duty.once else None)
 
     def leads(self) -> bool:
         return self.charge.is_dry or self.leader.is_leader
@@ -125,7 +129,7 @@ class Station:
         from longboat.autoscaler.report.events import Events, Webhook
         from longboat.autoscaler.report.status import Reporter
 
-        listeners: list[Listener] = [self.metrics, self.journal]
+        listeners: list[TurnListener] = [self.metrics, self.journal]
         webhook = None
         if not self.charge.is_dry:
             listeners += [
@@ -171,7 +175,7 @@ class Station:
             return ""
         return f"no loop has succeeded for {lasted:.0f} s: {self.journal.trouble or 'the last has not ended'}"
 
-    def lead(self, listeners: tuple[Listener, ...]) -> None:
+    def lead(self, listeners: tuple[TurnListener, ...]) -> None:
         told = ""
         while not self.ending.is_set():
             if not self.charge.is_dry and not self.leader.wait(1.0):
@@ -186,24 +190,24 @@ class Station:
             if not self.ending.is_set():
                 tell("another leads now")
 
-    def loop(self, left_s: Callable[[], float], listeners: tuple[Listener, ...]) -> Loop:
+    def loop(self, left_s: Callable[[], float], listeners: tuple[TurnListener, ...]) -> AutoscalerLoop:
         """Of one leadership: whatever it writes, it writes while that lasts."""
-        from longboat.autoscaler.loop import Loop
+        from longboat.autoscaler.loop import AutoscalerLoop
         from longboat.autoscaler.providers.registry import open_providers
 
         charge = self.charge
         if charge.is_dry:
-            return Loop(self.client, charge, self.providers, listeners=listeners, may_work=self.goes_on)
+            return AutoscalerLoop(self.client, charge, self.providers, listeners=listeners, may_work=self.goes_on)
         client = self.client.within(left_s)
         providers = open_providers(charge.pools, charge.providers, client, charge.home)
 
         def goes_on() -> bool:
             return left_s() > 0 and not self.ending.is_set()
 
-        return Loop(client, charge, providers, listeners=listeners, may_work=goes_on)
+        return AutoscalerLoop(client, charge, providers, listeners=listeners, may_work=goes_on)
 
 
-class Journal:
+class LoopPrinter:
     """A listener of the loop: its lines go to stdout, what fails to stderr, once."""
 
     def __init__(self, form: Literal["text", "json"], ends: threading.Event | None) -> None:
@@ -222,7 +226,7 @@ class Journal:
         """How long ago the last loop succeeded, or loops began."""
         return clock() - self._succeeded_at
 
-    def turned(self, turn: Turn) -> None:
+    def turned(self, turn: LoopTurn) -> None:
         from longboat.autoscaler.report.turn_log import lines
 
         self.trouble, self.is_well = "", True
@@ -316,12 +320,12 @@ def print_orders(found: Report, now: float) -> None:
 
 def retry(context: str | None, home: str | None, pools: tuple[str, ...]) -> list[str]:
     """Forget the refusals of these pools, or of all; returns those that were in back-off."""
-    from longboat.autoscaler.observe.orders import Stale, Store, retried
+    from longboat.autoscaler.observe.orders import OrdersChanged, OrderStore, retried
     from longboat.core.errors import NotFound
     from longboat.kubeapi.client import Client
 
     with Client.open(context=context) as client:
-        store = Store(client, home_of(client, home))
+        store = OrderStore(client, home_of(client, home))
         for attempt in range(RETRIES):
             memory = store.load()
             known = sorted({one.pool for one in memory.failures})
@@ -332,7 +336,7 @@ def retry(context: str | None, home: str | None, pools: tuple[str, ...]) -> list
             try:
                 store.save(retried(memory, pools or known))
                 return [name for name in known if not pools or name in pools]
-            except Stale:
+            except OrdersChanged:
                 if attempt == RETRIES - 1:
                     raise
     return []

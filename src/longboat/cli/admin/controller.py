@@ -53,7 +53,7 @@ def command(context: str | None, only: Sequence[str], home: str | None, health_p
     client = Client.open(context=context, namespace=served[0] if served else None)
     identity = os.environ.get("LONGBOAT_POD") or f"{socket.gethostname()}-{os.getpid()}"
     leader = Leader(client, home or (served[0] if served else lease_home(client)), identity)
-    station = Station(client, served, leader, ending)
+    station = ControllerService(client, served, leader, ending)
     if health_port is not None:
         from longboat.engines.kubernetes.reconcile.health import serve
 
@@ -79,7 +79,7 @@ def lease_home(client: Client) -> str:
         return HOME
 
 
-class Station:
+class ControllerService:
     """Stands by until it leads, works while it leads."""
 
     def __init__(self, client: Client, served: Sequence[str], leader: Leader, ending: threading.Event) -> None:

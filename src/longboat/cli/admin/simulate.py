@@ -10,8 +10,8 @@ from longboat.core.errors import UsageError
 from longboat.core.jobs import Value
 
 if TYPE_CHECKING:
-    from longboat.autoscaler.model.snapshot import Pool, Settings
-    from longboat.simulator.results import Outcome
+    from longboat.autoscaler.model.snapshot import AutoscalerSettings, Pool
+    from longboat.simulator.results import PolicyOutcome
     from longboat.simulator.traces import Trace
     from longboat.simulator.tuning import Trial
     from longboat.simulator.world import Conditions
@@ -34,7 +34,7 @@ ROWS = (
 )
 
 
-class Asked(Value, frozen=True):
+class SimulateOptions(Value, frozen=True):
     """The command line."""
 
     trace: str | None
@@ -50,7 +50,7 @@ class Asked(Value, frozen=True):
     write_trace: str | None
 
 
-def command_of(given: dict[str, Any]) -> tuple[Asked, Conditions]:
+def command_of(given: dict[str, Any]) -> tuple[SimulateOptions, Conditions]:
     """The options, checked, without the heavy modules where they are wrong."""
     from longboat.cli.output.times import parse_duration
     from longboat.simulator.scheduler import RANKINGS
@@ -71,10 +71,10 @@ def command_of(given: dict[str, Any]) -> tuple[Asked, Conditions]:
         seed=given["seed"],
     )
     policies = tuple(given.pop("policies"))
-    return Asked(policies=policies, interval_s=interval_s, **given), conditions
+    return SimulateOptions(policies=policies, interval_s=interval_s, **given), conditions
 
 
-def run(asked: Asked, conditions: Conditions) -> None:
+def run(asked: SimulateOptions, conditions: Conditions) -> None:
     policies = _policies(asked.policies)
     if asked.picture is not None:
         from longboat.simulator.svg import check_name
@@ -122,7 +122,7 @@ def _policies(names: Sequence[str]) -> list[str]:
     return found or ["longboat"]
 
 
-def _trace(asked: Asked) -> tuple[Trace, Outcome | None]:
+def _trace(asked: SimulateOptions) -> tuple[Trace, PolicyOutcome | None]:
     """The trace, and for a recorded cluster what it really had."""
     if asked.from_cluster is not None:
         if asked.trace is not None:
@@ -147,7 +147,7 @@ def _trace(asked: Asked) -> tuple[Trace, Outcome | None]:
     return read_trace(asked.trace), None
 
 
-def _pools(asked: Asked) -> tuple[Sequence[Pool], Settings]:
+def _pools(asked: SimulateOptions) -> tuple[Sequence[Pool], AutoscalerSettings]:
     if asked.pools is not None:
         from longboat.autoscaler.model.pools_file import read_pools
 
@@ -161,7 +161,7 @@ def _pools(asked: Asked) -> tuple[Sequence[Pool], Settings]:
     raise UsageError("the option --pools is missing", hint="it names the file with the pools that may be used")
 
 
-def _notes(outcomes: Sequence[Outcome]) -> None:
+def _notes(outcomes: Sequence[PolicyOutcome]) -> None:
     """What the figures are not, on stderr."""
     from longboat.simulator.policies import MODELS
 
@@ -179,7 +179,7 @@ def _tell(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
 
 
-def _show(outcomes: Sequence[Outcome], output: str) -> None:
+def _show(outcomes: Sequence[PolicyOutcome], output: str) -> None:
     if output != "table":
         from longboat.cli.output.formats import write
 
@@ -202,7 +202,7 @@ def _show(outcomes: Sequence[Outcome], output: str) -> None:
     print_table(("", *names), rows)
 
 
-def _plain(outcome: Outcome) -> dict[str, Any]:
+def _plain(outcome: PolicyOutcome) -> dict[str, Any]:
     import msgspec
 
     return msgspec.structs.asdict(outcome.figures)
@@ -214,7 +214,9 @@ def _cell(value: float | int | None) -> str | None:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
-def _tune(asked: Asked, trace: Trace, pools: Sequence[Pool], settings: Settings, conditions: Conditions) -> None:
+def _tune(
+    asked: SimulateOptions, trace: Trace, pools: Sequence[Pool], settings: AutoscalerSettings, conditions: Conditions
+) -> None:
     from longboat.simulator.tuning import marked, trials
 
     found = marked(list(trials(trace, pools, settings, conditions, asked.interval_s)))

@@ -13,7 +13,7 @@ from longboat.core.errors import NotFound, UsageError
 from longboat.sdk.names import find_run
 
 
-class Place(NamedTuple):
+class CopyEnd(NamedTuple):
     run: str | None  # None: on this machine
     node: str | None
     path: str
@@ -42,10 +42,10 @@ def command(source: str, destination: str) -> None:
         place.copy_to(found.name, Path(come.path), go.path, node=node_name(found, go.node))
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> CopyEnd:
     """`RUN:PATH` and `RUN/NODE:PATH`; a path with a colon here is written ./a:b."""
     head, colon, path = text.partition(":")
     run, _, node = head.partition("/")
     if not colon or not run or run.startswith((".", "~")):
-        return Place(None, None, text)
-    return Place(run, node or None, path or ".")
+        return CopyEnd(None, None, text)
+    return CopyEnd(run, node or None, path or ".")

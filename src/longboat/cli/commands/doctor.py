@@ -12,7 +12,7 @@ from longboat.cli.input.engine_option import engine_options, open_engine
 from longboat.cli.output.formats import plain, write
 from longboat.cli.output.terminal import clean, paint
 from longboat.core.errors import EngineError
-from longboat.core.plans import Check
+from longboat.core.plans import DoctorCheck
 
 MARKS = {True: ("ok", "green"), False: ("FAILED", "red"), None: ("none", "dim")}
 
@@ -33,7 +33,7 @@ def command(output: str) -> int:
     return EngineError.exit_code if any(check.ok is False for check in checks) else 0
 
 
-def print_checks(checks: Sequence[Check]) -> None:
+def print_checks(checks: Sequence[DoctorCheck]) -> None:
     width = max((len(check.name) for check in checks), default=0)
     for check in checks:
         word, colour = MARKS[check.ok]

@@ -14,7 +14,7 @@ import msgspec
 from longboat.cli.input.targets import name_from, starter
 from longboat.cli.output.terminal import is_terminal, note, say
 from longboat.core.errors import EngineError, NotFound, UsageError
-from longboat.specs.init_template import Answers, Inspection, inspect_script, write_job
+from longboat.specs.init_template import InitAnswers, ScriptInspection, inspect_script, write_job
 
 USUAL = ("train.py", "main.py", "run.py")
 
@@ -50,21 +50,21 @@ def write_file(path: Path, text: str) -> None:
         raise EngineError(f"cannot write {path}: {error.strerror}") from None
 
 
-def first_answers(script: str | None) -> Answers:
+def first_answers(script: str | None) -> InitAnswers:
     """What can be known without asking."""
     if script is None:
-        return Answers(name=name_from(Path.cwd().name), run="python train.py")
+        return InitAnswers(name=name_from(Path.cwd().name), run="python train.py")
     path = Path(script)
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise NotFound(f"cannot read {script}: {error.strerror}") from None
-    found = inspect_script(text) if path.suffix == ".py" else Inspection()
+    found = inspect_script(text) if path.suffix == ".py" else ScriptInspection()
     if found.error:
         note(f"{script}: {found.error}")
     if found.framework:
         say(f"longboat: {script} uses {found.framework}: {found.reason}")
-    return Answers(
+    return InitAnswers(
         name=name_from(path.stem),
         run=shlex.join(["torchrun", script] if found.uses_torchrun else starter(path, script)),
         procs="auto",
@@ -73,7 +73,7 @@ def first_answers(script: str | None) -> Answers:
     )
 
 
-def ask(answers: Answers) -> Answers:
+def ask(answers: InitAnswers) -> InitAnswers:
     """The few questions, on stderr; what cannot be true is asked again."""
     told: dict[str, Any] = {
         "name": click.prompt("Name of the job", default=answers.name, err=True),

@@ -17,7 +17,7 @@ from longboat.core.errors import UsageError
 if TYPE_CHECKING:
     from longboat.engines.kubernetes.engine import KubernetesEngine
     from longboat.engines.kubernetes.exec.claims import VolumeView
-    from longboat.engines.kubernetes.exec.disk_benchmark import Figures
+    from longboat.engines.kubernetes.exec.disk_benchmark import DiskFigures
     from longboat.engines.kubernetes.records import Storage
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -157,15 +157,15 @@ def probe_command(
 
     Without NAME: the storage that runs keep their checkpoints in (longboat config set kubernetes.storage ...).
     """
-    from longboat.engines.kubernetes.exec.disk_benchmark import Extent, meanings, probe
-    from longboat.engines.kubernetes.exec.helper_pod import AideOptions
+    from longboat.engines.kubernetes.exec.disk_benchmark import BenchmarkSize, meanings, probe
+    from longboat.engines.kubernetes.exec.helper_pod import HelperPodOptions
     from longboat.engines.kubernetes.settings import DEFAULT_IMAGE
 
-    extent = Extent(size=parse_size(size), files=files)
+    extent = BenchmarkSize(size=parse_size(size), files=files)
     place = open_cluster()
     storage = storage_of(place, name)
     settings = place.settings
-    options = AideOptions(pull_secrets=settings.pull_secrets, service_account=settings.service_account)
+    options = HelperPodOptions(pull_secrets=settings.pull_secrets, service_account=settings.service_account)
     found = probe(place.client, storage, image=image or settings.image or DEFAULT_IMAGE, extent=extent, options=options)
     if output == "table":
         print_figures(found, meanings(found))
@@ -195,7 +195,7 @@ def parse_size(text: str) -> int:
         raise UsageError(f"--size {text}: expected {error}") from None
 
 
-def print_figures(figures: Figures, said: Sequence[str]) -> None:
+def print_figures(figures: DiskFigures, said: Sequence[str]) -> None:
     from longboat.core.resources import show_quantity
 
     print_fields(

@@ -14,10 +14,10 @@ from longboat.cli.input.flags import fields_of
 from longboat.cli.input.targets import resolve
 from longboat.engines.engine import Engine, Submission
 from longboat.sdk.names import find_run
-from longboat.specs.read import Loaded, read_job
+from longboat.specs.read import LoadedJob, read_job
 
 
-def load(words: tuple[str, ...], command: tuple[str, ...], options: dict[str, Any], place: Engine) -> Loaded:
+def load(words: tuple[str, ...], command: tuple[str, ...], options: dict[str, Any], place: Engine) -> LoadedJob:
     """The checked Job of the words and flags."""
     cwd = Path.cwd()
     target = resolve(words, command, cwd=cwd, home=Path(os.path.expanduser("~")))
@@ -30,11 +30,11 @@ def load(words: tuple[str, ...], command: tuple[str, ...], options: dict[str, An
     return msgspec.structs.replace(loaded, notices=(*notices, *loaded.notices))
 
 
-class Read(Protocol):
-    def __call__(self, *, fields: Mapping[str, object]) -> Loaded: ...
+class JobReader(Protocol):
+    def __call__(self, *, fields: Mapping[str, object]) -> LoadedJob: ...
 
 
-def appended(fields: dict[str, Any], read: Read) -> dict[str, Any]:
+def appended(fields: dict[str, Any], read: JobReader) -> dict[str, Any]:
     """`--secret` and `--artifact` add to what the job files name; a list among fields would replace it."""
     added: dict[str, Any] = {name: fields[name] for name in ("secrets", "artifacts") if name in fields}
     if not added:
@@ -59,5 +59,5 @@ def resumed(options: dict[str, Any], place: Engine) -> dict[str, Any]:
     return {**options, "resume": find_run(place, wanted).name}
 
 
-def submission_of(loaded: Loaded, run_id: str | None) -> Submission:
+def submission_of(loaded: LoadedJob, run_id: str | None) -> Submission:
     return Submission(job=loaded.job, base=loaded.base, run_id=run_id, environment=dict(os.environ))

@@ -14,7 +14,7 @@ JOB_SUFFIXES = (".yaml", ".yml", ".json")
 NAME_LIMIT = 32  # leaves room for -2, -3, ... within a run's 40
 
 
-class Target(NamedTuple):
+class RunTarget(NamedTuple):
     files: tuple[Path, ...] = ()
     fields: Mapping[str, object] = {}
     notices: tuple[str, ...] = ()
@@ -24,14 +24,14 @@ def is_job_file(word: str) -> bool:
     return word.endswith(JOB_SUFFIXES)
 
 
-def resolve(words: Sequence[str], command: Sequence[str], *, cwd: Path, home: Path) -> Target:
+def resolve(words: Sequence[str], command: Sequence[str], *, cwd: Path, home: Path) -> RunTarget:
     """Words before `--` or the command after it, not both empty, become job files or the fields of a job."""
     if words and command:
         raise UsageError("both a file and a command after --", hint="longboat run FILE, or longboat run -- COMMAND")
     if command:
         return from_command(command, cwd=cwd, home=home)
     if is_job_file(words[0]):
-        return Target(files=tuple(from_files(words)))
+        return RunTarget(files=tuple(from_files(words)))
     return from_script(words[0], words[1:], cwd=cwd, home=home)
 
 
@@ -44,17 +44,17 @@ def from_files(words: Sequence[str]) -> list[Path]:
     return [Path(word) for word in words]
 
 
-def from_command(command: Sequence[str], *, cwd: Path, home: Path) -> Target:
+def from_command(command: Sequence[str], *, cwd: Path, home: Path) -> RunTarget:
     """One word with spaces is a shell line, as for ssh; several words are executed as they are."""
     run: object = command[0] if len(command) == 1 and len(command[0].split()) > 1 else list(command)
     fields = {"name": name_from(command[0].split()[0] if command[0].strip() else ""), "run": run}
     if is_too_wide(cwd, home):
         note = f"no code is copied: {cwd} is not a project folder (use --workdir to name one)"
-        return Target(fields={**fields, "workdir": None}, notices=(note,))
-    return Target(fields=fields)
+        return RunTarget(fields={**fields, "workdir": None}, notices=(note,))
+    return RunTarget(fields=fields)
 
 
-def from_script(script: str, arguments: Sequence[str], *, cwd: Path, home: Path) -> Target:
+def from_script(script: str, arguments: Sequence[str], *, cwd: Path, home: Path) -> RunTarget:
     path = cwd / script
     if not path.is_file():
         raise missing_script(script, arguments, path)
@@ -67,7 +67,7 @@ def from_script(script: str, arguments: Sequence[str], *, cwd: Path, home: Path)
         fields["workdir"] = str(root)
         notices = (f"the code that is copied: {root}",)
     fields["run"] = [*starter(inside, str(inside.relative_to(root))), *arguments]
-    return Target(fields=fields, notices=notices)
+    return RunTarget(fields=fields, notices=notices)
 
 
 def starter(path: Path, name: str) -> list[str]:

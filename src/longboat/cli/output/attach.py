@@ -34,7 +34,7 @@ def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunSta
     """Print the log until the run has ended; returns its end."""
     printer = LinePrinter(prefixes=ranks > 1)
     attempt = 0
-    with Watcher(engine, run, quiet=quiet) as watcher:
+    with RunWatcher(engine, run, quiet=quiet) as watcher:
         try:
             for line in engine.logs(run.name, LogQuery(follow=True)):
                 if line.attempt > attempt:
@@ -50,7 +50,7 @@ def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunSta
     return ended
 
 
-class Watcher:
+class RunWatcher:
     """A thread that reports changes of phase and passes Ctrl-C on: once stops, twice kills, three times leaves."""
 
     def __init__(self, engine: Engine, run: RunStatus, *, quiet: bool) -> None:
@@ -65,7 +65,7 @@ class Watcher:
         self.thread = threading.Thread(target=self.watch, daemon=True)
         self.before: object = None
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> RunWatcher:
         self.before = signal.signal(signal.SIGINT, self.interrupted)
         self.thread.start()
         return self

@@ -1,7 +1,8 @@
 """The Kubernetes engine: the promises of engines/engine.py kept with objects of a cluster.
 
-Methods that look at a run take its turn (`drive`) if it is a run of the caller's own, or one that the caller was asked
-to stop or remove. Runs of others are looked at and left as they are; their submitters and the controller drive them.
+Methods that look at a run take its turn (`reconcile.reconciler`) if it is a run of the caller's own, or one that the
+caller was asked to stop or remove. Runs of others are looked at and left as they are; their submitters and the
+controller drive them.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longboat.core.errors import LongboatError, NotFound, WaitTimeout
-from longboat.core.plans import Check, Plan
+from longboat.core.plans import DoctorCheck, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.status import ENGINE
 
 if TYPE_CHECKING:
-    from longboat.engines.kubernetes.reconcile.observe.snapshot import Snapshot
+    from longboat.engines.kubernetes.reconcile.observe.snapshot import RunSnapshot
     from longboat.engines.kubernetes.records import Record, State
     from longboat.engines.kubernetes.settings import ClusterSettings
     from longboat.engines.kubernetes.submit.submission import Submitter
@@ -92,13 +93,13 @@ class KubernetesEngine:
 
     def submit(self, submission: Submission) -> RunStatus:
         from longboat.engines.kubernetes.names import check_run_id
-        from longboat.engines.kubernetes.status import is_half
+        from longboat.engines.kubernetes.status import is_unfinished_submission
 
         submission = self._complete(submission)
         if submission.run_id is not None:
             check_run_id(submission.run_id)
             found = self._find(submission.run_id)
-            if found is not None and not is_half(found):
+            if found is not None and not is_unfinished_submission(found):
                 return found
         submitter = self._submitter()
         record = submitter.submit(submitter.prepare(submission), submission.run_id)
@@ -151,7 +152,7 @@ class KubernetesEngine:
 
         return with_orders(self.client, [full_status(self.client, self._observe(run))])[0]
 
-    def _observe(self, run: str) -> Snapshot:
+    def _observe(self, run: str) -> RunSnapshot:
         from longboat.engines.kubernetes.reconcile.reconciler import turn_or_look
 
         return turn_or_look(self.client, run, self._may_act).snapshot
@@ -172,7 +173,7 @@ class KubernetesEngine:
         return may_act
 
     def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
-        from longboat.engines.kubernetes.logs.merge import Follower
+        from longboat.engines.kubernetes.logs.merge import RunLogFollower
         from longboat.engines.kubernetes.reconcile.observe.observe import find_record
 
         snapshot = self._observe(run)
@@ -182,7 +183,7 @@ class KubernetesEngine:
         def look() -> State:
             return self._observe(run).state
 
-        follower = Follower(self.client, snapshot.record, query, look=look, on_notice=self._notice)
+        follower = RunLogFollower(self.client, snapshot.record, query, look=look, on_notice=self._notice)
         is_silent = True
         for line in follower.lines(snapshot.state):
             is_silent = False
@@ -269,7 +270,7 @@ class KubernetesEngine:
         (status,) = with_orders(self.client, [full_status(self.client, snapshot)])
         return explain(self.client, snapshot, status)
 
-    def doctor(self) -> Sequence[Check]:
+    def doctor(self) -> Sequence[DoctorCheck]:
         from longboat.engines.kubernetes.doctor import examine
 
         return examine(self.client, self.settings)

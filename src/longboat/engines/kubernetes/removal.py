@@ -10,15 +10,15 @@ from longboat.core.errors import EngineError, NotFound
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.records import Record
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError, Forbidden, NotThere
-from longboat.kubeapi.kinds import BUDGET, CONFIG_MAP, JOB, JOBSET, NETWORK_POLICY, POD, SECRET, SERVICE, Kind
+from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, NETWORK_POLICY, PDB, POD, SECRET, SERVICE, Kind
 
 GONE_S = 120.0
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 
 SLICE = Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
-OWNED: tuple[Kind, ...] = (POD, JOB, SERVICE, SLICE, SECRET, BUDGET, NETWORK_POLICY)
+OWNED: tuple[Kind, ...] = (POD, JOB, SERVICE, SLICE, SECRET, PDB, NETWORK_POLICY)
 
 
 def remove_run(client: Client, run: str, body: dict[str, Any], record: Record | None) -> None:
@@ -90,7 +90,7 @@ def check_places(record: Record) -> None:
 
 def clear_storage(client: Client, record: Record, *, purge: bool) -> None:
     """What the run kept outside of its objects: logs, artifacts, code; with `purge`, its checkpoints too."""
-    from longboat.engines.kubernetes.exec.helper_pod import Aide
+    from longboat.engines.kubernetes.exec.helper_pod import HelperPod
     from longboat.engines.kubernetes.manifests.volumes import NODE, STORAGE, places, run_storage
 
     # Folders follow from the run's own name; what the record says about them may be another run's.
@@ -103,7 +103,7 @@ def clear_storage(client: Client, record: Record, *, purge: bool) -> None:
     if not doomed:
         return
     try:
-        with Aide.of_run(client, record) as aide:
+        with HelperPod.of_run(client, record) as aide:
             for path in doomed:
                 aide.remove(path)
     except (NotFound, EngineError):
@@ -130,7 +130,7 @@ def leftovers(client: Client, run: str, uid: str, kinds: tuple[Kind, ...]) -> li
 def _listed(client: Client, kind: Kind, selector: str, uid: str) -> list[str]:
     try:
         items = client.list(kind, labels=selector).items
-    except (Forbidden, NotThere):
+    except (Forbidden, ObjectNotFound):
         return []
     except ApiError:
         return [f"{kind.plural} (unknown)"]

@@ -25,8 +25,8 @@ from longboat.engines.kubernetes.records import CodeStore, Storage
 from longboat.engines.shared.home import Home
 from longboat.specs.fields import rules
 from longboat.specs.fields.composites import Field, ListOf, MapOf, Shape
-from longboat.specs.fields.scalars import At, Choice, Flag, Text, duration
-from longboat.specs.yaml.yaml_tree import Mistakes, Node, Place
+from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Flag, Text, duration
+from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode
 
 FILE = "config.yaml"
 DEFAULT_GATE_S = 300.0
@@ -134,7 +134,7 @@ def images_of(job: Job, settings: ClusterSettings) -> tuple[dict[str, str], list
     return images, notices
 
 
-def _storage(values: dict[str, Any], node: Node, at: At) -> StorageChoice | None:
+def _storage(values: dict[str, Any], node: YamlNode, at: FieldPath) -> StorageChoice | None:
     mounted = {name: values[name] for name in ("claim", "nfs", "path") if name in values}
     if len(mounted) > 1 or not (mounted or "url" in values):
         found = " and ".join(mounted or values) or "none"
@@ -164,7 +164,7 @@ def _absolute(path: str) -> str | None:
     return None
 
 
-def _one_topology(values: dict[str, Any], node: Node, at: At) -> dict[str, str]:
+def _one_topology(values: dict[str, Any], node: YamlNode, at: FieldPath) -> dict[str, str]:
     if len(values) > 1:
         at.problem(node, "found required and preferred, expected one of them")
     return values
@@ -175,7 +175,7 @@ class PodOverlay(Value, frozen=True):
 
     expected: str = "a mapping with metadata and spec, as in a pod template"
 
-    def read(self, node: Node, at: At) -> dict[str, Any] | None:
+    def read(self, node: YamlNode, at: FieldPath) -> dict[str, Any] | None:
         strange = (
             [key for key in node.value if key not in ("metadata", "spec")] if isinstance(node.value, dict) else [""]
         )
@@ -269,7 +269,9 @@ _CONTEXT = Field(name="context", kind=_text("a context of the kubeconfig"), doc=
 
 CONFIG = Shape(
     fields=(
-        Field(name="engine", kind=Choice(options=("local", "kubernetes")), doc="The default engine.", default="local"),
+        Field(
+            name="engine", kind=ChoiceOf(options=("local", "kubernetes")), doc="The default engine.", default="local"
+        ),
         Field(name="kubernetes", kind=Shape(fields=(_CONTEXT, *FIELDS)), doc="For every cluster.", default="{}"),
         Field(
             name="contexts",
@@ -286,38 +288,38 @@ CONFIG = Shape(
 )
 
 
-def _tree(path: Path) -> Node:
+def _tree(path: Path) -> YamlNode:
     from longboat.specs.yaml.yaml12 import parse_bytes
 
     mistakes = Mistakes()
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return Node({}, Place(str(path)))
+        return YamlNode({}, SourcePosition(str(path)))
     except OSError as error:
         raise EngineError(f"cannot read {path}: {error.strerror}") from None
     node = parse_bytes(data, file=str(path), mistakes=mistakes)
     if node is not None and not isinstance(node.value, dict):
         if node.value is None:
-            return Node({}, Place(str(path)))
+            return YamlNode({}, SourcePosition(str(path)))
         mistakes.add(node.place, "", "found a list or a single value, expected a mapping")
     mistakes.raise_if_any()
     assert node is not None
     return node
 
 
-def _settings(root: Node) -> Settings:
+def _settings(root: YamlNode) -> Settings:
     mistakes = Mistakes()
-    values = CONFIG.read(root, At("", mistakes)) or {}
+    values = CONFIG.read(root, FieldPath("", mistakes)) or {}
     mistakes.raise_if_any()
     return msgspec.convert(values, Settings)
 
 
-def _changed(root: Node, key: str, text: str | None) -> Node:
+def _changed(root: YamlNode, key: str, text: str | None) -> YamlNode:
     from longboat.specs.yaml.overrides import parse_value, split_path
 
     mistakes = Mistakes()
-    place = Place(f"config {key[:80]}")
+    place = SourcePosition(f"config {key[:80]}")
     segments = split_path(key)
     if not segments:
         raise UsageError(f"{key!r} is not the name of a setting", hint="for example kubernetes.namespace")
@@ -328,11 +330,11 @@ def _changed(root: Node, key: str, text: str | None) -> Node:
     return _put(root, segments, value, place)
 
 
-def _put(node: Node, segments: list[str], value: Node | None, place: Place) -> Node:
+def _put(node: YamlNode, segments: list[str], value: YamlNode | None, place: SourcePosition) -> YamlNode:
     entries = dict(node.value) if isinstance(node.value, dict) else {}
     first, rest = segments[0], segments[1:]
     if rest:
-        below = _put(entries.get(first, Node({}, place)), rest, value, place)
+        below = _put(entries.get(first, YamlNode({}, place)), rest, value, place)
         if below.value == {}:
             entries.pop(first, None)
         else:
@@ -344,7 +346,7 @@ def _put(node: Node, segments: list[str], value: Node | None, place: Place) -> N
     return node._replace(value=entries, keys={**node.keys, first: place})
 
 
-def _plain(node: Node) -> Any:
+def _plain(node: YamlNode) -> Any:
     if isinstance(node.value, dict):
         return {key: _plain(item) for key, item in node.value.items()}
     if isinstance(node.value, list):

@@ -11,7 +11,7 @@ import msgspec
 
 from longboat.core.runs import Attempt, RankStatus, RunStatus
 from longboat.engines.kubernetes.reconcile.node_loss import is_reachable
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.shared.run_summary import brief
 from longboat.engines.shared.secret_urls import redacted_job
@@ -44,12 +44,12 @@ def brief_status(record: Record, state: State) -> RunStatus:
     )
 
 
-def is_half(status: RunStatus) -> bool:
+def is_unfinished_submission(status: RunStatus) -> bool:
     """Whether the submitter has not finished yet, or died before it had."""
     return status.phase == "pending" and status.reason == STARTING and not status.attempts
 
 
-def full_status(client: Client, snapshot: Snapshot) -> RunStatus:
+def full_status(client: Client, snapshot: RunSnapshot) -> RunStatus:
     """Everything. Running launchers are asked (by exec); where that cannot be done, their ranks are left out."""
     pods = snapshot.pods_of(snapshot.state.attempt)
     told: dict[str, dict[str, Any]] = {}
@@ -96,7 +96,7 @@ def ask_launchers(client: Client, pods: Sequence[PodView]) -> dict[str, dict[str
     return told
 
 
-def make_status(snapshot: Snapshot, told: Mapping[str, Mapping[str, Any]]) -> RunStatus:
+def make_status(snapshot: RunSnapshot, told: Mapping[str, Mapping[str, Any]]) -> RunStatus:
     """Pure: the record, the pods and the launchers' answers as one status."""
     record, state = snapshot.record, snapshot.state
     pods = snapshot.pods_of(state.attempt)

@@ -9,16 +9,16 @@ import sys
 from collections.abc import Mapping
 
 from longboat.core.errors import LongboatError
-from longboat.core.plans import Check
+from longboat.core.plans import DoctorCheck
 from longboat.core.resources import show_quantity
-from longboat.engines.local.submit.machine import Machine, observe_machine
+from longboat.engines.local.submit.machine import LocalMachine, observe_machine
 from longboat.engines.local.supervise.processes import boot_id
 from longboat.engines.shared.home import Home
 
 LOW_DISK = 1 << 30
 
 
-def examine(home: Home, environment: Mapping[str, str]) -> list[Check]:
+def examine(home: Home, environment: Mapping[str, str]) -> list[DoctorCheck]:
     machine = observe_machine(home.root, environment)
     return [
         _python(),
@@ -29,78 +29,84 @@ def examine(home: Home, environment: Mapping[str, str]) -> list[Check]:
         _loopback(),
         _processes(),
         _gpus(machine),
-        Check(name="machine", ok=True, detail=f"{machine.cpus:g} CPUs, {show_quantity(machine.memory)} of memory"),
+        DoctorCheck(
+            name="machine", ok=True, detail=f"{machine.cpus:g} CPUs, {show_quantity(machine.memory)} of memory"
+        ),
     ]
 
 
-def _python() -> Check:
+def _python() -> DoctorCheck:
     version = ".".join(map(str, sys.version_info[:3]))
-    return Check(name="python", ok=True, detail=f"{version} at {sys.executable}")
+    return DoctorCheck(name="python", ok=True, detail=f"{version} at {sys.executable}")
 
 
-def _home(home: Home) -> Check:
+def _home(home: Home) -> DoctorCheck:
     try:
         home.prepare()
         probe = home.root / f".probe-{os.getpid()}"
         probe.touch()
         probe.unlink()
     except LongboatError as error:
-        return Check(name="home", ok=False, detail=error.message, hint=error.hint)
+        return DoctorCheck(name="home", ok=False, detail=error.message, hint=error.hint)
     except OSError as error:
-        return Check(name="home", ok=False, detail=f"{home.root}: {error.strerror}", hint="set LONGBOAT_HOME")
-    return Check(name="home", ok=True, detail=f"{home.root}, {len(home.run_names())} runs")
+        return DoctorCheck(name="home", ok=False, detail=f"{home.root}: {error.strerror}", hint="set LONGBOAT_HOME")
+    return DoctorCheck(name="home", ok=True, detail=f"{home.root}, {len(home.run_names())} runs")
 
 
-def _disk(machine: Machine) -> Check:
+def _disk(machine: LocalMachine) -> DoctorCheck:
     low = machine.disk < LOW_DISK
     hint = "`longboat rm` old runs, or point LONGBOAT_HOME to another disk" if low else None
-    return Check(name="disk", ok=not low, detail=f"{show_quantity(machine.disk)} free", hint=hint)
+    return DoctorCheck(name="disk", ok=not low, detail=f"{show_quantity(machine.disk)} free", hint=hint)
 
 
-def _rank_python(environment: Mapping[str, str]) -> Check:
+def _rank_python(environment: Mapping[str, str]) -> DoctorCheck:
     path = environment.get("PATH", os.defpath)
     found = shutil.which("python", path=path) or shutil.which("python3", path=path)
     if found is None:
-        return Check(
+        return DoctorCheck(
             name="trainer's python",
             ok=None,
             detail="no python on PATH",
             hint="install python3, or activate an environment",
         )
-    return Check(name="trainer's python", ok=True, detail=found)
+    return DoctorCheck(name="trainer's python", ok=True, detail=found)
 
 
-def _git(environment: Mapping[str, str]) -> Check:
+def _git(environment: Mapping[str, str]) -> DoctorCheck:
     found = shutil.which("git", path=environment.get("PATH", os.defpath))
     if found is None:
-        return Check(
+        return DoctorCheck(
             name="git",
             ok=None,
             detail="not found: all files of a folder travel, .gitignore is not read",
             hint="install git",
         )
-    return Check(name="git", ok=True, detail=found)
+    return DoctorCheck(name="git", ok=True, detail=found)
 
 
-def _loopback() -> Check:
+def _loopback() -> DoctorCheck:
     try:
         with socket.socket() as probe:
             probe.bind(("127.0.0.2", 0))
     except OSError:
-        return Check(name="loopback", ok=None, detail="only 127.0.0.1: all nodes of a run share one address")
-    return Check(name="loopback", ok=True, detail="every node has an address of its own (127.0.0.x)")
+        return DoctorCheck(name="loopback", ok=None, detail="only 127.0.0.1: all nodes of a run share one address")
+    return DoctorCheck(name="loopback", ok=True, detail="every node has an address of its own (127.0.0.x)")
 
 
-def _processes() -> Check:
+def _processes() -> DoctorCheck:
     if boot_id() is None:
-        return Check(name="processes", ok=None, detail="no /proc: stray processes of a killed run cannot be found")
-    return Check(name="processes", ok=True, detail="/proc is readable: strays of a killed run are found and ended")
+        return DoctorCheck(
+            name="processes", ok=None, detail="no /proc: stray processes of a killed run cannot be found"
+        )
+    return DoctorCheck(
+        name="processes", ok=True, detail="/proc is readable: strays of a killed run are found and ended"
+    )
 
 
-def _gpus(machine: Machine) -> Check:
+def _gpus(machine: LocalMachine) -> DoctorCheck:
     if not machine.gpus:
-        return Check(
+        return DoctorCheck(
             name="gpus", ok=None, detail="none found", hint="LONGBOAT_GPUS=id,id states GPUs that NVML does not show"
         )
     kinds = ", ".join(f"{gpu.index}: {gpu.type or gpu.id}" for gpu in machine.gpus)
-    return Check(name="gpus", ok=True, detail=f"{len(machine.gpus)} ({kinds})")
+    return DoctorCheck(name="gpus", ok=True, detail=f"{len(machine.gpus)} ({kinds})")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError, NotFound, Refused, UsageError, WaitTimeout
-from longboat.core.plans import Check, Plan
+from longboat.core.plans import DoctorCheck, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
 from longboat.engines.engine import Submission
-from longboat.engines.local.records import Record, State, StopRequest, replace
+from longboat.engines.local.records import LocalRecord, LocalState, StopRequest, replace
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.status import ENGINE, brief_status, full_status
 from longboat.engines.local.supervise.spawn import reap_supervisors, spawn, wake
@@ -20,7 +20,7 @@ from longboat.engines.shared.files import is_current, open_lock, try_lock, write
 from longboat.engines.shared.home import Home, check_run_id
 
 if TYPE_CHECKING:
-    from longboat.engines.local.logs import Follower
+    from longboat.engines.local.logs import LogFileFollower
 
 SHORT_RUN_S = 2.0
 """For this long a follower looks often: the end of a short run is shown at once."""
@@ -73,11 +73,11 @@ class LocalEngine:
         snapshot = snapshot_of(self.home, submission)
         diff = None
         if snapshot is not None:
-            from longboat.bundles.store import Store
+            from longboat.bundles.store import BundleStore
 
             for warning in snapshot.warnings:
                 self._notice(warning)
-            diff = Store(self.home.folder("bundles")).diff(snapshot.hash)
+            diff = BundleStore(self.home.folder("bundles")).diff(snapshot.hash)
         while True:
             name = submission.run_id or free_name(self.home, submission)
             record = record_of(self.home, submission, name=name, snapshot=snapshot)
@@ -91,7 +91,7 @@ class LocalEngine:
             spawn(files, lock, supervisor_environment(record, submission.environment))
         finally:
             os.close(lock)
-        return brief_status(record, State(reason="is being started"))
+        return brief_status(record, LocalState(reason="is being started"))
 
     def _complete(self, submission: Submission) -> Submission:
         import msgspec
@@ -119,7 +119,7 @@ class LocalEngine:
     # observing
 
     def list(self) -> Sequence[RunStatus]:
-        seen: list[tuple[RunFiles, Record]] = []
+        seen: list[tuple[RunFiles, LocalRecord]] = []
         recovered = []
         for name in self.home.run_names():
             files = RunFiles(self.home.runs / name)
@@ -139,7 +139,7 @@ class LocalEngine:
     def status(self, run: str) -> RunStatus:
         return full_status(*self._observe(run))
 
-    def _observe(self, run: str) -> tuple[RunFiles, Record, State]:
+    def _observe(self, run: str) -> tuple[RunFiles, LocalRecord, LocalState]:
         """The run's files; a vanished supervisor is replaced on the way."""
         files = RunFiles(self.home.run_dir(run))
         state = files.state()
@@ -150,7 +150,7 @@ class LocalEngine:
             state = files.state()
         return files, record, state
 
-    def _recover(self, files: RunFiles, record: Record) -> bool:
+    def _recover(self, files: RunFiles, record: LocalRecord) -> bool:
         """Start a new supervisor if the run's own has vanished."""
         reap_supervisors()
         if not files.directory.is_dir():
@@ -185,10 +185,10 @@ class LocalEngine:
         files.write_state(replace(state, serial=state.serial + 1))
 
     def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
-        from longboat.engines.local.logs import Follower, last_lines
+        from longboat.engines.local.logs import LogFileFollower, last_lines
 
         files, record, state = self._observe(run)
-        follower = Follower(files.directory, query)
+        follower = LogFileFollower(files.directory, query)
         if query.tail is not None:
             yield from last_lines(follower.lines(files.attempts(), is_last=state.is_final), query.tail)
         else:
@@ -196,7 +196,7 @@ class LocalEngine:
         if query.follow and not state.is_final:
             yield from self._follow(files, record, follower)
 
-    def _follow(self, files: RunFiles, record: Record, follower: Follower) -> Iterator[LogLine]:
+    def _follow(self, files: RunFiles, record: LocalRecord, follower: LogFileFollower) -> Iterator[LogLine]:
         pause = 0.004
         began = checked = time.monotonic()
         while True:
@@ -306,7 +306,7 @@ class LocalEngine:
         files, record, state = self._observe(run)
         return explain_run(files, record, full_status(files, record, state))
 
-    def doctor(self) -> Sequence[Check]:
+    def doctor(self) -> Sequence[DoctorCheck]:
         from longboat.engines.local.doctor import examine
 
         return examine(self.home, self.environment)

@@ -11,14 +11,14 @@ from typing import Any
 
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.variables import is_scrubbed
-from longboat.engines.local.records import Record, State
+from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.shared.files import copy, read_value
 
 
 def execute(
     files: RunFiles,
-    state: State,
+    state: LocalState,
     command: Sequence[str],
     *,
     node: str | None,
@@ -44,7 +44,7 @@ def execute(
 
 
 def copy_out(
-    files: RunFiles, record: Record, state: State, source: str, destination: Path, *, node: str | None
+    files: RunFiles, record: LocalRecord, state: LocalState, source: str, destination: Path, *, node: str | None
 ) -> None:
     path = _place(files, record, state, source, node=node)
     if not path.exists():
@@ -52,14 +52,16 @@ def copy_out(
     copy(path, destination / path.name if destination.is_dir() else destination)
 
 
-def copy_in(files: RunFiles, record: Record, state: State, source: Path, destination: str, *, node: str | None) -> None:
+def copy_in(
+    files: RunFiles, record: LocalRecord, state: LocalState, source: Path, destination: str, *, node: str | None
+) -> None:
     if not source.exists():
         raise NotFound(f"{source} does not exist")
     target = _place(files, record, state, destination, node=node)
     copy(source, target / source.name if target.is_dir() else target)
 
 
-def _place(files: RunFiles, record: Record, state: State, text: str, *, node: str | None) -> Path:
+def _place(files: RunFiles, record: LocalRecord, state: LocalState, text: str, *, node: str | None) -> Path:
     """A path of the user inside the working copy, the artifacts or the checkpoints."""
     head, _, rest = os.path.normpath(text).partition("/")
     if head == "artifacts":
@@ -74,7 +76,7 @@ def _place(files: RunFiles, record: Record, state: State, text: str, *, node: st
     return place
 
 
-def _plan_of(files: RunFiles, state: State, *, node: str | None, rank: int | None) -> dict[str, Any]:
+def _plan_of(files: RunFiles, state: LocalState, *, node: str | None, rank: int | None) -> dict[str, Any]:
     folder = files.attempt_dir(state.attempt)
     read = [read_value(path, dict[str, Any]) for path in sorted(folder.glob("*/plan.json"))]
     plans = [plan for plan in read if plan and "node_rank" in plan]

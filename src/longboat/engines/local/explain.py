@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longboat.core.runs import Explanation, RunStatus
-from longboat.engines.local.records import Record
+from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.shared.explanations import explain_status
 from longboat.engines.shared.files import last_lines_of
@@ -11,7 +11,7 @@ from longboat.engines.shared.files import last_lines_of
 __all__ = ["explain_run", "explain_status"]
 
 
-def explain_run(files: RunFiles, record: Record, status: RunStatus) -> Explanation:
+def explain_run(files: RunFiles, record: LocalRecord, status: RunStatus) -> Explanation:
     failures = [attempt.failure for attempt in status.attempts if attempt.failure is not None]
     setup_log = _setup_tail(files, status)
     return explain_status(status, failures[-1] if failures else None, setup_log)

@@ -9,10 +9,10 @@ from pathlib import Path
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.shared.logfiles import Reader, last_lines, sources
 
-__all__ = ["Follower", "last_lines"]
+__all__ = ["LogFileFollower", "last_lines"]
 
 
-class Follower:
+class LogFileFollower:
     """All logs of a run, read again and again. `lines` gives what is new, merged by time."""
 
     def __init__(self, directory: Path, query: LogQuery) -> None:

@@ -18,9 +18,9 @@ import msgspec
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import PASSIVE_ROLES, Job, Role
 from longboat.core.runs import Attempt, Failure, Phase
-from longboat.engines.local.records import Record, RunFolder, State
-from longboat.engines.local.supervise.attempt_files import Beat, is_started, read_ending
-from longboat.engines.local.supervise.attempt_outcome import Ending, judge, stop_code
+from longboat.engines.local.records import LocalRecord, LocalState, RunFolder
+from longboat.engines.local.supervise.attempt_files import Heartbeat, is_started, read_ending
+from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, judge, stop_code
 from longboat.engines.shared.files import open_lock, read_value, try_lock
 from longboat.engines.shared.retry_policy import describe
 
@@ -29,7 +29,7 @@ DAMAGED = "its state.json was damaged"
 DAMAGED_RECORD = "its record.json was damaged"
 
 
-def rebuilt_record(files: RunFolder) -> Record:
+def rebuilt_record(files: RunFolder) -> LocalRecord:
     """As much of what was submitted as the newest attempt's plans tell."""
     plans = _plans(files)
     first: Mapping[str, Any] = plans[0] if plans else {}
@@ -37,7 +37,7 @@ def rebuilt_record(files: RunFolder) -> Record:
     deciding = tuple(role.name for role in roles if role.name not in PASSIVE_ROLES)
     folder = first.get("checkpoint_dir") or files.directory.parent.parent / "checkpoints" / files.directory.name
     job = Job(name=files.directory.name, roles=roles, ends=deciding or (roles[0].name,), workdir=None)
-    return Record(
+    return LocalRecord(
         name=files.directory.name,
         uid=str(first.get("uid") or UNKNOWN),
         job=job,
@@ -72,13 +72,13 @@ def _roles(plans: list[Mapping[str, Any]]) -> tuple[Role, ...]:
 
 
 def rebuilt_state(
-    files: RunFolder, record: Record, progress: State | None, *, is_alone: bool, damaged: str = DAMAGED
-) -> State:
+    files: RunFolder, record: LocalRecord, progress: LocalState | None, *, is_alone: bool, damaged: str = DAMAGED
+) -> LocalState:
     """Where the run stands by its attempts' files. Final, unless its supervisor lives.
 
     `progress` is what was last noted beside the damaged file: the times and the attempts that had ended are in it.
     """
-    known = progress or State()
+    known = progress or LocalState()
     numbers = files.attempts()
     number = max([known.attempt, *numbers])
     attempts = tuple(_attempt(files, record, known, each) for each in numbers)
@@ -99,7 +99,9 @@ def rebuilt_state(
     )
 
 
-def _ending(files: RunFolder, record: Record, state: State, damaged: str) -> tuple[Phase, int | None, Failure | None]:
+def _ending(
+    files: RunFolder, record: LocalRecord, state: LocalState, damaged: str
+) -> tuple[Phase, int | None, Failure | None]:
     if not is_started(files, state.attempt):
         if files.stop_request() is not None:
             return "stopped", None, None
@@ -115,12 +117,12 @@ def _ending(files: RunFolder, record: Record, state: State, damaged: str) -> tup
     return ("stopped", stop_code(ending), None) if ending.reason == "stop" else ("succeeded", 0, None)
 
 
-def _without_words(ending: Ending, words: str) -> Ending:
+def _without_words(ending: AttemptEnd, words: str) -> AttemptEnd:
     """What a missing outcome means here: not that somebody was killed, but that nothing tells."""
     return msgspec.structs.replace(ending, lost_message=words)
 
 
-def _attempt(files: RunFolder, record: Record, known: State, number: int) -> Attempt:
+def _attempt(files: RunFolder, record: LocalRecord, known: LocalState, number: int) -> Attempt:
     noted = next((attempt for attempt in known.attempts if attempt.number == number), None)
     if noted is not None and noted.ended is not None:
         return noted
@@ -140,8 +142,8 @@ def _attempt(files: RunFolder, record: Record, known: State, number: int) -> Att
     )
 
 
-def _phase(files: RunFolder, number: int, record: Record) -> Phase:
-    beats = [read_value(path, Beat) for path in files.attempt_dir(number).glob("*/beat.json")]
+def _phase(files: RunFolder, number: int, record: LocalRecord) -> Phase:
+    beats = [read_value(path, Heartbeat) for path in files.attempt_dir(number).glob("*/beat.json")]
     running = [beat for beat in beats if beat is not None and beat.phase in ("running", "ending")]
     if len(running) == record.job.nodes:
         return "running"

@@ -26,7 +26,7 @@ KEPT_VARIABLES = (
 """Variables of the submitter that a later supervisor must see too. None of them is a place for secrets."""
 
 
-class Record(Value, frozen=True):
+class LocalRecord(Value, frozen=True):
     """What was submitted. Never changes."""
 
     name: str
@@ -46,7 +46,7 @@ class Record(Value, frozen=True):
     resume_from: str | None = None  # the checkpoint of another run to begin with
 
 
-class State(Value, frozen=True):
+class LocalState(Value, frozen=True):
     """Where the run stands. Only the process that holds the run's supervisor lock writes it."""
 
     phase: Phase = "pending"
@@ -85,26 +85,26 @@ class RunFolder:
         self._progress = directory / "progress.json"
         self._record = directory / "record.json"
 
-    def stored_record(self) -> Record | None:
+    def stored_record(self) -> LocalRecord | None:
         """None where it is missing or damaged. Without it no later attempt can be made."""
-        return read_value(self._record, Record)
+        return read_value(self._record, LocalRecord)
 
-    def stored_state(self) -> State | None:
+    def stored_state(self) -> LocalState | None:
         """None where it is missing or damaged. What was last noted beside it holds if it is newer."""
-        state, progress = read_value(self._state, State), self.stored_progress()
+        state, progress = read_value(self._state, LocalState), self.stored_progress()
         return progress if state and progress and progress.serial > state.serial else state
 
-    def stored_progress(self) -> State | None:
-        return read_value(self._progress, State)
+    def stored_progress(self) -> LocalState | None:
+        return read_value(self._progress, LocalState)
 
-    def write_record(self, record: Record) -> None:
+    def write_record(self, record: LocalRecord) -> None:
         write_value(self._record, record, is_durable=True)
 
-    def write_state(self, state: State) -> None:
+    def write_state(self, state: LocalState) -> None:
         """From now on this holds, also after a power loss."""
         write_value(self._state, state, is_durable=True)
 
-    def write_progress(self, state: State) -> None:
+    def write_progress(self, state: LocalState) -> None:
         """What may be lost: a file of its own, so that a state that was promised is never put at risk by a hint."""
         write_value(self._progress, state)
 
@@ -138,5 +138,5 @@ class RunFolder:
         return sorted(int(name) for name in names if name.isdigit())
 
 
-def replace(state: State, **changes: object) -> State:
+def replace(state: LocalState, **changes: object) -> LocalState:
     return msgspec.structs.replace(state, **changes)

@@ -7,10 +7,10 @@ import time
 
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import Value
-from longboat.engines.local.records import Record, State, replace
+from longboat.engines.local.records import LocalRecord, LocalState, replace
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_files import began_before_restart, is_started, read_ending
-from longboat.engines.local.supervise.attempt_outcome import Ending
+from longboat.engines.local.supervise.attempt_outcome import AttemptEnd
 from longboat.engines.local.supervise.launchers import drain, hold, let_go, live_launchers
 from longboat.engines.local.supervise.processes import descendants, kill_until_gone, marked
 from longboat.engines.shared.files import last_lines_of, read_value, write_value
@@ -46,7 +46,7 @@ def may_respawn(files: RunFiles) -> bool:
     return False
 
 
-def ending_of_files(files: RunFiles, record: Record, state: State) -> Ending | None:
+def ending_of_files(files: RunFiles, record: LocalRecord, state: LocalState) -> AttemptEnd | None:
     """Wait for the launchers that the old supervisor left (they end by themselves), sweep, and read how it ended.
 
     None when the attempt had not started.

@@ -48,13 +48,13 @@ def remove_run(home: Home, directory: Path, *, purge: bool) -> None:
 
 def _collect(home: Home) -> None:
     """Code that no run needs any more, and leftovers of removals that were interrupted."""
-    from longboat.bundles.store import Store
+    from longboat.bundles.store import BundleStore
 
     runs = [RunFiles(home.runs / name) for name in home.run_names()]
     records = [files.stored_record() for files in runs if files.directory.is_dir()]
     # What a run with a damaged record needs is not known: nothing is collected until that run is removed.
     if None not in records:
         keep = {record.bundle for record in records if record is not None and record.bundle is not None}
-        Store(home.folder("bundles")).collect(keep)
+        BundleStore(home.folder("bundles")).collect(keep)
     for leftover in home.runs.glob(".gone-*"):
         remove_tree(leftover)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from longboat.core.errors import NotFound
-from longboat.engines.local.records import Record, RunFolder, State
+from longboat.engines.local.records import LocalRecord, LocalState, RunFolder
 
 
 class RunFiles(RunFolder):
-    def record(self) -> Record:
+    def record(self) -> LocalRecord:
         """What was submitted; where the file is damaged, as much of it as the attempts' files tell."""
         record = self.stored_record()
         if record is not None:
@@ -17,7 +17,7 @@ class RunFiles(RunFolder):
 
         return rebuilt_record(self)
 
-    def state(self, *, is_alone: bool = False) -> State:
+    def state(self, *, is_alone: bool = False) -> LocalState:
         """Where the run stands; where the file is damaged, what the attempts' files tell.
 
         `is_alone`: the caller holds the run's lock, so no supervisor lives.
@@ -26,7 +26,7 @@ class RunFiles(RunFolder):
         if state is not None:
             return state
         if not self.directory.is_dir():
-            return self.stored_progress() or State()
+            return self.stored_progress() or LocalState()
         from longboat.engines.local.rebuilding import rebuilt_state
 
         return rebuilt_state(self, self.record(), self.stored_progress(), is_alone=is_alone)

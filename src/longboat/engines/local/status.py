@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 from longboat.core.runs import RankStatus, RunStatus
-from longboat.engines.local.records import Record, State
+from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.local.supervise.attempt_files import Beat, reports_of
+from longboat.engines.local.supervise.attempt_files import Heartbeat, reports_of
 from longboat.engines.shared.files import read_value
 from longboat.engines.shared.run_summary import brief
 from longboat.engines.shared.secret_urls import redacted_job
@@ -16,11 +16,11 @@ from longboat.engines.shared.secret_urls import redacted_job
 ENGINE = "local"
 
 
-def brief_status(record: Record, state: State) -> RunStatus:
+def brief_status(record: LocalRecord, state: LocalState) -> RunStatus:
     return brief(ENGINE, record, state)
 
 
-def full_status(files: RunFiles, record: Record, state: State) -> RunStatus:
+def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunStatus:
     import msgspec
 
     from longboat.storage.checkpoints import newest_complete
@@ -52,7 +52,7 @@ def sent_checkpoint(files: RunFiles) -> str | None:
     return None
 
 
-def rank_statuses(files: RunFiles, record: Record, state: State) -> list[RankStatus]:
+def rank_statuses(files: RunFiles, record: LocalRecord, state: LocalState) -> list[RankStatus]:
     """The ranks of the current attempt."""
     found = []
     now = time.time()
@@ -60,7 +60,7 @@ def rank_statuses(files: RunFiles, record: Record, state: State) -> list[RankSta
     for role in record.job.roles:
         for index in range(role.nodes):
             node = f"{role.name}-{index}"
-            beat = read_value(folder / node / "beat.json", Beat) or Beat()
+            beat = read_value(folder / node / "beat.json", Heartbeat) or Heartbeat()
             reports = {report.rank: report for report in reports_of(folder / node)}
             for name, facts in beat.ranks.items():
                 if not name.isdigit():

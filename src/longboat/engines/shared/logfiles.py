@@ -33,7 +33,7 @@ class Source(Value, frozen=True):
     attempt: int
 
 
-class Times:
+class LineTimes:
     """Arrival times by offset, from the index beside a log. Grows as the index does."""
 
     def __init__(self, path: str) -> None:
@@ -83,7 +83,7 @@ class Reader:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._times = Times(source.path)
+        self._times = LineTimes(source.path)
         self._offset = 0
         self._partial: list[bytes] = []
         self._held = 0  # bytes of it

@@ -9,7 +9,7 @@ from longboat.core.jobs import Job
 from longboat.core.runs import Attempt, Phase, RunStatus
 
 
-class Record(Protocol):
+class RunRecord(Protocol):
     @property
     def name(self) -> str: ...
     @property
@@ -22,7 +22,7 @@ class Record(Protocol):
     def user(self) -> str: ...
 
 
-class State(Protocol):
+class RunState(Protocol):
     @property
     def phase(self) -> Phase: ...
     @property
@@ -41,7 +41,7 @@ class State(Protocol):
     def attempts(self) -> tuple[Attempt, ...]: ...
 
 
-def brief(engine: str, record: Record, state: State) -> RunStatus:
+def brief(engine: str, record: RunRecord, state: RunState) -> RunStatus:
     """What a list shows."""
     job = record.job
     return RunStatus(

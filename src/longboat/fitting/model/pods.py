@@ -34,7 +34,7 @@ LASTING_OWNERS = ("DaemonSet", "ReplicaSet", "StatefulSet", "Node")
 _NO_CLAIMS: Claims = {}
 
 
-class Placing(Value, frozen=True, cache_hash=True):
+class NodeConstraints(Value, frozen=True, cache_hash=True):
     """Where a pod may be, whatever else is there."""
 
     selector: Term = ()
@@ -43,7 +43,7 @@ class Placing(Value, frozen=True, cache_hash=True):
     volumes: tuple[tuple[str, Terms], ...] = ()  # claim -> where its volume can be reached
 
 
-class Who(Value, frozen=True, cache_hash=True):
+class PodSelector(Value, frozen=True, cache_hash=True):
     """Some pods, by label and namespace."""
 
     labels: Term
@@ -63,14 +63,14 @@ class Who(Value, frozen=True, cache_hash=True):
 class PodTerm(Value, frozen=True, cache_hash=True):
     """These pods, in the same domain of this node label."""
 
-    who: Who
+    who: PodSelector
     key: str
 
 
-class Spread(Value, frozen=True, cache_hash=True):
+class SpreadConstraint(Value, frozen=True, cache_hash=True):
     """A topology spread constraint that refuses."""
 
-    who: Who
+    who: PodSelector
     key: str
     max_skew: int = 1
     min_domains: int = 1
@@ -81,10 +81,10 @@ class Spread(Value, frozen=True, cache_hash=True):
 class PodShape(Value, frozen=True, cache_hash=True):
     requests: Amounts = ()
     ports: tuple[Port, ...] = ()
-    placing: Placing = Placing()
+    placing: NodeConstraints = NodeConstraints()
     near: tuple[PodTerm, ...] = ()
     apart: tuple[PodTerm, ...] = ()
-    spread: tuple[Spread, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
 
     def asks(self, resource: str) -> int:
         return next((count for name, count in self.requests if name == resource), 0)
@@ -157,7 +157,7 @@ def shape_of(body: Body | msgspec.Struct, claims: Claims = _NO_CLAIMS) -> PodSha
     affinity = spec.get("affinity") or {}
     near: tuple[PodTerm, ...] = ()
     apart: tuple[PodTerm, ...] = ()
-    spread: tuple[Spread, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
     if affinity or spec.get("topologySpreadConstraints"):
         labels, namespace = meta.get("labels") or {}, meta.get("namespace") or "default"
         near = _together(_pod_terms(affinity.get("podAffinity"), labels, namespace))
@@ -181,11 +181,11 @@ def _shape(*parts: Any) -> PodShape:
 
 
 _shapes: dict[Any, PodShape] = {}
-_placings: dict[Any, Placing] = {}
+_placings: dict[Any, NodeConstraints] = {}
 _MAX_KNOWN = 50_000
 
 
-def _placing(meta: Body, spec: Body, affinity: Body, claims: Claims) -> Placing:
+def _placing(meta: Body, spec: Body, affinity: Body, claims: Claims) -> NodeConstraints:
     tolerations, selector = spec.get("tolerations") or (), spec.get("nodeSelector")
     volumes = _bound_volumes(meta, spec, claims) if claims else ()
     required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -202,7 +202,7 @@ def _placing(meta: Body, spec: Body, affinity: Body, claims: Claims) -> Placing:
             _placings.clear()
         # A set, sorted: how often and in which order tolerations are written makes no difference.
         distinct = sorted(set(tolerations_of(tolerations)), key=astuple)
-        found = _placings[key] = Placing(
+        found = _placings[key] = NodeConstraints(
             selector=equality_term(selector), affinity=terms, tolerations=tuple(distinct), volumes=volumes
         )
     return found
@@ -228,7 +228,7 @@ def _pod_terms(affinity: Body | None, labels: Mapping[str, str], namespace: str)
         by_label = term.get("namespaceSelector")
         if not namespaces and by_label is None:
             namespaces = (namespace,)
-        who = Who(
+        who = PodSelector(
             labels=selected,
             namespaces=namespaces,
             namespace_labels=None if by_label is None else term_of_pods(by_label),
@@ -244,19 +244,21 @@ def _together(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
     first = terms[0].who
     both = set(first.namespaces).intersection(*(term.who.namespaces for term in terms))
     labels = tuple(sorted({one for term in terms for one in term.who.labels}))
-    who = Who(labels=labels, namespaces=tuple(sorted(both)), namespace_labels=first.namespace_labels)
+    who = PodSelector(labels=labels, namespaces=tuple(sorted(both)), namespace_labels=first.namespace_labels)
     return tuple(PodTerm(who=who, key=term.key) for term in terms)
 
 
-def _spreads(constraints: Iterable[Body] | None, labels: Mapping[str, str], namespace: str) -> tuple[Spread, ...]:
+def _spreads(
+    constraints: Iterable[Body] | None, labels: Mapping[str, str], namespace: str
+) -> tuple[SpreadConstraint, ...]:
     found = []
     for one in constraints or ():
         if one.get("whenUnsatisfiable", "DoNotSchedule") != "DoNotSchedule":
             continue
         selected = _with_label_keys(term_of_pods(one.get("labelSelector")), one, labels)
         found.append(
-            Spread(
-                who=Who(labels=selected, namespaces=(namespace,)),
+            SpreadConstraint(
+                who=PodSelector(labels=selected, namespaces=(namespace,)),
                 key=str(one.get("topologyKey", "")),
                 max_skew=int(one.get("maxSkew") or 1),
                 min_domains=int(one.get("minDomains") or 1),

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any
 
 from longboat.kubeapi.errors import KubeconfigError, Unreachable
-from longboat.kubeapi.kubeconfig import Access, pem
+from longboat.kubeapi.kubeconfig import ClusterAccess, pem
 
 GROUP = "client.authentication.k8s.io"
 VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
@@ -32,7 +32,7 @@ Answer = tuple[str, bytes | None, float]
 """Token, certificate and key as PEM, and until when (seconds since the epoch)."""
 
 
-def ask(access: Access, environment: Mapping[str, str]) -> Answer:
+def ask(access: ClusterAccess, environment: Mapping[str, str]) -> Answer:
     """Run the plugin of this user."""
     plugin = _checked(access)
     version = str(plugin.get("apiVersion") or "")
@@ -49,7 +49,7 @@ def ask(access: Access, environment: Mapping[str, str]) -> Answer:
     return read_answer(command[0], version, said)
 
 
-def _checked(access: Access) -> dict[str, Any]:
+def _checked(access: ClusterAccess) -> dict[str, Any]:
     plugin = access.user["exec"]
     env, args = (plugin.get("env") or [], plugin.get("args") or []) if isinstance(plugin, dict) else (None, None)
     if not isinstance(env, list) or not isinstance(args, list):
@@ -59,7 +59,7 @@ def _checked(access: Access) -> dict[str, Any]:
     return dict(plugin)
 
 
-def _is_interactive(access: Access, mode: str) -> bool:
+def _is_interactive(access: ClusterAccess, mode: str) -> bool:
     if mode not in ("Never", "IfAvailable", "Always"):
         raise KubeconfigError(f"the exec plugin of context {access.context!r} has the interactiveMode {mode!r}")
     has_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
@@ -71,14 +71,14 @@ def _is_interactive(access: Access, mode: str) -> bool:
     return has_terminal and mode != "Never"
 
 
-def _orders(access: Access, version: str, interactive: bool) -> dict[str, Any]:
+def _orders(access: ClusterAccess, version: str, interactive: bool) -> dict[str, Any]:
     spec: dict[str, Any] = {"interactive": interactive}
     if access.user["exec"].get("provideClusterInfo"):
         spec["cluster"] = _cluster_info(access)
     return {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
 
 
-def _cluster_info(access: Access) -> dict[str, Any]:
+def _cluster_info(access: ClusterAccess) -> dict[str, Any]:
     cluster = access.cluster
     told: dict[str, Any] = {"server": access.server}
     for key in ("tls-server-name", "insecure-skip-tls-verify", "proxy-url"):
@@ -93,7 +93,7 @@ def _cluster_info(access: Access) -> dict[str, Any]:
     return told
 
 
-def _run(access: Access, command: list[str], variables: dict[str, str], interactive: bool) -> bytes:
+def _run(access: ClusterAccess, command: list[str], variables: dict[str, str], interactive: bool) -> bytes:
     program = shutil.which(command[0], path=variables.get("PATH")) if command[0] else None
     if program is None:
         hint = str(access.user["exec"].get("installHint") or "").strip()

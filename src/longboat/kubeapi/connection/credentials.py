@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from longboat.kubeapi.connection import credential_plugins
 from longboat.kubeapi.errors import KubeconfigError
-from longboat.kubeapi.kubeconfig import Access, pem
+from longboat.kubeapi.kubeconfig import ClusterAccess, pem
 
 REREAD_S = 60.0
 """How long a token read from a file is used: the kubelet renews those of service accounts long before they expire."""
 
 
-class Identity(NamedTuple):
+class RequestCredentials(NamedTuple):
     """What a request carries. `pair` is a client certificate and its key as PEM."""
 
     authorization: str | None = None
@@ -31,11 +31,11 @@ class Identity(NamedTuple):
 class Credentials:
     """The identity of one user. Safe for several threads; asking is cheap."""
 
-    def __init__(self, access: Access, environment: Mapping[str, str]) -> None:
+    def __init__(self, access: ClusterAccess, environment: Mapping[str, str]) -> None:
         self._access = access
         self._environment = environment
         self._lock = threading.Lock()
-        self._identity: Identity | None = None
+        self._identity: RequestCredentials | None = None
         self._until = 0.0
         legacy = access.user.get("auth-provider")
         if legacy:
@@ -46,13 +46,13 @@ class Credentials:
                 hint="make the kubeconfig anew with your provider's tool: it will use an exec plugin",
             )
 
-    def identity(self) -> Identity:
+    def identity(self) -> RequestCredentials:
         with self._lock:
             if self._identity is None or time.time() >= self._until:
                 self._identity, self._until = self._obtain()
             return self._identity
 
-    def renew(self, refused: Identity) -> bool:
+    def renew(self, refused: RequestCredentials) -> bool:
         """After a 401: forget what was refused. True if something else is there now, so that asking again may help."""
         with self._lock:
             if self._identity is not None and self._identity != refused:
@@ -60,20 +60,20 @@ class Credentials:
             self._identity, self._until = self._obtain()
             return self._identity != refused
 
-    def _obtain(self) -> tuple[Identity, float]:
+    def _obtain(self) -> tuple[RequestCredentials, float]:
         user = self._access.user
         pair = client_pair(user)
         if user.get("tokenFile"):
-            return Identity(_bearer(_token_in(user["tokenFile"])), pair), time.time() + REREAD_S
+            return RequestCredentials(_bearer(_token_in(user["tokenFile"])), pair), time.time() + REREAD_S
         if user.get("token"):
-            return Identity(_bearer(str(user["token"])), pair), float("inf")
+            return RequestCredentials(_bearer(str(user["token"])), pair), float("inf")
         if user.get("username"):
             both = f"{user['username']}:{user.get('password') or ''}".encode()
-            return Identity(f"Basic {base64.b64encode(both).decode()}", pair), float("inf")
+            return RequestCredentials(f"Basic {base64.b64encode(both).decode()}", pair), float("inf")
         if user.get("exec"):
             token, given, until = credential_plugins.ask(self._access, self._environment)
-            return Identity(_bearer(token) if token else None, given or pair), until
-        return Identity(None, pair), float("inf")
+            return RequestCredentials(_bearer(token) if token else None, given or pair), until
+        return RequestCredentials(None, pair), float("inf")
 
 
 def _bearer(token: str) -> str:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from longboat.kubeapi.errors import KubeconfigError
-from longboat.kubeapi.kubeconfig import Access, pem
+from longboat.kubeapi.kubeconfig import ClusterAccess, pem
 
 CONNECT_S = 10.0
 QUIET_S = 20
@@ -27,7 +27,7 @@ _PORTS = {"https": 443, "http": 80}
 _PROXY_PORTS = {"http": 80, "socks5": 1080, "socks5h": 1080}
 
 
-class Target(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where connections go. `prefix` is put before every path: some gateways serve many clusters."""
 
     host: str
@@ -43,7 +43,7 @@ class Target(NamedTuple):
         return host if self.port == _PORTS["https" if self.is_tls else "http"] else f"{host}:{self.port}"
 
 
-def target_of(access: Access, environment: Mapping[str, str]) -> Target:
+def target_of(access: ClusterAccess, environment: Mapping[str, str]) -> ServerAddress:
     """The server of a kubeconfig, and the proxy before it: its own `proxy-url`, else HTTPS_PROXY and NO_PROXY."""
     parts = _split(access.server, "server")
     if parts.scheme not in ("https", "http"):
@@ -60,7 +60,7 @@ def target_of(access: Access, environment: Mapping[str, str]) -> Target:
                 f"proxy {found.scheme}://{found.hostname}: only http and socks5 proxies are spoken to"
             )
     name = str(access.cluster.get("tls-server-name") or host)
-    return Target(host, port, is_tls, parts.path.rstrip("/"), name, found)
+    return ServerAddress(host, port, is_tls, parts.path.rstrip("/"), name, found)
 
 
 def _split(url: str, what: str) -> SplitResult:
@@ -114,7 +114,7 @@ def _excepts(entry: str, host: str, port: int) -> bool:
     return host.endswith(f".{bare}") or (host == bare and not is_suffix_only)
 
 
-def tls_of(access: Access, pair: bytes | None) -> ssl.SSLContext:
+def tls_of(access: ClusterAccess, pair: bytes | None) -> ssl.SSLContext:
     """What is trusted, and the certificate we show."""
     context = ssl.create_default_context()
     # Authorities of clusters are often made by tools that leave out what strict verification asks for.
@@ -138,7 +138,7 @@ def tls_of(access: Access, pair: bytes | None) -> ssl.SSLContext:
     return context
 
 
-def _trusting(authority: bytes, access: Access) -> ssl.SSLContext:
+def _trusting(authority: bytes, access: ClusterAccess) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -178,7 +178,7 @@ def _as_file(content: bytes) -> Iterator[str]:
         os.unlink(path)
 
 
-def dial(target: Target, tls: ssl.SSLContext | None, timeout_s: float = CONNECT_S) -> socket.socket:
+def dial(target: ServerAddress, tls: ssl.SSLContext | None, timeout_s: float = CONNECT_S) -> socket.socket:
     """A connection, with TLS on it where the server speaks it. OSError when there is none to be had."""
     first = (target.host, target.port)
     if target.proxy is not None:
@@ -207,7 +207,7 @@ def _keep_alive(connected: socket.socket) -> None:
                 connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def _through(proxy: SplitResult, connected: socket.socket, target: Target) -> socket.socket:
+def _through(proxy: SplitResult, connected: socket.socket, target: ServerAddress) -> socket.socket:
     if proxy.scheme.startswith("socks5"):
         _socks(proxy, connected, target)
         return connected
@@ -230,7 +230,7 @@ def _through(proxy: SplitResult, connected: socket.socket, target: Target) -> so
     return connected
 
 
-def _socks(proxy: SplitResult, connected: socket.socket, target: Target) -> None:
+def _socks(proxy: SplitResult, connected: socket.socket, target: ServerAddress) -> None:
     """SOCKS 5 (RFC 1928), names resolved by the proxy."""
     connected.sendall(b"\x05\x02\x00\x02" if proxy.username else b"\x05\x01\x00")
     if _exactly(connected, 2)[1] == 2 and proxy.username:

@@ -20,7 +20,7 @@ BUSY = (429, 503)
 BROKEN = (500, 502, 503, 504)
 
 
-class Failure(NamedTuple):
+class FailedRequest(NamedTuple):
     """One attempt that came to nothing. `status` 0: no answer at all; `sent`: the server may have seen the request."""
 
     status: int = 0
@@ -28,7 +28,7 @@ class Failure(NamedTuple):
     sent: bool = True
 
 
-def is_worth_repeating(failure: Failure, *, may_repeat: bool) -> bool:
+def is_worth_repeating(failure: FailedRequest, *, may_repeat: bool) -> bool:
     """`may_repeat`: doing it twice is the same as doing it once."""
     if failure.status == 0:
         return may_repeat or not failure.sent
@@ -37,7 +37,7 @@ def is_worth_repeating(failure: Failure, *, may_repeat: bool) -> bool:
     return may_repeat and failure.status in BROKEN
 
 
-def pause_s(failure: Failure, attempt: int, *, spent_s: float, total_s: float = TOTAL_S) -> float | None:
+def pause_s(failure: FailedRequest, attempt: int, *, spent_s: float, total_s: float = TOTAL_S) -> float | None:
     """Seconds to wait before attempt number `attempt` + 1 (the first is 1), or None when patience is over."""
     pause = min(LONGEST_S, FIRST_S * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25)
     if failure.retry_after_s is not None:

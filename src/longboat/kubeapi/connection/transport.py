@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from longboat.kubeapi.answers import error_of, is_status
 from longboat.kubeapi.connection import bodies, dialing, retries
-from longboat.kubeapi.connection.credentials import Credentials, Identity
-from longboat.kubeapi.connection.retries import Failure
+from longboat.kubeapi.connection.credentials import Credentials, RequestCredentials
+from longboat.kubeapi.connection.retries import FailedRequest
 from longboat.kubeapi.errors import Unreachable
-from longboat.kubeapi.kubeconfig import Access
+from longboat.kubeapi.kubeconfig import ClusterAccess
 
 IDLE_S = 55.0
 """A connection not used for longer is not used again: load balancers forget silently, the shortest after a minute."""
@@ -38,7 +38,7 @@ CLOCK_S = 1.0
 T = TypeVar("T")
 
 
-class Ask(NamedTuple):
+class ApiRequest(NamedTuple):
     """One request. `may_repeat`: doing it twice is the same as doing it once; `left_s`: how long it may be sent yet."""
 
     method: str
@@ -61,7 +61,7 @@ class Ask(NamedTuple):
 class Connection(http.client.HTTPConnection):
     """A connection that knows how to dial, and as whom it was opened."""
 
-    def __init__(self, target: dialing.Target, tls: ssl.SSLContext | None, identity: Identity) -> None:
+    def __init__(self, target: dialing.ServerAddress, tls: ssl.SSLContext | None, identity: RequestCredentials) -> None:
         super().__init__(target.host, target.port)
         self.target = target
         self.tls = tls
@@ -98,7 +98,7 @@ class _Switching(http.client.HTTPResponse):
             self.fp = io.BufferedReader(self.fp)
 
 
-class Stream:
+class ResponseStream:
     """An answer that comes in pieces, for as long as both sides live. `close` may be called by another thread."""
 
     def __init__(self, connection: Connection, response: http.client.HTTPResponse) -> None:
@@ -126,7 +126,7 @@ class Stream:
             self._response.close()
             self._connection.close()
 
-    def __iter__(self) -> Stream:
+    def __iter__(self) -> ResponseStream:
         return self
 
     def __next__(self) -> bytes:
@@ -136,7 +136,7 @@ class Stream:
             raise StopIteration
         return content
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> ResponseStream:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -159,7 +159,7 @@ def end(sock: socket.socket | None) -> None:
 class Transport:
     """All connections to one server. Safe for several threads."""
 
-    def __init__(self, access: Access, environment: Mapping[str, str]) -> None:
+    def __init__(self, access: ClusterAccess, environment: Mapping[str, str]) -> None:
         self.access = access
         self.target = dialing.target_of(access, environment)
         self.credentials = Credentials(access, environment)
@@ -170,7 +170,7 @@ class Transport:
         self._idle: list[Connection] = []
         self._tls: tuple[bytes | None, ssl.SSLContext] | None = None
 
-    def request(self, ask: Ask) -> bytes:
+    def request(self, ask: ApiRequest) -> bytes:
         """The whole answer; an `ApiError` if it is none of the good ones."""
 
         def read_all(connection: Connection, response: http.client.HTTPResponse) -> bytes:
@@ -180,17 +180,17 @@ class Transport:
 
         return self._try(ask, read_all)
 
-    def stream(self, ask: Ask, *, idle_s: float | None = None) -> Stream:
+    def stream(self, ask: ApiRequest, *, idle_s: float | None = None) -> ResponseStream:
         """The answer as it comes. `idle_s`: silence for longer than this is a broken connection."""
 
-        def hand_over(connection: Connection, response: http.client.HTTPResponse) -> Stream:
+        def hand_over(connection: Connection, response: http.client.HTTPResponse) -> ResponseStream:
             if connection.dialed is not None:
                 connection.dialed.settimeout(idle_s)
-            return Stream(connection, response)
+            return ResponseStream(connection, response)
 
         return self._try(ask, hand_over)
 
-    def upgrade(self, ask: Ask, within_s: float | None = None) -> tuple[socket.socket, http.client.HTTPResponse]:
+    def upgrade(self, ask: ApiRequest, within_s: float | None = None) -> tuple[socket.socket, http.client.HTTPResponse]:
         """A connection that speaks something else from now on: the socket, and the answer that granted it.
 
         Always a new connection: what is behind it (a command) must not be started twice. It is asked for again only
@@ -218,7 +218,7 @@ class Transport:
 
     # One request, as often as needed.
 
-    def _try(self, ask: Ask, finish: Callable[[Connection, http.client.HTTPResponse], T]) -> T:
+    def _try(self, ask: ApiRequest, finish: Callable[[Connection, http.client.HTTPResponse], T]) -> T:
         began, attempt, renewed = time.monotonic(), 0, False
         while True:
             attempt += 1
@@ -243,7 +243,7 @@ class Transport:
                     continue
             self._after_refusal(ask, response, content, attempt, began)
 
-    def _exchange(self, connection: Connection, ask: Ask) -> http.client.HTTPResponse:
+    def _exchange(self, connection: Connection, ask: ApiRequest) -> http.client.HTTPResponse:
         headers = {
             "Host": self.target.authority,
             "User-Agent": "longboat",
@@ -269,7 +269,7 @@ class Transport:
         self.ahead_s = ahead_s(self.ahead_s, response.headers.get("Date"), asked, time.time())
         return response
 
-    def _connection(self, ask: Ask) -> Connection:
+    def _connection(self, ask: ApiRequest) -> Connection:
         identity = self.credentials.identity()
         while True:
             with self._lock:
@@ -286,7 +286,7 @@ class Transport:
                 return connection
             connection.close()
 
-    def _context(self, identity: Identity) -> ssl.SSLContext | None:
+    def _context(self, identity: RequestCredentials) -> ssl.SSLContext | None:
         if not self.target.is_tls:
             return None
         with self._lock:
@@ -306,7 +306,7 @@ class Transport:
         connection.close()
 
     def _after_break(
-        self, ask: Ask, connection: Connection | None, error: Exception, attempt: int, began: float
+        self, ask: ApiRequest, connection: Connection | None, error: Exception, attempt: int, began: float
     ) -> None:
         """Wait for the next attempt, or raise."""
         is_kept = connection is not None and not connection.is_fresh
@@ -316,7 +316,7 @@ class Transport:
             connection.close()
         if isinstance(error, TimeoutError):
             self.close()  # Whatever is idle may be as dead.
-        failure = Failure(sent=was_sent)
+        failure = FailedRequest(sent=was_sent)
         if is_kept and ask.may_repeat and not isinstance(error, TimeoutError):
             return
         worth = retries.is_worth_repeating(failure, may_repeat=ask.may_repeat)
@@ -328,9 +328,9 @@ class Transport:
         raise self._unreachable(ask, error) from error
 
     def _after_refusal(
-        self, ask: Ask, response: http.client.HTTPResponse, content: bytes, attempt: int, began: float
+        self, ask: ApiRequest, response: http.client.HTTPResponse, content: bytes, attempt: int, began: float
     ) -> None:
-        failure = Failure(response.status, retries.seconds(response.headers.get("Retry-After")))
+        failure = FailedRequest(response.status, retries.seconds(response.headers.get("Retry-After")))
         error = error_of(response.status, content, ask.told(), self.access.context, retry_after_s=failure.retry_after_s)
         if ask.is_upgrade:
             repeats = is_status(content) and (response.status in retries.BUSY or _started_nothing(error.message))
@@ -340,14 +340,14 @@ class Transport:
             return
         raise error
 
-    def _waits(self, failure: Failure, ask: Ask, attempt: int, began: float) -> bool:
+    def _waits(self, failure: FailedRequest, ask: ApiRequest, attempt: int, began: float) -> bool:
         pause = retries.pause_s(failure, attempt, spent_s=time.monotonic() - began, total_s=ask.total_s)
         if pause is None:
             return False
         time.sleep(pause)
         return True
 
-    def _unreachable(self, ask: Ask, error: Exception) -> Unreachable:
+    def _unreachable(self, ask: ApiRequest, error: Exception) -> Unreachable:
         where = f"{self.access.server} (context {self.access.context!r})"
         hint = "is the cluster running, and is its address in the kubeconfig right?"
         if isinstance(error, ssl.SSLCertVerificationError):

@@ -22,7 +22,7 @@ from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, Unreachable
 from longboat.kubeapi.kinds import POD
 from longboat.kubeapi.streams import terminal
-from longboat.kubeapi.streams.websocket import Closed, WebSocket, connect
+from longboat.kubeapi.streams.websocket import WebSocket, WebSocketClosed, connect
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
@@ -32,7 +32,7 @@ MOST_STATUS = 1 << 20
 """Of what a server says about how a command ended. It is a few hundred bytes, with a message of the runtime's in it."""
 
 
-class Beginning(io.BytesIO):
+class BoundedOutput(io.BytesIO):
     """The first bytes of what a command writes: it runs in somebody else's image, and may write without end."""
 
     def __init__(self, most: int) -> None:
@@ -47,7 +47,7 @@ class Beginning(io.BytesIO):
         return len(content)
 
 
-class Place(NamedTuple):
+class ContainerProcess(NamedTuple):
     """A container: what is run there is in `command`; without one, the container's own process is attached to."""
 
     pod: str
@@ -62,7 +62,7 @@ class Session:
     def __init__(
         self,
         client: Client,
-        place: Place,
+        place: ContainerProcess,
         *,
         stdin: bool,
         tty: bool,
@@ -104,7 +104,8 @@ class Session:
         self.socket.send(bytes([RESIZE]) + json.dumps({"Width": columns, "Height": lines}).encode())
 
     def receive(self, timeout_s: float | None = None) -> tuple[int, bytes] | None:
-        """(STDOUT or STDERR, content), or None when nothing came in time. `Closed` at the end: see `exit_code`."""
+        """(STDOUT or STDERR, content), or None when nothing came in time. `WebSocketClosed` at the end: see
+        `exit_code`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -118,7 +119,7 @@ class Session:
                 return channel, content
 
     def exit_code(self) -> int:
-        """Of the command, after `Closed`. An `ApiError` if it never ran."""
+        """Of the command, after `WebSocketClosed`. An `ApiError` if it never ran."""
         return exit_code_in(self._status)
 
     def close(self) -> None:
@@ -210,7 +211,7 @@ def run_in_pod(
     With `tty` the command gets a terminal; if `stdin` is one too it is switched to raw mode and its size is passed on.
     `Unreachable` when the connection breaks or `timeout_s` is over; the command may still run then.
     """
-    place = Place(pod, namespace, container, tuple(command))
+    place = ContainerProcess(pod, namespace, container, tuple(command))
     if not place.command:
         raise ValueError("no command")
     session = Session(client, place, stdin=stdin is not None, tty=tty, connect_s=connect_s)
@@ -219,7 +220,7 @@ def run_in_pod(
 
 def attach(
     client: Client,
-    place: Place,
+    place: ContainerProcess,
     *,
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
@@ -249,7 +250,7 @@ def converse(
             last.callback(pump.stop)
         try:
             _show(session, {STDOUT: stdout, STDERR: stderr}, timeout_s)
-        except Closed:
+        except WebSocketClosed:
             return session.exit_code()
         except Unreachable:
             if pump is not None and pump.trouble is not None:

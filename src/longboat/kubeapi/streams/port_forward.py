@@ -18,7 +18,7 @@ from longboat.kubeapi.client import Client
 from longboat.kubeapi.connection.transport import end
 from longboat.kubeapi.errors import ApiError, Unreachable
 from longboat.kubeapi.kinds import POD
-from longboat.kubeapi.streams.websocket import Closed, WebSocket, connect
+from longboat.kubeapi.streams.websocket import WebSocket, WebSocketClosed, connect
 
 PROTOCOL = "v4.channel.k8s.io"
 DATA, ERROR = 0, 1
@@ -147,7 +147,7 @@ class _Link:
                     complaint = (complaint + content)[:MOST_WORDS]
                 elif content:
                     self.local.sendall(content)
-        except (Closed, Unreachable, OSError):
+        except (WebSocketClosed, Unreachable, OSError):
             pass
         finally:
             self.close()

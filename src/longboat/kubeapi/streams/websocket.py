@@ -1,6 +1,6 @@
 """The WebSocket protocol (RFC 6455), the client's side, as far as Kubernetes uses it: binary messages over one socket.
 
-Reading and writing may happen in two threads. Not here: what the messages mean (`streams`, `forwarding`).
+Reading and writing may happen in two threads. Not here: what the messages mean (`streams`, `port_forward`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from longboat.kubeapi.client import Client, as_text
-from longboat.kubeapi.connection.transport import Ask, end, reason_of
+from longboat.kubeapi.connection.transport import ApiRequest, end, reason_of
 from longboat.kubeapi.errors import Unreachable
 
 MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -32,7 +32,7 @@ SILENCE_S = 45.0
 """Every ping is answered: silence for longer means that nobody is there any more."""
 
 
-class Closed(Exception):
+class WebSocketClosed(Exception):
     """The other side said goodbye properly."""
 
 
@@ -55,7 +55,7 @@ def frame(opcode: int, content: bytes) -> bytes:
     return head + key + mask(content, key)
 
 
-class Frames:
+class FrameParser:
     """From bytes as they come to whole frames. Pure: no socket."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class WebSocket:
         self._sending = threading.Lock()
         self._outgoing = bytearray()
         self._control: deque[bytes] = deque(maxlen=MOST_PONGS)
-        self._frames = Frames()
+        self._frames = FrameParser()
         self._parts: list[bytes] = []
         self._heard = self._pinged = self._left = time.monotonic()
         self.is_closed = False
@@ -135,7 +135,8 @@ class WebSocket:
                 raise Unreachable(f"the connection broke: {reason_of(error)}") from error
 
     def receive(self, timeout_s: float | None = None) -> bytes | None:
-        """The next message, or None when none came in time. `Closed` at the proper end, `Unreachable` at any other."""
+        """The next message, or None when none came in time. `WebSocketClosed` at the proper end, `Unreachable` at any
+        other."""
         began = time.monotonic()
         if began - self._left > 1.0:
             self._heard = began  # Nobody listened: the silence was ours.
@@ -167,7 +168,7 @@ class WebSocket:
             is_last, opcode, content = found
             if opcode == CLOSE:
                 self.close()
-                raise Closed(content[2:].decode(errors="replace"))
+                raise WebSocketClosed(content[2:].decode(errors="replace"))
             if opcode == PING:
                 self._send_soon(content, PONG)
             elif opcode != PONG:
@@ -238,7 +239,7 @@ def connect(
         "Sec-WebSocket-Protocol": ", ".join(protocols),
         "Accept": "*/*",
     }
-    sock, answer = client.transport.upgrade(Ask("GET", path + as_text(query), headers), within_s)
+    sock, answer = client.transport.upgrade(ApiRequest("GET", path + as_text(query), headers), within_s)
     proof = base64.b64encode(hashlib.sha1(key + MAGIC, usedforsecurity=False).digest()).decode()
     chosen = answer.headers.get("Sec-WebSocket-Protocol", "")
     if answer.headers.get("Sec-WebSocket-Accept", "") != proof or chosen not in protocols:

@@ -7,9 +7,9 @@ import time
 
 from ..node import processes
 from ..node.loop import ChildEnd
-from ..node.state import Failure, State
+from ..node.state import LauncherState, NodeFailure
 from ..ranks import failure_cause
-from ..ranks.streams import Stream
+from ..ranks.streams import RankStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ REPORT_S = 10.0
 EXIT_PEERS = 209
 
 
-def prepare(state: State, before: Callable[[State], None] | None = None, line: Membership | None = None) -> None:
+def prepare(
+    state: LauncherState, before: Callable[[LauncherState], None] | None = None, line: Membership | None = None
+) -> None:
     """Run setup, say that this node is ready, wait for the others. `state.failure` tells when that did not work."""
     if before is not None:
         before(state)
@@ -45,7 +47,7 @@ def prepare(state: State, before: Callable[[State], None] | None = None, line: M
         _wait_for_peers(state)
 
 
-def _run_setup(state: State, command: str) -> None:
+def _run_setup(state: LauncherState, command: str) -> None:
     lock = _lock(state)
     if not state.is_over:
         stream = state.setup_stream()
@@ -53,7 +55,7 @@ def _run_setup(state: State, command: str) -> None:
         try:
             state.start(command, state.env, (os.devnull, stream.pipe, stream.pipe), ends.append)
         except processes.StartError as error:
-            state.failure = Failure("setup", error.exit_code, str(error))
+            state.failure = NodeFailure("setup", error.exit_code, str(error))
         while state.running:
             state.loop.turn()
         state.catch_up(stream)
@@ -63,16 +65,16 @@ def _run_setup(state: State, command: str) -> None:
         os.close(lock)
 
 
-def _setup_failed(state: State, end: ChildEnd, stream: Stream) -> None:
+def _setup_failed(state: LauncherState, end: ChildEnd, stream: RankStream) -> None:
     lines = failure_cause.lines_of(stream.tail(failure_cause.TAIL_BYTES))
     last = failure_cause.last_words(lines)
     how = "killed by " + failure_cause.signal_name(end.signal) if end.signal else "exit code %d" % end.code
     message = "setup failed: " + how + (": " + last[:300] if last else "")
-    state.failure = Failure("setup", end.code, message)
+    state.failure = NodeFailure("setup", end.code, message)
     state.failure.tail = lines[-failure_cause.TAIL_LINES :]
 
 
-def _lock(state: State) -> int | None:
+def _lock(state: LauncherState) -> int | None:
     """Hold the setup lock: nodes on one machine take turns. Waits without blocking the loop."""
     if not state.plan.setup_lock:
         return None
@@ -89,7 +91,7 @@ def _lock(state: State) -> int | None:
     return descriptor
 
 
-def _wait_for_go(state: State, line: Membership) -> None:
+def _wait_for_go(state: LauncherState, line: Membership) -> None:
     """Node 0 says when all are ready."""
     line.ready()
     line.look()
@@ -102,7 +104,7 @@ def _wait_for_go(state: State, line: Membership) -> None:
         if line.waited_in_vain():
             text = "%s could not be reached within %g s" % (_listed(state.missing), state.plan.wait_timeout_s)
             text += _because(line)
-            state.failure = Failure("peers", EXIT_PEERS, text)
+            state.failure = NodeFailure("peers", EXIT_PEERS, text)
             state.say(text)
             return
         now = time.monotonic()
@@ -121,7 +123,7 @@ def _because(line: Membership) -> str:
     return ": " + problem if problem else ""
 
 
-def _wait_for_peers(state: State) -> None:
+def _wait_for_peers(state: LauncherState) -> None:
     names = [peer["node"] for peer in state.plan.peers]
     missing = _missing_files if state.plan.wait_kind == "files" else _missing_names(state)
     retry_s = FILES_RETRY_S if state.plan.wait_kind == "files" else DNS_RETRY_S
@@ -139,7 +141,7 @@ def _wait_for_peers(state: State) -> None:
         if now >= deadline:
             text = "%d of %d nodes did not come within %g s: %s"
             message = text % (len(state.missing), len(names), state.plan.wait_timeout_s, listed)
-            state.failure = Failure("peers", EXIT_PEERS, message)
+            state.failure = NodeFailure("peers", EXIT_PEERS, message)
             state.say(message)
             return
         if now >= report:
@@ -153,11 +155,11 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:20]) + (" and %d more" % (len(names) - 20) if len(names) > 20 else "")
 
 
-def _missing_files(state: State) -> list[str]:
+def _missing_files(state: LauncherState) -> list[str]:
     return [node for node, path in state.plan.wait_files.items() if not os.path.exists(path)]
 
 
-def _missing_names(state: State) -> Callable[[State], list[str]]:
+def _missing_names(state: LauncherState) -> Callable[[LauncherState], list[str]]:
     """Look the addresses up in a thread of its own, for a lookup may block for many seconds."""
     import _thread
     import socket

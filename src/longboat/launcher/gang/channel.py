@@ -2,7 +2,7 @@
 
 A connection may break at any moment: the other side connects again, both tell what they have, and what the other has
 not is sent again, so nothing is lost and nothing comes twice. Whoever connects proves the token first (`handshake`,
-whose frames these are). What the messages mean is not known here (`messages`, `membership`, `verdicts`).
+whose frames these are). What the messages mean is not known here (`messages`, `membership`, `coordinator`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 import time
 
 from ..node.jsonfiles import dumps, loads
-from ..node.loop import POLLIN, POLLOUT, Loop
+from ..node.loop import POLLIN, POLLOUT, EventLoop
 from .handshake import LINE, Acceptor, frame, listen, proof, take_frame
 from .messages import count_of
 
@@ -35,7 +35,7 @@ _READ = 1 << 16
 class Channel:
     """One node's messages both ways. Outlives its connections."""
 
-    def __init__(self, loop: Loop, on_message: Callable[[dict[str, Any]], None], ping_s: float = 5.0) -> None:
+    def __init__(self, loop: EventLoop, on_message: Callable[[dict[str, Any]], None], ping_s: float = 5.0) -> None:
         self._loop = loop
         self._on_message = on_message
         self._ping_s = ping_s
@@ -173,10 +173,10 @@ class Channel:
         self._loop.watch(connection.fileno(), self._ready, POLLIN | POLLOUT if self._out else POLLIN)
 
 
-class Listener:
+class ChannelListener:
     """Node 0's side: takes connections that have proven the token and hands each to the channel of its node."""
 
-    def __init__(self, loop: Loop, address: str, port: int, token: bytes, channels: dict[str, Channel]) -> None:
+    def __init__(self, loop: EventLoop, address: str, port: int, token: bytes, channels: dict[str, Channel]) -> None:
         self._channels = channels
         self._sessions: dict[str, str] = {}
         self.on_stranger: Callable[[str], None] = lambda node: None  # somebody else came under a known node's name
@@ -210,7 +210,7 @@ class Dialer:
     """The other nodes' side: connects to node 0, again and again, in a thread of its own for a lookup may block."""
 
     def __init__(
-        self, loop: Loop, place: tuple[str, int], token: bytes, greeting: dict[str, Any], channel: Channel
+        self, loop: EventLoop, place: tuple[str, int], token: bytes, greeting: dict[str, Any], channel: Channel
     ) -> None:
         import _thread
 

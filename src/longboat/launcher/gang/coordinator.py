@@ -20,7 +20,7 @@ LOSS_WINDOW_S = 2.0
 NEVER_STARTED = ("setup", "data", "peers")
 
 
-class Member:
+class GangMember:
     """One node as node 0 knows it."""
 
     __slots__ = ("broken", "first_heard", "is_ready", "lost_at", "outcome")
@@ -39,7 +39,7 @@ class Member:
 
 class Coordinator:
     def __init__(self, nodes: list[str], deciding: list[str], grace_s: float) -> None:
-        self.members = {node: Member() for node in nodes}
+        self.members = {node: GangMember() for node in nodes}
         self.deciding = deciding
         self.reason: str | None = None  # why the gang is being ended
         self.reason_at = 0.0

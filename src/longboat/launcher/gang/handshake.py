@@ -3,7 +3,7 @@
 A connection opens with `PROOF_SIZE` bytes, an HMAC of the token that differs for every purpose, compared in constant
 time. Then comes one frame, the request, of bounded size; with it the connection is handed over. Until then it is one
 of few, is dropped at a deadline, and whatever it does wrong closes that connection only. What the request means is not
-known here (`line`, `remote`).
+known here (`channel`, `starters.mpi_server`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import struct
 import time
 
 from ..node.jsonfiles import read_bytes
-from ..node.loop import Loop
+from ..node.loop import EventLoop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Acceptor:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         listener: socket.socket,
         expected: bytes,
         admit: Callable[[socket.socket, bytes, bytes, bytes], None],

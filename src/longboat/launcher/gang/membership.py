@@ -2,7 +2,7 @@
 
 The words of the line are here: a node says that it is `ready`, how each rank ended (`report`), that a rank is silent
 (`stalled`), that it has `ended`, that it was asked to `stop` or was `evicted`; node 0 says `go`, `end` and `dump`.
-Deciding is the work of `verdicts`, carrying that of `line`.
+Deciding is the work of `coordinator`, carrying that of `channel`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 
 from ..node.jsonfiles import dumps
 from ..node.plan import shared_path
-from ..node.state import Failure, State
+from ..node.state import LauncherState, NodeFailure
 from . import messages
 from .coordinator import EXIT_SETUP, Coordinator
 
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from .channel import Channel, Listener
+    from .channel import Channel, ChannelListener
     from .coordinator import Order
 
 STACKS_MAX = 50_000
@@ -37,7 +37,7 @@ _OUTCOME_KEYS = ("exit_code", "cause", "message", "ended_by", "tail")
 class Membership:
     """What node 0 and the others have in common."""
 
-    def __init__(self, state: State, obey: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, state: LauncherState, obey: Callable[[dict[str, Any]], None]) -> None:
         self.state = state
         self.loop = state.loop
         self.lost_s = state.plan.line_lost_s
@@ -140,24 +140,24 @@ class Membership:
         self.check(now)
 
 
-class Head(Membership):
+class GangLeader(Membership):
     """Node 0."""
 
-    def __init__(self, state: State, obey: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, state: LauncherState, obey: Callable[[dict[str, Any]], None]) -> None:
         Membership.__init__(self, state, obey)
         plan = state.plan
         nodes = [peer["node"] for peer in plan.peers]
         self.coordinator = Coordinator(nodes, plan.deciding, plan.grace_s)
         self.coordinator.heard(plan.node, time.monotonic())
         self._channels = {node: self._channel(node) for node in nodes if node != plan.node}
-        self._listener: Listener | None = None
+        self._listener: ChannelListener | None = None
         self._waiting_since: float | None = None
         if self._channels:
-            from .channel import Listener
+            from .channel import ChannelListener
             from .handshake import read_token
 
             token = read_token(plan.line_token_file)
-            self._listener = Listener(self.loop, plan.address, plan.line_port, token, self._channels)
+            self._listener = ChannelListener(self.loop, plan.address, plan.line_port, token, self._channels)
             self._listener.on_stranger = self._stranger
             self._listener.acceptor.on_refused = state.refused
 
@@ -230,7 +230,7 @@ class Head(Membership):
         if court.reason is None and court.unheard() and waited_s > plan.wait_timeout_s:
             self._give(court.peers_missing(plan.wait_timeout_s, now))
             message = str(court.verdict()["message"])
-            self.state.failure = Failure("peers", EXIT_SETUP, message)
+            self.state.failure = NodeFailure("peers", EXIT_SETUP, message)
             self.state.say(message)
 
     def missing(self) -> list[str]:
@@ -258,10 +258,12 @@ class Head(Membership):
         return self.coordinator.reason_at + self.state.plan.grace_s + self.lost_s + extra_s
 
 
-class Hand(Membership):
+class GangFollower(Membership):
     """Any other node."""
 
-    def __init__(self, state: State, obey: Callable[[dict[str, Any]], None], lost: Callable[[str], None]) -> None:
+    def __init__(
+        self, state: LauncherState, obey: Callable[[dict[str, Any]], None], lost: Callable[[str], None]
+    ) -> None:
         from .channel import Channel, Dialer
         from .handshake import read_token
 

@@ -11,7 +11,7 @@ ROOT = "/sys/fs/cgroup"
 _NO_LIMIT = 1 << 60
 
 
-class Memory:
+class CgroupFiles:
     """Names of the files of one version."""
 
     __slots__ = ("events", "limit", "peak")
@@ -22,7 +22,7 @@ class Memory:
         self.events = folder + ("/memory.oom_control" if is_v1 else "/memory.events")
 
 
-def find(own: str = "/proc/self/cgroup", root: str = ROOT) -> Memory | None:
+def find(own: str = "/proc/self/cgroup", root: str = ROOT) -> CgroupFiles | None:
     """The files of this process's group; None where there are none."""
     try:
         lines = read_bytes(own).decode("ascii", "replace").splitlines()
@@ -37,7 +37,7 @@ def find(own: str = "/proc/self/cgroup", root: str = ROOT) -> Memory | None:
         elif controllers == "":
             candidates += [(root + path, False), (root, False)]
     for folder, is_v1 in sorted(candidates, key=lambda each: not each[1]):
-        found = Memory(folder, is_v1)
+        found = CgroupFiles(folder, is_v1)
         try:
             read_bytes(found.events)
             return found
@@ -46,7 +46,7 @@ def find(own: str = "/proc/self/cgroup", root: str = ROOT) -> Memory | None:
     return None
 
 
-def kills(found: Memory | None) -> int:
+def kills(found: CgroupFiles | None) -> int:
     """How often the kernel killed in this group for want of memory."""
     try:
         for line in read_bytes(found.events).splitlines() if found else []:
@@ -57,13 +57,13 @@ def kills(found: Memory | None) -> int:
     return 0
 
 
-def limit(found: Memory | None) -> int | None:
+def limit(found: CgroupFiles | None) -> int | None:
     """Bytes; None when there is no limit."""
     number = _number(found.limit) if found else None
     return number if number is not None and number < _NO_LIMIT else None
 
 
-def peak(found: Memory | None) -> int | None:
+def peak(found: CgroupFiles | None) -> int | None:
     """The most that was ever used, page cache included."""
     return _number(found.peak) if found else None
 

@@ -8,12 +8,12 @@ import os
 
 from ..location import own_file
 from .jsonfiles import write_whole
-from .plan import Plan, RankPlan
+from .plan import NodePlan, RankPlan
 
 LIFELINE = "LONGBOAT_LIFELINE_FD"
 
 
-def node_environment(plan: Plan, inherited: dict[str, str]) -> dict[str, str]:
+def node_environment(plan: NodePlan, inherited: dict[str, str]) -> dict[str, str]:
     """What every process of the node sees."""
     env = dict(inherited)
     env.pop(LIFELINE, None)
@@ -51,7 +51,7 @@ def rank_environment(node: dict[str, str], rank: RankPlan) -> dict[str, str]:
     return env
 
 
-def marks(plan: Plan) -> list[bytes]:
+def marks(plan: NodePlan) -> list[bytes]:
     """The variables that tell a process of this node and attempt from all others."""
     return [
         os.fsencode("%s=%s" % pair)
@@ -63,11 +63,11 @@ def marks(plan: Plan) -> list[bytes]:
     ]
 
 
-def package_folder(plan: Plan) -> str:
+def package_folder(plan: NodePlan) -> str:
     return os.path.join(plan.directory, "python")
 
 
-def provide_package(plan: Plan) -> None:
+def provide_package(plan: NodePlan) -> None:
     """Write the package `longboat` that ranks may import: the trainer's functions, one file."""
     folder = os.path.join(package_folder(plan), "longboat")
     os.makedirs(folder, exist_ok=True)

@@ -41,7 +41,7 @@ class ChildEnd:
             self.signal = self.code - 128
 
 
-class Loop:
+class EventLoop:
     """Callbacks run one after the other in `turn`; signal handlers only take notes."""
 
     def __init__(self) -> None:

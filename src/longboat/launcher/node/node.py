@@ -7,14 +7,14 @@ import sys
 import time
 
 from ..gang.barrier import prepare
-from ..ranks.heartbeat import Beats
-from ..ranks.rank_group import Gang
+from ..ranks.heartbeat import Heartbeats
+from ..ranks.rank_group import RankGroup
 from ..ranks.ranks import Rank
 from . import environment, processes
 from .jsonfiles import read_json, write_json
-from .loop import Loop
-from .plan import TOLD, Plan, PlanError, own_path, read_plan
-from .state import Failure, State
+from .loop import EventLoop
+from .plan import TOLD, NodePlan, PlanError, own_path, read_plan
+from .state import LauncherState, NodeFailure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,21 +42,21 @@ def main(argv: list[str]) -> int:
         sys.stderr.write("longboat launcher: %s\n" % error)
         return EXIT_INTERNAL
     try:
-        node = Node(plan)
+        node = NodeLauncher(plan)
     except OSError as error:
         sys.stderr.write("longboat launcher: %s: %s\n" % (error.filename or plan.directory, error.strerror))
         return EXIT_ENGINE
     return node.run()
 
 
-class Node:
-    def __init__(self, plan: Plan, before: Callable[[State], None] | None = None) -> None:
+class NodeLauncher:
+    def __init__(self, plan: NodePlan, before: Callable[[LauncherState], None] | None = None) -> None:
         """`before` runs before setup: what only a pod has to make."""
         for folder in ("logs", "pipes", "steps"):
             os.makedirs(os.path.join(plan.directory, folder), exist_ok=True)
         self.plan = plan
-        self.loop = Loop()
-        self.state = State(plan, self.loop)
+        self.loop = EventLoop()
+        self.state = LauncherState(plan, self.loop)
         self._before = before
         self._line: Membership | None = None
         self._is_swept = False  # no process is left
@@ -83,7 +83,7 @@ class Node:
             state.kill()
             time.sleep(0.05)
             self.loop.reap()
-        state.failure = Failure("lost", code, message)
+        state.failure = NodeFailure("lost", code, message)
         outcome = self._outcome()
         state.write("outcome.json", outcome)
         verdict = None
@@ -107,14 +107,14 @@ class Node:
         os.chdir(plan.workdir)
         environment.provide_package(plan)
         state.env = environment.node_environment(plan, dict(os.environ))
-        self.beats = Beats(state)
+        self.beats = Heartbeats(state)
         self.beats.start()
         if plan.wait_kind == "line":
             self._join()
         if plan.mpi and plan.starter in ("mpirun", "follower"):
             self._serve(plan.mpi)
         prepare(state, self._before, self._line)
-        gang = None if state.is_over else Gang(state)
+        gang = None if state.is_over else RankGroup(state)
         if gang is not None:
             state.phase = "running"
             gang.start()
@@ -151,10 +151,10 @@ class Node:
     def _serve(self, mpi: dict[str, Any]) -> None:
         """Before this node says that it is ready: mpirun may call at once."""
         from ..gang.handshake import read_token
-        from ..starters.mpi_server import Server
+        from ..starters.mpi_server import MpiServer
         from ..starters.starters import mpirun_environment
 
-        Server(self.state, int(mpi["port"]), read_token(str(mpi["token_file"])))
+        MpiServer(self.state, int(mpi["port"]), read_token(str(mpi["token_file"])))
         if self.plan.starter == "mpirun":
             self.state.env = mpirun_environment(self.plan, self.state.env)
 
@@ -216,12 +216,12 @@ class Node:
 
     def _join(self) -> None:
         """Before setup: from now on the others know that this node lives."""
-        from ..gang.membership import Hand, Head
+        from ..gang.membership import GangFollower, GangLeader
 
         if self.plan.node_rank == 0:
-            self._line = Head(self.state, self._obey)
+            self._line = GangLeader(self.state, self._obey)
         else:
-            self._line = Hand(self.state, self._obey, self._line_lost)
+            self._line = GangFollower(self.state, self._obey, self._line_lost)
         self._line.stalled = lambda: self.beats.stalled
 
     def _obey(self, order: dict[str, Any]) -> None:
@@ -247,13 +247,13 @@ class Node:
             self._line.is_hurried = True
             self._line.evicted()
             if not self.state.is_done:
-                self.state.failure = Failure("preemption", EXIT_LOST, "the pod was taken away by the cluster")
+                self.state.failure = NodeFailure("preemption", EXIT_LOST, "the pod was taken away by the cluster")
         self._end(reason, grace_s)
 
     def _line_lost(self, message: str) -> None:
         if self.state.end_by("lost"):
             self.state.say(message)
-            self.state.failure = Failure("lost", EXIT_LOST, message)
+            self.state.failure = NodeFailure("lost", EXIT_LOST, message)
             self.state.terminate(self.plan.grace_s)
 
     def _hung(self, rank: Rank | None) -> None:
@@ -265,7 +265,7 @@ class Node:
         from ..ranks.stack_dump import take_stacks
         from ..ranks.stacks import describe
 
-        state.failure = failure = Failure("hang", EXIT_HANG, "")
+        state.failure = failure = NodeFailure("hang", EXIT_HANG, "")
         state.is_asking = True
 
         def taken() -> None:

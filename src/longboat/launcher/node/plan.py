@@ -28,7 +28,7 @@ class RankPlan:
         self.env: dict[str, str] = dict(raw.get("env") or {})
 
 
-class Plan:
+class NodePlan:
     """The keys of the plan under their own names; `docs/contributing/launcher.md` says what each means."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
@@ -81,17 +81,17 @@ class Plan:
         self.artifacts: list[str] = list(raw.get("artifacts") or [])
 
 
-def shared_path(plan: Plan, path: str | None) -> str | None:
+def shared_path(plan: NodePlan, path: str | None) -> str | None:
     """A path as another node may take it: one inside of this node's own folder is relative to it."""
     return os.path.relpath(path, plan.directory) if path and path.startswith(plan.directory + "/") else path
 
 
-def own_path(plan: Plan, path: str | None) -> str | None:
+def own_path(plan: NodePlan, path: str | None) -> str | None:
     """The path that another node shared."""
     return path and os.path.join(plan.directory, path)
 
 
-def resumed_from(plan: Plan) -> str | None:
+def resumed_from(plan: NodePlan) -> str | None:
     """The checkpoint that the ranks start from, as the user knows it: a folder of this node may be a store's copy."""
     path = plan.resume_from
     for folder, url in ((plan.checkpoint_dir, plan.checkpoint_store), (plan.directory + "/resume", plan.resume_url)):
@@ -103,10 +103,10 @@ def resumed_from(plan: Plan) -> str | None:
     return path
 
 
-def read_plan(path: str) -> Plan:
+def read_plan(path: str) -> NodePlan:
     """Raises PlanError."""
     try:
-        return Plan(read_json(path))
+        return NodePlan(read_json(path))
     except OSError as error:
         raise PlanError("%s: %s" % (path, error.strerror)) from None
     except KeyError as error:

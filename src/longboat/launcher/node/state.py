@@ -6,13 +6,13 @@ import os
 import time
 from _thread import allocate_lock
 
-from ..ranks.pod_log import Echo, stamp
+from ..ranks.pod_log import PodLogWriter, stamp
 from ..ranks.ranks import Rank
-from ..ranks.streams import RECORD, Stream, pipe_size
+from ..ranks.streams import RECORD, RankStream, pipe_size
 from . import processes
 from .jsonfiles import write_json, write_whole
-from .loop import ChildEnd, Loop
-from .plan import Plan
+from .loop import ChildEnd, EventLoop
+from .plan import NodePlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ RETRY_S = 0.5
 KILL_AGAIN_S = 0.2
 
 
-class Ending:
+class RankShutdown:
     """The ranks are being ended: by what, since when."""
 
     __slots__ = ("by", "since_ns")
@@ -37,7 +37,7 @@ class Ending:
         self.since_ns = time.monotonic_ns()
 
 
-class Failure:
+class NodeFailure:
     """What the outcome says when the node did not end well."""
 
     __slots__ = ("cause", "code", "first", "message", "tail")
@@ -50,8 +50,8 @@ class Failure:
         self.tail: list[str] = []
 
 
-class State:
-    def __init__(self, plan: Plan, loop: Loop) -> None:
+class LauncherState:
+    def __init__(self, plan: NodePlan, loop: EventLoop) -> None:
         self.plan = plan
         self.loop = loop
         self.env: dict[str, str] = {}
@@ -59,25 +59,25 @@ class State:
         self.missing: list[str] = []  # peers waited for
         self.on_change: Callable[[], None] = lambda: None  # phase or missing peers are not what the last beat said
         self.ranks: list[Rank] = []
-        self.streams: list[Stream] = []
+        self.streams: list[RankStream] = []
         self.running: dict[int, Callable[[ChildEnd], None]] = {}  # first processes: ranks, starter, setup, remote ones
         self.groups: list[int] = []  # process groups ever made, for systems without sub-reapers
         self.asked: set[int] = set()  # process groups that were sent SIGTERM
-        self.ending: Ending | None = None
-        self.failure: Failure | None = None
+        self.ending: RankShutdown | None = None
+        self.failure: NodeFailure | None = None
         self.unwritten: dict[str, object] = {}  # output files that the disk had no room for
         self.is_done = False  # the first processes have ended: nothing said from now on changes how
         self.on_remote_end: Callable[[ChildEnd], None] = lambda end: None
         self.killing = False
         self.is_serving = False  # a follower: stay until told to end
         self.is_asking = False  # stacks are being taken: wait for them even when no process is left
-        self.echo = Echo(loop, 1, is_pod=plan.echo == "pod") if plan.echo else None
+        self.echo = PodLogWriter(loop, 1, is_pod=plan.echo == "pod") if plan.echo else None
         self.sender: Sender | None = None  # of checkpoints, to an object store
         self._said = 0
         self._has_refused = False
         self._saying = allocate_lock()  # a thread that sends checkpoints says what it cannot
         self._kill_at: float | None = None
-        self._setup: Stream | None = None
+        self._setup: RankStream | None = None
         loop.on_child = self._child_ended
 
     @property
@@ -131,22 +131,22 @@ class State:
         except OSError:
             pass
 
-    def setup_stream(self) -> Stream:
+    def setup_stream(self) -> RankStream:
         """The log of everything before the ranks."""
         if self._setup is None:
             self._setup = self.open_stream("setup.out", "%s setup" % self.plan.node, pipe_size(1))
         return self._setup
 
-    def open_stream(self, name: str, label: str, size: int) -> Stream:
+    def open_stream(self, name: str, label: str, size: int) -> RankStream:
         """Make the pipe and log of this name (`3.out`) and tee from now on."""
-        stream = Stream(self.path("pipes", name), self.path("logs", name), size)
+        stream = RankStream(self.path("pipes", name), self.path("logs", name), size)
         self.streams.append(stream)
         if self.echo:
             self.echo.add(stream, label)
         self.loop.watch(stream.fd, lambda: self.tee(stream))
         return stream
 
-    def tee(self, stream: Stream) -> None:
+    def tee(self, stream: RankStream) -> None:
         moved = stream.move()
         if stream.problem and not moved:
             self.loop.unwatch(stream.fd)
@@ -154,11 +154,11 @@ class State:
         elif moved and self.echo:
             self.echo.more()
 
-    def _tee_again(self, stream: Stream) -> None:
+    def _tee_again(self, stream: RankStream) -> None:
         self.loop.watch(stream.fd, lambda: self.tee(stream))
         self.tee(stream)
 
-    def catch_up(self, *streams: Stream) -> None:
+    def catch_up(self, *streams: RankStream) -> None:
         """Move what is in the pipes now. Bounded: somebody may go on writing."""
         for stream in streams:
             for _ in range(64):
@@ -193,7 +193,7 @@ class State:
         """Note why the ranks are being ended. False: they already are, for the reason that came first, or did end."""
         if self.ending is not None or self.is_done:
             return False
-        self.ending = Ending(reason)
+        self.ending = RankShutdown(reason)
         self.phase = "ending"
         return True
 

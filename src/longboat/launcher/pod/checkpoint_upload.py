@@ -11,7 +11,7 @@ import threading
 import time
 
 from ..node.jsonfiles import write_json
-from ..node.state import Failure, State
+from ..node.state import LauncherState, NodeFailure
 from ..vendored import load
 from . import checkpoints
 from .fetch import run_import
@@ -34,7 +34,7 @@ def is_url(place: str | None) -> bool:
     return place is not None and "://" in place
 
 
-def sends(state: State) -> bool:
+def sends(state: LauncherState) -> bool:
     """Whether this node sends: the one whose first rank writes. One only, whether nodes share a folder or not."""
     plan = state.plan
     if not plan.checkpoint_store or not plan.checkpoint_dir:
@@ -48,7 +48,7 @@ class Sender:
     """Sends the newest complete checkpoint whenever the store lacks it (the others too where all are kept), and keeps
     store and folder to their number."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: LauncherState) -> None:
         self._state = state
         self._folder = str(state.plan.checkpoint_dir)
         self._env = dict(state.env)
@@ -189,7 +189,7 @@ class Sender:
 # before the ranks, in a pod
 
 
-def fetch_before(state: State) -> bool:
+def fetch_before(state: LauncherState) -> bool:
     """Bring what this run may resume from into folders of this node. False: it failed, or the node is told to end."""
     plan = state.plan
     items: list[dict[str, Any]] = []
@@ -205,7 +205,7 @@ def fetch_before(state: State) -> bool:
     return not items or _fetch(state, items)
 
 
-def fetch_after(state: State) -> None:
+def fetch_after(state: LauncherState) -> None:
     """Node 0 has said what all resume from. A node may have found another one as its newest: then it fetches this."""
     plan, wanted = state.plan, state.plan.resume_from
     if not wanted or not wanted.startswith(plan.directory + "/") or os.path.exists(os.path.join(wanted, ".complete")):
@@ -213,18 +213,18 @@ def fetch_after(state: State) -> None:
     folder, name = os.path.split(wanted)
     url = plan.resume_url if folder == state.path(RESUME) else plan.checkpoint_store
     if url is None:
-        state.failure = Failure("setup", EXIT_SETUP, "%s: node 0 resumes from it, and it is not here" % wanted)
+        state.failure = NodeFailure("setup", EXIT_SETUP, "%s: node 0 resumes from it, and it is not here" % wanted)
         return
     url = url if url.rstrip("/").endswith("/" + name) else "%s/%s" % (url.rstrip("/"), name)
     _fetch(state, [{"checkpoints": url, "folder": folder}])
     if not state.is_over and not os.path.exists(os.path.join(wanted, ".complete")):
-        state.failure = Failure("setup", EXIT_SETUP, "%s: node 0 resumes from it, and it is gone" % url)
+        state.failure = NodeFailure("setup", EXIT_SETUP, "%s: node 0 resumes from it, and it is gone" % url)
 
 
-def _fetch(state: State, items: list[dict[str, Any]]) -> bool:
+def _fetch(state: LauncherState, items: list[dict[str, Any]]) -> bool:
     message = run_import(state, items)
     if message is not None and not state.is_over:
-        state.failure = Failure("setup", EXIT_SETUP, "checkpoints cannot be fetched: " + message)
+        state.failure = NodeFailure("setup", EXIT_SETUP, "checkpoints cannot be fetched: " + message)
     return not state.is_over
 
 

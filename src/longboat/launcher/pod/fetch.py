@@ -12,7 +12,7 @@ from ..location import entry_point
 from ..node.jsonfiles import dumps, read_bytes, read_json, write_json, write_whole
 from ..node.loop import ChildEnd
 from ..node.processes import StartError
-from ..node.state import State
+from ..node.state import LauncherState
 from ..vendored import load
 
 TYPE_CHECKING = False
@@ -68,7 +68,7 @@ def _import(raw: dict[str, Any]) -> None:
         sys.stderr.write("longboat: imported %s to %s\n" % (shown, raw["to"]))
 
 
-def fetch_code(state: State, code: dict[str, Any], folder: str, secret: str) -> str | None:
+def fetch_code(state: LauncherState, code: dict[str, Any], folder: str, secret: str) -> str | None:
     """Bring the packs of the code into `folder`, as 0, 1, ...; None when all are there, else what went wrong.
 
     Where the folder `secret` exists, its files are the variables that tell how: those, and none of the job's own.
@@ -87,7 +87,7 @@ def fetch_code(state: State, code: dict[str, Any], folder: str, secret: str) -> 
     return None if message is None else "the code cannot be fetched: " + message
 
 
-def run_import(state: State, items: list[dict[str, Any]], env: dict[str, str] | None = None) -> str | None:
+def run_import(state: LauncherState, items: list[dict[str, Any]], env: dict[str, str] | None = None) -> str | None:
     """Import all, and wait for it in the loop. None when all is there, else what went wrong."""
     path = state.path("data.json")
     write_whole(path, dumps(items).encode("ascii"), 0o600)  # a URL may hold a password

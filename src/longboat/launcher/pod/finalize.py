@@ -9,7 +9,7 @@ import os
 
 from .. import vendored
 from ..node.plan import resumed_from
-from ..node.state import State
+from ..node.state import LauncherState
 from . import checkpoints, termination
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def close(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) -> None:
+def close(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | None) -> None:
     """Everything that outlives the node. Only a plan of a pod asks for any of it."""
     plan = state.plan
     for wanted, work in ((plan.artifacts, collect), (plan.keep, keep)):
@@ -34,13 +34,13 @@ def close(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) ->
     announce(state, outcome, gang)
 
 
-def announce(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) -> None:
+def announce(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | None) -> None:
     """Write the termination message."""
     if state.plan.termination:
         termination.write(state.plan.termination, termination.compose(facts(state, outcome, gang)))
 
 
-def facts(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) -> dict[str, Any]:
+def facts(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | None) -> dict[str, Any]:
     """The termination message before it is cut."""
     plan = state.plan
     started = [rank.started for rank in state.ranks if rank.started]
@@ -61,7 +61,7 @@ def facts(state: State, outcome: dict[str, Any], gang: dict[str, Any] | None) ->
     }
 
 
-def keep(state: State) -> None:
+def keep(state: LauncherState) -> None:
     """Logs, reports and the outcome to `<keep>/<attempt>/<node>`."""
     import shutil
 
@@ -85,7 +85,7 @@ def _sync(folder: str) -> None:
         durable.sync_folder(folder)
 
 
-def collect(state: State) -> None:
+def collect(state: LauncherState) -> None:
     """Copy what the job's `artifacts` name out of the working copy, to `<artifacts>/<node>/`."""
     import glob
 

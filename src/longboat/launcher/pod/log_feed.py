@@ -1,8 +1,8 @@
 """A node's log files as one stream of lines for an attached reader: `--logs FOLDER SEEN [follow]`, run beside the node.
 
 A container's own log is rotated by the kubelet, which shows a reader only the newest file. The launcher's files are
-whole, so a reader that is behind takes the lines from here, in the form of the pod's log (`echo`). SEEN is a JSON
-object: for each stream (`0.out`) how many lines the reader has. With `follow` it goes on until the node has ended.
+whole, so a reader that is behind takes the lines from here, in the form of the pod's log (`ranks.pod_log`). SEEN is a
+JSON object: for each stream (`0.out`) how many lines the reader has. With `follow` it goes on until the node has ended.
 
 A reader that follows holds a lock on a file of its own below FOLDER/readers. `wait_for_readers` is the launcher's side:
 an ended node stays until its readers have everything, for a bounded time.
@@ -17,14 +17,14 @@ import time
 
 from ..node import processes
 from ..node.jsonfiles import read_json
-from ..ranks.pod_log import Echo, _PodSource
+from ..ranks.pod_log import PodLogWriter, _PodSource
 from ..ranks.streams import RECORD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..node.state import State
+    from ..node.state import LauncherState
 
 READERS = "readers"
 COMPLETE = "logs-complete"
@@ -90,11 +90,11 @@ class _FileSource(_PodSource):
         self.scanned = self.sent
 
 
-class Feed(Echo):
+class LogFeed(PodLogWriter):
     """All logs of a folder, written to a descriptor that takes its time."""
 
     def __init__(self, folder: str, seen: dict[str, int], descriptor: int) -> None:
-        Echo.__init__(self, None, descriptor, is_pod=True)  # type: ignore[arg-type]
+        PodLogWriter.__init__(self, None, descriptor, is_pod=True)  # type: ignore[arg-type]
         self._folder = os.path.join(folder, "logs")
         self._seen = seen
         self._known: set[str] = set()
@@ -148,7 +148,7 @@ def main(argv: list[str]) -> int:
     if not os.path.isdir(os.path.join(folder, "logs")):
         sys.stderr.write("longboat launcher: no launcher runs in %s\n" % folder)
         return EXIT_NOT_FOUND
-    feed = Feed(folder, seen, 1)
+    feed = LogFeed(folder, seen, 1)
     try:
         if follow:
             _attach(folder)
@@ -175,7 +175,7 @@ def _attach(folder: str) -> None:
     _lock.append(descriptor)
 
 
-def _follow(feed: Feed, folder: str) -> None:
+def _follow(feed: LogFeed, folder: str) -> None:
     told = time.monotonic()
     while True:
         is_complete = _is_complete(folder)  # before the files are read: what came later is read in the next round
@@ -203,7 +203,7 @@ def _is_complete(folder: str) -> bool:
         return False  # it has not begun
 
 
-def wait_for_readers(state: State) -> None:
+def wait_for_readers(state: LauncherState) -> None:
     """Nothing is added to the logs any more: stay until every attached reader has all of them, or takes too long."""
     try:
         with open(state.path(COMPLETE), "wb"):

@@ -11,7 +11,7 @@ import time
 import zlib
 
 from ..node.jsonfiles import loads, read_bytes, write_json
-from ..node.plan import Plan, PlanError
+from ..node.plan import NodePlan, PlanError
 from . import termination
 from .gang_file import GangError, plan_of
 from .prepare import make_ready
@@ -56,15 +56,15 @@ def read_gang(path: str) -> dict[str, Any]:
 
 
 def _run(gang: dict[str, Any], raw: dict[str, Any], root: str, started: float) -> int:
-    from ..node.node import Node
+    from ..node.node import NodeLauncher
 
     directory = raw["directory"]
     for folder in (directory, raw["workdir"], raw["scratch"], os.path.join(directory, "home")):
         os.makedirs(folder, exist_ok=True)
     raw["started"] = started
     write_json(os.path.join(directory, "plan.json"), raw)
-    plan = Plan(raw)
-    return Node(plan, before=lambda state: make_ready(state, gang, root)).run()
+    plan = NodePlan(raw)
+    return NodeLauncher(plan, before=lambda state: make_ready(state, gang, root)).run()
 
 
 def _give_up(code: int, message: str, role: str, started: float) -> int:

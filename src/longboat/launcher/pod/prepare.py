@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..node.jsonfiles import write_whole
-from ..node.state import Failure, State
+from ..node.state import LauncherState, NodeFailure
 from . import checkpoints
 from .workcopy import CodeError, lay_out
 
@@ -17,11 +17,11 @@ EXIT_SETUP = 209
 FETCHED = "packs"
 
 
-class PlaceError(Exception):
+class PrepareError(Exception):
     """Something is not there or in the way; the message is for the user."""
 
 
-def make_ready(state: State, gang: dict[str, Any], root: str) -> None:
+def make_ready(state: LauncherState, gang: dict[str, Any], root: str) -> None:
     """Everything before setup. `state.failure` tells when that did not work."""
     try:
         _make_folders(state)
@@ -47,14 +47,14 @@ def make_ready(state: State, gang: dict[str, Any], root: str) -> None:
             state.plan.resume_from = resume_from(
                 state.plan.checkpoint_dir, state.plan.resume_from, state.plan.resume_url
             )
-    except (CodeError, PlaceError) as error:
-        state.failure = Failure("setup", EXIT_SETUP, str(error))
+    except (CodeError, PrepareError) as error:
+        state.failure = NodeFailure("setup", EXIT_SETUP, str(error))
     except OSError as error:
         message = "%s: %s" % (error.filename or state.plan.directory, error.strerror or error)
-        state.failure = Failure("setup", EXIT_SETUP, message)
+        state.failure = NodeFailure("setup", EXIT_SETUP, message)
 
 
-def _begin_attempt(state: State) -> None:
+def _begin_attempt(state: LauncherState) -> None:
     """Node 0, before it decides what all resume from. A folder of the node's own has nobody else in it."""
     plan = state.plan
     if not plan.checkpoint_dir or plan.checkpoint_dir.startswith(plan.directory + "/"):
@@ -63,11 +63,11 @@ def _begin_attempt(state: State) -> None:
         checkpoints.begin(plan.checkpoint_dir, plan.attempt, plan.uid)
     except Exception as error:
         if type(error).__name__ == "Fenced":
-            raise PlaceError(str(error)) from None
+            raise PrepareError(str(error)) from None
         state.say("attempts before this one are not fenced off: %s" % error)  # a storage that is only read, perhaps
 
 
-def _fetch_checkpoints(state: State) -> bool:
+def _fetch_checkpoints(state: LauncherState) -> bool:
     """Of an object store. False: it failed, or the node is told to end."""
     if not state.plan.checkpoint_store and "://" not in (state.plan.resume_from or ""):
         return True
@@ -76,7 +76,7 @@ def _fetch_checkpoints(state: State) -> bool:
     return fetch_before(state)
 
 
-def _packs(state: State, code: dict[str, Any], root: str) -> list[str]:
+def _packs(state: LauncherState, code: dict[str, Any], root: str) -> list[str]:
     """Files that hold the code: mounted, or fetched from an object store."""
     if not code.get("objects"):
         return [os.path.join(root, "code", str(number)) for number in range(int(code["packs"]))]
@@ -85,11 +85,11 @@ def _packs(state: State, code: dict[str, Any], root: str) -> list[str]:
     folder = os.path.join(state.plan.directory, FETCHED)
     message = fetch_code(state, code, folder, os.path.join(root, "store"))
     if message is not None and not state.is_over:
-        raise PlaceError(message)
+        raise PrepareError(message)
     return [os.path.join(folder, str(number)) for number in range(len(code["objects"]))]
 
 
-def drop_fetched(state: State) -> None:
+def drop_fetched(state: LauncherState) -> None:
     """The working copy has what was in them."""
     folder = os.path.join(state.plan.directory, FETCHED)
     if os.path.isdir(folder):
@@ -107,7 +107,7 @@ def resume_from(own: str | None, wanted: str | None, url: str | None = None) -> 
         return wanted
     newest = checkpoints.newest(wanted)
     if newest is None:
-        raise PlaceError("no complete checkpoint to resume from in %s" % (url or wanted))
+        raise PrepareError("no complete checkpoint to resume from in %s" % (url or wanted))
     return newest
 
 
@@ -118,7 +118,7 @@ def _source(raw: Any) -> tuple[str, str]:
     return str(raw), str(raw)
 
 
-def _make_folders(state: State) -> None:
+def _make_folders(state: LauncherState) -> None:
     for folder in (state.plan.checkpoint_dir, state.plan.artifacts_dir):
         if folder:
             os.makedirs(folder, exist_ok=True)
@@ -130,31 +130,31 @@ def _check_sources(links: dict[str, tuple[str, str]], root: str) -> None:
         if source.startswith(own):
             os.makedirs(source, exist_ok=True)
         elif not os.path.exists(source):
-            raise PlaceError("volumes.%s: %s does not exist" % (target, shown))
+            raise PrepareError("volumes.%s: %s does not exist" % (target, shown))
 
 
 def link(work: str, target: str, source: str) -> None:
     """Make a folder of the pod appear in the working copy. Raises PlaceError."""
     place = os.path.normpath(os.path.join(work, target))
     if not place.startswith(work + "/"):
-        raise PlaceError("%s is outside of the working copy" % target)
+        raise PrepareError("%s is outside of the working copy" % target)
     parent = os.path.dirname(place)
     os.makedirs(parent, exist_ok=True)
     if os.path.realpath(parent) != os.path.normpath(
         os.path.join(os.path.realpath(work), os.path.relpath(parent, work))
     ):
-        raise PlaceError("%s lies behind a link of the code" % target)
+        raise PrepareError("%s lies behind a link of the code" % target)
     if os.path.isdir(place) and not os.path.islink(place) and not os.listdir(place):
         os.rmdir(place)
     if os.path.lexists(place):
-        raise PlaceError(
+        raise PrepareError(
             "%s is part of the code and cannot be a volume, data or checkpoint folder too; add it to .longboatignore"
             % target
         )
     os.symlink(source, place)
 
 
-def _settle_in(state: State) -> None:
+def _settle_in(state: LauncherState) -> None:
     """A home that can be written, a name for any user id, and a `python` where the image has only `python3`."""
     env, directory = state.env, state.plan.directory
     home = env.get("HOME") or ""
@@ -188,7 +188,9 @@ def _has_program(name: str, folders: list[str]) -> bool:
     return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths)
 
 
-def _data_items(state: State, data: list[dict[str, Any]], links: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
+def _data_items(
+    state: LauncherState, data: list[dict[str, Any]], links: dict[str, tuple[str, str]]
+) -> list[dict[str, Any]]:
     """What to import, each with the folder it goes to. One outside of all volumes becomes a link of its own."""
     items = []
     for number, item in enumerate(data):
@@ -211,15 +213,15 @@ def _url_of(item: dict[str, Any]) -> str:
     if variable is None:
         return str(item["url"])
     if not os.environ.get(variable):
-        raise PlaceError("data %s: its whole URL is a secret and should be the variable %s" % (item["url"], variable))
+        raise PrepareError("data %s: its whole URL is a secret and should be the variable %s" % (item["url"], variable))
     return os.environ[variable]
 
 
-def import_data(state: State, items: list[dict[str, Any]]) -> bool:
+def import_data(state: LauncherState, items: list[dict[str, Any]]) -> bool:
     """Import in a process of its own, so that this one stays awake. False: it failed, or the node is told to end."""
     from .fetch import run_import
 
     message = run_import(state, items)
     if message is not None and not state.is_over:
-        state.failure = Failure("data", EXIT_SETUP, message)
+        state.failure = NodeFailure("data", EXIT_SETUP, message)
     return not state.is_over

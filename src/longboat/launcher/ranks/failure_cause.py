@@ -29,7 +29,7 @@ _SIGNALS = {
 }  # fmt: skip
 
 
-class Evidence:
+class EndEvidence:
     """What the launcher knows about an end beside the rank's own words."""
 
     __slots__ = ("group", "kernel_oom", "limit", "over_limit")
@@ -112,7 +112,7 @@ def _unheaded(lines: list[str]) -> tuple[str, str]:
     return "", ""
 
 
-def judge(code: int, number: int | None, err: bytes, evidence: Evidence) -> tuple[str, str, str]:
+def judge(code: int, number: int | None, err: bytes, evidence: EndEvidence) -> tuple[str, str, str]:
     """Cause, message and traceback of a rank that failed by itself."""
     lines = lines_of(err)
     traceback, message = find_traceback(lines)
@@ -132,7 +132,7 @@ def judge(code: int, number: int | None, err: bytes, evidence: Evidence) -> tupl
     return "exit", ("exit code %d: %s" % (code, last[:300])) if last else "exit code %d" % code, ""
 
 
-def _group_words(evidence: Evidence) -> str:
+def _group_words(evidence: EndEvidence) -> str:
     if evidence.group is None:
         return ""
     limit, peak = evidence.group

@@ -9,7 +9,7 @@ import time
 
 from ..node import processes
 from ..node.plan import resumed_from
-from ..node.state import State
+from ..node.state import LauncherState
 from .ranks import Rank
 
 TYPE_CHECKING = False
@@ -25,8 +25,8 @@ MEMORY_LIMITED_S = 0.5
 DUMP_AFTER_S = 5.0
 
 
-class Beats:
-    def __init__(self, state: State) -> None:
+class Heartbeats:
+    def __init__(self, state: LauncherState) -> None:
         self._state = state
         self._memory: int | None = None
         self.stalled: tuple[int, float] | None = None  # the silent rank and for how long, once stall.json is written

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import time
 
-from ..node.loop import POLLOUT, Loop
-from .streams import RECORD, Stream
+from ..node.loop import POLLOUT, EventLoop
+from .streams import RECORD, RankStream
 
 PATIENCE_S = 60.0
 _READ = 65536
@@ -21,7 +21,7 @@ _WRITE = 4096  # what a pipe that is ready takes without blocking
 class _Source:
     """One log, echoed line by line under a label."""
 
-    def __init__(self, stream: Stream, label: str) -> None:
+    def __init__(self, stream: RankStream, label: str) -> None:
         self.stream = stream
         self.label = ("[%s] " % label).encode("utf-8", "replace")
         self.sent = stream.end  # echoed up to here: always the start of a line
@@ -39,7 +39,7 @@ class _Source:
 class _PodSource(_Source):
     """As a pod's log has it. The time of a line is that of its last byte, from the index."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: RankStream) -> None:
         _Source.__init__(self, stream, "")
         self.name = os.path.basename(stream.log)
         self.seq = 0
@@ -92,8 +92,8 @@ def stamp(ns: int) -> str:
     return "%s.%06dZ" % (_second[1], rest // 1000)
 
 
-class Echo:
-    def __init__(self, loop: Loop, descriptor: int, is_pod: bool = False) -> None:
+class PodLogWriter:
+    def __init__(self, loop: EventLoop, descriptor: int, is_pod: bool = False) -> None:
         self._loop = loop
         self._is_pod = is_pod
         self._fd = descriptor
@@ -106,7 +106,7 @@ class Echo:
         self._last = False
         self._watching = False
 
-    def add(self, stream: Stream, label: str) -> None:
+    def add(self, stream: RankStream, label: str) -> None:
         self._sources.append(_PodSource(stream) if self._is_pod else _Source(stream, label))
 
     def lines(self) -> dict[str, int]:

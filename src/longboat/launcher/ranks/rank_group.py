@@ -7,7 +7,7 @@ import os
 from ..node import processes
 from ..node.environment import rank_environment
 from ..node.loop import ChildEnd
-from ..node.state import Failure, State
+from ..node.state import LauncherState, NodeFailure
 from . import failure_cause
 from .ranks import Rank, rank_report
 from .streams import pipe_size
@@ -32,8 +32,8 @@ def node_of_rank(hosts: str, rank: int) -> str | None:
     return None
 
 
-class Gang:
-    def __init__(self, state: State) -> None:
+class RankGroup:
+    def __init__(self, state: LauncherState) -> None:
         self._state = state
         self._oom_kills = processes.oom_kills()
         self._starter: int | None = None  # pid of torchrun or mpirun
@@ -108,7 +108,7 @@ class Gang:
         state = self._state
         first = state.failure.first if state.failure else None
         if state.failure is None or (first is not None and int(str(first["ended_ns"])) > end.ended_ns):
-            state.failure = Failure(str(report["cause"]), end.code, str(report["message"]), report)
+            state.failure = NodeFailure(str(report["cause"]), end.code, str(report["message"]), report)
         if state.end_by("failure"):
             if self._starter in state.running:
                 # torchrun may have begun to end the others before this was read.
@@ -169,7 +169,7 @@ class Gang:
         else:
             first.report = report
         state.write("rank-%d.json" % number, report)
-        state.failure = Failure(str(report["cause"]), state.failure.code, str(report["message"]), report)
+        state.failure = NodeFailure(str(report["cause"]), state.failure.code, str(report["message"]), report)
 
     def _remote_ended(self, end: ChildEnd) -> None:
         """A command that mpirun started on this follower has ended. What that means is mpirun's to say."""

@@ -1,4 +1,5 @@
-"""A rank as its launcher knows it, and the report about its end. Values; the report's words come from `reports`."""
+"""A rank as its launcher knows it, and the report about its end. Values; the report's words come from
+`failure_cause`."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ import time
 from ..node import cgroups
 from ..node.jsonfiles import read_json
 from ..node.loop import ChildEnd
-from ..node.plan import Plan, RankPlan
+from ..node.plan import NodePlan, RankPlan
 from . import failure_cause
-from .streams import Stream
+from .streams import RankStream
 
 
 class Rank:
-    def __init__(self, plan: RankPlan, out: Stream, err: Stream) -> None:
+    def __init__(self, plan: RankPlan, out: RankStream, err: RankStream) -> None:
         self.plan = plan
         self.rank = plan.rank
         self.out = out
@@ -89,7 +90,7 @@ def _group() -> tuple[int, int | None] | None:
     return None if limit is None else (limit, cgroups.peak(found))
 
 
-def rank_report(plan: Plan, rank: Rank, end: ChildEnd, ended_by: str | None, kernel_oom: bool) -> dict[str, object]:
+def rank_report(plan: NodePlan, rank: Rank, end: ChildEnd, ended_by: str | None, kernel_oom: bool) -> dict[str, object]:
     """The fields of RankReport (core/runs.py)."""
     peak = max(end.rss_peak, rank.memory_peak or 0)
     report: dict[str, object] = {
@@ -115,7 +116,7 @@ def rank_report(plan: Plan, rank: Rank, end: ChildEnd, ended_by: str | None, ker
         group = _group() if kernel_oom else None
         if group is not None:
             report["memory_limit"] = plan.memory_limit or group[0]
-        evidence = failure_cause.Evidence(kernel_oom, rank.over_limit, plan.memory_limit, group)
+        evidence = failure_cause.EndEvidence(kernel_oom, rank.over_limit, plan.memory_limit, group)
         cause, message, traceback = failure_cause.judge(end.code, end.signal, err, evidence)
         report.update(cause=cause, message=message, traceback=traceback)
     return report

@@ -12,7 +12,7 @@ import time
 
 from ..node import processes
 from ..node.jsonfiles import read_bytes
-from ..node.state import State
+from ..node.state import LauncherState
 from .ranks import Rank
 from .stacks import cut
 
@@ -34,7 +34,7 @@ _READ_MAX = 1 << 20
 class _RankDump:
     """The processes of one rank, asked one after the other."""
 
-    def __init__(self, state: State, rank: Rank) -> None:
+    def __init__(self, state: LauncherState, rank: Rank) -> None:
         self._state = state
         self._rank = rank
         pids = [pid for pid in _tree(state, rank) if processes.is_python(pid) and not _is_ours(pid)]
@@ -101,7 +101,7 @@ class _RankDump:
         self._pid = 0
 
 
-def take_stacks(state: State, on_done: Callable[[], None]) -> None:
+def take_stacks(state: LauncherState, on_done: Callable[[], None]) -> None:
     """Ask all ranks at the same time; `on_done` when every rank has its `stacks`, or has not answered in time."""
     if state.plan.starter == "torchrun":
         for pid in state.running:  # it must not end the other workers when the first one dies; `terminate` wakes it
@@ -123,7 +123,7 @@ def take_stacks(state: State, on_done: Callable[[], None]) -> None:
     look()
 
 
-def _tree(state: State, rank: Rank) -> list[int]:
+def _tree(state: LauncherState, rank: Rank) -> list[int]:
     """Under mpirun nobody but mpirun knows which process is which rank: all are asked for the node's first one."""
     if state.plan.starter in ("mpirun", "follower"):
         return processes.tree(os.getpid())[1:] if rank is state.ranks[0] else []
@@ -139,7 +139,7 @@ def _is_ours(pid: int) -> bool:
     return words[1:3] == [b"-I", b"-S"] and words[4:5] in ([b"--standin"], [b"--agent"])
 
 
-def _listeners(state: State, rank: Rank) -> list[int]:
+def _listeners(state: LauncherState, rank: Rank) -> list[int]:
     """The processes of the rank that print their stacks on SIGUSR1."""
     try:
         return [int(pid) for pid in read_bytes(state.path("steps", "%d.usr1" % rank.rank)).split()]

@@ -23,7 +23,7 @@ def pipe_size(streams: int) -> int:
     return min(CHUNK, _PIPE_BUDGET // max(1, streams))
 
 
-class Stream:
+class RankStream:
     """A pipe and its log. Holds the pipe's write end too, so that it never ends before the launcher says so."""
 
     def __init__(self, pipe: str, log: str, size: int) -> None:

@@ -1,7 +1,7 @@
 """Remote starts for mpirun: a launcher runs commands for the node that runs mpirun, over one TCP connection each.
 
-The caller proves the run's token first (`handshake`). A connection that is lost ends its command. `agent` is the other
-side; both speak the frames of `handshake`.
+The caller proves the run's token first (`handshake`). A connection that is lost ends its command. `mpi_agent` is the
+other side; both speak the frames of `handshake`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..gang.handshake import MPI, Acceptor, frame, listen, proof, take_frame
 from ..node import processes
 from ..node.jsonfiles import dumps, loads
 from ..node.loop import POLLIN, POLLOUT, ChildEnd
-from ..node.state import State
+from ..node.state import LauncherState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ EXIT_NOT_STARTED = 126  # as a shell says it
 _BUFFER_MAX = 1 << 20
 
 
-class Server:
+class MpiServer:
     """Listens for the agents of mpirun; every admitted connection is one command."""
 
-    def __init__(self, state: State, port: int, token: bytes) -> None:
+    def __init__(self, state: LauncherState, port: int, token: bytes) -> None:
         self._state = state
         expected = proof(token, MPI)
         self._acceptor = Acceptor(state.loop, listen(state.plan.address, port), expected, self._admit)
@@ -48,7 +48,7 @@ class Server:
 class _Call:
     """One connection: the command's streams both ways, then its end."""
 
-    def __init__(self, state: State, connection: socket.socket, rest: bytes) -> None:
+    def __init__(self, state: LauncherState, connection: socket.socket, rest: bytes) -> None:
         self._state = state
         self._loop = state.loop
         self._socket = connection

@@ -7,8 +7,8 @@ import sys
 
 from ..location import entry_point
 from ..node.jsonfiles import loads, write_json, write_whole
-from ..node.plan import Plan
-from ..node.state import State
+from ..node.plan import NodePlan
+from ..node.state import LauncherState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ LINE_MAX = 1 << 16
 """Bytes of one event of a stand-in, which has a dozen short fields."""
 
 
-def torchrun_environment(plan: Plan, env: dict[str, str]) -> dict[str, str]:
+def torchrun_environment(plan: NodePlan, env: dict[str, str]) -> dict[str, str]:
     """Write the stand-in and the variables that make torchrun use it."""
     from .torchrun_worker import RANKS, USERS_PYTHON
 
@@ -33,7 +33,7 @@ def torchrun_environment(plan: Plan, env: dict[str, str]) -> dict[str, str]:
     return {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(max(1, int(plan.grace_s))), **env, **added}
 
 
-def watch_workers(state: State, on_event: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
+def watch_workers(state: LauncherState, on_event: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
     """Call `on_event` for everything the stand-ins tell. Returns a function that reads what is there now."""
     path = state.path("pipes", "workers")
     try:
@@ -63,7 +63,7 @@ def watch_workers(state: State, on_event: Callable[[dict[str, Any]], None]) -> C
     return read
 
 
-def mpirun_environment(plan: Plan, env: dict[str, str]) -> dict[str, str]:
+def mpirun_environment(plan: NodePlan, env: dict[str, str]) -> dict[str, str]:
     """Write the host file and the agent that starts commands on the other nodes; nothing the user set is changed."""
     folder = _without_spaces(plan)
     hosts = env.get("LONGBOAT_MPI_HOSTS") or ",".join("%s:%d" % (peer["node"], len(plan.ranks)) for peer in plan.peers)
@@ -92,7 +92,7 @@ def mpirun_environment(plan: Plan, env: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _without_spaces(plan: Plan) -> str:
+def _without_spaces(plan: NodePlan) -> str:
     """The node's folder under a name without blanks, for Open MPI splits the agent's path at them."""
     if not any(char.isspace() for char in plan.directory):
         return plan.directory
@@ -103,7 +103,7 @@ def _without_spaces(plan: Plan) -> str:
     return link
 
 
-def forget_mpirun(env: dict[str, str], plan: Plan) -> None:
+def forget_mpirun(env: dict[str, str], plan: NodePlan) -> None:
     """Remove the link of `_without_spaces`."""
     folder = os.path.dirname(env.get("OMPI_MCA_plm_rsh_agent", ""))
     if folder and folder != plan.directory and os.path.islink(folder):
@@ -111,7 +111,7 @@ def forget_mpirun(env: dict[str, str], plan: Plan) -> None:
         os.rmdir(os.path.dirname(folder))
 
 
-def _script(plan: Plan, name: str, arguments: list[str]) -> str:
+def _script(plan: NodePlan, name: str, arguments: list[str]) -> str:
     """An executable file that starts this very launcher with the given arguments; survives blanks in every path."""
     words = [sys.executable, "-I", "-S", entry_point()] + arguments
     quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)

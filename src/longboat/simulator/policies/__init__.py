@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from longboat.autoscaler.model.snapshot import Settings
+from longboat.autoscaler.model.snapshot import AutoscalerSettings
 from longboat.simulator.policies.policy import Policy
 
 NAMES = ("longboat", "cluster-autoscaler", "karpenter", "ec2-autoscaler", "static", "oracle")
 MODELS = ("cluster-autoscaler", "karpenter", "ec2-autoscaler")
 
 
-def policy_of(name: str, settings: Settings, *, interval_s: float = 10.0, seed: int = 0) -> Policy:
+def policy_of(name: str, settings: AutoscalerSettings, *, interval_s: float = 10.0, seed: int = 0) -> Policy:
     """A fresh one; the oracle is no policy and is computed by `oracle`. Settings and interval are Longboat's alone."""
     if name == "longboat":
         from longboat.simulator.policies.longboat import Longboat

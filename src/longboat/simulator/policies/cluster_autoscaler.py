@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 
 from longboat.autoscaler.model.snapshot import Pool
-from longboat.simulator.entities import Machine, gpus_of
+from longboat.simulator.entities import SimulatedMachine, gpus_of
 from longboat.simulator.policies.estimating import first_fit, machines_for, pending
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.world import World
@@ -147,7 +147,7 @@ class ClusterAutoscaler(Policy):
         is_cut = len(found) >= most
         self._look_at = now + SCAN_S if is_cut else min(self._unremovable.values(), default=None)
 
-    def _removes(self, machine: Machine, free: dict[str, int]) -> bool:
+    def _removes(self, machine: SimulatedMachine, free: dict[str, int]) -> bool:
         """simulator/cluster.go: whether its pods fit elsewhere; where they would go is then taken.
 
         simulator/drainability/rules/replicated/rule.go: pods of a Job have a controller, and are moved;

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from longboat.simulator.entities import Machine, gpus_of
+from longboat.simulator.entities import SimulatedMachine, gpus_of
 from longboat.simulator.policies.estimating import first_fit, pending
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.world import World
@@ -76,7 +76,7 @@ class Ec2Autoscaler(Policy):
             for machine in going:
                 world.remove(machine, now)
 
-    def _tend(self, machine: Machine, spare: dict[str, int], world: World, now: float) -> bool:
+    def _tend(self, machine: SimulatedMachine, spare: dict[str, int], world: World, now: float) -> bool:
         """cluster.py get_node_state and maintain, in the order of their conditions; whether the machine is to go."""
         age = (now - machine.asked) % DAY  # timedelta.seconds leaves the days out
         is_under = machine.used <= UTIL_THRESHOLD * machine.gpus

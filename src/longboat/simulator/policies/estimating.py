@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from longboat.simulator.entities import Task
+from longboat.simulator.entities import SimulatedPod
 from longboat.simulator.world import World
 
 
-def pending(world: World) -> list[Task]:
+def pending(world: World) -> list[SimulatedPod]:
     """Pods without a node, in the order of their creation."""
     return [task for job in world.waiting for task in job.tasks if task.machine is None]
 

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from longboat.simulator.entities import Machine, gpus_of
+from longboat.simulator.entities import SimulatedMachine, gpus_of
 from longboat.simulator.policies.estimating import first_fit, pending
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.world import World
@@ -34,7 +34,7 @@ class Karpenter(Policy):
         self._first = self._last = float("-inf")  # of the batch
         self._seen = -1
         self._consolidated = -1  # world.changes at which nothing was found to do
-        self._command: tuple[float, tuple[Machine, ...], bool] | None = None
+        self._command: tuple[float, tuple[SimulatedMachine, ...], bool] | None = None
         self._poll = float("-inf")
         self._unavailable: dict[str, float] = {}
 
@@ -105,7 +105,7 @@ class Karpenter(Policy):
         self._command = (now + VALIDATE_S, tuple(found), not any(machine.tasks for machine in found))
         return now + VALIDATE_S
 
-    def _candidates(self, world: World) -> Sequence[Machine]:
+    def _candidates(self, world: World) -> Sequence[SimulatedMachine]:
         """controllers/disruption/controller.go: the methods in their order, of which one may act."""
         ready = [machine for machine in world.machines.values() if machine.is_ready]
         removable = [one for one in ready if world.sizes[one.pool.name] > one.pool.min]
@@ -118,7 +118,7 @@ class Karpenter(Policy):
         used = sorted((one for one in removable if one.tasks), key=lambda one: (len(one.tasks), one.name))
         first = within_budgets(used, ready)[:MOST_CANDIDATES]
         low, high = 1, len(first)
-        best: Sequence[Machine] = ()
+        best: Sequence[SimulatedMachine] = ()
         while low <= high and len(first) > 1:  # multinodeconsolidation.go: binary search for the longest prefix
             middle = (low + high) // 2
             if middle > 1 and fits_elsewhere(first[:middle], ready):
@@ -132,7 +132,7 @@ class Karpenter(Policy):
             return best
         return next(([one] for one in used if fits_elsewhere([one], ready)), [])  # singlenodeconsolidation.go
 
-    def _execute(self, world: World, machines: Sequence[Machine], is_empty: bool, now: float) -> None:
+    def _execute(self, world: World, machines: Sequence[SimulatedMachine], is_empty: bool, now: float) -> None:
         """controllers/disruption/validation.go: only if it still holds after the wait."""
         still = [one for one in machines if world.machines.get(one.name) is one]
         if is_empty:
@@ -146,7 +146,7 @@ class Karpenter(Policy):
             world.remove(machine, now)
 
 
-def within_budgets(machines: Sequence[Machine], ready: Sequence[Machine]) -> list[Machine]:
+def within_budgets(machines: Sequence[SimulatedMachine], ready: Sequence[SimulatedMachine]) -> list[SimulatedMachine]:
     """controllers/disruption/helpers.go: of each NodePool, a share of its initialized nodes; apis/v1/nodepool.go:
     rounded up.
     """
@@ -160,7 +160,7 @@ def within_budgets(machines: Sequence[Machine], ready: Sequence[Machine]) -> lis
     return found
 
 
-def fits_elsewhere(machines: Sequence[Machine], others: Iterable[Machine]) -> bool:
+def fits_elsewhere(machines: Sequence[SimulatedMachine], others: Iterable[SimulatedMachine]) -> bool:
     """Whether all pods of these machines fit on the others that are ready."""
     names = {machine.name for machine in machines}
     places = [one.free for one in others if one.is_ready and one.free and one.name not in names]

@@ -12,24 +12,24 @@ import time
 
 from longboat.autoscaler.decide.decide import decide
 from longboat.autoscaler.model.machines import patience, template
-from longboat.autoscaler.model.plan import Action, Plan
+from longboat.autoscaler.model.plan import ScalingAction, ScalingPlan
 from longboat.autoscaler.model.snapshot import (
-    Failure,
+    AutoscalerSettings,
+    ClusterSnapshot,
     Gang,
     NodeMemory,
     Order,
+    ProviderFailure,
     SeenNode,
     SeenPod,
-    Settings,
-    Snapshot,
 )
 from longboat.fitting.model.nodes import Toleration
-from longboat.fitting.model.pods import Placing, Pod, PodShape
-from longboat.simulator.entities import Job, Machine, Task
+from longboat.fitting.model.pods import NodeConstraints, Pod, PodShape
+from longboat.simulator.entities import SimulatedJob, SimulatedMachine, SimulatedPod
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.world import WITH_LONGBOAT, World
 
-TOLERANT = Placing(tolerations=(Toleration(operator="Exists"),))
+TOLERANT = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
 KEPT = "it is a training pod, which would lose its work"
 
 
@@ -38,11 +38,11 @@ class Longboat(Policy):
     is_model = False
     habits = WITH_LONGBOAT
 
-    def __init__(self, settings: Settings, interval_s: float = 10.0) -> None:
+    def __init__(self, settings: AutoscalerSettings, interval_s: float = 10.0) -> None:
         self.settings, self.interval_s = settings, interval_s
         self.decisions = 0
         self._shapes: dict[int, PodShape] = {}
-        self._failures: dict[tuple[str, str | None], Failure] = {}
+        self._failures: dict[tuple[str, str | None], ProviderFailure] = {}
         self._calls = self._refusals = -1
         self._wake: float | None = None
         self._handled = float("-inf")  # machines that were due before this moment have been decided on
@@ -108,13 +108,13 @@ class Longboat(Policy):
         for action in plan.actions:
             self._act(action, world, now)
 
-    def _next(self, plan: Plan, world: World, now: float) -> float | None:
+    def _next(self, plan: ScalingPlan, world: World, now: float) -> float | None:
         if any(action.kind != "grow" for action in plan.actions):
             return now + self.interval_s
         late = [now + patience(world.pools[one.pool or ""], self.settings) for one in plan.actions]
         return min([*late, *([] if plan.next_s is None else [now + plan.next_s])], default=None)
 
-    def _act(self, action: Action, world: World, now: float) -> None:
+    def _act(self, action: ScalingAction, world: World, now: float) -> None:
         if action.kind == "grow":
             self._grow(action, world, now)
             return
@@ -128,7 +128,7 @@ class Longboat(Policy):
         else:
             world.remove(machine, now)
 
-    def _grow(self, action: Action, world: World, now: float) -> None:
+    def _grow(self, action: ScalingAction, world: World, now: float) -> None:
         pool = world.pools[action.pool or ""]
         whom = action.runs[0] if len(action.runs) == 1 else None
         zones: dict[str | None, int] = dict(action.zones.items()) or {action.zone: action.count or 0}
@@ -139,11 +139,11 @@ class Longboat(Policy):
             else:
                 before = self._failures.get(key)
                 count_ = before.count + 1 if before is not None else 1
-                self._failures[key] = Failure(pool=pool.name, zone=zone, kind="stockout", at=now, count=count_)
+                self._failures[key] = ProviderFailure(pool=pool.name, zone=zone, kind="stockout", at=now, count=count_)
 
     # What it sees
 
-    def snapshot(self, world: World) -> Snapshot:
+    def snapshot(self, world: World) -> ClusterSnapshot:
         nodes, orders, memory = [], [], []
         pods: list[SeenPod] = []
         for machine in world.machines.values():
@@ -161,7 +161,7 @@ class Longboat(Policy):
                 gangs.append(self._gang(job))
             else:
                 pods.append(job.tasks[0].seen or self._pending(job))
-        return Snapshot(
+        return ClusterSnapshot(
             nodes=tuple(nodes),
             pods=tuple(pods),
             gangs=tuple(gangs),
@@ -171,7 +171,7 @@ class Longboat(Policy):
             memory=tuple(memory),
         )
 
-    def _node(self, machine: Machine) -> SeenNode:
+    def _node(self, machine: SimulatedMachine) -> SeenNode:
         import msgspec
 
         shape = template(machine.pool, machine.zone, machine.name)
@@ -181,28 +181,28 @@ class Longboat(Policy):
         machine.seen = found
         return found
 
-    def _order(self, machine: Machine) -> Order:
+    def _order(self, machine: SimulatedMachine) -> Order:
         return Order(
             pool=machine.pool.name, machine=machine.name, asked=machine.asked, zone=machine.zone, gang=machine.whom
         )
 
-    def _bound(self, task: Task) -> SeenPod:
+    def _bound(self, task: SimulatedPod) -> SeenPod:
         machine = task.machine
         assert machine is not None
         found = SeenPod(pod=self._pod(task, machine.name), created=task.job.created, kept=KEPT)
         task.seen = found
         return found
 
-    def _pending(self, job: Job) -> SeenPod:
+    def _pending(self, job: SimulatedJob) -> SeenPod:
         task = job.tasks[0]
         task.seen = found = SeenPod(pod=self._pod(task, None), created=job.created, kept=KEPT)
         return found
 
-    def _gang(self, job: Job) -> Gang:
+    def _gang(self, job: SimulatedJob) -> Gang:
         pods = tuple(self._pod(task, None) for task in job.tasks)
         return Gang(name=f"default/{job.name}", pods=pods, created=job.created, is_suspended=True)
 
-    def _pod(self, task: Task, node: str | None) -> Pod:
+    def _pod(self, task: SimulatedPod, node: str | None) -> Pod:
         return Pod(name=task.name, shape=self._shape(task.gpus), node=node, owner="Job")
 
     def _shape(self, gpus: int) -> PodShape:
@@ -217,6 +217,6 @@ class Longboat(Policy):
         self._resource = next(iter(world.pools.values())).gpu_resource
 
 
-def _memory(machine: Machine) -> NodeMemory:
+def _memory(machine: SimulatedMachine) -> NodeMemory:
     idle = None if machine.tasks else machine.idle_since
     return NodeMemory(node=machine.name, idle_since=idle, cordoned_at=machine.cordoned_at, gpus_seen=True)

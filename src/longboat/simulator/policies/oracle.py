@@ -16,16 +16,16 @@ from collections.abc import Sequence
 
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.simulator.entities import gpus_of, shares
-from longboat.simulator.metrics import HOUR, Tally
-from longboat.simulator.results import Outcome
+from longboat.simulator.metrics import HOUR, PolicyMetrics
+from longboat.simulator.results import PolicyOutcome
 from longboat.simulator.traces import Trace
 from longboat.simulator.world import gpu_pools
 
 NAME = "oracle"
 
 
-def oracle(trace: Trace, pools: Sequence[Pool]) -> Outcome:
-    tally = Tally()
+def oracle(trace: Trace, pools: Sequence[Pool]) -> PolicyOutcome:
+    tally = PolicyMetrics()
     found = gpu_pools(pools)
     step = math.gcd(*(gpus_of(pool) for pool in found))
     price = min(pool.price / gpus_of(pool) for pool in found)  # per GPU and hour
@@ -56,7 +56,7 @@ def oracle(trace: Trace, pools: Sequence[Pool]) -> Outcome:
             heapq.heappush(ends, (job.submitted + job.duration, job.gpus))
             tally.requested += job.gpus * job.duration
             tally.started(0.0, is_gang=len(shares(job.gpus, largest)) > 1)
-    return Outcome(policy=NAME, figures=tally.figures(), points=tuple(tally.points))
+    return PolicyOutcome(policy=NAME, figures=tally.figures(), points=tuple(tally.points))
 
 
 def lower_bound(trace: Trace, pools: Sequence[Pool], longest_wait_s: float) -> float:

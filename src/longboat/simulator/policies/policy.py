@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from longboat.simulator.world import Habits, World
+from longboat.simulator.world import SubmitHabits, World
 
 
 class Policy:
@@ -12,7 +12,7 @@ class Policy:
 
     name = ""
     is_model = True  # of somebody else's rules
-    habits = Habits()
+    habits = SubmitHabits()
     interval_s = 10.0
 
     def start(self, world: World) -> None:

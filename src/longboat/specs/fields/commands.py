@@ -6,8 +6,8 @@ from typing import Any
 
 from longboat.core.jobs import Value
 from longboat.specs.fields.composites import Either, ListOf
-from longboat.specs.fields.scalars import At, Kind, is_encodable, quote
-from longboat.specs.yaml.yaml_tree import Node
+from longboat.specs.fields.scalars import FieldPath, FieldType, is_encodable, quote
+from longboat.specs.yaml.yaml_tree import YamlNode
 
 _MAX_SCRIPT = 100_000
 
@@ -18,7 +18,7 @@ class Script(Value, frozen=True):
     expected: str
     empty: bool = False
 
-    def read(self, node: Node, at: At) -> str | None:
+    def read(self, node: YamlNode, at: FieldPath) -> str | None:
         text = node.value
         if not isinstance(text, str):
             quoted = None if not node.is_scalar or text is None else f"quote it: {quote(node.text)}"
@@ -36,17 +36,19 @@ class Script(Value, frozen=True):
         return {"type": "string"} if self.empty else {"type": "string", "minLength": 1}
 
 
-class Words(ListOf, frozen=True):
+class CommandWords(ListOf, frozen=True):
     """The first word names a program, so it is never empty."""
 
-    def read(self, node: Node, at: At) -> tuple[Any, ...] | None:
+    def read(self, node: YamlNode, at: FieldPath) -> tuple[Any, ...] | None:
         if isinstance(node.value, list) and node.value and node.value[0].value == "":
             at.into(0).wrong(node.value[0], "the name of a program")
             return None
         return super().read(node, at)
 
 
-COMMAND: Kind = Either(
+COMMAND: FieldType = Either(
     scalar=Script(expected="a command, run by the shell"),
-    listed=Words(item=Script(expected="a word of the command", empty=True), what="words, run as they are", least=1),
+    listed=CommandWords(
+        item=Script(expected="a word of the command", empty=True), what="words, run as they are", least=1
+    ),
 )

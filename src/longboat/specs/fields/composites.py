@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from longboat.core.jobs import Value
-from longboat.specs.fields.scalars import At, Kind, is_encodable, nearest, quote
-from longboat.specs.yaml.yaml_tree import Node
+from longboat.specs.fields.scalars import FieldPath, FieldType, is_encodable, nearest, quote
+from longboat.specs.yaml.yaml_tree import YamlNode
 
-Build = Callable[[dict[str, Any], Node, At], Any]
+Build = Callable[[dict[str, Any], YamlNode, FieldPath], Any]
 
 
 class Field(Value, frozen=True):
@@ -42,7 +42,7 @@ class Shape(Value, frozen=True):
     def field(self, name: str) -> Field | None:
         return next((field for field in self.fields if field.name == name), None)
 
-    def read(self, node: Node, at: At) -> Any:
+    def read(self, node: YamlNode, at: FieldPath) -> Any:
         if not isinstance(node.value, dict):
             return self._read_short(node, at)
         before = len(at.mistakes.problems)
@@ -62,7 +62,7 @@ class Shape(Value, frozen=True):
             return values
         return self.build(values, node, at) if len(at.mistakes.problems) == before else None
 
-    def _read_short(self, node: Node, at: At) -> Any:
+    def _read_short(self, node: YamlNode, at: FieldPath) -> Any:
         if self.short is None or not node.is_scalar:
             at.wrong(node, self.expected)
             return None
@@ -72,7 +72,7 @@ class Shape(Value, frozen=True):
         values = {self.short_name: value}
         return self.build(values, node, at) if self.build else values
 
-    def _unknown(self, key: str, node: Node, at: At) -> None:
+    def _unknown(self, key: str, node: YamlNode, at: FieldPath) -> None:
         if at.mistakes.is_full:
             at.problem(node, "unknown field")
             return
@@ -115,7 +115,7 @@ class ListOf(Value, frozen=True):
     def expected(self) -> str:
         return f"a list of {self.what}"
 
-    def read(self, node: Node, at: At) -> tuple[Any, ...] | None:
+    def read(self, node: YamlNode, at: FieldPath) -> tuple[Any, ...] | None:
         nodes = node.value if isinstance(node.value, list) else [node]
         if not isinstance(node.value, list) and (not self.single or isinstance(node.value, dict)):
             at.wrong(node, self.expected)
@@ -146,7 +146,7 @@ class MapOf(Value, frozen=True):
     def expected(self) -> str:
         return f"a mapping of {self.what}"
 
-    def read(self, node: Node, at: At) -> Any:
+    def read(self, node: YamlNode, at: FieldPath) -> Any:
         if not isinstance(node.value, dict):
             at.wrong(node, self.expected)
             return None
@@ -178,7 +178,7 @@ class AsWritten(Value, frozen=True):
     expected: str = "text or a number, kept as written"
     check: Callable[[str], str | None] | None = None
 
-    def read(self, node: Node, at: At) -> str | None:
+    def read(self, node: YamlNode, at: FieldPath) -> str | None:
         if node.value is None or not node.is_scalar:
             hint = 'write "" for an empty value' if node.value is None else None
             at.wrong(node, self.expected, hint=hint)
@@ -206,11 +206,11 @@ class Either(Value, frozen=True):
     def expected(self) -> str:
         return f"{self.scalar.expected}, or {self.listed.expected}"
 
-    def read(self, node: Node, at: At) -> Any:
+    def read(self, node: YamlNode, at: FieldPath) -> Any:
         if isinstance(node.value, dict) and not isinstance(self.scalar, MapOf):
             at.wrong(node, self.expected)
             return None
-        chosen: Kind = self.listed if isinstance(node.value, list) else self.scalar
+        chosen: FieldType = self.listed if isinstance(node.value, list) else self.scalar
         return chosen.read(node, at)
 
     def schema(self) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from longboat.core.jobs import (
 from longboat.specs.fields import rules
 from longboat.specs.fields.commands import COMMAND
 from longboat.specs.fields.composites import AsWritten, Field, ListOf, MapOf, Shape
-from longboat.specs.fields.scalars import CPUS, At, Flag, Text, Whole, duration, nearest, size
-from longboat.specs.yaml.yaml_tree import Node
+from longboat.specs.fields.scalars import CPUS, FieldPath, Flag, Text, WholeNumber, duration, nearest, size
+from longboat.specs.yaml.yaml_tree import YamlNode
 
 MAX_NODES = 10_000
 MAX_PROCS = 1024
@@ -29,9 +29,9 @@ ALIASES = ("skypilot", "dstack")
 class GpuText(Text, frozen=True):
     """`2`, `H100`, `H100:8`."""
 
-    def read(self, node: Node, at: At) -> Any:
+    def read(self, node: YamlNode, at: FieldPath) -> Any:
         if isinstance(node.value, int) and not isinstance(node.value, bool):
-            count = Whole(low=0, high=resources.MAX_GPUS).read(node, at)
+            count = WholeNumber(low=0, high=resources.MAX_GPUS).read(node, at)
             return Gpus(count=count) if isinstance(count, int) else None
         if not isinstance(node.value, str):
             at.wrong(node, self.expected)
@@ -56,9 +56,9 @@ class RetryCause(Text, frozen=True):
 
     expected: str = "an exit code from 1 to 255, or one of " + ", ".join(c for c in CAUSES if c not in NEVER_RETRIED)
 
-    def read(self, node: Node, at: At) -> Any:
+    def read(self, node: YamlNode, at: FieldPath) -> Any:
         if isinstance(node.value, int) and not isinstance(node.value, bool):
-            return Whole(low=1, high=255).read(node, at)
+            return WholeNumber(low=1, high=255).read(node, at)
         if node.value in NEVER_RETRIED:
             at.problem(node, f"a run that ended by {node.value} is never retried")
             return None
@@ -73,29 +73,29 @@ class RetryCause(Text, frozen=True):
 
 
 class Workdir(Text, frozen=True):
-    def read(self, node: Node, at: At) -> str | None:
+    def read(self, node: YamlNode, at: FieldPath) -> str | None:
         return None if node.value is None else super().read(node, at)
 
 
-def _gpus(values: dict[str, Any], node: Node, at: At) -> Gpus:
+def _gpus(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Gpus:
     return Gpus(**{"count": 1, **values})
 
 
-def _checkpoints(values: dict[str, Any], node: Node, at: At) -> Checkpoints:
+def _checkpoints(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Checkpoints:
     return Checkpoints(**values)
 
 
-def _retries(values: dict[str, Any], node: Node, at: At) -> Retries:
+def _retries(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Retries:
     if "backoff" in values:
         values["backoff_s"] = values.pop("backoff")
     return Retries(**values)
 
 
-def _data(values: dict[str, Any], node: Node, at: At) -> DataImport:
+def _data(values: dict[str, Any], node: YamlNode, at: FieldPath) -> DataImport:
     return DataImport(**values)
 
 
-def _secret(values: dict[str, Any], node: Node, at: At) -> Secret | None:
+def _secret(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Secret | None:
     if len(values) > 1:
         at.problem(node, f"found {' and '.join(values)}, expected one of env, file, store")
         return None
@@ -107,7 +107,7 @@ class SecretName(Text, frozen=True):
 
     expected: str = "the NAME of a secret, a variable such as HF_TOKEN; never its value"
 
-    def read(self, node: Node, at: At) -> Any:
+    def read(self, node: YamlNode, at: FieldPath) -> Any:
         name = node.value
         if isinstance(name, str) and re.fullmatch(rules.ENV, name) and not rules.looks_like_secret_value(name):
             return Secret(name=name)
@@ -119,13 +119,13 @@ class SecretName(Text, frozen=True):
 
 
 class SecretMap(MapOf, frozen=True):
-    def read(self, node: Node, at: At) -> Any:
+    def read(self, node: YamlNode, at: FieldPath) -> Any:
         if not isinstance(node.value, dict):
             at.problem(node, "expected a list of names, or a mapping of names to where their values are read")
             return None
         made = []
         for key, item in node.value.items():
-            named = SecretName().read(Node(key, node.keys.get(key, node.place)), at)
+            named = SecretName().read(YamlNode(key, node.keys.get(key, node.place)), at)
             if named is None:
                 continue
             source = self._source(key, item, at.into(key))
@@ -133,7 +133,7 @@ class SecretMap(MapOf, frozen=True):
                 made.append(Secret(name=key, env=source.env, file=source.file, store=source.store))
         return tuple(made)
 
-    def _source(self, key: str, item: Node, at: At) -> Secret | None:
+    def _source(self, key: str, item: YamlNode, at: FieldPath) -> Secret | None:
         if item.value is None:
             return Secret(name=key)
         if not isinstance(item.value, dict):
@@ -152,7 +152,13 @@ GLOBS = ListOf(item=_text("a glob pattern such as *.py", check=rules.inside_faul
 
 GPUS = Shape(
     fields=(
-        Field(name="count", kind=Whole(low=0, high=resources.MAX_GPUS), doc="GPUs per node.", default="1", example="8"),
+        Field(
+            name="count",
+            kind=WholeNumber(low=0, high=resources.MAX_GPUS),
+            doc="GPUs per node.",
+            default="1",
+            example="8",
+        ),
         Field(
             name="type",
             kind=_text("a type of GPU such as H100", resources.GPU_TYPE_PATTERN),
@@ -176,7 +182,7 @@ CHECKPOINTS = Shape(
         ),
         Field(
             name="keep",
-            kind=Whole(low=0, high=10_000),
+            kind=WholeNumber(low=0, high=10_000),
             doc="How many complete checkpoints are kept; 0 keeps all.",
             default="3",
             example="5",
@@ -197,7 +203,7 @@ RETRIES = Shape(
     fields=(
         Field(
             name="count",
-            kind=Whole(low=0, high=1000),
+            kind=WholeNumber(low=0, high=1000),
             doc="How often a failed run is started again.",
             default="0",
             example="2",
@@ -218,7 +224,7 @@ RETRIES = Shape(
         ),
     ),
     build=_retries,
-    short=Whole(low=0, high=1000),
+    short=WholeNumber(low=0, high=1000),
     short_name="count",
 )
 
@@ -299,10 +305,10 @@ ROLE_FIELDS = (
         default="{}",
         example="{LR: 1e-3, MODE: fast}",
     ),
-    Field(name="nodes", kind=Whole(low=1, high=MAX_NODES), doc="Nodes of each role.", default="1", example="2"),
+    Field(name="nodes", kind=WholeNumber(low=1, high=MAX_NODES), doc="Nodes of each role.", default="1", example="2"),
     Field(
         name="procs",
-        kind=Whole(low=1, high=MAX_PROCS, word="auto"),
+        kind=WholeNumber(low=1, high=MAX_PROCS, word="auto"),
         doc="Processes per node; auto is one per GPU, or 1 without GPUs.",
         default="1",
         example="auto",

@@ -19,7 +19,7 @@ from longboat.specs.fields.field_table import (
     SecretName,
     Workdir,
 )
-from longboat.specs.fields.scalars import Choice, Text, Whole, duration
+from longboat.specs.fields.scalars import ChoiceOf, Text, WholeNumber, duration
 from longboat.specs.fields.volumes import VOLUME, volumes_of
 
 _ROLE_NAME = Text(expected=rules.ROLE_EXPECTED, pattern=rules.ROLE)
@@ -44,7 +44,7 @@ JOB = Shape(
         ),
         Field(
             name="framework",
-            kind=Choice(options=FRAMEWORKS),
+            kind=ChoiceOf(options=FRAMEWORKS),
             doc="Which variables the ranks see.",
             default="guessed from the command and the script",
             example="torch",
@@ -158,7 +158,7 @@ JOB = Shape(
         ),
         Field(
             name="priority",
-            kind=Whole(low=-1_000_000, high=1_000_000),
+            kind=WholeNumber(low=-1_000_000, high=1_000_000),
             doc="Higher goes first.",
             default="0",
             example="10",
@@ -177,7 +177,7 @@ JOB = Shape(
         ),
         Field(
             name="aliases",
-            kind=ListOf(item=Choice(options=ALIASES), what="skypilot, dstack"),
+            kind=ListOf(item=ChoiceOf(options=ALIASES), what="skypilot, dstack"),
             doc="Also set the variables of these tools.",
             default="[]",
             example="[skypilot]",

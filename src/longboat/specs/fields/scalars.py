@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from longboat.core import resources
 from longboat.core.jobs import Value
-from longboat.specs.yaml.yaml_tree import Mistakes, Node, join
+from longboat.specs.yaml.yaml_tree import Mistakes, YamlNode, join
 
 _YAML11 = {"yes": "true", "on": "true", "no": "false", "off": "false", "y": "true", "n": "false"}
 _UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
@@ -18,34 +18,34 @@ _QUERY = re.compile(r"(://[^?#]*)[?#].*", re.DOTALL)  # of a signed URL it is th
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 
 
-class At(NamedTuple):
+class FieldPath(NamedTuple):
     """Where a reader is: the path so far, and where to put what is wrong."""
 
     path: str
     mistakes: Mistakes
 
-    def into(self, key: str | int) -> At:
-        return At(join(self.path, key), self.mistakes)
+    def into(self, key: str | int) -> FieldPath:
+        return FieldPath(join(self.path, key), self.mistakes)
 
-    def wrong(self, node: Node, expected: str, *, hint: str | None = None) -> None:
+    def wrong(self, node: YamlNode, expected: str, *, hint: str | None = None) -> None:
         self.mistakes.add(node.place, self.path, f"found {describe(node)}, expected {expected}", hint=hint)
 
-    def problem(self, node: Node, message: str, *, hint: str | None = None) -> None:
+    def problem(self, node: YamlNode, message: str, *, hint: str | None = None) -> None:
         self.mistakes.add(node.place, self.path, message, hint=hint)
 
 
-class Kind(Protocol):
+class FieldType(Protocol):
     """Reads None where it reported a problem; the whole is only used when there was none."""
 
     @property
     def expected(self) -> str: ...
 
-    def read(self, node: Node, at: At) -> Any: ...
+    def read(self, node: YamlNode, at: FieldPath) -> Any: ...
 
     def schema(self) -> dict[str, Any]: ...
 
 
-def describe(node: Node) -> str:
+def describe(node: YamlNode) -> str:
     value = node.value
     if value is None:
         return "nothing (null)"
@@ -72,7 +72,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f'; did you mean "{found[0]}"?' if found else ""
 
 
-def number_of(node: Node, at: At, expected: str) -> int | float | None:
+def number_of(node: YamlNode, at: FieldPath, expected: str) -> int | float | None:
     """The number of a scalar, refusing what YAML readers disagree on."""
     value = node.value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -100,7 +100,7 @@ class Text(Value, frozen=True):
     check: Callable[[str], str | None] | None = None  # says what is wrong, if anything
     hidden: bool = False  # it may be a secret put in the wrong place: never shown
 
-    def read(self, node: Node, at: At) -> str | None:
+    def read(self, node: YamlNode, at: FieldPath) -> str | None:
         if self.hidden:
             node = node._replace(shown="***")
         value = node.value
@@ -133,7 +133,7 @@ def is_encodable(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-class Whole(Value, frozen=True):
+class WholeNumber(Value, frozen=True):
     low: int = 0
     high: int = 10_000
     word: str | None = None  # a word that stands for a number to be found later
@@ -143,7 +143,7 @@ class Whole(Value, frozen=True):
         numbers = f"a whole number from {self.low} to {self.high}"
         return f"{numbers}, or {self.word}" if self.word else numbers
 
-    def read(self, node: Node, at: At) -> int | str | None:
+    def read(self, node: YamlNode, at: FieldPath) -> int | str | None:
         if self.word is not None and node.value == self.word:
             return self.word
         value = number_of(node, at, self.expected)
@@ -159,14 +159,14 @@ class Whole(Value, frozen=True):
         return {"anyOf": [whole, {"const": self.word}]} if self.word else whole
 
 
-class Choice(Value, frozen=True):
+class ChoiceOf(Value, frozen=True):
     options: tuple[str, ...]
 
     @property
     def expected(self) -> str:
         return "one of " + ", ".join(self.options)
 
-    def read(self, node: Node, at: At) -> str | None:
+    def read(self, node: YamlNode, at: FieldPath) -> str | None:
         if isinstance(node.value, str) and node.value in self.options:
             return node.value
         close = nearest(node.value, self.options) if isinstance(node.value, str) else ""
@@ -180,7 +180,7 @@ class Choice(Value, frozen=True):
 class Flag(Value, frozen=True):
     expected: str = "true or false"
 
-    def read(self, node: Node, at: At) -> bool | None:
+    def read(self, node: YamlNode, at: FieldPath) -> bool | None:
         if isinstance(node.value, bool):
             return node.value
         meant = _YAML11.get(node.value.lower()) if isinstance(node.value, str) else None
@@ -191,7 +191,7 @@ class Flag(Value, frozen=True):
         return {"type": "boolean"}
 
 
-class Measure(Value, frozen=True):
+class Quantified(Value, frozen=True):
     """A number or a text with a unit: sizes, durations, CPUs."""
 
     expected: str
@@ -203,7 +203,7 @@ class Measure(Value, frozen=True):
     whole: bool = False
     off: bool = False  # the word off stands for none
 
-    def read(self, node: Node, at: At) -> float | None:
+    def read(self, node: YamlNode, at: FieldPath) -> float | None:
         expected = f"{self.expected}{', or off' if self.off else ''}, {self.limits}"
         if self.off and (node.value == "off" or node.value is False):
             return None
@@ -229,8 +229,8 @@ class Measure(Value, frozen=True):
         return {"anyOf": [numeric, *texts, *([{"enum": ["off", False]}] if self.off else [])]}
 
 
-def size(low: int = 1 << 20) -> Measure:
-    return Measure(
+def size(low: int = 1 << 20) -> Quantified:
+    return Quantified(
         expected=resources.QUANTITY,
         parse=resources.parse_quantity,
         pattern=resources.QUANTITY_PATTERN,
@@ -241,8 +241,8 @@ def size(low: int = 1 << 20) -> Measure:
     )
 
 
-def duration(low: float, high: float = resources.MAX_DURATION_S, *, off: bool = False) -> Measure:
-    return Measure(
+def duration(low: float, high: float = resources.MAX_DURATION_S, *, off: bool = False) -> Quantified:
+    return Quantified(
         expected=resources.DURATION,
         parse=resources.parse_duration,
         pattern=resources.DURATION_PATTERN,
@@ -253,7 +253,7 @@ def duration(low: float, high: float = resources.MAX_DURATION_S, *, off: bool = 
     )
 
 
-CPUS = Measure(
+CPUS = Quantified(
     expected=resources.CPUS,
     parse=resources.parse_cpus,
     pattern=resources.CPUS_PATTERN,

@@ -1,4 +1,5 @@
-"""The field `volumes` of the job file: what the ranks see at a path. Part of the table in `fields` and `jobfields`."""
+"""The field `volumes` of the job file: what the ranks see at a path. Part of the table in `field_table` and
+`job_fields`."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ import msgspec
 from longboat.core.jobs import ACCESS, Volume
 from longboat.specs.fields import rules
 from longboat.specs.fields.composites import Field, Shape
-from longboat.specs.fields.scalars import At, Choice, Flag, Text, quote, size
-from longboat.specs.yaml.yaml_tree import Node
+from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Flag, Text, quote, size
+from longboat.specs.yaml.yaml_tree import YamlNode
 
 _SOURCES = ("claim", "path", "nfs", "scratch")
 
@@ -20,14 +21,14 @@ class Scratch(Flag, frozen=True):
 
     expected: str = "true, false, disk or memory"
 
-    def read(self, node: Node, at: At) -> Any:
+    def read(self, node: YamlNode, at: FieldPath) -> Any:
         return node.value if node.value in ("disk", "memory") else super().read(node, at)
 
     def schema(self) -> dict[str, Any]:
         return {"anyOf": [{"type": "boolean"}, {"enum": ["disk", "memory"]}]}
 
 
-def _volume(values: dict[str, Any], node: Node, at: At) -> Volume | None:
+def _volume(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Volume | None:
     given = [name for name in _SOURCES if values.get(name)]
     if len(given) != 1:
         found = " and ".join(given) if given else "none"
@@ -57,7 +58,7 @@ def _made_fault(values: dict[str, Any]) -> str | None:
     return None
 
 
-def volumes_of(values: dict[str, Any], node: Node, at: At) -> tuple[Volume, ...]:
+def volumes_of(values: dict[str, Any], node: YamlNode, at: FieldPath) -> tuple[Volume, ...]:
     seen: dict[str, str] = {}
     made: list[Volume] = []
     for target, volume in values.items():
@@ -111,7 +112,7 @@ VOLUME = Shape(
         ),
         Field(
             name="access",
-            kind=Choice(options=ACCESS),
+            kind=ChoiceOf(options=ACCESS),
             doc="Access mode of a claim that is made.",
             default="ReadWriteMany for more than one node, else ReadWriteOnce",
             example="ReadWriteMany",

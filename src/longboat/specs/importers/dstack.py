@@ -7,7 +7,7 @@ from typing import Any
 
 from longboat.specs.fields.rules import suggest_name
 from longboat.specs.importers.import_draft import (
-    Draft,
+    ImportDraft,
     at_least,
     entries,
     gibibytes,
@@ -15,7 +15,7 @@ from longboat.specs.importers.import_draft import (
     text_of,
     whole_of,
 )
-from longboat.specs.yaml.yaml_tree import Node
+from longboat.specs.yaml.yaml_tree import YamlNode
 
 _LOST = {
     "user": "the image's own user is used",
@@ -52,7 +52,7 @@ _EVENTS = {"interruption": ["preemption", "lost"], "error": ["exception", "exit"
 _SECRET = re.compile(r"\s*\$\{\{\s*secrets\.([A-Za-z0-9_-]+)\s*\}\}\s*")
 
 
-def translate(root: Node, draft: Draft) -> None:
+def translate(root: YamlNode, draft: ImportDraft) -> None:
     for key, node in entries(root).items():
         if key == "type" or node.value is None:
             continue
@@ -64,7 +64,7 @@ def translate(root: Node, draft: Draft) -> None:
             _field(key, node, draft)
 
 
-def _field(key: str, node: Node, draft: Draft) -> None:
+def _field(key: str, node: YamlNode, draft: ImportDraft) -> None:
     text = text_of(node)
     if key == "name":
         draft.set("name", suggest_name(text or ""), source="name")
@@ -95,14 +95,14 @@ def _field(key: str, node: Node, draft: Draft) -> None:
         draft.lost(key, "not a field that Longboat knows of dstack")
 
 
-def _commands(key: str, node: Node, draft: Draft) -> None:
+def _commands(key: str, node: YamlNode, draft: ImportDraft) -> None:
     lines = [text_of(item) or "" for item in node.value] if isinstance(node.value, list) else [text_of(node) or ""]
     script = lines[0] if len(lines) == 1 else "set -e\n" + "\n".join(lines)  # dstack stops at the first that fails
     if any(lines):
         draft.command("run" if key == "commands" else "setup", script, source=key)
 
 
-def _env(node: Node, draft: Draft) -> None:
+def _env(node: YamlNode, draft: ImportDraft) -> None:
     """A mapping, or a list of NAME=value and bare NAMEs that the submitter must have."""
     pairs: list[tuple[str, str | None]] = []
     if isinstance(node.value, list):
@@ -121,7 +121,7 @@ def _env(node: Node, draft: Draft) -> None:
             draft.variable(name, value, source=f"env.{name}")
 
 
-def _volume(node: Node, source: str, draft: Draft) -> None:
+def _volume(node: YamlNode, source: str, draft: ImportDraft) -> None:
     """`name:/path`, `/folder:/path`, or a mapping with name or instance_path, and path."""
     fields = entries(node)
     origin: str | None
@@ -141,7 +141,7 @@ def _volume(node: Node, source: str, draft: Draft) -> None:
     draft.put("volumes", target, {"path" if origin.startswith("/") else "claim": origin}, source=source)
 
 
-def _code(key: str, node: Node, draft: Draft) -> None:
+def _code(key: str, node: YamlNode, draft: ImportDraft) -> None:
     for index, item in enumerate(node.value if isinstance(node.value, list) else [node]):
         fields = entries(item)
         local = text_of(fields.get("local_path")) or (text_of(item) or "").split(":")[0]
@@ -154,7 +154,7 @@ def _code(key: str, node: Node, draft: Draft) -> None:
             draft.add("include", local.removeprefix("./"), source=f"{key}.{index}")
 
 
-def _retry(node: Node, draft: Draft) -> None:
+def _retry(node: YamlNode, draft: ImportDraft) -> None:
     if node.is_scalar:
         if node.value is True:
             draft.set("retries", 3, source="retry")
@@ -174,7 +174,7 @@ def _retry(node: Node, draft: Draft) -> None:
             draft.lost("retry.on_events", f"{event[:40]} has no counterpart")
 
 
-def _duration(name: str, text: str | None, source: str, draft: Draft) -> None:
+def _duration(name: str, text: str | None, source: str, draft: ImportDraft) -> None:
     if text is None or text.lower() in ("off", "false", "true"):
         if name == "grace" and text is not None:
             draft.lost(source, "a stop always ends; the default grace is used")
@@ -183,7 +183,7 @@ def _duration(name: str, text: str | None, source: str, draft: Draft) -> None:
     draft.set(name, f"{int(weeks.group(1)) * 7}d" if weeks else text.replace(" ", ""), source=source)
 
 
-def _resources(node: Node, draft: Draft) -> None:
+def _resources(node: YamlNode, draft: ImportDraft) -> None:
     for key, value in entries(node).items():
         source = f"resources.{key}"
         text = text_of(value)
@@ -205,12 +205,12 @@ def _resources(node: Node, draft: Draft) -> None:
             draft.lost(source, "not a field that Longboat knows of dstack")
 
 
-def _low(node: Node | None) -> str | None:
+def _low(node: YamlNode | None) -> str | None:
     """A range is a text `8..16`, or a mapping with min and max."""
     return text_of(node) or text_of(entries(node).get("min"))
 
 
-def _gpu(node: Node, draft: Draft) -> None:
+def _gpu(node: YamlNode, draft: ImportDraft) -> None:
     source = "resources.gpu"
     fields: dict[str, Any] = {}
     if node.is_scalar:
@@ -233,7 +233,7 @@ def _gpu(node: Node, draft: Draft) -> None:
     _set_gpus(fields, source, draft)
 
 
-def _set_gpus(fields: dict[str, Any], source: str, draft: Draft) -> None:
+def _set_gpus(fields: dict[str, Any], source: str, draft: ImportDraft) -> None:
     types = fields.get("type") or []
     if len(types) > 1:
         draft.lost(source, f"one job asks for one type of GPU; the first of {len(types)} was taken")

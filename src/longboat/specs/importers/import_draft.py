@@ -9,9 +9,9 @@ from typing import Any
 from longboat.specs.fields.composites import kind_below
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.fields.rules import clean_target, is_secret_name, looks_like_secret_value
-from longboat.specs.fields.scalars import At
+from longboat.specs.fields.scalars import FieldPath
 from longboat.specs.yaml.dump import to_yaml
-from longboat.specs.yaml.yaml_tree import Mistakes, Node, Place, from_python
+from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, from_python
 
 _BASH = re.compile(
     r"\[\[|\bsource\s|\bpipefail\b|<\(|>\(|&>|\$\{\w+(\[|//?|\^|,|:[0-9])|\bfunction\s|=\(|\bdeclare\s|<<<"
@@ -19,7 +19,7 @@ _BASH = re.compile(
 _NO_COMMAND = "echo 'write the command of this job into its job file' >&2; exit 1"
 
 
-class Draft:
+class ImportDraft:
     """Every field is checked as it is set, so that the written file loads."""
 
     def __init__(self) -> None:
@@ -107,24 +107,24 @@ def _comment(text: str) -> str:
 
 def _fault(name: str, value: Any, kind: Any) -> str | None:
     mistakes = Mistakes()
-    node = from_python(value, place=Place(), path=name, mistakes=mistakes)
-    kind.read(node, At(name, mistakes))
+    node = from_python(value, place=SourcePosition(), path=name, mistakes=mistakes)
+    kind.read(node, FieldPath(name, mistakes))
     return mistakes.problems[0].message if mistakes.problems else None
 
 
-def entries(node: Node | None) -> Mapping[str, Node]:
+def entries(node: YamlNode | None) -> Mapping[str, YamlNode]:
     """The entries of a mapping; nothing for anything else."""
     return node.value if node is not None and isinstance(node.value, dict) else {}
 
 
-def text_of(node: Node | None) -> str | None:
+def text_of(node: YamlNode | None) -> str | None:
     """A scalar as written; None for null, lists and mappings."""
     if node is None or node.value is None or not node.is_scalar:
         return None
     return node.text
 
 
-def whole_of(node: Node | None) -> Any:
+def whole_of(node: YamlNode | None) -> Any:
     """A whole number, or the text as it is for the check to complain about."""
     text = text_of(node)
     return int(text) if text is not None and re.fullmatch(r"[0-9]{1,9}", text) else text

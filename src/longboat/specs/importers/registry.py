@@ -9,9 +9,9 @@ from longboat.core.frameworks import starter_of
 from longboat.core.jobs import Value
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.importers import dstack, skypilot
-from longboat.specs.importers.import_draft import Draft
+from longboat.specs.importers.import_draft import ImportDraft
 from longboat.specs.yaml.yaml12 import parse_text
-from longboat.specs.yaml.yaml_tree import Mistakes, Node
+from longboat.specs.yaml.yaml_tree import Mistakes, YamlNode
 
 
 class Imported(Value, frozen=True):
@@ -28,7 +28,7 @@ def import_text(text: str, *, file: str) -> Imported:
     if root is None or not isinstance(root.value, dict):
         raise _refused("expected a SkyPilot or dstack task file, which is a mapping", file)
     source = _source(root, file)
-    draft = Draft()
+    draft = ImportDraft()
     (dstack if source == "dstack" else skypilot).translate(root, draft)
     run = draft.fields.get("run", "")
     if "gpus" in draft.fields and starter_of("none", tuple(run) if isinstance(run, list) else run) == "torchrun":
@@ -39,7 +39,7 @@ def import_text(text: str, *, file: str) -> Imported:
     return Imported(source=source, text=body, untranslated=tuple(draft.untranslated))
 
 
-def _source(root: Node, file: str) -> Literal["skypilot", "dstack"]:
+def _source(root: YamlNode, file: str) -> Literal["skypilot", "dstack"]:
     keys = set(root.value) if isinstance(root.value, dict) else set()
     kind = root.value["type"].text if isinstance(root.value, dict) and "type" in root.value else None
     if kind == "task":

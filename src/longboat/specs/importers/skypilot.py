@@ -7,14 +7,14 @@ from typing import Any
 
 from longboat.specs.fields.rules import suggest_name
 from longboat.specs.importers.import_draft import (
-    Draft,
+    ImportDraft,
     entries,
     gibibytes,
     number_at_least,
     text_of,
     whole_of,
 )
-from longboat.specs.yaml.yaml_tree import Node
+from longboat.specs.yaml.yaml_tree import YamlNode
 
 FIELDS = frozenset(
     "name workdir num_nodes resources envs secrets volumes file_mounts storage_mounts setup run service pool config "
@@ -54,7 +54,7 @@ _LOST_RESOURCES = {
 }
 
 
-def translate(root: Node, draft: Draft) -> None:
+def translate(root: YamlNode, draft: ImportDraft) -> None:
     for key, node in entries(root).items():
         if key in _LOST:
             draft.lost(key, _LOST[key])
@@ -66,7 +66,7 @@ def translate(root: Node, draft: Draft) -> None:
         draft.set("workdir", "none", source="workdir")
 
 
-def _field(key: str, node: Node, draft: Draft) -> None:
+def _field(key: str, node: YamlNode, draft: ImportDraft) -> None:
     text = text_of(node)
     if key == "name":
         name = suggest_name(text or "")
@@ -98,7 +98,7 @@ def _field(key: str, node: Node, draft: Draft) -> None:
         _volumes(node, draft)
 
 
-def _volumes(node: Node, draft: Draft) -> None:
+def _volumes(node: YamlNode, draft: ImportDraft) -> None:
     for target, volume in entries(node).items():
         name = text_of(volume) or text_of(entries(volume).get("name"))
         if name is None:
@@ -107,7 +107,7 @@ def _volumes(node: Node, draft: Draft) -> None:
             draft.put("volumes", target, {"claim": name}, source=f"volumes.{target}")
 
 
-def _file_mount(target: str, source: Node, draft: Draft) -> None:
+def _file_mount(target: str, source: YamlNode, draft: ImportDraft) -> None:
     where = f"file_mounts.{target}"
     mode = (text_of(entries(source).get("mode")) or ("COPY" if source.is_scalar else "MOUNT")).upper()
     origin = text_of(source) or text_of(entries(source).get("source"))
@@ -121,7 +121,7 @@ def _file_mount(target: str, source: Node, draft: Draft) -> None:
         draft.put("volumes", target, {"path": origin, "read_only": True}, source=where)
 
 
-def _resources(node: Node, draft: Draft) -> None:
+def _resources(node: YamlNode, draft: ImportDraft) -> None:
     for key, value in entries(node).items():
         source = f"resources.{key}"
         text = text_of(value)
@@ -150,7 +150,7 @@ def _resources(node: Node, draft: Draft) -> None:
             draft.lost(source, "not a field that Longboat knows of SkyPilot")
 
 
-def _accelerators(node: Node, draft: Draft) -> None:
+def _accelerators(node: YamlNode, draft: ImportDraft) -> None:
     source = "resources.accelerators"
     choices: list[str] = []
     if isinstance(node.value, list):
@@ -173,14 +173,14 @@ def _accelerators(node: Node, draft: Draft) -> None:
     draft.set("gpus", f"{kind}:{count or 1}", source=source)
 
 
-def _image(text: str | None, draft: Draft) -> None:
+def _image(text: str | None, draft: ImportDraft) -> None:
     if text is not None and text.startswith("docker:"):
         draft.set("image", text.removeprefix("docker:"), source="resources.image_id")
     else:
         draft.lost("resources.image_id", "machine images of a cloud have no counterpart; name a container image")
 
 
-def _recovery(node: Node, draft: Draft) -> None:
+def _recovery(node: YamlNode, draft: ImportDraft) -> None:
     fields = entries(node)
     retries: dict[str, Any] = {}
     if "max_restarts_on_errors" in fields:

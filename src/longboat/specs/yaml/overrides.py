@@ -7,16 +7,16 @@ import re
 from longboat.specs.fields.composites import Either, ListOf, MapOf, Shape, kind_below
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.yaml.yaml12 import parse_text
-from longboat.specs.yaml.yaml_tree import Mistakes, Node, Place, scalar
+from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, scalar
 
 _SEGMENT = re.compile(r'"([^"]*)"|\'([^\']*)\'|([^."\']+)')
 
 
-def apply_override(root: Node, override: str, mistakes: Mistakes) -> Node:
+def apply_override(root: YamlNode, override: str, mistakes: Mistakes) -> YamlNode:
     """The tree with one override applied; a bad one is reported and changes nothing."""
     path, equals, text = override.partition("=")
     path = path.strip()
-    place = Place(f"--set {path[:80]}")
+    place = SourcePosition(f"--set {path[:80]}")
     if not equals:
         mistakes.add(place, "", "expected PATH=VALUE", hint="for example --set nodes=4 or --set env.LR=0.1")
         return root
@@ -47,7 +47,7 @@ def split_path(path: str) -> list[str]:
     return segments
 
 
-def parse_value(text: str, place: Place, mistakes: Mistakes) -> Node | None:
+def parse_value(text: str, place: SourcePosition, mistakes: Mistakes) -> YamlNode | None:
     """A scalar as YAML 1.2 reads it, or a quoted, list or mapping value in YAML's flow style."""
     stripped = text.strip()
     if stripped[:1] not in ("[", "{", '"', "'"):
@@ -59,7 +59,7 @@ def parse_value(text: str, place: Place, mistakes: Mistakes) -> Node | None:
     return None if node is None else _at(node, place)
 
 
-def _at(node: Node, place: Place) -> Node:
+def _at(node: YamlNode, place: SourcePosition) -> YamlNode:
     """Lines and columns inside a flag mean nothing to a user."""
     if isinstance(node.value, dict):
         entries = {key: _at(item, place) for key, item in node.value.items()}
@@ -69,7 +69,9 @@ def _at(node: Node, place: Place) -> Node:
     return node._replace(place=place)
 
 
-def _put(node: Node, path: list[str], value: Node, kind: object, place: Place, mistakes: Mistakes) -> Node:
+def _put(
+    node: YamlNode, path: list[str], value: YamlNode, kind: object, place: SourcePosition, mistakes: Mistakes
+) -> YamlNode:
     if isinstance(kind, MapOf) and not isinstance(kind.item, Shape):
         path = [".".join(path)]  # the keys of labels have dots of their own
     if isinstance(node.value, list) or (node.value is None and _is_list(kind) and path[0].isdigit()):
@@ -83,7 +85,7 @@ def _put(node: Node, path: list[str], value: Node, kind: object, place: Place, m
         node = expanded
     entries = dict(node.value) if isinstance(node.value, dict) else {}
     key = path[0]
-    below = entries.get(key, Node(None, place))
+    below = entries.get(key, YamlNode(None, place))
     if len(path) > 1:
         entries[key] = _put(below, path[1:], value, kind_below(kind, key), place, mistakes)
     elif value.value is None and kind is not JOB:
@@ -93,7 +95,9 @@ def _put(node: Node, path: list[str], value: Node, kind: object, place: Place, m
     return node._replace(value=entries, keys={**node.keys, key: place}, text="", shown=None)
 
 
-def _put_item(node: Node, path: list[str], value: Node, kind: object, place: Place, mistakes: Mistakes) -> Node:
+def _put_item(
+    node: YamlNode, path: list[str], value: YamlNode, kind: object, place: SourcePosition, mistakes: Mistakes
+) -> YamlNode:
     items = list(node.value) if isinstance(node.value, list) else []
     if not path[0].isdigit() or len(path[0]) > 6 or int(path[0]) > len(items):
         found = f"found {path[0][:40]!r} as the place in a list"
@@ -102,7 +106,7 @@ def _put_item(node: Node, path: list[str], value: Node, kind: object, place: Pla
     index = int(path[0])
     if len(path) == 1 and value.value is None:
         return node._replace(value=items[:index] + items[index + 1 :])
-    below = items[index] if index < len(items) else Node(None, place)
+    below = items[index] if index < len(items) else YamlNode(None, place)
     put = value if len(path) == 1 else _put(below, path[1:], value, kind_below(kind, path[0]), place, mistakes)
     items[index : index + 1] = [put]
     return node._replace(value=items, text="", shown=None)
@@ -112,8 +116,8 @@ def _is_list(kind: object) -> bool:
     return isinstance(kind, ListOf) or (isinstance(kind, Either) and isinstance(kind.listed, ListOf))
 
 
-def _expand(node: Node, kind: object) -> Node | None:
+def _expand(node: YamlNode, kind: object) -> YamlNode | None:
     """`retries: 2` becomes `retries: {count: 2}`, so that `--set retries.on=...` has something to go into."""
     if isinstance(kind, Shape) and kind.short_name and node.is_scalar:
-        return Node({kind.short_name: node}, node.place, keys={kind.short_name: node.place})
+        return YamlNode({kind.short_name: node}, node.place, keys={kind.short_name: node.place})
     return None

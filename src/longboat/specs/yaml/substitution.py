@@ -9,13 +9,13 @@ import re
 from collections.abc import Mapping
 
 from longboat.specs.fields.composites import Shape, kind_below
-from longboat.specs.fields.scalars import At
-from longboat.specs.yaml.yaml_tree import Node, resolve
+from longboat.specs.fields.scalars import FieldPath
+from longboat.specs.yaml.yaml_tree import YamlNode, resolve
 
 _PATTERN = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}|\$\{")
 
 
-def substitute(node: Node, kind: object, at: At, environment: Mapping[str, str]) -> Node:
+def substitute(node: YamlNode, kind: object, at: FieldPath, environment: Mapping[str, str]) -> YamlNode:
     """The tree with every `${VAR}` replaced; an undefined one is a problem at its place."""
     if isinstance(node.value, dict):
         entries = {}
@@ -35,7 +35,7 @@ def substitute(node: Node, kind: object, at: At, environment: Mapping[str, str])
     return node
 
 
-def _scalar(node: Node, at: At, environment: Mapping[str, str]) -> Node:
+def _scalar(node: YamlNode, at: FieldPath, environment: Mapping[str, str]) -> YamlNode:
     def replaced(found: re.Match[str]) -> str:
         name, default = found.group(1), found.group(2)
         if found.group() == "$${":

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from longboat.specs.yaml.yaml_tree import MAX_DEPTH, MAX_NODES, Mistakes, Node, Place, resolve
+from longboat.specs.yaml.yaml_tree import MAX_DEPTH, MAX_NODES, Mistakes, SourcePosition, YamlNode, resolve
 
 MAX_FILE_BYTES = 1 << 20
 _CORE_TAGS = {"!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
@@ -22,12 +22,12 @@ _RESERVED = {"@": "at sign", "`": "backquote", "%": "percent sign"}
 class _Stop(Exception):
     """Ends the building of a tree at a mistake that leaves nothing sensible to go on with."""
 
-    def __init__(self, message: str, place: Place, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, place: SourcePosition, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.message, self.place, self.hint = message, place, hint
 
 
-def parse_bytes(data: bytes, *, file: str, mistakes: Mistakes) -> Node | None:
+def parse_bytes(data: bytes, *, file: str, mistakes: Mistakes) -> YamlNode | None:
     """The one document of a file; None, with the reason among the mistakes, when there is no making sense of it."""
     try:
         text = _decode(data, file)
@@ -39,7 +39,7 @@ def parse_bytes(data: bytes, *, file: str, mistakes: Mistakes) -> Node | None:
     return parse_text(text, file=file, mistakes=mistakes)
 
 
-def parse_text(text: str, *, file: str, mistakes: Mistakes) -> Node | None:
+def parse_text(text: str, *, file: str, mistakes: Mistakes) -> YamlNode | None:
     import yaml
 
     try:
@@ -57,9 +57,11 @@ def parse_text(text: str, *, file: str, mistakes: Mistakes) -> Node | None:
 
 def _decode(data: bytes, file: str) -> str:
     if len(data) > MAX_FILE_BYTES:
-        raise _Stop(f"the file has more than {MAX_FILE_BYTES} bytes, the most a job file can have", Place(file))
+        raise _Stop(
+            f"the file has more than {MAX_FILE_BYTES} bytes, the most a job file can have", SourcePosition(file)
+        )
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise _Stop("the file is UTF-16", Place(file, 1, 1), hint="save it as UTF-8")
+        raise _Stop("the file is UTF-16", SourcePosition(file, 1, 1), hint="save it as UTF-8")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -72,8 +74,8 @@ def _decode(data: bytes, file: str) -> str:
         raise _Stop(message, place, hint="save the file as UTF-8") from None
 
 
-def _place_after(before: str, file: str) -> Place:
-    return Place(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
+def _place_after(before: str, file: str) -> SourcePosition:
+    return SourcePosition(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
 
 
 def _join_surrogates(found: re.Match[str]) -> str:
@@ -93,23 +95,23 @@ class _Open:
 
     __slots__ = ("node", "anchor", "size", "height", "key", "key_place", "merges")
 
-    def __init__(self, node: Node, anchor: str | None) -> None:
+    def __init__(self, node: YamlNode, anchor: str | None) -> None:
         self.node, self.anchor = node, anchor
         self.size, self.height = 1, 1
         self.key: str | None = None
         self.key_place = node.place
-        self.merges: list[tuple[Node, Place]] = []
+        self.merges: list[tuple[YamlNode, SourcePosition]] = []
 
 
 class _Builder:
     def __init__(self, file: str, mistakes: Mistakes) -> None:
         self.file, self.mistakes = file, mistakes
-        self.anchors: dict[str, tuple[Node, int, int]] = {}  # name -> node, expanded size, height
+        self.anchors: dict[str, tuple[YamlNode, int, int]] = {}  # name -> node, expanded size, height
         self.stack: list[_Open] = []
         self.total = 0
-        self.root: Node | None = None
+        self.root: YamlNode | None = None
 
-    def build(self, events: Iterator[Any]) -> Node:
+    def build(self, events: Iterator[Any]) -> YamlNode:
         import yaml
 
         documents = 0
@@ -126,13 +128,13 @@ class _Builder:
                 self._open(event, {} if isinstance(event, yaml.MappingStartEvent) else [])
             elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
                 self._close(event)
-        return self.root if self.root is not None else Node(None, Place(self.file, 1, 1))
+        return self.root if self.root is not None else YamlNode(None, SourcePosition(self.file, 1, 1))
 
     def _stop(self, message: str, event: Any, *, hint: str | None = None) -> _Stop:
         return _Stop(message, self._place(event), hint=hint)
 
-    def _place(self, event: Any) -> Place:
-        return Place(self.file, event.start_mark.line + 1, event.start_mark.column + 1)
+    def _place(self, event: Any) -> SourcePosition:
+        return SourcePosition(self.file, event.start_mark.line + 1, event.start_mark.column + 1)
 
     def _scalar(self, event: Any) -> None:
         plain = not event.style
@@ -140,7 +142,7 @@ class _Builder:
         if explicit:
             self._check_tag(event)
         value = event.value if explicit or not plain else resolve(event.value)
-        node = Node(value, self._place(event), text=event.value, plain=plain and not explicit)
+        node = YamlNode(value, self._place(event), text=event.value, plain=plain and not explicit)
         if event.anchor:
             self.anchors[event.anchor] = (node, 1, 0)
         self._put(node, event, size=1, height=0)
@@ -159,15 +161,15 @@ class _Builder:
         node, size, height = known
         self._put(node, event, size=size, height=height)
 
-    def _open(self, event: Any, empty: list[Node] | dict[str, Node]) -> None:
+    def _open(self, event: Any, empty: list[YamlNode] | dict[str, YamlNode]) -> None:
         self._check_tag(event)
         if self.stack and isinstance(self.stack[-1].node.value, dict) and self.stack[-1].key is None:
             raise self._stop("found a list or mapping as a key, expected text", event)
         if len(self.stack) >= MAX_DEPTH:
             raise self._stop(f"nested deeper than {MAX_DEPTH} levels", event)
-        keys: dict[str, Place] = {}
+        keys: dict[str, SourcePosition] = {}
         self.anchors.pop(event.anchor, None)
-        self.stack.append(_Open(Node(empty, self._place(event), keys=keys), event.anchor))
+        self.stack.append(_Open(YamlNode(empty, self._place(event), keys=keys), event.anchor))
 
     def _close(self, event: Any) -> None:
         frame = self.stack.pop()
@@ -177,7 +179,7 @@ class _Builder:
         self.total -= frame.size - 1
         self._put(frame.node, event, size=frame.size, height=frame.height)
 
-    def _put(self, node: Node, event: Any, *, size: int, height: int) -> None:
+    def _put(self, node: YamlNode, event: Any, *, size: int, height: int) -> None:
         self.total += size
         if self.total > MAX_NODES:
             raise self._stop(f"the file stands for more than {MAX_NODES} values (aliases counted)", event)
@@ -196,7 +198,7 @@ class _Builder:
         else:
             self._entry(frame, node, event)
 
-    def _key(self, frame: _Open, node: Node, event: Any) -> None:
+    def _key(self, frame: _Open, node: YamlNode, event: Any) -> None:
         if not node.is_scalar or node.value is None and node.plain:
             raise self._stop("found an empty key or a key that is not text", event)
         frame.key, frame.key_place = node.text, self._place(event)
@@ -205,7 +207,7 @@ class _Builder:
             what = f"the key {_short(node.text)} is written twice; the first is at {seen.line}:{seen.column}"
             self.mistakes.add(frame.key_place, "", what, hint="keep one of the two")
 
-    def _entry(self, frame: _Open, node: Node, event: Any) -> None:
+    def _entry(self, frame: _Open, node: YamlNode, event: Any) -> None:
         key = frame.key or ""
         frame.key = None
         if key == "<<":
@@ -235,13 +237,13 @@ def _syntax_error(bad: Exception, text: str, file: str) -> _Stop:
     mark = getattr(bad, "problem_mark", None) or getattr(bad, "context_mark", None)
     if mark is None:
         reason = getattr(bad, "reason", None) or getattr(bad, "problem", None) or "not understood"
-        return _Stop(f"not valid YAML: {reason}", Place(file))
+        return _Stop(f"not valid YAML: {reason}", SourcePosition(file))
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
-    place = Place(file, mark.line + 1, mark.column + 1)
+    place = SourcePosition(file, mark.line + 1, mark.column + 1)
     indent = line[: len(line) - len(line.lstrip())]
     if "\t" in indent:
-        tab = Place(file, mark.line + 1, indent.index("\t") + 1)
+        tab = SourcePosition(file, mark.line + 1, indent.index("\t") + 1)
         return _Stop("found a tab in the indentation, YAML allows only spaces", tab, hint="replace the tab by spaces")
     if line[mark.column : mark.column + 1] == "\t":
         return _Stop("found a tab where YAML allows only spaces", place, hint="replace the tab by spaces")

@@ -16,20 +16,20 @@ MAX_NUMBER_TEXT = 40
 MAX_PROBLEMS = 100
 
 
-class Place(NamedTuple):
+class SourcePosition(NamedTuple):
     file: str = ""
     line: int = 0
     column: int = 0
 
 
-class Node(NamedTuple):
+class YamlNode(NamedTuple):
     """A scalar, a list or a mapping; `text` is a scalar as written, `shown` what messages may show of it."""
 
-    value: None | bool | int | float | str | list[Node] | dict[str, Node]
-    place: Place = Place()
+    value: None | bool | int | float | str | list[YamlNode] | dict[str, YamlNode]
+    place: SourcePosition = SourcePosition()
     text: str = ""
     plain: bool = False  # written without quotes
-    keys: Mapping[str, Place] = {}
+    keys: Mapping[str, SourcePosition] = {}
     shown: str | None = None  # the text before `${VAR}` was replaced
 
     @property
@@ -42,7 +42,7 @@ class Mistakes:
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
-        self._settled: set[tuple[Place, str]] = set()
+        self._settled: set[tuple[SourcePosition, str]] = set()
         self._more = 0
 
     @property
@@ -50,7 +50,7 @@ class Mistakes:
         """Nobody reads more; and finding the nearest name for each of 100,000 unknown keys would take minutes."""
         return len(self.problems) >= MAX_PROBLEMS
 
-    def add(self, place: Place, path: str, message: str, *, hint: str | None = None) -> None:
+    def add(self, place: SourcePosition, path: str, message: str, *, hint: str | None = None) -> None:
         if (place, path) in self._settled:
             return
         if self.is_full:
@@ -67,7 +67,7 @@ class Mistakes:
             )
         )
 
-    def settle(self, place: Place, path: str) -> None:
+    def settle(self, place: SourcePosition, path: str) -> None:
         """What was reported here is the whole story: what follows from it is not reported."""
         self._settled.add((place, path))
 
@@ -121,15 +121,15 @@ def resolve(text: str) -> None | bool | int | float | str:
     return math.nan if text in _NAN else text
 
 
-def scalar(text: str, place: Place) -> Node:
-    return Node(value=resolve(text), place=place, text=text, plain=True)
+def scalar(text: str, place: SourcePosition) -> YamlNode:
+    return YamlNode(value=resolve(text), place=place, text=text, plain=True)
 
 
-def from_python(value: object, *, place: Place, path: str, mistakes: Mistakes, depth: int = 0) -> Node:
+def from_python(value: object, *, place: SourcePosition, path: str, mistakes: Mistakes, depth: int = 0) -> YamlNode:
     """Fields that come from flags or Python instead of a file."""
     if depth > MAX_DEPTH:
         mistakes.add(place, path, f"nested deeper than {MAX_DEPTH} levels")
-        return Node(None, place)
+        return YamlNode(None, place)
     if value is None or isinstance(value, (bool, int, float, str)):
         return _python_scalar(value, place)
     if isinstance(value, os.PathLike):
@@ -141,9 +141,9 @@ def from_python(value: object, *, place: Place, path: str, mistakes: Mistakes, d
                 mistakes.add(place, path, f"found a key of type {type(key).__name__}, expected text")
                 continue
             entries[key] = from_python(item, place=place, path=join(path, key), mistakes=mistakes, depth=depth + 1)
-        return Node(entries, place, keys=dict.fromkeys(entries, place))
+        return YamlNode(entries, place, keys=dict.fromkeys(entries, place))
     if isinstance(value, (list, tuple)):
-        return Node(
+        return YamlNode(
             [
                 from_python(item, place=place, path=join(path, index), mistakes=mistakes, depth=depth + 1)
                 for index, item in enumerate(value)
@@ -152,20 +152,20 @@ def from_python(value: object, *, place: Place, path: str, mistakes: Mistakes, d
         )
     kinds = "text, a number, true, false, a list or a mapping"
     mistakes.add(place, path, f"found a {type(value).__name__}, expected {kinds}")
-    return Node(None, place)
+    return YamlNode(None, place)
 
 
-def _python_scalar(value: None | bool | int | float | str, place: Place) -> Node:
+def _python_scalar(value: None | bool | int | float | str, place: SourcePosition) -> YamlNode:
     if isinstance(value, str):
-        return Node(value, place, text=value)
+        return YamlNode(value, place, text=value)
     if isinstance(value, bool):
-        return Node(value, place, text="true" if value else "false")
+        return YamlNode(value, place, text="true" if value else "false")
     if isinstance(value, int) and abs(value) >= 10**MAX_NUMBER_TEXT:
-        return Node("a number of more than 40 digits", place, text="a number of more than 40 digits")
-    return Node(value, place, text="" if value is None else repr(value))
+        return YamlNode("a number of more than 40 digits", place, text="a number of more than 40 digits")
+    return YamlNode(value, place, text="" if value is None else repr(value))
 
 
-def merge(first: Node, second: Node, *, depth: int = 0) -> Node:
+def merge(first: YamlNode, second: YamlNode, *, depth: int = 0) -> YamlNode:
     """`second` over `first`: mappings deeply, everything else replaced. A null below the top level removes."""
     if not isinstance(first.value, dict) or not isinstance(second.value, dict):
         return second

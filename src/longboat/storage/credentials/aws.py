@@ -14,8 +14,8 @@ from calendar import timegm
 from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError
-from longboat.storage.http import Exchange, Rejected, Request, children, parse_xml, text_of
-from longboat.storage.stores.sigv4 import Keys
+from longboat.storage.http import HttpExchange, HttpRejected, HttpRequest, children, parse_xml, text_of
+from longboat.storage.stores.sigv4 import AwsKeys
 from longboat.storage.transfers import BROKEN, reason_of
 
 if TYPE_CHECKING:
@@ -63,17 +63,17 @@ def region_of(environment: Mapping[str, str], settings: Mapping[str, str]) -> st
     return environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or settings.get("region")
 
 
-def find_keys(environment: Mapping[str, str], transfer: Transfer) -> Keys | None:
+def find_keys(environment: Mapping[str, str], transfer: Transfer) -> AwsKeys | None:
     """None: there are none, and only public objects can be had. Raises EngineError for those that cannot be used."""
     key_id, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
     if key_id and secret:
-        return Keys(key_id, secret, environment.get("AWS_SESSION_TOKEN") or None)
+        return AwsKeys(key_id, secret, environment.get("AWS_SESSION_TOKEN") or None)
     if environment.get("AWS_WEB_IDENTITY_TOKEN_FILE") and environment.get("AWS_ROLE_ARN"):
         return _web_identity(environment, transfer)
     settings = profile(environment)
     if settings.get("aws_access_key_id") and settings.get("aws_secret_access_key"):
         token = settings.get("aws_session_token") or None
-        return Keys(settings["aws_access_key_id"], settings["aws_secret_access_key"], token)
+        return AwsKeys(settings["aws_access_key_id"], settings["aws_secret_access_key"], token)
     unknown = next((name for name in _NOT_OURS if name in settings), None)
     if unknown is not None:
         name = environment.get("AWS_PROFILE") or "default"
@@ -81,7 +81,7 @@ def find_keys(environment: Mapping[str, str], transfer: Transfer) -> Keys | None
     return _of_container(environment) or _of_machine(environment)
 
 
-def _web_identity(environment: Mapping[str, str], transfer: Transfer) -> Keys:
+def _web_identity(environment: Mapping[str, str], transfer: Transfer) -> AwsKeys:
     path, role = environment["AWS_WEB_IDENTITY_TOKEN_FILE"], environment["AWS_ROLE_ARN"]
     try:
         with open(path, encoding="utf-8") as file:
@@ -100,8 +100,8 @@ def _web_identity(environment: Mapping[str, str], transfer: Transfer) -> Keys:
     }
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     url = (given or f"https://sts.{region}.{suffix}").rstrip("/") + "/"
-    request = Request("POST", url, headers, urllib.parse.urlencode(form).encode())
-    exchange = Exchange(ca_bundle=environment.get("AWS_CA_BUNDLE"))
+    request = HttpRequest("POST", url, headers, urllib.parse.urlencode(form).encode())
+    exchange = HttpExchange(ca_bundle=environment.get("AWS_CA_BUNDLE"))
     body = patiently(exchange, request, transfer, f"credentials of {role} cannot be had")
     try:
         (result,) = children(parse_xml(body), "AssumeRoleWithWebIdentityResult")
@@ -110,16 +110,16 @@ def _web_identity(environment: Mapping[str, str], transfer: Transfer) -> Keys:
         raise EngineError(f"credentials of {role} cannot be had: {url} is no token service") from None
     names = ("AccessKeyId", "SecretAccessKey", "SessionToken")
     key_id, secret, lent = (text_of(found, name) for name in names)
-    return Keys(key_id, secret, lent, expiry(text_of(found, "Expiration")))
+    return AwsKeys(key_id, secret, lent, expiry(text_of(found, "Expiration")))
 
 
-def patiently(exchange: Exchange, request: Request, transfer: Transfer, failure: str) -> bytes:
+def patiently(exchange: HttpExchange, request: HttpRequest, transfer: Transfer, failure: str) -> bytes:
     """The answer of a server of credentials. Raises EngineError, which begins with `failure`."""
     pause_s = transfer.backoff_s
     for left in reversed(range(transfer.attempts)):
         try:
             return exchange.ask(request, transfer.timeout_s).body
-        except Rejected as rejected:
+        except HttpRejected as rejected:
             if rejected.status < 500 and rejected.status != 429 or not left:
                 raise EngineError(f"{failure}: {rejected}") from None
         except BROKEN as error:
@@ -130,7 +130,7 @@ def patiently(exchange: Exchange, request: Request, transfer: Transfer, failure:
     raise EngineError(failure)
 
 
-def _of_container(environment: Mapping[str, str]) -> Keys | None:
+def _of_container(environment: Mapping[str, str]) -> AwsKeys | None:
     relative = environment.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
     full = environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI")
     if not relative and not full:
@@ -148,31 +148,31 @@ def _of_container(environment: Mapping[str, str]) -> Keys | None:
                 token = file.read().strip()
         if token:
             headers["Authorization"] = token
-        answer = Exchange(direct=True).ask(Request("GET", url, headers), _NEAR_S)
+        answer = HttpExchange(direct=True).ask(HttpRequest("GET", url, headers), _NEAR_S)
         return _keys(answer.body)
-    except (Rejected, ValueError, OSError, KeyError) as error:
-        text = error if isinstance(error, Rejected) else type(error).__name__
+    except (HttpRejected, ValueError, OSError, KeyError) as error:
+        text = error if isinstance(error, HttpRejected) else type(error).__name__
         raise EngineError(f"the container's credentials cannot be had: {text}") from None
 
 
-def _of_machine(environment: Mapping[str, str]) -> Keys | None:
+def _of_machine(environment: Mapping[str, str]) -> AwsKeys | None:
     """IMDSv2. A machine without it is no error: most machines have none."""
     if (environment.get("AWS_EC2_METADATA_DISABLED") or "").lower() == "true":
         return None
     base = (environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or METADATA).rstrip("/")
-    exchange = Exchange(direct=True)
+    exchange = HttpExchange(direct=True)
     try:
-        asked = Request("PUT", f"{base}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "300"}, b"")
+        asked = HttpRequest("PUT", f"{base}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "300"}, b"")
         session = {"X-aws-ec2-metadata-token": exchange.ask(asked, _NEAR_S).body.decode()}
         folder = f"{base}/latest/meta-data/iam/security-credentials/"
-        role = exchange.ask(Request("GET", folder, session), _NEAR_S).body.decode().split("\n")[0].strip()
+        role = exchange.ask(HttpRequest("GET", folder, session), _NEAR_S).body.decode().split("\n")[0].strip()
         path = urllib.parse.quote(role)
-        return _keys(exchange.ask(Request("GET", folder + path, session), _NEAR_S).body)
-    except (Rejected, OSError, ValueError, KeyError, *BROKEN):
+        return _keys(exchange.ask(HttpRequest("GET", folder + path, session), _NEAR_S).body)
+    except (HttpRejected, OSError, ValueError, KeyError, *BROKEN):
         return None
 
 
-def _keys(body: bytes) -> Keys:
+def _keys(body: bytes) -> AwsKeys:
     """Raises ValueError and KeyError for what a server answers that hands out none."""
     try:
         told = json.loads(body)
@@ -180,7 +180,9 @@ def _keys(body: bytes) -> Keys:
         raise ValueError("nested without end") from None
     if not isinstance(told, dict) or not all(isinstance(value, str) for value in told.values()):
         raise ValueError("no credentials")
-    return Keys(told["AccessKeyId"], told["SecretAccessKey"], told.get("Token"), expiry(told.get("Expiration") or ""))
+    return AwsKeys(
+        told["AccessKeyId"], told["SecretAccessKey"], told.get("Token"), expiry(told.get("Expiration") or "")
+    )
 
 
 def expiry(text: str) -> float | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from longboat.core.errors import EngineError
 from longboat.storage.credentials.aws import patiently
 from longboat.storage.credentials.oauth_token import Token
-from longboat.storage.http import Exchange, Rejected, Request
+from longboat.storage.http import HttpExchange, HttpRejected, HttpRequest
 from longboat.storage.transfers import BROKEN
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _EMULATOR = (
 """What UseDevelopmentStorage=true stands for. This key is published by Microsoft and opens nothing else."""
 
 
-class Account(NamedTuple):
+class AzureAccount(NamedTuple):
     """A storage account and how to prove oneself to it. At most one of `key` and `sas` is set."""
 
     name: str
@@ -46,7 +46,7 @@ class Account(NamedTuple):
         return f"Account({self.name!r}, ...)"
 
 
-def find_account(environment: Mapping[str, str]) -> Account:
+def find_account(environment: Mapping[str, str]) -> AzureAccount:
     """Raises EngineError when no account is named."""
     text = environment.get("AZURE_STORAGE_CONNECTION_STRING") or ""
     parts = _parts(text) if text else {}
@@ -65,7 +65,7 @@ def find_account(environment: Mapping[str, str]) -> Account:
     suffix = parts.get("endpointsuffix") or "core.windows.net"
     key = parts.get("accountkey") or _first(environment, "AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY")
     sas = parts.get("sharedaccesssignature") or _first(environment, "AZURE_STORAGE_SAS_TOKEN")
-    return Account(
+    return AzureAccount(
         name=name,
         endpoint=endpoint or f"{protocol}://{name}.blob.{suffix}",
         key=_decoded(key) if key else None,
@@ -104,10 +104,10 @@ def find_token(environment: Mapping[str, str], transfer: Transfer) -> Token | No
     authority = (environment.get("AZURE_AUTHORITY_HOST") or "https://login.microsoftonline.com").rstrip("/")
     url = f"{authority}/{urllib.parse.quote(tenant, safe='')}/oauth2/v2.0/token"
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    request = Request("POST", url, headers, urllib.parse.urlencode(form).encode())
+    request = HttpRequest("POST", url, headers, urllib.parse.urlencode(form).encode())
     failure = "a token of the Azure identity cannot be had"
     try:
-        return token_of(patiently(Exchange(), request, transfer, failure))
+        return token_of(patiently(HttpExchange(), request, transfer, failure))
     except ValueError:
         raise EngineError(f"{failure}: {authority} is no token service") from None
 
@@ -128,8 +128,8 @@ def _of_machine(environment: Mapping[str, str]) -> Token | None:
     base = (environment.get("AZURE_POD_IDENTITY_AUTHORITY_HOST") or METADATA).rstrip("/")
     url = f"{base}/metadata/identity/oauth2/token?{urllib.parse.urlencode(query)}"
     try:
-        return token_of(Exchange(direct=True).ask(Request("GET", url, {"Metadata": "true"}), _NEAR_S).body)
-    except (Rejected, OSError, ValueError, *BROKEN):
+        return token_of(HttpExchange(direct=True).ask(HttpRequest("GET", url, {"Metadata": "true"}), _NEAR_S).body)
+    except (HttpRejected, OSError, ValueError, *BROKEN):
         return None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from longboat.storage.http import Rejected, Request
+    from longboat.storage.http import HttpRejected, HttpRequest
 
 RENEW_S = 120.0
 """So long before they run out, credentials are asked for anew."""
@@ -30,7 +30,7 @@ class Token(NamedTuple):
         return f"Bearer {self.text}"
 
 
-class Bearer:
+class BearerToken:
     """The token of one store. One thread looks for it, the others wait for what it finds."""
 
     def __init__(self, find: Callable[[], Token | None]) -> None:
@@ -49,7 +49,7 @@ class Bearer:
                 self._was_sought = True
             return self._token
 
-    def heed(self, rejected: Rejected, request: Request) -> bool:
+    def heed(self, rejected: HttpRejected, request: HttpRequest) -> bool:
         """Whether the same request may do better with the token that is there now."""
         token = self._token
         if rejected.status != 401 or token is None:

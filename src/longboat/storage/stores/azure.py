@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError
 from longboat.storage.credentials import azure
-from longboat.storage.credentials.oauth_token import Bearer
+from longboat.storage.credentials.oauth_token import BearerToken
 from longboat.storage.http import (
-    Exchange,
-    Rejected,
-    Request,
+    HttpExchange,
+    HttpRejected,
+    HttpRequest,
     children,
     parse_xml,
     query_text,
     quoted,
     text_of,
 )
-from longboat.storage.stores.object_store import Found, Store, http_time, size_of
+from longboat.storage.stores.object_store import ObjectInfo, ObjectStore, http_time, size_of
 from longboat.storage.stores.s3 import checked_endpoint
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _SIGNED = (
 )
 
 
-class Azure(Store):
+class Azure(ObjectStore):
     """A container."""
 
     keys_hint = (
@@ -62,20 +62,20 @@ class Azure(Store):
     endpoint_hint = "AZURE_STORAGE_ACCOUNT or AZURE_STORAGE_CONNECTION_STRING names the account"
 
     def __init__(self, where: ObjectUrl, environment: Mapping[str, str], transfer: Transfer) -> None:
-        super().__init__(where, transfer, Exchange())
+        super().__init__(where, transfer, HttpExchange())
         self._account = azure.find_account(environment)
         self._endpoint = checked_endpoint(self._account.endpoint)
-        self._bearer = Bearer(lambda: azure.find_token(environment, transfer))
+        self._bearer = BearerToken(lambda: azure.find_token(environment, transfer))
 
     def has_credentials(self) -> bool:
         return bool(self._account.key or self._account.sas or self._bearer.token())
 
-    def heed(self, rejected: Rejected, request: Request) -> bool:
+    def heed(self, rejected: HttpRejected, request: HttpRequest) -> bool:
         return self._bearer.heed(rejected, request)
 
     def request(
         self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
-    ) -> Request:
+    ) -> HttpRequest:
         container = f"{self._endpoint}/{quoted(self.where.bucket, safe='$')}"
         url = f"{container}/{quoted(key, safe='/')}" if key else container
         query = list(query)
@@ -91,9 +91,9 @@ class Azure(Store):
             text = f"{text}&{self._account.sas}" if text else self._account.sas
         elif (token := self._bearer.token()) is not None:
             told["Authorization"] = token.header
-        return Request(method, f"{url}?{text}" if text else url, told, body)
+        return HttpRequest(method, f"{url}?{text}" if text else url, told, body)
 
-    def listed(self, prefix: str) -> Iterator[Found]:
+    def listed(self, prefix: str) -> Iterator[ObjectInfo]:
         more = ""
         while True:
             query = [("restype", "container"), ("comp", "list"), ("prefix", prefix)]
@@ -136,7 +136,7 @@ class Azure(Store):
 
 
 def shared_key(
-    account: azure.Account,
+    account: azure.AzureAccount,
     method: str,
     path: str,
     query: Iterable[tuple[str, str]],
@@ -155,7 +155,7 @@ def shared_key(
     return f"SharedKey {account.name}:{base64.b64encode(signature).decode()}"
 
 
-def _found(blob: ET.Element) -> Iterator[Found]:
+def _found(blob: ET.Element) -> Iterator[ObjectInfo]:
     if len(children(blob, "Name")) != 1 or len(children(blob, "Properties")) != 1:
         raise EngineError("the store lists an object without a name or properties")
     (named,), (facts,) = children(blob, "Name"), children(blob, "Properties")
@@ -164,4 +164,4 @@ def _found(blob: ET.Element) -> Iterator[Found]:
     name = named.text or ""
     key = urllib.parse.unquote(name) if named.get("Encoded") == "true" else name
     changed = http_time(text_of(facts, "Last-Modified"))
-    yield Found(key, size_of(text_of(facts, "Content-Length")), text_of(facts, "Etag"), changed)
+    yield ObjectInfo(key, size_of(text_of(facts, "Content-Length")), text_of(facts, "Etag"), changed)

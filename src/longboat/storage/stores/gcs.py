@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from longboat.core.errors import EngineError
 from longboat.storage.credentials.aws import home_file, patiently
 from longboat.storage.credentials.azure import token_of
-from longboat.storage.credentials.oauth_token import Bearer, Token
-from longboat.storage.http import Exchange, Rejected, Request
+from longboat.storage.credentials.oauth_token import BearerToken, Token
+from longboat.storage.http import HttpExchange, HttpRejected, HttpRequest
 from longboat.storage.stores.s3 import S3, checked_endpoint
-from longboat.storage.stores.sigv4 import Keys
+from longboat.storage.stores.sigv4 import AwsKeys
 from longboat.storage.transfers import BROKEN
 
 if TYPE_CHECKING:
@@ -45,21 +45,21 @@ class Gcs(S3):
         given = environment.get("STORAGE_EMULATOR_HOST") or ""
         self._endpoint = checked_endpoint(given if "://" in given or not given else f"http://{given}") or ENDPOINT
         self._is_host = False
-        self._bearer = Bearer(lambda: find_token(environment, transfer))
+        self._bearer = BearerToken(lambda: find_token(environment, transfer))
 
     def has_credentials(self) -> bool:
         return self._credentials() is not None or self._bearer.token() is not None
 
-    def _credentials(self, stale: Keys | None = None) -> Keys | None:
+    def _credentials(self, stale: AwsKeys | None = None) -> AwsKeys | None:
         key_id, secret = (self._environment.get(f"GS_{name}") for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
-        return Keys(key_id, secret) if key_id and secret else None
+        return AwsKeys(key_id, secret) if key_id and secret else None
 
-    def heed(self, rejected: Rejected, request: Request) -> bool:
+    def heed(self, rejected: HttpRejected, request: HttpRequest) -> bool:
         return self._bearer.heed(rejected, request)
 
     def request(
         self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
-    ) -> Request:
+    ) -> HttpRequest:
         request = super().request(method, key, query, headers, body)
         added = {}
         if method == "GET" and key:
@@ -94,9 +94,9 @@ def find_token(environment: Mapping[str, str], transfer: Transfer) -> Token | No
         )
     form = {name: str(told.get(name) or "") for name in ("client_id", "client_secret", "refresh_token")}
     body = urllib.parse.urlencode({**form, "grant_type": "refresh_token"}).encode()
-    request = Request("POST", TOKENS, {"Content-Type": "application/x-www-form-urlencoded"}, body)
+    request = HttpRequest("POST", TOKENS, {"Content-Type": "application/x-www-form-urlencoded"}, body)
     try:
-        return token_of(patiently(Exchange(), request, transfer, f"{path}: no token can be had with it"))
+        return token_of(patiently(HttpExchange(), request, transfer, f"{path}: no token can be had with it"))
     except ValueError:
         raise EngineError(f"{path}: no token can be had with it") from None
 
@@ -106,6 +106,8 @@ def _of_machine(environment: Mapping[str, str]) -> Token | None:
     host = environment.get("GCE_METADATA_HOST") or "metadata.google.internal"
     url = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"
     try:
-        return token_of(Exchange(direct=True).ask(Request("GET", url, {"Metadata-Flavor": "Google"}), _NEAR_S).body)
-    except (Rejected, OSError, ValueError, *BROKEN):
+        return token_of(
+            HttpExchange(direct=True).ask(HttpRequest("GET", url, {"Metadata-Flavor": "Google"}), _NEAR_S).body
+        )
+    except (HttpRejected, OSError, ValueError, *BROKEN):
         return None

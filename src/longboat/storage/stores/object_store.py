@@ -1,8 +1,8 @@
 """What an object store is: read, look, list below a prefix, write (large objects in parts), remove.
 
-`Store` has what all of them share: patience, what errors mean, credentials that run out. `s3`, `gcs` and `azure` know
-how requests are written and signed.
-Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
+`ObjectStore` has what all of them share: patience, what errors mean, credentials that run out. `s3`, `gcs` and `azure`
+know how requests are written and signed. Standard library only and Python >= 3.8: this file also travels into pods,
+inside the launcher.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from longboat.core.errors import EngineError
-from longboat.storage.http import Answer, Exchange, Rejected, Request, read_whole
+from longboat.storage.http import HttpAnswer, HttpExchange, HttpRejected, HttpRequest, read_whole
 from longboat.storage.transfers import BROKEN, LONGEST_PAUSE_S, WORTH_RETRYING, Changed, is_untrusted, reason_of
 from longboat.storage.urls import ObjectUrl
 
@@ -34,7 +34,7 @@ _UNKNOWN_KEY = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidSecurity"
 _PASSING = ("RequestTimeout", "SlowDown", "ServerBusy", "OperationTimedOut", "InternalError")
 
 
-class Found(NamedTuple):
+class ObjectInfo(NamedTuple):
     """An object of the store."""
 
     key: str
@@ -43,21 +43,21 @@ class Found(NamedTuple):
     changed: float  # seconds since 1970; 0: not told
 
 
-class Missing(EngineError):
+class ObjectMissing(EngineError):
     """There is no such object."""
 
 
-class Moved(EngineError):
+class ObjectMoved(EngineError):
     """The object is not the one any more that was listed."""
 
 
-class Store:
+class ObjectStore:
     """One bucket. Every call raises EngineError for what cannot be mended by trying again."""
 
     endpoint_hint = "check the name and whether this machine reaches it"
     keys_hint = ""
 
-    def __init__(self, where: ObjectUrl, transfer: Transfer, exchange: Exchange) -> None:
+    def __init__(self, where: ObjectUrl, transfer: Transfer, exchange: HttpExchange) -> None:
         self.where = where
         self.transfer = transfer
         self.seeking = threading.Lock()  # one thread looks for credentials, the others wait for what it finds
@@ -67,18 +67,18 @@ class Store:
 
     def request(
         self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
-    ) -> Request:
+    ) -> HttpRequest:
         """A request about an object (no key: about the bucket), signed unless there are no credentials."""
         raise NotImplementedError
 
     def has_credentials(self) -> bool:
         raise NotImplementedError
 
-    def heed(self, rejected: Rejected, request: Request) -> bool:
+    def heed(self, rejected: HttpRejected, request: HttpRequest) -> bool:
         """Learn from the answer to a request; True when the same, signed anew, may now do better."""
         return False
 
-    def listed(self, prefix: str) -> Iterator[Found]:
+    def listed(self, prefix: str) -> Iterator[ObjectInfo]:
         """All objects whose key begins so."""
         raise NotImplementedError
 
@@ -107,18 +107,18 @@ class Store:
         """One try to read an object. Raises Changed, one of BROKEN, or EngineError."""
         try:
             return self._send("GET", key, (), headers, None, timeout_s)
-        except Rejected as rejected:
+        except HttpRejected as rejected:
             if rejected.status in (412, 416):
                 raise Changed("the object has changed") from None
             raise self.failure(rejected, key) from None
 
-    def look(self, key: str) -> Found | None:
+    def look(self, key: str) -> ObjectInfo | None:
         """None: there is no such object."""
         try:
             headers = self.ask("HEAD", key).headers
-        except Missing:
+        except ObjectMissing:
             return None
-        return Found(key, size_of(headers.get("Content-Length")), headers.get("ETag") or "", _time(headers))
+        return ObjectInfo(key, size_of(headers.get("Content-Length")), headers.get("ETag") or "", _time(headers))
 
     def write(self, key: str, file: IO[bytes], size: int) -> None:
         """The object appears whole or not at all, in place of one of the same key."""
@@ -144,7 +144,7 @@ class Store:
         """What is not there is fine."""
         try:
             self.ask("DELETE", key)
-        except Missing:
+        except ObjectMissing:
             pass
 
     def ask(
@@ -156,7 +156,7 @@ class Store:
         body: bytes | None = None,
         *,
         about: str = "",
-    ) -> Answer:
+    ) -> HttpAnswer:
         """The whole answer, patiently. Messages name the key, or what the request is about. Raises EngineError."""
         left, pause_s = self.transfer.attempts, self.transfer.backoff_s
         query = list(query)
@@ -164,8 +164,8 @@ class Store:
             left -= 1
             try:
                 with self._send(method, key, query, headers or {}, body, self.transfer.timeout_s) as response:
-                    return Answer(response.status, response.headers, read_whole(response))
-            except Rejected as rejected:
+                    return HttpAnswer(response.status, response.headers, read_whole(response))
+            except HttpRejected as rejected:
                 failure = self.failure(rejected, key or about)
                 if isinstance(failure, EngineError) or left <= 0:
                     self.give_up(failure, key or about)
@@ -196,12 +196,12 @@ class Store:
             request = self.request(method, key, query, headers, body)
             try:
                 return self._exchange.open(request, timeout_s)
-            except Rejected as rejected:
+            except HttpRejected as rejected:
                 if not self.heed(rejected, request):
                     raise
         return self._exchange.open(self.request(method, key, query, headers, body), timeout_s)
 
-    def failure(self, rejected: Rejected, key: str) -> Exception:
+    def failure(self, rejected: HttpRejected, key: str) -> Exception:
         """What an answer means: an EngineError, or a ConnectionError when another try may do better."""
         status, code, name = rejected.status, rejected.code, self.name_of(key)
         told = f"{status} {code}".rstrip()
@@ -219,7 +219,7 @@ class Store:
             return self._refused(name, code, told)
         if status == 404:
             hint = "a name that ends with / means everything below it" if key else None
-            return Missing(f"{name}: there is no such object", hint=hint)
+            return ObjectMissing(f"{name}: there is no such object", hint=hint)
         return EngineError(f"{name}: the store answers {told}", hint=self.endpoint_hint)
 
     def _refused(self, name: str, code: str, told: str) -> EngineError:
@@ -236,7 +236,7 @@ class Store:
 class ObjectSource:
     """One object, to be downloaded: of any version, or (with `tag`, an ETag as listings have it) of that one only."""
 
-    def __init__(self, store: Store, key: str, *, tag: str = "") -> None:
+    def __init__(self, store: ObjectStore, key: str, *, tag: str = "") -> None:
         self.shown = store.name_of(key)
         self.hint = store.endpoint_hint
         self._store = store
@@ -254,7 +254,7 @@ class ObjectSource:
             return self._store.open(self._key, headers, timeout_s)
         except Changed:
             if self._tag and "Range" not in headers:
-                raise Moved(f"{self.shown}: has changed since it was listed") from None
+                raise ObjectMoved(f"{self.shown}: has changed since it was listed") from None
             raise
 
 

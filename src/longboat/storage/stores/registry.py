@@ -12,11 +12,11 @@ from longboat.storage.transfers import DEFAULT_TRANSFER, Transfer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from longboat.storage.stores.object_store import Store
+    from longboat.storage.stores.object_store import ObjectStore
     from longboat.storage.urls import ObjectUrl
 
 
-def open_store(where: ObjectUrl, environment: Mapping[str, str], transfer: Transfer = DEFAULT_TRANSFER) -> Store:
+def open_store(where: ObjectUrl, environment: Mapping[str, str], transfer: Transfer = DEFAULT_TRANSFER) -> ObjectStore:
     """Raises EngineError for an environment that makes no sense. Nothing is asked for yet."""
     if where.scheme == "s3":
         from longboat.storage.stores.s3 import S3

@@ -16,17 +16,17 @@ from longboat.core.errors import EngineError
 from longboat.storage.credentials import aws
 from longboat.storage.credentials.oauth_token import RENEW_S
 from longboat.storage.http import (
-    Exchange,
-    Rejected,
-    Request,
+    HttpExchange,
+    HttpRejected,
+    HttpRequest,
     children,
     parse_xml,
     query_text,
     quoted,
     text_of,
 )
-from longboat.storage.stores.object_store import Found, Missing, Store, size_of
-from longboat.storage.stores.sigv4 import EMPTY, Keys, Signed, host_and_path, signed_headers
+from longboat.storage.stores.object_store import ObjectInfo, ObjectMissing, ObjectStore, size_of
+from longboat.storage.stores.sigv4 import EMPTY, AwsKeys, Signed, host_and_path, signed_headers
 from longboat.storage.transfers import LONGEST_PAUSE_S
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _AS_HOST = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 
 
-class S3(Store):
+class S3(ObjectStore):
     """A bucket."""
 
     keys_hint = (
@@ -49,7 +49,7 @@ class S3(Store):
     endpoint_hint = "AWS_ENDPOINT_URL names the server and AWS_REGION the region, unless it is AWS"
 
     def __init__(self, where: ObjectUrl, environment: Mapping[str, str], transfer: Transfer) -> None:
-        super().__init__(where, transfer, Exchange(ca_bundle=environment.get("AWS_CA_BUNDLE")))
+        super().__init__(where, transfer, HttpExchange(ca_bundle=environment.get("AWS_CA_BUNDLE")))
         self._environment = environment
         settings = aws.profile(environment)
         self._region = aws.region_of(environment, settings) or "us-east-1"
@@ -57,13 +57,13 @@ class S3(Store):
         self._endpoint = checked_endpoint(given or settings.get("endpoint_url") or "")
         style = (environment.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST") or "").lower()
         self._is_host = _AS_HOST.fullmatch(where.bucket) is not None and (style == "true" or not self._endpoint)
-        self._keys: Keys | None = None
+        self._keys: AwsKeys | None = None
         self._was_sought = False
 
     def has_credentials(self) -> bool:
         return self._credentials() is not None
 
-    def _credentials(self, stale: Keys | None = None) -> Keys | None:
+    def _credentials(self, stale: AwsKeys | None = None) -> AwsKeys | None:
         """Those we have, unless they are `stale`, or soon will be."""
         with self.seeking:
             expires = self._keys.expires if self._keys is not None else None
@@ -73,7 +73,7 @@ class S3(Store):
                 self._was_sought = True
             return self._keys
 
-    def heed(self, rejected: Rejected, request: Request) -> bool:
+    def heed(self, rejected: HttpRejected, request: HttpRequest) -> bool:
         region = (rejected.headers.get("x-amz-bucket-region") or "") or _region_told(rejected)
         if region and region != self._region and re.fullmatch(r"[a-z0-9-]{2,40}", region):
             self._region = region
@@ -89,7 +89,7 @@ class S3(Store):
 
     def request(
         self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
-    ) -> Request:
+    ) -> HttpRequest:
         query = list(query)
         region = self._region  # another thread may learn a better one meanwhile
         url = self._url(key, region)
@@ -102,7 +102,7 @@ class S3(Store):
             headers = {**headers, **signed_headers(signed, keys, region=region, service="s3", now=time.time())}
         if body is not None:
             headers = {"Content-Type": "application/octet-stream", **headers}
-        return Request(method, f"{url}?{query_text(query)}" if query else url, headers, body, region)
+        return HttpRequest(method, f"{url}?{query_text(query)}" if query else url, headers, body, region)
 
     def _url(self, key: str, region: str) -> str:
         suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
@@ -113,7 +113,7 @@ class S3(Store):
         scheme, _, host = base.partition("://")
         return f"{scheme}://{self.where.bucket}.{host}/{path}"
 
-    def listed(self, prefix: str) -> Iterator[Found]:
+    def listed(self, prefix: str) -> Iterator[ObjectInfo]:
         more = ""
         while True:
             query = [("list-type", "2"), ("prefix", prefix), ("encoding-type", "url")]
@@ -125,7 +125,7 @@ class S3(Store):
                 key = text_of(each, "Key")
                 size, tag = size_of(text_of(each, "Size")), text_of(each, "ETag")
                 changed = aws.expiry(text_of(each, "LastModified")) or 0.0
-                yield Found(urllib.parse.unquote_plus(key) if is_quoted else key, size, tag, changed)
+                yield ObjectInfo(urllib.parse.unquote_plus(key) if is_quoted else key, size, tag, changed)
             before, more = more, text_of(page, "NextContinuationToken")
             if text_of(page, "IsTruncated") != "true" or not more or more == before:
                 return
@@ -152,9 +152,9 @@ class S3(Store):
             try:
                 answer = self.ask("POST", key, query=[("uploadId", upload)], body=body)
                 failure = self._completion_failure(answer.body, key)
-            except Missing as error:
+            except ObjectMissing as error:
                 failure = error
-            if isinstance(failure, Missing) and self.look(key) is not None:
+            if isinstance(failure, ObjectMissing) and self.look(key) is not None:
                 return  # our own first request did it, and its answer was lost
             if failure is None:
                 return
@@ -172,7 +172,7 @@ class S3(Store):
             return None
         code = text_of(page, "Code")
         code = code if code.isalnum() and len(code) <= 64 else ""
-        return self.failure(Rejected(404 if code == "NoSuchUpload" else 400, code, {}), key)
+        return self.failure(HttpRejected(404 if code == "NoSuchUpload" else 400, code, {}), key)
 
     def abandon(self, key: str, upload: str) -> None:
         try:
@@ -207,7 +207,7 @@ def _kind(page: ET.Element) -> str:
     return page.tag.rpartition("}")[2]
 
 
-def _region_told(rejected: Rejected) -> str:
+def _region_told(rejected: HttpRejected) -> str:
     if rejected.code not in ("AuthorizationHeaderMalformed", "PermanentRedirect"):
         return ""
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EMPTY = hashlib.sha256(b"").hexdigest()
 
 
-class Keys(NamedTuple):
+class AwsKeys(NamedTuple):
     """Credentials of an account; `token` and `expires` of those that are lent for a while."""
 
     key_id: str
@@ -42,7 +42,7 @@ class Signed(NamedTuple):
     payload: str  # sha256 of the body
 
 
-def signed_headers(request: Signed, keys: Keys, *, region: str, service: str, now: float) -> dict[str, str]:
+def signed_headers(request: Signed, keys: AwsKeys, *, region: str, service: str, now: float) -> dict[str, str]:
     """The request's headers with those that prove who sends it. Host is the sender's to add."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     headers = {**request.headers, "x-amz-date": stamp}

@@ -18,12 +18,12 @@ from longboat.engines.kubernetes.exec.claims import (
     view_of,
     wanted,
 )
-from longboat.engines.kubernetes.exec.disk_benchmark import Extent, Figures, meanings, probe
+from longboat.engines.kubernetes.exec.disk_benchmark import BenchmarkSize, DiskFigures, meanings, probe
 from longboat.engines.kubernetes.exec.pod_exec import Remote
 from longboat.engines.kubernetes.manifests import objects
 from longboat.engines.kubernetes.records import State, Storage
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.kinds import CLAIM, CONFIG_MAP, POD, STORAGE_CLASS, VOLUME
+from longboat.kubeapi.kinds import CONFIG_MAP, POD, PVC, STORAGE_CLASS, VOLUME
 from tests.engines.kubernetes.speaking import IMAGE, record_of, speak, until, until_running
 
 
@@ -97,7 +97,7 @@ def test_a_claim_as_users_see_it() -> None:
     assert view_of(ending, (), ()).phase == "Terminating"
 
 
-def figures(**changed: Any) -> Figures:
+def figures(**changed: Any) -> DiskFigures:
     given = {
         "size": 1 << 28,
         "write_bytes_per_s": 1e9,
@@ -109,7 +109,7 @@ def figures(**changed: Any) -> Figures:
         "free": 10**12,
         "total": 10**13,
     }
-    return Figures(**{**given, **changed})
+    return DiskFigures(**{**given, **changed})
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_from_making_to_removal(client: Client, namespace: str, storage_class: C
     with pytest.raises(Refused) as caught:
         remove_volume(client, "data")
     assert "run train, pod train-a0-worker-0" in caught.value.message
-    assert client.find(CLAIM, "data") is not None
+    assert client.find(PVC, "data") is not None
 
     client.delete(POD, "train-a0-worker-0", grace_s=0)
     client.patch(CONFIG_MAP, "train", {"data": {"state": '{"phase": "succeeded"}'}})
     until("the pod is gone", lambda: client.find(POD, "train-a0-worker-0") is None)
     remove_volume(client, "data")
-    assert client.find(CLAIM, "data") is None
+    assert client.find(PVC, "data") is None
     for lost in ("data", "../data"):
         with pytest.raises(NotFound):
             find_volume(client, lost)
@@ -185,7 +185,7 @@ def test_claims_that_wait_and_claims_in_vain(client: Client, storage_class: Call
 @pytest.mark.pods
 def test_a_probe_measures_and_leaves_nothing(client: Client, namespace: str, storage_class: Callable[..., str]) -> None:
     create_volume(client, wanted("data", "1Gi", storage_class=storage_class(size="1Gi")), timeout_s=60)
-    found = probe(client, Storage(claim="data"), image=IMAGE, extent=Extent(size=8 << 20, files=50))
+    found = probe(client, Storage(claim="data"), image=IMAGE, extent=BenchmarkSize(size=8 << 20, files=50))
     assert (found.size, found.files, found.file_size) == (8 << 20, 50, 100_000)
     rates = (found.write_bytes_per_s, found.read_bytes_per_s, found.creates_per_s, found.reads_per_s)
     assert all(rate > 0 for rate in rates) and 0 < found.free <= found.total
@@ -194,4 +194,4 @@ def test_a_probe_measures_and_leaves_nothing(client: Client, namespace: str, sto
     until_running(client)
     assert Remote(client, namespace, pod).names("/longboat/storage") == []
     with pytest.raises(EngineError, match="MiB are free"):
-        probe(client, Storage(claim="data"), image=IMAGE, extent=Extent(size=1 << 50))
+        probe(client, Storage(claim="data"), image=IMAGE, extent=BenchmarkSize(size=1 << 50))

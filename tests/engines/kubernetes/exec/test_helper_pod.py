@@ -11,7 +11,7 @@ import pytest
 from longboat.core.errors import EngineError, NotFound
 from longboat.core.jobs import Job, Role, Volume
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.exec.helper_pod import LIFE_S, Aide, Mounts, claims_of, pod_spec, trouble_of
+from longboat.engines.kubernetes.exec.helper_pod import LIFE_S, HelperMounts, HelperPod, claims_of, pod_spec, trouble_of
 from longboat.engines.kubernetes.manifests import objects
 from longboat.engines.kubernetes.manifests.volumes import pod_volumes
 from longboat.engines.kubernetes.records import State, Storage
@@ -32,10 +32,10 @@ def test_it_mounts_what_lasts_where_the_run_has_it() -> None:
         Volume(target="shared", nfs="files:/x"),
     )
     job = Job(name="train", roles=(Role(name="worker", run="true"),), ends=("worker",), volumes=volumes)
-    found = Mounts.of_run(record_of("ns", job=job, storage=Storage(claim="keep")))
+    found = HelperMounts.of_run(record_of("ns", job=job, storage=Storage(claim="keep")))
     assert [mount["mountPath"] for mount in found.mounts] == ["/data", "/longboat/volumes/2", "/longboat/storage"]
     assert found.claims == {"data", "keep"}
-    some = Mounts.of_run(record_of("ns", job=job, storage=Storage(claim="keep")), ["/data/x", "/database"])
+    some = HelperMounts.of_run(record_of("ns", job=job, storage=Storage(claim="keep")), ["/data/x", "/database"])
     assert (some.claims, [volume["name"] for volume in some.volumes]) == ({"data"}, ["volume-0"])
     assert claims_of({"spec": pod_spec(IMAGE, "restricted", found)}) == {"data", "keep"}
 
@@ -69,7 +69,7 @@ def test_why_it_does_not_start(pod: dict[str, Any], waited_s: float, said: str) 
 def test_a_tree_and_a_large_file_there_and_back(client: Client, namespace: str, tmp_path: Path) -> None:
     tree = make_tree(tmp_path / "tree")
     (tree / "large").write_bytes(os.urandom(50 << 20))
-    with Aide(client, Storage(path=f"/var/lib/{namespace}"), image=IMAGE) as aide:
+    with HelperPod(client, Storage(path=f"/var/lib/{namespace}"), image=IMAGE) as aide:
         aide.copy_in(tree, "/longboat/storage/there/kept")
         aide.copy_out("/longboat/storage/there/kept", tmp_path / "back")
         assert contents(tmp_path / "back") == contents(tree)
@@ -92,14 +92,16 @@ def test_a_tree_and_a_large_file_there_and_back(client: Client, namespace: str, 
 def test_in_a_namespace_that_enforces_restricted(client: Client, namespace: str) -> None:
     label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     client.patch(NAMESPACE, namespace, label)
-    mounts = Mounts(volumes=[{"name": "storage", "emptyDir": {}}], mounts=[{"name": "storage", "mountPath": "/s"}])
+    mounts = HelperMounts(
+        volumes=[{"name": "storage", "emptyDir": {}}], mounts=[{"name": "storage", "mountPath": "/s"}]
+    )
     for security in (None, "restricted"):
-        with Aide(client, mounts, image=IMAGE, security=security) as aide:  # type: ignore[arg-type]
+        with HelperPod(client, mounts, image=IMAGE, security=security) as aide:  # type: ignore[arg-type]
             aide.put("/s/folder/file", open(__file__, "rb"))
             assert b"".join(aide.cat("/s/folder/file")) == Path(__file__).read_bytes()
             assert aide.run(["id", "-u"])[1] == b"1000\n"
     with pytest.raises(EngineError, match="PodSecurity"):
-        Aide(client, mounts, image=IMAGE, security="baseline").__enter__()
+        HelperPod(client, mounts, image=IMAGE, security="baseline").__enter__()
     until("they are gone", lambda: aides(client) == [])
 
 
@@ -109,17 +111,17 @@ def test_it_goes_with_its_run_and_old_ones_are_swept(client: Client, namespace: 
     owner = client.create(objects.record_object(record, State()))
     (volume,) = (one for one in pod_volumes(record)[0] if "emptyDir" not in one)
     vouch(client, {key: value for key, value in volume.items() if key != "name"})
-    aide = Aide.of_run(client, record).__enter__()
+    aide = HelperPod.of_run(client, record).__enter__()
     meta = client.get(POD, aide.pod)["metadata"]
     assert meta["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
     assert (meta["labels"][names.RUN], meta["labels"][names.MANAGED_BY]) == ("train", "longboat")
     client.delete(CONFIG_MAP, "train")
     until("it went with its run", lambda: aides(client) == [])
 
-    old = Aide(client, Storage(path=f"/var/lib/{namespace}"), image=IMAGE).__enter__()
+    old = HelperPod(client, Storage(path=f"/var/lib/{namespace}"), image=IMAGE).__enter__()
     client.patch(POD, old.pod, {"spec": {"activeDeadlineSeconds": 1}})
     until("it ended by itself", lambda: client.get(POD, old.pod)["status"]["phase"] == "Failed")
-    with Aide(client, Storage(path=f"/var/lib/{namespace}"), image=IMAGE):
+    with HelperPod(client, Storage(path=f"/var/lib/{namespace}"), image=IMAGE):
         assert old.pod not in aides(client)
     until("all are gone", lambda: aides(client) == [])
 
@@ -128,19 +130,19 @@ def test_it_goes_with_its_run_and_old_ones_are_swept(client: Client, namespace: 
 def test_an_image_that_cannot_be_had_is_told(client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longboat.engines.kubernetes.exec.helper_pod.PULL_S", 0.0)
     with pytest.raises(EngineError, match="ErrImage|ImagePull"):
-        Aide(client, Storage(path=f"/var/lib/{namespace}"), image="longboat.test/none:latest").__enter__()
+        HelperPod(client, Storage(path=f"/var/lib/{namespace}"), image="longboat.test/none:latest").__enter__()
     until("it is gone", lambda: aides(client) == [])
 
 
 @pytest.mark.pods
 def test_a_claim_in_use_is_read_on_the_machine_that_has_it(client: Client) -> None:
     with claim(client, "data"):
-        with Aide(client, Storage(claim="data"), image=IMAGE) as aide:
+        with HelperPod(client, Storage(claim="data"), image=IMAGE) as aide:
             assert "affinity" not in client.get(POD, aide.pod)["spec"]
         source = {"persistentVolumeClaim": {"claimName": "data"}}
         speak(client, 'open("/longboat/storage/file", "w").write("x"); time.sleep(600)', storage=source)
         (pod,) = until_running(client)
-        with Aide(client, Storage(claim="data"), image=IMAGE) as aide:
+        with HelperPod(client, Storage(claim="data"), image=IMAGE) as aide:
             until("the file is there", lambda: aide.names("/longboat/storage") == ["file"])
             affinity = client.get(POD, aide.pod)["spec"]["affinity"]["nodeAffinity"]
         (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]

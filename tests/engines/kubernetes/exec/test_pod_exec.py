@@ -17,7 +17,7 @@ import pytest
 from longboat.bundles.extraction import extract
 from longboat.core.errors import EngineError, UsageError
 from longboat.engines.kubernetes.exec import pod_program
-from longboat.engines.kubernetes.exec.pod_exec import Framed, check_path, command_of, piped, settle
+from longboat.engines.kubernetes.exec.pod_exec import FramedOutput, check_path, command_of, piped, settle
 
 
 def run(
@@ -32,7 +32,7 @@ def run(
 
 def framed(data: bytes, size: int = 1 << 15) -> bytes:
     """As it is sent."""
-    stream = Framed(io.BytesIO(data))
+    stream = FramedOutput(io.BytesIO(data))
     return b"".join(iter(lambda: stream.read(size), b""))
 
 
@@ -142,9 +142,9 @@ def test_a_hostile_tree_is_refused(tmp_path: Path, archive: bytes) -> None:
 
 
 def test_a_file_that_grows_or_shrinks_while_it_is_read() -> None:
-    short = pod_program.Exactly(io.BytesIO(b"abc"), 5)
+    short = pod_program.ExactReader(io.BytesIO(b"abc"), 5)
     assert short.read(4) + short.read(4) == b"abc\0\0"
-    long = pod_program.Exactly(io.BytesIO(b"abcdefgh"), 5)
+    long = pod_program.ExactReader(io.BytesIO(b"abcdefgh"), 5)
     assert long.read(4) + long.read(4) + long.read() == b"abcde"
 
 

@@ -18,8 +18,8 @@ import pytest
 from longboat.core.runs import Explanation, LogQuery
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.engine import KubernetesEngine
-from longboat.engines.kubernetes.explain.containers import Trouble
-from longboat.engines.kubernetes.explain.explain import Look, pod_names
+from longboat.engines.kubernetes.explain.containers import StartTrouble
+from longboat.engines.kubernetes.explain.explain import RunInspector, pod_names
 from longboat.engines.kubernetes.explain.pending import event_time, troubles
 from longboat.engines.kubernetes.explain.pod_failures import fates
 from longboat.engines.kubernetes.reconcile.observe.observe import observe
@@ -118,7 +118,7 @@ class TestRuns:
         run = runs.submit(SLEEP)
         runs.until_up(run)
         (body,) = runs.client.list(kinds.POD, labels=f"longboat.dev/run={run}").items
-        runs.client.delete(kinds.BUDGET, run)  # it keeps the run from being drained, which is tested elsewhere
+        runs.client.delete(kinds.PDB, run)  # it keeps the run from being drained, which is tested elsewhere
         evict(runs.client, body["metadata"]["name"])
         assert runs.engine.wait(run, timeout_s=60).cause == "preemption"
         why = runs.engine.explain(run)
@@ -192,7 +192,7 @@ def evict(client: Client, name: str) -> None:
     client.request("POST", client.path(kinds.POD, None, name, "eviction"), body=body, may_repeat=True)
 
 
-def fates_of(client: Client, run: str, **more: Any) -> list[Trouble]:
+def fates_of(client: Client, run: str, **more: Any) -> list[StartTrouble]:
     pods = client.list(kinds.POD, labels=f"longboat.dev/run={run}").items
     events = sorted(client.list(kinds.EVENT).items, key=event_time)
     nodes = {str(one["metadata"]["name"]): one for one in client.list(kinds.NODE).items}
@@ -218,7 +218,7 @@ class TestTakenAway:
                 until("the victim runs", lambda: phase_of(client, "victim") == "Running")
                 apply(kubectl, pod("urgent", resources=gpus, priorityClassName=namespace))
 
-                def told() -> Trouble | None:
+                def told() -> StartTrouble | None:
                     found = fates_of(client, "victim", owners=pod_names(client))
                     return next((one for one in found if "preempted" in one.what), None)
 
@@ -238,7 +238,7 @@ class TestTakenAway:
         apply(kubectl, pod("on-it", nodeName=node))
         with opened(cluster, namespace) as client:
 
-            def told() -> Trouble | None:
+            def told() -> StartTrouble | None:
                 return next((one for one in fates_of(client, "on-it") if "is not ready" in one.what), None)
 
             found = until("the node is not ready", told, within_s=300.0)
@@ -291,7 +291,7 @@ def test_a_cluster_without_dns(runs: Runs, kwok_nodes: Callable[..., list[str]])
     kwok_nodes("1:cpu")
     run = runs.submit(SLEEP, nodes=2)
     with ThreadPoolExecutor(4) as pool:
-        look = Look(runs.client, observe(runs.client, run, time.time()), pool)
+        look = RunInspector(runs.client, observe(runs.client, run, time.time()), pool)
         pods = until("its pods are there", look.pods)
         assert any("DNS (service kube-dns in kube-system) has no ready pod" in one.what for one in look.network(pods))
 
@@ -350,7 +350,7 @@ def test_a_webhook_refuses(cluster: Cluster, namespace: str, kubectl: Kubectl, d
         with opened(cluster, namespace) as client:
             numbers = iter(range(1000))
 
-            def told() -> Trouble | None:
+            def told() -> StartTrouble | None:
                 # The webhook holds some moments after it was made: pods of earlier Jobs may slip through.
                 run = f"costly-{next(numbers)}"
                 apply(kubectl, indexed_job(run))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from longboat.engines.kubernetes.explain.containers import Trouble
-from longboat.engines.kubernetes.explain.pending import Sight, reason, troubles
+from longboat.engines.kubernetes.explain.containers import StartTrouble
+from longboat.engines.kubernetes.explain.pending import PendingFacts, reason, troubles
 from longboat.kubeapi import kinds
 from longboat.kubeapi.client import Client
 from testbed.clusters import Cluster
@@ -66,7 +66,7 @@ class TestNodes:
 
             def told() -> str | None:
                 sight = see(client, "waiter")
-                words = reason(Sight(pods=sight.pods, events=sight.events, nodes_wanted=1))
+                words = reason(PendingFacts(pods=sight.pods, events=sight.events, nodes_wanted=1))
                 return words if "CPU" in words or "cpu" in words else None
 
             words = until("the scheduler has spoken", told)
@@ -167,7 +167,7 @@ class TestAdmission:
         try:
             with opened(cluster, namespace) as client:
 
-                def told() -> Trouble | None:
+                def told() -> StartTrouble | None:
                     # The policy holds some moments after it was made: pods of earlier Jobs may slip through.
                     run = f"on-sunday-{told_times.append(1) or len(told_times)}"
                     apply(kubectl, indexed_job(run))
@@ -175,7 +175,7 @@ class TestAdmission:
                         f"{run} has pods or says why not", lambda: troubles(see(client, run)) or see(client, run).pods
                     )
                     return next(
-                        (one for one in found if isinstance(one, Trouble) and "admission policy" in one.what), None
+                        (one for one in found if isinstance(one, StartTrouble) and "admission policy" in one.what), None
                     )
 
                 told_times: list[int] = []
@@ -261,7 +261,7 @@ def test_what_the_queue_says(cluster: Cluster, namespace: str, kubectl: Kubectl)
                 until(f"{name} is in the queue", lambda: len(client.list(kinds.WORKLOAD).items) == len(names(client)))
         with opened(cluster, namespace) as client:
 
-            def told(run: str, *words: str) -> Trouble:
+            def told(run: str, *words: str) -> StartTrouble:
                 return trouble(client, run, *words, is_gated=True, workloads=tuple(client.list(kinds.WORKLOAD).items))
 
             until(

@@ -17,7 +17,7 @@ import pytest
 from longboat.core.errors import NotFound
 from longboat.core.runs import RunStatus
 from longboat.engines.engine import Submission
-from longboat.kubeapi.connection.transport import Ask, Connection, Transport
+from longboat.kubeapi.connection.transport import ApiRequest, Connection, Transport
 from tests.engines.kubernetes.faults.grounds import Ground
 
 pytestmark = pytest.mark.pods
@@ -63,11 +63,11 @@ def in_child(work: Callable[[], None]) -> int | None:
     raise AssertionError(f"{FORKS} processes hung")
 
 
-def when_answered(tell: Callable[[Ask], None]) -> None:
+def when_answered(tell: Callable[[ApiRequest], None]) -> None:
     """Have every request of this process told of, as soon as it has been answered."""
     exchange = Transport._exchange
 
-    def told(self: Transport, connection: Connection, ask: Ask) -> HTTPResponse:
+    def told(self: Transport, connection: Connection, ask: ApiRequest) -> HTTPResponse:
         response = exchange(self, connection, ask)
         tell(ask)
         return response
@@ -75,7 +75,7 @@ def when_answered(tell: Callable[[Ask], None]) -> None:
     Transport._exchange = told  # type: ignore[method-assign]
 
 
-def is_change(ask: Ask) -> bool:
+def is_change(ask: ApiRequest) -> bool:
     return ask.method != "GET" and "dryRun" not in ask.path and "selfsubjectaccessreviews" not in ask.path
 
 
@@ -104,7 +104,7 @@ def submit_and_die(ground: Ground, run_id: str, after: int) -> None:
     def die() -> None:
         changes = itertools.count(1)
 
-        def tell(ask: Ask) -> None:
+        def tell(ask: ApiRequest) -> None:
             if (is_change(ask) and next(changes) >= after) or (after == 0 and "dryRun" in ask.path):
                 os.kill(os.getpid(), signal.SIGKILL)
 

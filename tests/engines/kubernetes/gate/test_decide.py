@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longboat.engines.kubernetes.gate.decide import Candidate, Room, Verdict, back_off_s, decide_gate
+from longboat.engines.kubernetes.gate.decide import Admission, ClusterUsage, GateCandidate, back_off_s, decide_gate
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.packing import Placement, place
@@ -19,13 +19,13 @@ from tests.fitting.bodies import GPU, gang, node, pod
 NOW = 1_000_000.0
 
 
-def run(name: str, count: int = 1, requests: dict[str, str] | None = None, **fields: Any) -> Candidate:
+def run(name: str, count: int = 1, requests: dict[str, str] | None = None, **fields: Any) -> GateCandidate:
     spec = fields.pop("spec", {})
     pods = tuple(gang(count, {GPU: "1"} if requests is None else requests, name="worker", **spec))
-    return Candidate(run=name, uid=f"uid-{name}", pods=pods, **{"created": NOW, **fields})
+    return GateCandidate(run=name, uid=f"uid-{name}", pods=pods, **{"created": NOW, **fields})
 
 
-def inside(name: str, count: int = 1, requests: dict[str, str] | None = None, **fields: Any) -> Candidate:
+def inside(name: str, count: int = 1, requests: dict[str, str] | None = None, **fields: Any) -> GateCandidate:
     """One that was let in a moment ago."""
     return run(name, count, requests, **{"let_in": NOW - 1, **fields})
 
@@ -35,16 +35,16 @@ def bound(name: str, node_name: str, requests: dict[str, str] | None = None, *, 
     return pod(name, {GPU: "1"} if requests is None else requests, labels=labels, nodeName=node_name)
 
 
-def cluster(*pods: Pod, gpus: int = 2, nodes: int = 1) -> Room:
+def cluster(*pods: Pod, gpus: int = 2, nodes: int = 1) -> ClusterUsage:
     shapes = tuple(node(f"n{number}", {GPU: str(gpus)}) for number in range(nodes))
-    return Room(nodes=shapes, pods=pods)
+    return ClusterUsage(nodes=shapes, pods=pods)
 
 
-def verdicts(candidates: list[Candidate], room: Room | None, **more: Any) -> dict[str, Verdict]:
+def verdicts(candidates: list[GateCandidate], room: ClusterUsage | None, **more: Any) -> dict[str, Admission]:
     return {one.run: one for one in decide_gate(candidates, room, NOW, **more)}
 
 
-def actions(candidates: list[Candidate], room: Room | None, **more: Any) -> dict[str, str]:
+def actions(candidates: list[GateCandidate], room: ClusterUsage | None, **more: Any) -> dict[str, str]:
     return {name: one.action for name, one in verdicts(candidates, room, **more).items()}
 
 
@@ -88,7 +88,7 @@ def test_cpus_and_memory_are_waited_for_too() -> None:
 
 def test_runs_on_other_nodes_do_not_wait_for_each_other() -> None:
     shapes = (node("h", {GPU: "8"}, labels={"gpu": "h100"}), node("a", {GPU: "8"}, labels={"gpu": "a100"}))
-    room = Room(nodes=shapes, pods=(bound("x", "h", {GPU: "8"}, holder="x"),))
+    room = ClusterUsage(nodes=shapes, pods=(bound("x", "h", {GPU: "8"}, holder="x"),))
     first = run("first", created=1.0, spec={"nodeSelector": {"gpu": "h100"}})
     second = run("second", created=2.0, spec={"nodeSelector": {"gpu": "a100"}})
     anywhere = run("anywhere", created=3.0)

@@ -21,7 +21,7 @@ from longboat.engines.kubernetes.gate.gate_lease import hold_gates
 from longboat.engines.kubernetes.gate.serve import GateGroup, ask_gate, share_gate
 from longboat.engines.kubernetes.reconcile.controller import Controller
 from longboat.engines.kubernetes.reconcile.observe.observe import observe
-from longboat.engines.kubernetes.reconcile.reconciler import Driver, turn
+from longboat.engines.kubernetes.reconcile.reconciler import Reconciler, turn
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import LeaseExpired, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, LEASE, POD
@@ -355,7 +355,7 @@ def test_who_waits_hears_of_ends_and_keeps_nothing_of_what_has_ended(client: Cli
     end("over")
     waiting = snapshot(job_=job(), workloads=(workload(is_suspended=True),))
     waiting = msgspec.structs.replace(waiting, record=msgspec.structs.replace(waiting.record, gated_by="longboat"))
-    with Driver(client, "train") as driver:
+    with Reconciler(client, "train") as driver:
         driver._hear_gate(waiting)
         assert driver._gate is not None
         driver._gate.sync(LONG_S)

@@ -6,7 +6,7 @@ import threading
 from typing import cast
 
 from longboat.core.runs import LogLine, LogQuery
-from longboat.engines.kubernetes.logs.follow import Reading, Room, merged
+from longboat.engines.kubernetes.logs.follow import ByteBudget, NodeReading, merged
 
 
 def line(rank: int, time: float, text: bytes, stream: str = "out", node: str = "worker-0") -> LogLine:
@@ -28,7 +28,7 @@ def test_only_what_was_asked_for() -> None:
 
 
 def test_what_is_held_has_a_bound_and_nobody_waits_who_holds_nothing() -> None:
-    room, first, other = Room(100), cast(Reading, object()), cast(Reading, object())
+    room, first, other = ByteBudget(100), cast(NodeReading, object()), cast(NodeReading, object())
     room.take(first, 90)
     room.take(other, 500)  # its first batch
     waiting = threading.Thread(target=room.take, args=(first, 20), daemon=True)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from longboat.core.runs import LogQuery
-from longboat.engines.kubernetes.logs.lines import Gap, PodLine
+from longboat.engines.kubernetes.logs.lines import LogGap, PodLine
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
 from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView
 from tests.engines.kubernetes.run_samples import NOW, ended
@@ -43,7 +43,7 @@ class Copies:
         self.counts = {key.replace("_", "."): count for key, count in counts.items()}
         self.asked = 0
 
-    def fill(self, gap: Gap, *_: object) -> Iterator[PodLine]:
+    def fill(self, gap: LogGap, *_: object) -> Iterator[PodLine]:
         return (PodLine(gap.key, gap.first + number, gap.time, b"kept\n") for number in range(gap.missing))
 
     def others(self, seen: dict[str, int], *_: object) -> Iterator[PodLine]:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longboat.engines.kubernetes.logs.lines import Gap, PodLine
+from longboat.engines.kubernetes.logs.lines import LogGap, PodLine
 from longboat.engines.kubernetes.logs.pod_reader import PodLog
-from longboat.kubeapi.errors import Forbidden, Invalid, NotThere, Unreachable
+from longboat.kubeapi.errors import Forbidden, Invalid, ObjectNotFound, Unreachable
 
 START = 1794726600
 
@@ -54,13 +54,13 @@ class Source:
         self.open = opening
         self.fill = fill or self.lacks_nothing
 
-    def lacks_nothing(self, gap: Gap) -> Iterator[PodLine]:
+    def lacks_nothing(self, gap: LogGap) -> Iterator[PodLine]:
         raise AssertionError(f"nothing is missing: {gap}")
 
     def has_ended(self) -> bool:
         return True
 
-    def has_files(self, gap: Gap | None) -> bool:
+    def has_files(self, gap: LogGap | None) -> bool:
         return False
 
     def files(self, seen: dict[str, int], *, follow: bool) -> Iterator[bytes]:
@@ -112,9 +112,9 @@ def test_it_goes_on_shortly_before_where_it_broke() -> None:
 
 
 def test_what_the_log_no_longer_has_is_asked_for_once() -> None:
-    asked: list[Gap] = []
+    asked: list[LogGap] = []
 
-    def fill(gap: Gap) -> Iterator[PodLine]:
+    def fill(gap: LogGap) -> Iterator[PodLine]:
         asked.append(gap)
         yield from (PodLine(gap.key, gap.first + n, gap.time, b"elsewhere\n") for n in range(gap.missing))
 
@@ -145,7 +145,7 @@ def test_a_launcher_that_crashes_is_heard_once() -> None:
 
 def test_a_pod_that_is_gone() -> None:
     def gone(*, follow: bool, since: float | None) -> object:
-        raise NotThere("pods not found")
+        raise ObjectNotFound("pods not found")
 
     log = PodLog(Source(gone))
     assert read(log) == [] and log.is_gone
@@ -214,7 +214,7 @@ def test_streams_that_were_rotated_away_whole_are_asked_for() -> None:
             yield from self.rest(seen)
             yield PodLine("2.err", -1, 0.0, b"3 lines are nowhere\n")
 
-    def fill(gap: Gap) -> Iterator[PodLine]:
+    def fill(gap: LogGap) -> Iterator[PodLine]:
         yield from (PodLine(gap.key, gap.first + n, gap.time, b"filled\n") for n in range(gap.missing))
 
     log = PodLog(Rotated(Kubelet([said(0, 5, 1), said(0, 6, 2)], []).open, fill))
@@ -236,7 +236,7 @@ class Living(Source):
         self.asked: list[dict[str, int]] = []
         self.is_over = False
 
-    def has_files(self, gap: Gap | None) -> bool:
+    def has_files(self, gap: LogGap | None) -> bool:
         return not self.is_over
 
     def files(self, seen: dict[str, int], *, follow: bool) -> Iterator[bytes]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import NotFound
-from longboat.engines.kubernetes.logs.lines import Gap
-from longboat.engines.kubernetes.logs.sources import Copies, Kept, is_log, tail_in, tail_lines, told
+from longboat.engines.kubernetes.logs.lines import LogGap
+from longboat.engines.kubernetes.logs.sources import LogCopies, LogSources, gap_line, is_log, tail_in, tail_lines
 from longboat.engines.kubernetes.records import State, Storage
 from longboat.kubeapi.errors import Unreachable
 from tests.engines.kubernetes.speaking import record_of
@@ -50,11 +50,11 @@ def numbered(path: Path, count: int) -> None:
     put(path, *((float(n), b"line %d\n" % n) for n in range(count)))
 
 
-def kept(tmp_path: Path, *, storage: bool = True, pod: Place | None = None, aide: Place | None = None) -> Kept:
+def kept(tmp_path: Path, *, storage: bool = True, pod: Place | None = None, aide: Place | None = None) -> LogSources:
     (tmp_path / "spool").mkdir(exist_ok=True)
     record = record_of("ns", storage=Storage(claim="c", folder="longboat/train-1") if storage else None)
     nowhere = Place(tmp_path / "nowhere")
-    return Kept(record, tmp_path / "spool", in_pod=lambda name: pod or nowhere, aide=lambda: aide or nowhere)
+    return LogSources(record, tmp_path / "spool", in_pod=lambda name: pod or nowhere, aide=lambda: aide or nowhere)
 
 
 def test_which_files_are_logs() -> None:
@@ -67,7 +67,7 @@ def test_a_copy_is_extended_and_resumed(tmp_path: Path) -> None:
     numbered(log, 10)
     place = Place(tmp_path / "pod", breaks=3)
     (tmp_path / "copy").mkdir()
-    copies = Copies(tmp_path / "copy", place, f"/{LOGS}")
+    copies = LogCopies(tmp_path / "copy", place, f"/{LOGS}")
     found = list(copies.lines("0.out", 3, 2))
     assert [(line.seq, line.time, line.data) for line in found] == [(3, 3.0, b"line 3\n"), (4, 4.0, b"line 4\n")]
     assert place.read < 10 * 7 + 160
@@ -81,13 +81,13 @@ def test_a_place_that_never_answers(tmp_path: Path) -> None:
     numbered(tmp_path / LOGS / "0.out", 100)
     (tmp_path / "copy").mkdir()
     with pytest.raises(Unreachable):
-        list(Copies(tmp_path / "copy", Place(tmp_path, breaks=99), f"/{LOGS}").lines("0.out", 0, None))
+        list(LogCopies(tmp_path / "copy", Place(tmp_path, breaks=99), f"/{LOGS}").lines("0.out", 0, None))
 
 
 def test_a_gap_is_filled_from_the_pod_else_the_storage_else_told(tmp_path: Path) -> None:
     numbered(tmp_path / "pod" / LOGS / "0.out", 50)
     numbered(tmp_path / "aide" / KEPT / "0.out", 50)
-    gap = Gap("0.out", 10, 5, 20.0)
+    gap = LogGap("0.out", 10, 5, 20.0)
     pod, aide = Place(tmp_path / "pod"), Place(tmp_path / "aide")
     whole = [b"line %d\n" % n for n in range(10, 15)]
     assert [line.data for line in kept(tmp_path, pod=pod).fill(gap, 0, "worker-0", "p")] == whole
@@ -96,8 +96,8 @@ def test_a_gap_is_filled_from_the_pod_else_the_storage_else_told(tmp_path: Path)
     (only,) = kept(tmp_path, storage=False, aide=aide).fill(gap, 0, "worker-0", None)
     assert (only.key, only.time) == ("0.err", 20.0)
     assert only.data == b"longboat: 5 lines were rotated away by the kubelet\n"
-    half = list(kept(tmp_path, pod=pod).fill(Gap("0.out", 48, 3, 60.0), 0, "worker-0", "p"))
-    assert [line.data for line in half] == [b"line 48\n", b"line 49\n", told(Gap("0.out", 50, 1, 60.0)).data]
+    half = list(kept(tmp_path, pod=pod).fill(LogGap("0.out", 48, 3, 60.0), 0, "worker-0", "p"))
+    assert [line.data for line in half] == [b"line 48\n", b"line 49\n", gap_line(LogGap("0.out", 50, 1, 60.0)).data]
     assert b"1 line was" in half[-1].data
 
 

@@ -9,7 +9,7 @@ import pytest
 from longboat.core.runs import LogQuery
 from longboat.engines.kubernetes.logs import spool as module
 from longboat.engines.kubernetes.logs.lines import FOREIGN, PodLine
-from longboat.engines.kubernetes.logs.spool import Spool
+from longboat.engines.kubernetes.logs.spool import LogSpool
 
 
 def line(key: str, time: float, text: bytes) -> PodLine:
@@ -17,7 +17,7 @@ def line(key: str, time: float, text: bytes) -> PodLine:
 
 
 def test_all_are_merged_by_time_and_attempts_follow_each_other() -> None:
-    with Spool() as spool:
+    with LogSpool() as spool:
         first = spool.part(0, "worker-0")
         first.put([line("0.out", 1, b"a\n"), line("setup.out", 0.5, b"s\n"), line("0.out", 4, b"d\n")])
         first.put([line("node.err", 2.5, b"launcher\n"), line(FOREIGN, 9, b"stranger\n")])
@@ -50,7 +50,7 @@ def test_all_are_merged_by_time_and_attempts_follow_each_other() -> None:
 
 def test_much_is_not_held_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_HELD", 1000)
-    with Spool() as spool:
+    with LogSpool() as spool:
         part = spool.part(0, "worker-0")
         for number in range(100):
             part.put([line("0.out", number, b"x" * 50 + b"\n")])
@@ -66,7 +66,7 @@ def test_more_logs_than_files_may_be_open() -> None:
     few = max(map(int, os.listdir("/proc/self/fd"))) + 200  # this process may have many open already
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, before[1]))
     try:
-        with Spool() as spool:
+        with LogSpool() as spool:
             part = spool.part(0, "worker-0")
             part.put(line(f"{rank}.out", rank, b"%d\n" % rank) for rank in range(600))
             part.flush()

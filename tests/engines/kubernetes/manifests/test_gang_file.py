@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longboat.bundles.manifests import Entry, Snapshot
+from longboat.bundles.manifests import CodeSnapshot, Entry
 from longboat.core.errors import EngineError, Refused
 from longboat.core.jobs import Checkpoints, DataImport, Gpus, Job, Resources, Role, Volume
 from longboat.core.layouts import Layout, scrubbed
@@ -149,7 +149,7 @@ def test_everything_else_that_pods_must_know() -> None:
 
 def test_the_manifest_has_what_a_working_copy_needs() -> None:
     entries = (Entry(path="a", hash="ab" * 32, size=3, executable=True), Entry(path="b", kind="link", target="a"))
-    found = code_manifest(Snapshot(hash="x", entries=entries), 2)
+    found = code_manifest(CodeSnapshot(hash="x", entries=entries), 2)
     assert found.entries == (("a", "file", "ab" * 32, True, ""), ("b", "link", "", False, "a"))
     assert found.packs == 2
 

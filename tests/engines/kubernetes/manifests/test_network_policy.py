@@ -15,9 +15,9 @@ from longboat.engines.kubernetes.explain.network_policies import blockades
 from longboat.engines.kubernetes.manifests import objects as manifests
 from longboat.engines.kubernetes.manifests.dropped_fields import dropped_fields
 from longboat.engines.kubernetes.manifests.network_policy import is_possible, network_policy
-from longboat.engines.kubernetes.manifests.objects import Start
+from longboat.engines.kubernetes.manifests.objects import AttemptStart
 from longboat.engines.kubernetes.settings import read_settings, write_setting
-from longboat.engines.kubernetes.submit.facts.cluster_facts import Capabilities
+from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, role_for
 from longboat.fitting.model.selectors import matches_labels, term_of_pods
 from longboat.kubeapi.client import Client
@@ -28,7 +28,7 @@ from tests.engines.kubernetes.benches import Bench
 from tests.engines.kubernetes.broken import user_config
 from tests.engines.kubernetes.manifest_samples import job, record, role
 
-START = Start(token="secret", suspended=False)
+START = AttemptStart(token="secret", suspended=False)
 SERVED = {"networking.k8s.io": ("v1",)}
 
 
@@ -78,9 +78,9 @@ def test_explanations_know_it() -> None:
 
 def test_who_may_not_create_one_has_none() -> None:
     right = next(one for one in PERMISSIONS if str(one) == "create networkpolicies.networking.k8s.io")
-    assert is_possible(Capabilities(namespace="n", groups=SERVED))
-    assert not is_possible(Capabilities(namespace="n", groups=SERVED, denied=(right,)))
-    assert not is_possible(Capabilities(namespace="n"))
+    assert is_possible(ClusterFacts(namespace="n", groups=SERVED))
+    assert not is_possible(ClusterFacts(namespace="n", groups=SERVED, denied=(right,)))
+    assert not is_possible(ClusterFacts(namespace="n"))
 
 
 def test_the_setting(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import gang_file
 from longboat.engines.kubernetes.manifests import objects as manifests
 from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
-from longboat.engines.kubernetes.manifests.objects import Start
+from longboat.engines.kubernetes.manifests.objects import AttemptStart
 from longboat.engines.kubernetes.records import Record, State
 from tests.engines.kubernetes.manifest_samples import gpu_role, job, record, role
 
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "train", "uid": "u-1"}
-START = Start(token="secret", suspended=True)
+START = AttemptStart(token="secret", suspended=True)
 
 
 def kinds(objects: list[dict[str, Any]]) -> list[tuple[str, str]]:

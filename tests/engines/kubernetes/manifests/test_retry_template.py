@@ -12,13 +12,13 @@ from longboat.core.jobs import Retries
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import creation, gang_file, objects, retry_template
 from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
-from longboat.engines.kubernetes.manifests.objects import Start
+from longboat.engines.kubernetes.manifests.objects import AttemptStart
 from longboat.engines.kubernetes.manifests.workloads import QUEUE, workloads
 from longboat.engines.kubernetes.records import Record, Storage
 from tests.engines.kubernetes.manifest_samples import gpu_role, job, record, role
 
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "train", "uid": "u-1"}
-START = Start(token="0" * 32, suspended=True, code=CodeManifest(entries=(), packs=0))
+START = AttemptStart(token="0" * 32, suspended=True, code=CodeManifest(entries=(), packs=0))
 OVERLAY = {
     "metadata": {"labels": {"team": "vision"}},
     "spec": {
@@ -116,7 +116,7 @@ def test_tokens_of_attempts_follow_from_the_first_and_are_as_long() -> None:
 
 
 def attempt_secret(token: str = "1" * 32, timeout_s: float | None = None, run: str = "train") -> dict[str, Any]:
-    start = Start(token=token, suspended=True, timeout_s=timeout_s)
+    start = AttemptStart(token=token, suspended=True, timeout_s=timeout_s)
     return objects.attempt_objects(record(job(name=run)), 1, start, owner=OWNER)[0]
 
 

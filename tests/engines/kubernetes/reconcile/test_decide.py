@@ -6,21 +6,21 @@ import msgspec
 import pytest
 
 from longboat.core.runs import Failure
-from longboat.engines.kubernetes.explain.containers import Trouble
+from longboat.engines.kubernetes.explain.containers import StartTrouble
 from longboat.engines.kubernetes.reconcile.decide import (
     SLOW_TROUBLE_S,
     TROUBLE_S,
-    Create,
-    Drop,
+    Admit,
+    CreateAttempt,
+    Decision,
+    Delete,
+    DeleteWorkloads,
     ForceDelete,
-    LetIn,
-    Remove,
-    Tell,
-    Turn,
+    SendStop,
     decide,
 )
 from longboat.engines.kubernetes.reconcile.handover import HANDOVER_S
-from longboat.engines.kubernetes.reconcile.observe.snapshot import HostView, QueueView, Snapshot, StopRequest
+from longboat.engines.kubernetes.reconcile.observe.snapshot import HostView, QueueView, RunSnapshot, StopRequest
 from longboat.engines.kubernetes.reconcile.observe.termination import GangEnd
 from longboat.engines.kubernetes.reconcile.survivors import LINGER_S, TELL_S
 from longboat.engines.kubernetes.records import Gate, State
@@ -42,7 +42,7 @@ PENDING = State()
 LOST_S = 60.0
 
 
-def taken(seen: Snapshot, now: float = NOW) -> tuple[State, Turn]:
+def taken(seen: RunSnapshot, now: float = NOW) -> tuple[State, Decision]:
     turn = decide(seen, now)
     return turn.state or seen.state, turn
 
@@ -50,7 +50,7 @@ def taken(seen: Snapshot, now: float = NOW) -> tuple[State, Turn]:
 def test_the_first_attempt_is_made_by_nobody_who_looks() -> None:
     """Only its submitter has shown that he may create it; without him the run is given up in the end."""
     seen = snapshot(state=PENDING, workloads=())
-    assert decide(seen, NOW) == Turn(again_at=seen.made + HANDOVER_S)
+    assert decide(seen, NOW) == Decision(again_at=seen.made + HANDOVER_S)
     state, turn = taken(seen, seen.made + HANDOVER_S)
     assert (state.phase, state.cause, turn.actions) == ("failed", "lost", ()) and "interrupted" in state.reason
 
@@ -58,7 +58,7 @@ def test_the_first_attempt_is_made_by_nobody_who_looks() -> None:
 def test_a_submitter_that_uploads_for_long_and_lives_is_waited_for() -> None:
     seen = snapshot(state=PENDING, workloads=())
     alive = msgspec.structs.replace(seen, submitter_alive=seen.made + 500)
-    assert decide(alive, alive.made + 600) == Turn(again_at=alive.made + 500 + HANDOVER_S)
+    assert decide(alive, alive.made + 600) == Decision(again_at=alive.made + 500 + HANDOVER_S)
     assert taken(alive, alive.made + 500 + HANDOVER_S)[0].phase == "failed"
 
 
@@ -68,8 +68,8 @@ def test_a_node_that_still_sends_a_checkpoint_after_another_failed_is_left_alone
     seen = snapshot(running(0), ended(1, 3, cause="exit"), job_=job(grace_s=30.0), state=state)
     for later in (41, 101, 1700):
         assert decide(seen, NOW + later).actions == (), later
-    assert [type(action) for action in decide(seen, NOW + 1801).actions] == [Tell]
-    assert [type(action) for action in decide(seen, NOW + 1900).actions] == [Drop]
+    assert [type(action) for action in decide(seen, NOW + 1801).actions] == [SendStop]
+    assert [type(action) for action in decide(seen, NOW + 1900).actions] == [Delete]
 
 
 def test_what_the_record_says_of_its_age_does_not_give_it_more_time() -> None:
@@ -82,11 +82,11 @@ def test_an_attempt_of_which_only_a_part_was_made_is_completed() -> None:
     roles = retried(roles={"chief": 1, "worker": 1})
     first = (workload(attempt=1),)
     second = State(phase="recovering", attempt=1, attempts=(opened(ended=NOW),))
-    assert decide(snapshot(job_=roles, state=second, workloads=first), NOW).actions == (Create(attempt=1),)
+    assert decide(snapshot(job_=roles, state=second, workloads=first), NOW).actions == (CreateAttempt(attempt=1),)
     half = snapshot(job_=roles, state=PENDING, workloads=(workload(),))
     assert decide(half, NOW).actions == ()
     state, turn = taken(half, half.made + HANDOVER_S)
-    assert state.phase == "failed" and turn.actions == (Remove(attempt=0),)
+    assert state.phase == "failed" and turn.actions == (DeleteWorkloads(attempt=0),)
 
 
 def test_an_attempt_that_is_there_is_noted_with_the_time_of_its_making() -> None:
@@ -141,7 +141,7 @@ def test_a_failure_is_tried_again_after_its_pause() -> None:
     assert "retry 1 of 1" in state.reason
     later = msgspec.structs.replace(seen, state=state)
     assert decide(later, NOW + 1).actions == ()
-    assert decide(later, NOW + 2).actions == (Create(attempt=1),)
+    assert decide(later, NOW + 2).actions == (CreateAttempt(attempt=1),)
 
 
 def test_retries_end() -> None:
@@ -182,27 +182,27 @@ def test_between_attempts_the_last_exit_code_stays() -> None:
 @pytest.mark.parametrize("pods", [(), (pod(0), pod(1)), (running(0), pod(1)), (running(0),)])
 def test_what_has_not_started_is_removed(pods: tuple[object, ...]) -> None:
     state, turn = taken(snapshot(*pods, stop=STOP))  # type: ignore[arg-type]
-    assert turn.actions == (Remove(attempt=0, grace_s=30.0),) and not state.is_final
+    assert turn.actions == (DeleteWorkloads(attempt=0, grace_s=30.0),) and not state.is_final
     gone, _ = taken(snapshot(state=state, workloads=(), stop=STOP))
     assert (gone.phase, gone.exit_code) == ("stopped", None)
 
 
 def test_a_run_that_waits_at_the_gate_is_removed_too() -> None:
     held = snapshot(workloads=(workload(is_suspended=True),), record=record(gated_by="longboat"), stop=STOP)
-    assert decide(held, NOW).actions == (Remove(attempt=0, grace_s=30.0),)
+    assert decide(held, NOW).actions == (DeleteWorkloads(attempt=0, grace_s=30.0),)
 
 
 def test_a_gang_that_runs_is_told_once() -> None:
     seen = snapshot(running(0), running(1), stop=StopRequest(at=NOW - 1, grace_s=5.0))
     turn = decide(seen, NOW)
-    assert turn.actions == (Tell(pod="train-a0-worker-0", grace_s=5.0),)
+    assert turn.actions == (SendStop(pod="train-a0-worker-0", grace_s=5.0),)
     assert turn.after is not None and turn.after.told == NOW - 1
     told = msgspec.structs.replace(seen, state=turn.after)
     again = decide(told, NOW + 1)
     assert again.actions == () and again.again_at == NOW + 5 + TELL_S
     shorter = msgspec.structs.replace(told, stop=StopRequest(at=NOW + 2, grace_s=0.0))
-    assert decide(shorter, NOW + 2).actions == (Tell(pod="train-a0-worker-0", grace_s=0.0),)
-    assert decide(told, NOW + 5 + TELL_S).actions == (Remove(attempt=0, grace_s=0.0),)
+    assert decide(shorter, NOW + 2).actions == (SendStop(pod="train-a0-worker-0", grace_s=0.0),)
+    assert decide(told, NOW + 5 + TELL_S).actions == (DeleteWorkloads(attempt=0, grace_s=0.0),)
 
 
 @pytest.mark.parametrize(
@@ -226,18 +226,18 @@ def test_a_stopped_gang_has_its_exit_code() -> None:
 # what goes wrong
 
 
-NOT_THERE = Trouble(what="no image of this name", hint="check it", cause="image", is_final=True)
-SLOW = Trouble(what="the registry cannot be reached", cause="image")
+NOT_THERE = StartTrouble(what="no image of this name", hint="check it", cause="image", is_final=True)
+SLOW = StartTrouble(what="the registry cannot be reached", cause="image")
 
 
 @pytest.mark.parametrize(("trouble", "patience"), [(NOT_THERE, TROUBLE_S), (SLOW, SLOW_TROUBLE_S)])
-def test_an_image_that_cannot_be_had_ends_the_attempt(trouble: Trouble, patience: float) -> None:
+def test_an_image_that_cannot_be_had_ends_the_attempt(trouble: StartTrouble, patience: float) -> None:
     stuck = pod(1, is_scheduled=True, trouble=trouble)
     due = stuck.created + patience
     early, turn = taken(snapshot(running(0), stuck), due - 1)
     assert early.attempts[0].failure is None and turn.again_at == due and trouble.what in early.reason
     state, turn = taken(snapshot(running(0), stuck), due)
-    assert turn.actions == (Remove(attempt=0),) and not state.is_final
+    assert turn.actions == (DeleteWorkloads(attempt=0),) and not state.is_final
     gone, _ = taken(snapshot(state=state, workloads=()), due + 5)
     assert (gone.phase, gone.exit_code, gone.cause) == ("failed", 209, "image") and "worker-1" in gone.reason
 
@@ -263,8 +263,8 @@ def test_an_earlier_attempts_pod_on_a_lost_machine_holds_nobody_up() -> None:
     turn = decide(snapshot(ended(0), running(1), state=state, hosts=gone, job_=retried()), NOW)
     assert turn.actions == (
         ForceDelete(pod="train-a0-worker-1", uid="uid-train-a0-worker-1"),
-        Remove(attempt=0, is_lost=True),
-        Create(attempt=1),
+        DeleteWorkloads(attempt=0, is_lost=True),
+        CreateAttempt(attempt=1),
     )
 
 
@@ -275,7 +275,7 @@ def test_jobs_deleted_by_somebody_fail_the_run() -> None:
 
 def test_what_a_slow_process_made_after_the_end_is_removed() -> None:
     final = State(phase="stopped", attempts=(opened(),))
-    assert decide(snapshot(running(0), state=final), NOW).actions == (Remove(attempt=0),)
+    assert decide(snapshot(running(0), state=final), NOW).actions == (DeleteWorkloads(attempt=0),)
     assert decide(snapshot(ended(0), ended(1), state=final), NOW).actions == ()
 
 
@@ -284,9 +284,9 @@ def test_who_lingers_after_the_verdict_is_told_and_then_taken_away() -> None:
     due = NOW + 30 + LINGER_S
     early = decide(seen, NOW + 1)
     assert early.actions == () and early.again_at == due
-    assert decide(seen, due).actions == (Tell(pod="train-a0-worker-1", grace_s=0.0),)
+    assert decide(seen, due).actions == (SendStop(pod="train-a0-worker-1", grace_s=0.0),)
     dropped = decide(seen, due + LINGER_S + 1).actions
-    assert dropped == (Drop(pod="train-a0-worker-1", uid="uid-train-a0-worker-1"),)
+    assert dropped == (Delete(pod="train-a0-worker-1", uid="uid-train-a0-worker-1"),)
 
 
 @pytest.mark.parametrize("said", [verdict(0), verdict(3, "exit"), verdict(1, "timeout")])
@@ -295,7 +295,7 @@ def test_who_closes_after_the_verdict_of_a_gang_that_met_has_its_time(said: Gang
     seen = snapshot(ended(0, said.exit_code or 0, gang=said, at=NOW), running(1))
     for later in (41, 61, 1700):
         assert decide(seen, NOW + later).actions == (), later
-    assert [type(action) for action in decide(seen, NOW + 1801).actions] == [Tell]
+    assert [type(action) for action in decide(seen, NOW + 1801).actions] == [SendStop]
 
 
 # the gate and the queue
@@ -304,7 +304,7 @@ def test_who_closes_after_the_verdict_of_a_gang_that_met_has_its_time(said: Gang
 def test_a_closed_gate_is_asked() -> None:
     held = snapshot(workloads=(workload(is_suspended=True),), record=record(gated_by="longboat"), state=PENDING)
     state, turn = taken(held)
-    assert turn.actions == (LetIn(attempt=0),) and state.phase == "pending"
+    assert turn.actions == (Admit(attempt=0),) and state.phase == "pending"
 
 
 def test_a_gang_that_was_let_in_and_does_not_get_going_is_shown_to_the_gate_again() -> None:
@@ -312,7 +312,7 @@ def test_a_gang_that_was_let_in_and_does_not_get_going_is_shown_to_the_gate_agai
     seen = snapshot(running(0), pod(1), record=record(gated_by="longboat"), state=state)
     turn = decide(seen, NOW)
     assert turn.actions == () and turn.again_at == NOW + 5
-    assert decide(seen, NOW + 5).actions == (LetIn(attempt=0),)
+    assert decide(seen, NOW + 5).actions == (Admit(attempt=0),)
     complete = msgspec.structs.replace(seen, pods=(running(0), running(1)))
     assert decide(complete, NOW + 5).actions == ()
 
@@ -338,13 +338,13 @@ def test_a_gang_that_its_queue_took_back_has_been_preempted() -> None:
         queue=QueueView(is_evicted=True, message="preempted by a higher priority"),
     )
     state, turn = taken(seen)
-    assert turn.actions == (Remove(attempt=0),)
+    assert turn.actions == (DeleteWorkloads(attempt=0),)
     state, _ = taken(msgspec.structs.replace(seen, state=state, workloads=()))
     assert (state.phase, state.attempt, state.cause) == ("recovering", 1, "preemption")
 
 
 def test_a_record_that_is_being_deleted_is_left_alone() -> None:
-    assert decide(snapshot(state=PENDING, workloads=(), is_deleting=True), NOW) == Turn()
+    assert decide(snapshot(state=PENDING, workloads=(), is_deleting=True), NOW) == Decision()
 
 
 def test_large_jobs_are_decided_quickly_enough_to_be_decided_often() -> None:

@@ -9,10 +9,18 @@ import pytest
 from longboat.core.errors import NotFound
 from longboat.engines.kubernetes.exec.files import pod_of
 from longboat.engines.kubernetes.reconcile.attempt_outcome import judge
-from longboat.engines.kubernetes.reconcile.decide import Create, Drop, ForceDelete, Remove, Tell, Turn, decide
+from longboat.engines.kubernetes.reconcile.decide import (
+    CreateAttempt,
+    Decision,
+    Delete,
+    DeleteWorkloads,
+    ForceDelete,
+    SendStop,
+    decide,
+)
 from longboat.engines.kubernetes.reconcile.node_loss import LEAST_LOST_S, is_reachable, with_losses
 from longboat.engines.kubernetes.reconcile.observe.observe import LATE_S, SLOW_S, doubtful_hosts
-from longboat.engines.kubernetes.reconcile.observe.snapshot import HostView, PodView, Snapshot, StopRequest
+from longboat.engines.kubernetes.reconcile.observe.snapshot import HostView, PodView, RunSnapshot, StopRequest
 from longboat.engines.kubernetes.reconcile.observe.termination import PodEnd
 from longboat.engines.kubernetes.reconcile.survivors import LINE_LOST_S, SETTLING_S, TELL_S
 from longboat.engines.kubernetes.records import State
@@ -50,7 +58,7 @@ def broken(for_s: float, **fields: Any) -> State:
     return State(phase="running", started=NOW - 300, attempts=(opened(),), broken=NOW - for_s, **fields)
 
 
-def kinds(turn: Turn) -> list[str]:
+def kinds(turn: Decision) -> list[str]:
     return [type(action).__name__ for action in turn.actions]
 
 
@@ -69,9 +77,9 @@ def test_the_next_attempt_waits_for_no_pod_of_a_lost_node() -> None:
     turn = decide(snapshot(first, away(), state=RAN, hosts=LOST, job_=retried(grace_s=5.0)), NOW)
     assert turn.state is not None and (turn.state.attempt, turn.state.phase) == (1, "recovering")
     assert "node-1" in turn.state.reason and turn.state.not_before == NOW + 2.0
-    assert kinds(turn) == ["ForceDelete", "Remove"] and turn.actions[1] == Remove(attempt=0, is_lost=True)
+    assert kinds(turn) == ["ForceDelete", "Remove"] and turn.actions[1] == DeleteWorkloads(attempt=0, is_lost=True)
     later = snapshot(first, away(is_forced=True), state=turn.state, workloads=(), hosts=LOST, job_=retried())
-    assert decide(later, NOW + 2).actions == (Create(attempt=1),)
+    assert decide(later, NOW + 2).actions == (CreateAttempt(attempt=1),)
 
 
 def test_ranks_that_are_cut_off_have_their_grace_before_the_next_attempt_starts() -> None:
@@ -110,10 +118,10 @@ def test_survivors_of_a_lost_node_are_told_then_deleted(index: int) -> None:
     first = decide(snapshot(away(index), other, state=RAN, hosts=LOST, job_=retried()), NOW)
     assert first.state is not None and first.state.broken == NOW
     assert "node-1" in first.state.reason and "the others are ending" in first.state.reason
-    assert kinds(first) == ["ForceDelete", "Tell"] and first.actions[1] == Tell(pod=other.name, grace_s=30.0)
+    assert kinds(first) == ["ForceDelete", "Tell"] and first.actions[1] == SendStop(pod=other.name, grace_s=30.0)
     state = broken(30.0 + TELL_S)
     late = decide(snapshot(away(index, is_forced=True), other, state=state, hosts=LOST, job_=retried()), NOW)
-    assert late.actions == (Drop(pod=other.name, uid=other.uid),)
+    assert late.actions == (Delete(pod=other.name, uid=other.uid),)
     over = snapshot(away(index), ended(1 - index, ended_by="stop"), state=state, hosts=LOST, job_=retried())
     state = decide(over, NOW).state or State()
     assert (state.attempt, state.cause) == (1, "lost") and "node-1" in state.reason
@@ -129,7 +137,7 @@ def test_an_attempt_that_never_ends_is_given_up() -> None:
     """A pod was lost before the other one was even created, and nobody creates it."""
     state = State(phase="pending", attempts=(opened(),), broken=NOW - 30 - TELL_S)
     turn = decide(snapshot(away(0, is_forced=True), state=state, hosts=LOST, job_=retried()), NOW)
-    assert turn.actions == (Remove(attempt=0),)
+    assert turn.actions == (DeleteWorkloads(attempt=0),)
     assert turn.state is not None and turn.state.attempts[0].failure is not None
     gone = snapshot(state=turn.state, workloads=(), hosts=LOST, job_=retried())
     assert (decide(gone, NOW).state or state).attempt == 1
@@ -152,7 +160,7 @@ def test_a_stop_waits_for_no_silent_node(grace_s: float | None) -> None:
     stop = StopRequest(at=NOW, grace_s=grace_s)
     seen = snapshot(running(0), away(), state=RAN, hosts=silent(3.0), stop=stop)
     first = decide(seen, NOW)
-    assert [one.pod for one in first.actions if isinstance(one, Tell)] == ["train-a0-worker-0"]
+    assert [one.pod for one in first.actions if isinstance(one, SendStop)] == ["train-a0-worker-0"]
     assert [one.pod for one in first.actions if isinstance(one, ForceDelete)] == ["train-a0-worker-1"]
     over = snapshot(ended(0, 143, ended_by="stop"), away(is_forced=True), state=RAN, hosts=silent(4.0), stop=stop)
     state = decide(over, NOW).state
@@ -162,7 +170,7 @@ def test_a_stop_waits_for_no_silent_node(grace_s: float | None) -> None:
 def test_a_stop_when_node_0_is_silent_is_told_to_the_others() -> None:
     seen = snapshot(away(0), running(1), running(2), state=RAN, hosts=silent(3.0), stop=StopRequest(at=NOW))
     seen = snapshot(*seen.pods, state=RAN, hosts=silent(3.0), stop=StopRequest(at=NOW), job_=job(nodes=3))
-    told = [one.pod for one in decide(seen, NOW).actions if isinstance(one, Tell)]
+    told = [one.pod for one in decide(seen, NOW).actions if isinstance(one, SendStop)]
     assert told == ["train-a0-worker-1", "train-a0-worker-2"]
 
 
@@ -226,7 +234,7 @@ def test_node_0_killed_before_the_gang_has_met_ends_the_attempt() -> None:
     state = decide(snapshot(gone_by(0, KILLED), running(1), state=STARTING), NOW).state
     assert state is not None and state.broken == NOW
     turn = decide(snapshot(gone_by(0, KILLED), running(1), state=state), NOW + SETTLING_S)
-    assert turn.actions == (Tell(pod="train-a0-worker-1", grace_s=30.0),)
+    assert turn.actions == (SendStop(pod="train-a0-worker-1", grace_s=30.0),)
     over = snapshot(gone_by(0, KILLED), ended(1, 0, ended_by="stop"), state=state, job_=retried())
     after = decide(over, NOW + 10).state
     assert after is not None and (after.attempt, after.cause) == (1, "lost")
@@ -290,7 +298,7 @@ def test_which_nodes_are_looked_at(pods: list[PodView], wanted: set[str]) -> Non
 
 def test_kueue_gets_its_quota_back_when_a_run_ended_with_a_lost_node() -> None:
     first = ended(0, 208, cause="lost", gang=verdict(208, "lost", "silent"))
-    seen: Snapshot = snapshot(
+    seen: RunSnapshot = snapshot(
         first, away(), state=RAN, hosts=LOST, record=record(gated_by="kueue", workload="jobset", queue="q")
     )
     assert kinds(decide(seen, NOW)) == ["ForceDelete", "Remove"]

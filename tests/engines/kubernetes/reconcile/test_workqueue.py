@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 
-from longboat.engines.kubernetes.reconcile.workqueue import Agenda, Key
+from longboat.engines.kubernetes.reconcile.workqueue import RunKey, WorkQueue
 
-A, B, GATE = Key("default", "a"), Key("default", "b"), Key("default")
+A, B, GATE = RunKey("default", "a"), RunKey("default", "b"), RunKey("default")
 
 
 def test_the_earliest_comes_first_and_an_earlier_note_counts() -> None:
-    agenda = Agenda()
+    agenda = WorkQueue()
     now = time.monotonic()
     agenda.note(A, now - 1)
     agenda.note(B, now + 3600)
@@ -21,14 +21,14 @@ def test_the_earliest_comes_first_and_an_earlier_note_counts() -> None:
 
 
 def test_a_later_note_does_not_put_it_off() -> None:
-    agenda = Agenda()
+    agenda = WorkQueue()
     agenda.note(A, time.monotonic() - 1)
     agenda.note(A, time.monotonic() + 3600)
     assert agenda.take() == A
 
 
 def test_noted_while_it_is_worked_on_it_comes_again_and_not_at_once_in_two_hands() -> None:
-    agenda = Agenda()
+    agenda = WorkQueue()
     agenda.note(A, 0.0)
     assert agenda.take() == A
     agenda.note(A, 0.0)
@@ -44,7 +44,7 @@ def test_noted_while_it_is_worked_on_it_comes_again_and_not_at_once_in_two_hands
 
 
 def test_what_is_forgotten_does_not_come() -> None:
-    agenda = Agenda()
+    agenda = WorkQueue()
     agenda.note(A, 0.0)
     agenda.note(B, 1.0)
     agenda.forget(A)
@@ -57,8 +57,8 @@ def test_what_is_forgotten_does_not_come() -> None:
 
 
 def test_closing_wakes_those_who_wait() -> None:
-    agenda = Agenda()
-    taken: list[Key | None] = []
+    agenda = WorkQueue()
+    taken: list[RunKey | None] = []
     threads = [threading.Thread(target=lambda: taken.append(agenda.take())) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -73,12 +73,12 @@ def test_closing_wakes_those_who_wait() -> None:
 
 def test_many_hands_take_every_key_as_often_as_it_is_noted_afterwards() -> None:
     """Each hand notes its key again until it was worked on 50 times; nobody ever holds a key that another holds."""
-    agenda = Agenda()
-    keys = [Key("default", str(number)) for number in range(5)]
+    agenda = WorkQueue()
+    keys = [RunKey("default", str(number)) for number in range(5)]
     counts = dict.fromkeys(keys, 0)
-    held: set[Key] = set()
+    held: set[RunKey] = set()
     lock = threading.Lock()
-    clashes: list[Key] = []
+    clashes: list[RunKey] = []
 
     def work() -> None:
         while (key := agenda.take()) is not None:

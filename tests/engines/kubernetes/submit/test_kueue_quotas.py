@@ -9,8 +9,8 @@ import pytest
 
 from longboat.core.errors import Refused
 from longboat.engines.kubernetes.settings import ClusterSettings
-from longboat.engines.kubernetes.submit.facts.cluster_facts import Capabilities, observe
-from longboat.engines.kubernetes.submit.facts.surroundings import Queue
+from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts, observe
+from longboat.engines.kubernetes.submit.facts.surroundings import LocalQueue
 from longboat.engines.kubernetes.submit.kueue_quotas import FlavorQuota, flavor_quotas
 from longboat.engines.kubernetes.submit.preflight import check
 from testbed.clusters import Cluster
@@ -52,9 +52,9 @@ def test_what_a_queue_can_ever_give() -> None:
     assert most(cluster_queue("a", "lab", h100="8"), cluster_queue("c", "other", h100="9"), cohorts=[]) == [8]
 
 
-def seen(*flavors: FlavorQuota) -> Capabilities:
-    queue = Queue(name="research", cluster_queue="all", is_active=True, flavors=flavors or None)
-    return Capabilities(namespace="team", version="v1.36.4", groups={"kueue.x-k8s.io": ("v1beta2",)}, queues=(queue,))
+def seen(*flavors: FlavorQuota) -> ClusterFacts:
+    queue = LocalQueue(name="research", cluster_queue="all", is_active=True, flavors=flavors or None)
+    return ClusterFacts(namespace="team", version="v1.36.4", groups={"kueue.x-k8s.io": ("v1beta2",)}, queues=(queue,))
 
 
 def gives(name: str = "h100", **most: int) -> FlavorQuota:
@@ -76,7 +76,7 @@ def gives(name: str = "h100", **most: int) -> FlavorQuota:
     ],
 )
 def test_too_large_for_its_queue(
-    tmp_path: Path, fields: dict[str, Any], cluster: Capabilities, told: list[str]
+    tmp_path: Path, fields: dict[str, Any], cluster: ClusterFacts, told: list[str]
 ) -> None:
     with pytest.raises(Refused) as refusal:
         check(job_of(tmp_path, **fields), cluster, ClusterSettings(queue="research"))
@@ -97,7 +97,7 @@ def test_too_large_for_its_queue(
     ],
     ids=["fits", "in two flavors", "not known", "a cohort not known", "not covered", "asks for nothing"],
 )
-def test_what_the_queue_may_give_is_taken(tmp_path: Path, fields: dict[str, Any], cluster: Capabilities) -> None:
+def test_what_the_queue_may_give_is_taken(tmp_path: Path, fields: dict[str, Any], cluster: ClusterFacts) -> None:
     check(job_of(tmp_path, **fields), cluster, ClusterSettings(queue="research"))
 
 

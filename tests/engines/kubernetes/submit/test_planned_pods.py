@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longboat.core.errors import Refused
-from longboat.engines.kubernetes.gate.decide import Candidate, Room, decide_gate
+from longboat.engines.kubernetes.gate.decide import ClusterUsage, GateCandidate, decide_gate
 from longboat.engines.kubernetes.settings import ClusterSettings
-from longboat.engines.kubernetes.submit.facts.cluster_facts import Capabilities
+from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 from longboat.engines.kubernetes.submit.facts.surroundings import Limit, NodeUse, Quota
 from longboat.engines.kubernetes.submit.planned_pods import planned_pods
 from longboat.engines.kubernetes.submit.preflight import check
@@ -36,8 +36,8 @@ def node(name: str, *, pool: str | None = None, taints: tuple[Taint, ...] = (), 
     return NodeUse(node=NodeShape(name=name, labels=labels, taints=taints, allocatable=amounts(sizes)))
 
 
-def seen(*nodes: NodeUse) -> Capabilities:
-    return Capabilities(namespace="team", version="v1.36.4", nodes=nodes)
+def seen(*nodes: NodeUse) -> ClusterFacts:
+    return ClusterFacts(namespace="team", version="v1.36.4", nodes=nodes)
 
 
 def pod(**spec: Any) -> ClusterSettings:
@@ -114,7 +114,7 @@ def test_quotas_and_limits_count_every_container(tmp_path: Path) -> None:
     limit = Limit(name="sizes", type="Pod", max={"cpu": "7"})
     for rules in ({"quotas": (quota,)}, {"limits": (limit,)}):
         rich = node("a", cpu="64")
-        cluster = Capabilities(namespace="team", version="v1.36.4", nodes=(rich,), **rules)  # type: ignore[arg-type]
+        cluster = ClusterFacts(namespace="team", version="v1.36.4", nodes=(rich,), **rules)  # type: ignore[arg-type]
         check(job, cluster)
         with pytest.raises(Refused, match="8 CPUs"):
             check(job, cluster, chosen)
@@ -148,7 +148,9 @@ def test_preflight_refuses_exactly_what_the_gate_would_never_let_in(
     job = job_of(tmp_path, nodes=count, cpus=cpus, gpus=gpus)
     pods = planned_pods(job, cluster, chosen)
     (verdict,) = decide_gate(
-        [Candidate(run="r", uid="u", created=0.0, pods=pods)], Room(nodes=tuple(use.node for use in uses)), 1.0
+        [GateCandidate(run="r", uid="u", created=0.0, pods=pods)],
+        ClusterUsage(nodes=tuple(use.node for use in uses)),
+        1.0,
     )
     try:
         check(job, cluster, chosen)

@@ -10,14 +10,14 @@ import pytest
 from longboat.core.errors import Refused
 from longboat.engines.kubernetes.records import Storage
 from longboat.engines.kubernetes.settings import ClusterSettings
-from longboat.engines.kubernetes.submit.facts.cluster_facts import Capabilities
+from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, Permission
 from longboat.engines.kubernetes.submit.facts.surroundings import (
     Autoscaler,
-    Claim,
+    ClaimView,
     Limit,
+    LocalQueue,
     NodeUse,
-    Queue,
     Quota,
     StorageClass,
 )
@@ -40,20 +40,20 @@ def gpu_node(name: str, count: int, product: str = "NVIDIA-A100", **more: Any) -
     return node(name, labels={"nvidia.com/gpu.product": product}, has={"nvidia.com/gpu": str(count)}, **more)
 
 
-def seen(*nodes: NodeUse, **more: Any) -> Capabilities:
+def seen(*nodes: NodeUse, **more: Any) -> ClusterFacts:
     fields: dict[str, Any] = {"namespace": "team", "version": "v1.36.4", "nodes": nodes or (node(),), **more}
-    return Capabilities(**fields)
+    return ClusterFacts(**fields)
 
 
-PENDING = {"claims": {"data": Claim(name="data", phase="Pending", storage_class="fast")}}
+PENDING = {"claims": {"data": ClaimView(name="data", phase="Pending", storage_class="fast")}}
 SHARED = {"volumes": {"/data": {"claim": "data"}}}
 
 
 def claims(*modes: str, phase: str = "Bound") -> dict[str, Any]:
-    return {"claims": {"data": Claim(name="data", phase=phase, access_modes=modes)}}
+    return {"claims": {"data": ClaimView(name="data", phase=phase, access_modes=modes)}}
 
 
-REFUSED: list[tuple[str, dict[str, Any], Capabilities, list[str], list[str]]] = [
+REFUSED: list[tuple[str, dict[str, Any], ClusterFacts, list[str], list[str]]] = [
     ("gpus of one node", {"gpus": 3}, seen(gpu_node("a", 2)), ["3 GPUs", "there are 2"], ["`gpus: 2`"]),
     ("gpus of all", {"nodes": 3, "gpus": 1}, seen(gpu_node("a", 2)), ["3 GPUs", "there are 2"], ["`nodes: 2`"]),
     (
@@ -176,7 +176,7 @@ REFUSED: list[tuple[str, dict[str, Any], Capabilities, list[str], list[str]]] = 
     (
         "queue",
         {"queue": "x"},
-        seen(groups=KUEUE, queues=(Queue(name="research"),)),
+        seen(groups=KUEUE, queues=(LocalQueue(name="research"),)),
         ["no queue x"],
         ["queues here: research"],
     ),
@@ -251,7 +251,7 @@ REFUSED: list[tuple[str, dict[str, Any], Capabilities, list[str], list[str]]] = 
     ("fields", "cluster_seen", "reason", "hint"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
 )
 def test_refused_with_reason_and_nearest(
-    tmp_path: Path, fields: dict[str, Any], cluster_seen: Capabilities, reason: list[str], hint: list[str]
+    tmp_path: Path, fields: dict[str, Any], cluster_seen: ClusterFacts, reason: list[str], hint: list[str]
 ) -> None:
     with pytest.raises(Refused) as refusal:
         check(job_of(tmp_path, **fields), cluster_seen)
@@ -261,7 +261,7 @@ def test_refused_with_reason_and_nearest(
         assert words in (refusal.value.hint or "")
 
 
-ALLOWED: list[tuple[str, dict[str, Any], Capabilities, list[str]]] = [
+ALLOWED: list[tuple[str, dict[str, Any], ClusterFacts, list[str]]] = [
     ("nothing asked", {}, seen(), []),
     ("all gpus", {"nodes": 2, "gpus": 8}, seen(gpu_node("a", 8), gpu_node("b", 8)), []),
     (
@@ -324,7 +324,7 @@ ALLOWED: list[tuple[str, dict[str, Any], Capabilities, list[str]]] = [
     (
         "sleeping queue",
         {"queue": "q"},
-        seen(groups=KUEUE, queues=(Queue(name="q", is_active=False, message="stopped"),)),
+        seen(groups=KUEUE, queues=(LocalQueue(name="q", is_active=False, message="stopped"),)),
         ["queue q lets nothing in now: stopped"],
     ),
     ("queues not known", {"queue": "q"}, seen(groups=KUEUE, queues=None), []),
@@ -345,7 +345,7 @@ ALLOWED: list[tuple[str, dict[str, Any], Capabilities, list[str]]] = [
     ("fields", "cluster_seen", "words"), [row[1:] for row in ALLOWED], ids=[row[0] for row in ALLOWED]
 )
 def test_allowed_with_notices(
-    tmp_path: Path, fields: dict[str, Any], cluster_seen: Capabilities, words: list[str]
+    tmp_path: Path, fields: dict[str, Any], cluster_seen: ClusterFacts, words: list[str]
 ) -> None:
     notices = check(job_of(tmp_path, **fields), cluster_seen)
     assert bool(notices) == bool(words), notices

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longboat.core.jobs import Gpus
-from longboat.engines.local.submit.admission import Free, decide_admission, queue_order, reserve
+from longboat.engines.local.submit.admission import FreeResources, decide_admission, queue_order, reserve
 from longboat.engines.local.submit.machine import Gpu
-from longboat.engines.local.submit.preflight import Request, take_gpus
+from longboat.engines.local.submit.preflight import RequestedResources, take_gpus
 from tests.engines.local.values import GiB, ask, gpu, ticket
 
 FOUR = tuple(gpu(f"g{n}", n) for n in range(4))
@@ -42,7 +42,9 @@ def ids(taken: list[tuple[Gpu, ...]] | None) -> list[list[str]] | None:
         (FOUR, ask(Gpus(count=1, type="H100")), None),
     ],
 )
-def test_which_gpus_are_taken(free: tuple[Gpu, ...], request_: Request, expected: list[list[str]] | None) -> None:
+def test_which_gpus_are_taken(
+    free: tuple[Gpu, ...], request_: RequestedResources, expected: list[list[str]] | None
+) -> None:
     assert ids(take_gpus(free, request_)) == expected
 
 
@@ -56,9 +58,9 @@ def test_the_queue_is_served_by_priority_then_by_number() -> None:
     assert [each.run for each in queue_order(tickets)] == ["p", "a", "c"]
 
 
-ALL = Free(gpus=FOUR[:2], cpus=4, memory=8 * GiB)
-NO_GPU = Free(gpus=(), cpus=4, memory=8 * GiB)
-ONE_GPU = Free(gpus=FOUR[:1], cpus=4, memory=8 * GiB)
+ALL = FreeResources(gpus=FOUR[:2], cpus=4, memory=8 * GiB)
+NO_GPU = FreeResources(gpus=(), cpus=4, memory=8 * GiB)
+ONE_GPU = FreeResources(gpus=FOUR[:1], cpus=4, memory=8 * GiB)
 
 
 @pytest.mark.parametrize(
@@ -80,19 +82,19 @@ ONE_GPU = Free(gpus=FOUR[:1], cpus=4, memory=8 * GiB)
         (
             ticket("me", 5, ask(0, cpus=3)),
             [ticket("h", 1, ask(0, cpus=2), holds=True)],
-            Free(gpus=(), cpus=2, memory=GiB),
+            FreeResources(gpus=(), cpus=2, memory=GiB),
             "waits for 3 CPUs (2 free); held by h",
         ),
         (
             ticket("me", 5, ask(0, memory=2 * GiB)),
             [ticket("h", 1, ask(0, memory=7 * GiB), holds=True), ticket("x", 2, ask(0, cpus=1), holds=True)],
-            Free(gpus=(), cpus=4, memory=GiB),
+            FreeResources(gpus=(), cpus=4, memory=GiB),
             "waits for 2Gi of memory (1Gi free); held by h",
         ),
         (
             ticket("me", 5, ask(0, cpus=0.1)),
             [ticket("b", 1, ask(0, cpus=0.2))],
-            Free(gpus=(), cpus=0.3, memory=0),
+            FreeResources(gpus=(), cpus=0.3, memory=0),
             None,
         ),
     ],
@@ -109,9 +111,9 @@ REQUESTS = st.builds(
 
 
 @given(requests=st.lists(REQUESTS, min_size=1, max_size=6), count=st.integers(0, 6), cpus=st.integers(0, 8))
-def test_no_later_run_delays_an_earlier_one(requests: list[Request], count: int, cpus: int) -> None:
+def test_no_later_run_delays_an_earlier_one(requests: list[RequestedResources], count: int, cpus: int) -> None:
     """Whoever may start leaves enough for everybody before it that could start too."""
-    free = Free(gpus=tuple(gpu(str(n), n) for n in range(count)), cpus=cpus, memory=0)
+    free = FreeResources(gpus=tuple(gpu(str(n), n) for n in range(count)), cpus=cpus, memory=0)
     tickets = [ticket(f"r{n}", n, request) for n, request in enumerate(requests)]
     left = free
     for each in tickets:
@@ -124,8 +126,10 @@ def test_no_later_run_delays_an_earlier_one(requests: list[Request], count: int,
 
 
 @given(requests=st.lists(REQUESTS, min_size=1, max_size=6))
-def test_the_first_run_that_fits_an_idle_machine_starts(requests: list[Request]) -> None:
+def test_the_first_run_that_fits_an_idle_machine_starts(requests: list[RequestedResources]) -> None:
     first = requests[0]
-    free = Free(gpus=tuple(gpu(str(n), n) for n in range(first.gpu_count)), cpus=first.cpus, memory=first.memory)
+    free = FreeResources(
+        gpus=tuple(gpu(str(n), n) for n in range(first.gpu_count)), cpus=first.cpus, memory=first.memory
+    )
     tickets = [ticket(f"r{n}", n, request) for n, request in enumerate(requests)]
     assert decide_admission(tickets[0], tickets, free) is None

@@ -8,7 +8,7 @@ import pytest
 
 from longboat.core.errors import Refused
 from longboat.core.jobs import DataImport, Gpus, Job, Volume
-from longboat.engines.local.submit.machine import Machine
+from longboat.engines.local.submit.machine import LocalMachine
 from longboat.engines.local.submit.preflight import check, matches, request_of
 from tests.engines.local.values import GiB, gpu, job, machine, role
 
@@ -44,7 +44,7 @@ def test_the_request_is_the_sum_over_nodes() -> None:
     assert [each.count for each in asked.gpus] == [0, 0, 2, 2, 2]
 
 
-FITS: list[tuple[Job, Machine]] = [
+FITS: list[tuple[Job, LocalMachine]] = [
     (job(), machine()),
     (job(roles=(role(gpus=2),)), machine(H100, T4)),
     (job(roles=(role(nodes=8, cpus=1.0),)), machine()),
@@ -55,11 +55,11 @@ FITS: list[tuple[Job, Machine]] = [
 
 
 @pytest.mark.parametrize(("fitting", "here"), FITS)
-def test_what_fits(fitting: Job, here: Machine) -> None:
+def test_what_fits(fitting: Job, here: LocalMachine) -> None:
     assert check(fitting, here) == []
 
 
-REFUSED: list[tuple[Job, Machine, str, str]] = [
+REFUSED: list[tuple[Job, LocalMachine, str, str]] = [
     (job(roles=(role(gpus=1),)), machine(), "1 GPUs (1 x 1) and there are 0", "`gpus: 0`"),
     (job(roles=(role(nodes=2, gpus=8),)), machine(H100, T4), "16 GPUs (2 x 8)", "`nodes: 1` with `gpus: 2`"),
     (job(roles=(role(nodes=4, gpus=1),)), machine(H100, T4), "4 GPUs", "`nodes: 2` with `gpus: 1` each"),
@@ -85,7 +85,7 @@ REFUSED: list[tuple[Job, Machine, str, str]] = [
 @pytest.mark.parametrize(
     ("impossible", "here", "reason", "hint"), REFUSED, ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_what_can_never_run(impossible: Job, here: Machine, reason: str, hint: str) -> None:
+def test_what_can_never_run(impossible: Job, here: LocalMachine, reason: str, hint: str) -> None:
     with pytest.raises(Refused) as refusal:
         check(impossible, here)
     assert reason in refusal.value.message

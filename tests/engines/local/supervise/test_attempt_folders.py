@@ -12,12 +12,12 @@ import pytest
 
 from longboat.core.errors import EngineError
 from longboat.core.layouts import ports_needed
-from longboat.engines.local.records import Record
+from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.submit.machine import Gpu
 from longboat.engines.local.supervise.attempt_folders import (
+    AttemptPreparation,
     Environment,
-    Preparation,
     example_ports,
     layout_of,
     sites_of,
@@ -26,15 +26,17 @@ from longboat.engines.shared.home import Home
 from tests.engines.local.values import job, role
 
 
-def record(tmp_path: Path, nodes: int = 2) -> Record:
+def record(tmp_path: Path, nodes: int = 2) -> LocalRecord:
     made = job(roles=(role(nodes=nodes, gpus=1, memory=1 << 30),))
-    return Record(name="run", uid="ab12", job=made, base="/", created=0, user="u", checkpoint_dir=str(tmp_path / "c"))
+    return LocalRecord(
+        name="run", uid="ab12", job=made, base="/", created=0, user="u", checkpoint_dir=str(tmp_path / "c")
+    )
 
 
-def prepared(tmp_path: Path) -> Preparation:
+def prepared(tmp_path: Path) -> AttemptPreparation:
     own = record(tmp_path)
     layout = layout_of(own, attempt=0, ports=example_ports(own))
-    return Preparation(Home(tmp_path / "home"), RunFiles(tmp_path / "home/runs/run"), own, layout)
+    return AttemptPreparation(Home(tmp_path / "home"), RunFiles(tmp_path / "home/runs/run"), own, layout)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has all of 127/8")

@@ -6,7 +6,7 @@ import pytest
 
 from longboat.core.jobs import Retries
 from longboat.core.runs import Failure
-from longboat.engines.local.supervise.attempt_outcome import LOSS_WINDOW_NS, Ending, judge, stop_code
+from longboat.engines.local.supervise.attempt_outcome import LOSS_WINDOW_NS, AttemptEnd, judge, stop_code
 from longboat.engines.shared.retry_policy import retry_after, start_failure
 from tests.engines.local.values import ending, outcome, report
 
@@ -33,7 +33,7 @@ SUCCEEDED = [
 
 
 @pytest.mark.parametrize("ended", SUCCEEDED)
-def test_no_failure(ended: Ending) -> None:
+def test_no_failure(ended: AttemptEnd) -> None:
     assert judge(ended) is None
 
 
@@ -145,7 +145,7 @@ FAILED = [
 @pytest.mark.parametrize(
     ("name", "ended", "cause", "exit_code", "rank"), FAILED, ids=lambda v: v if isinstance(v, str) else ""
 )
-def test_the_first_culprit(name: str, ended: Ending, cause: str, exit_code: int, rank: int | None) -> None:
+def test_the_first_culprit(name: str, ended: AttemptEnd, cause: str, exit_code: int, rank: int | None) -> None:
     failure = judge(ended)
     assert failure is not None
     assert (failure.cause, failure.exit_code) == (cause, exit_code)

@@ -15,7 +15,7 @@ from longboat.core.errors import EngineError
 from longboat.engines.local.submit.machine import Gpu
 from longboat.engines.local.submit.submission import take_number
 from longboat.engines.local.supervise import slots
-from longboat.engines.local.supervise.slots import Ports, Queue, discard_ticket
+from longboat.engines.local.supervise.slots import Ports, SlotTicket, discard_ticket
 from longboat.engines.shared.home import Home
 from tests.engines.local.values import ask, machine
 
@@ -23,8 +23,10 @@ STATED = tuple(Gpu(id=f"g{n}", index=n, is_stated=True) for n in range(2))
 REAL = tuple(Gpu(id=f"GPU-{n}", index=n) for n in range(2))
 
 
-def queue(home: Home, run: str, *gpus: int, number: int | None = None) -> Queue:
-    return Queue(home, run=run, number=take_number(home) if number is None else number, request=ask(*gpus), priority=0)
+def queue(home: Home, run: str, *gpus: int, number: int | None = None) -> SlotTicket:
+    return SlotTicket(
+        home, run=run, number=take_number(home) if number is None else number, request=ask(*gpus), priority=0
+    )
 
 
 def names(given: list[tuple[Gpu, ...]]) -> list[str]:

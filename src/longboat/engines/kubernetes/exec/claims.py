@@ -1,4 +1,5 @@
-"""Claims of the namespace: list with their users, create, remove. What a claim is good for is measured by `probe`.
+"""Claims of the namespace: list with their users, create, remove. What a claim is good for is measured by
+`disk_benchmark`.
 
 Longboat removes no claim by itself: they outlive runs, and so does what is in them.
 """
@@ -18,8 +19,8 @@ from longboat.engines.kubernetes.exec.helper_pod import claims_of
 from longboat.engines.kubernetes.reconcile.listing import records
 from longboat.engines.kubernetes.records import Record
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import AlreadyThere, ApiError
-from longboat.kubeapi.kinds import CLAIM, EVENT, POD, STORAGE_CLASS
+from longboat.kubeapi.errors import AlreadyExists, ApiError
+from longboat.kubeapi.kinds import EVENT, POD, PVC, STORAGE_CLASS
 from longboat.specs.fields import rules
 
 ACCESS = {
@@ -48,7 +49,7 @@ class VolumeView(Value, frozen=True):
     note: str = ""  # why it is not bound
 
 
-class Wanted(Value, frozen=True):
+class ClaimRequest(Value, frozen=True):
     """A claim to be made."""
 
     name: str
@@ -57,7 +58,7 @@ class Wanted(Value, frozen=True):
     storage_class: str | None = None  # None: the cluster's default
 
 
-def wanted(name: str, size: str, *, access: str = "RWO", storage_class: str | None = None) -> Wanted:
+def wanted(name: str, size: str, *, access: str = "RWO", storage_class: str | None = None) -> ClaimRequest:
     """Checked. Raises UsageError."""
     for what, text in (("name", name), ("class", storage_class)):
         if text is not None and not re.fullmatch(rules.SUBDOMAIN, text):
@@ -72,7 +73,7 @@ def wanted(name: str, size: str, *, access: str = "RWO", storage_class: str | No
     if mode not in ACCESS.values():
         told = ", ".join(f"{short} ({full})" for short, full in ACCESS.items())
         raise UsageError(f"access {access!r}: expected one of {told}")
-    return Wanted(name=name, size=count, access=mode, storage_class=storage_class)
+    return ClaimRequest(name=name, size=count, access=mode, storage_class=storage_class)
 
 
 def view_of(claim: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], runs: Sequence[Record]) -> VolumeView:
@@ -109,14 +110,14 @@ def claims_of_run(record: Record) -> set[str]:
 
 def list_volumes(client: Client) -> list[VolumeView]:
     """All claims of the namespace, by name."""
-    claims = client.list(CLAIM).items
+    claims = client.list(PVC).items
     pods, runs = _users(client)
     return sorted((view_of(claim, pods, runs) for claim in claims), key=lambda view: view.name)
 
 
 def find_volume(client: Client, name: str) -> VolumeView:
     """One claim. Raises NotFound."""
-    claim = client.find(CLAIM, name) if re.fullmatch(rules.SUBDOMAIN, name) else None
+    claim = client.find(PVC, name) if re.fullmatch(rules.SUBDOMAIN, name) else None
     if claim is None:
         raise NotFound(f"no volume named {name!r} in namespace {client.namespace}", hint="`longboat volume ls`")
     return view_of(claim, *_users(client))
@@ -127,7 +128,7 @@ def _users(client: Client) -> tuple[list[dict[str, Any]], list[Record]]:
     return pods, [record for _, record, state in records(client) if not state.is_final]
 
 
-def create_volume(client: Client, claim: Wanted, *, timeout_s: float) -> VolumeView:
+def create_volume(client: Client, claim: ClaimRequest, *, timeout_s: float) -> VolumeView:
     """Make the claim and wait until it is bound, or is known to wait for its first user. Raises EngineError."""
     binding = _binding(client, claim)
     spec: dict[str, Any] = {
@@ -139,12 +140,12 @@ def create_volume(client: Client, claim: Wanted, *, timeout_s: float) -> VolumeV
     meta = {"name": claim.name, "namespace": client.namespace, "labels": {names.MANAGED_BY: "longboat"}}
     try:
         client.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
-    except AlreadyThere:
+    except AlreadyExists:
         raise Refused(f"there is a volume {claim.name} already", hint=f"longboat volume rm {claim.name}") from None
     return _until_bound(client, claim, binding, timeout_s)
 
 
-def _binding(client: Client, claim: Wanted) -> str | None:
+def _binding(client: Client, claim: ClaimRequest) -> str | None:
     """How its class binds; None where that cannot be known. Raises Refused for a class that is not there."""
     try:
         classes = client.list(STORAGE_CLASS).items
@@ -176,11 +177,11 @@ def _volumes(client: Client) -> list[dict[str, Any]]:
         return []
 
 
-def _until_bound(client: Client, claim: Wanted, binding: str | None, timeout_s: float) -> VolumeView:
+def _until_bound(client: Client, claim: ClaimRequest, binding: str | None, timeout_s: float) -> VolumeView:
     began = time.monotonic()
     pause = FIRST_PAUSE_S
     while True:
-        found = view_of(client.get(CLAIM, claim.name), (), ())
+        found = view_of(client.get(PVC, claim.name), (), ())
         if found.phase == "Bound":
             return found
         told = _told(client, claim.name)
@@ -223,10 +224,10 @@ def remove_volume(client: Client, name: str, *, timeout_s: float = 60.0) -> None
             f"the volume {name} is used by {', '.join(users[:8])}{', ...' if len(users) > 8 else ''}",
             hint="stop them first",
         )
-    client.delete(CLAIM, name)
+    client.delete(PVC, name)
     deadline = time.monotonic() + timeout_s
     pause = FIRST_PAUSE_S
-    while client.find(CLAIM, name) is not None:
+    while client.find(PVC, name) is not None:
         if time.monotonic() > deadline:
             raise EngineError(
                 f"the volume {name} is being removed, but after {timeout_s:.0f} s it is still there",

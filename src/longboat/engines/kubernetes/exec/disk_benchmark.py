@@ -1,13 +1,13 @@
 """How fast a storage is, measured from inside a pod, and what that means for a training.
 
-The measuring itself runs in an aide (`inpod.probe`), in a scratch folder that is removed again.
+The measuring itself runs in an aide (`pod_program.probe`), in a scratch folder that is removed again.
 """
 
 from __future__ import annotations
 
 from longboat.core.jobs import Value
 from longboat.core.resources import show_quantity
-from longboat.engines.kubernetes.exec.helper_pod import Aide, AideOptions
+from longboat.engines.kubernetes.exec.helper_pod import HelperPod, HelperPodOptions
 from longboat.engines.kubernetes.manifests.volumes import STORAGE
 from longboat.engines.kubernetes.records import Storage
 from longboat.kubeapi.client import Client
@@ -23,7 +23,7 @@ SLOW_READ = 200 * MB
 CACHED = 8 * GB
 
 
-class Figures(Value, frozen=True):
+class DiskFigures(Value, frozen=True):
     """As measured. Rates per second."""
 
     size: int  # bytes of the large file
@@ -38,7 +38,7 @@ class Figures(Value, frozen=True):
     is_cold: bool = True  # the kernel was asked to forget the files before they were read
 
 
-class Extent(Value, frozen=True):
+class BenchmarkSize(Value, frozen=True):
     """How much is written."""
 
     size: int = DEFAULT_SIZE
@@ -47,18 +47,23 @@ class Extent(Value, frozen=True):
 
 
 def probe(
-    client: Client, storage: Storage, *, image: str, extent: Extent | None = None, options: AideOptions | None = None
-) -> Figures:
+    client: Client,
+    storage: Storage,
+    *,
+    image: str,
+    extent: BenchmarkSize | None = None,
+    options: HelperPodOptions | None = None,
+) -> DiskFigures:
     """Measure a storage from a pod of its own. Raises EngineError."""
     import msgspec
 
-    chosen = extent or Extent()
-    with Aide(client, storage, image=image, options=options) as aide:
+    chosen = extent or BenchmarkSize()
+    with HelperPod(client, storage, image=image, options=options) as aide:
         found = aide.ask("probe", STORAGE, str(chosen.size), str(chosen.files), str(chosen.file_size))
-    return msgspec.convert(found, Figures)
+    return msgspec.convert(found, DiskFigures)
 
 
-def meanings(figures: Figures) -> tuple[str, ...]:
+def meanings(figures: DiskFigures) -> tuple[str, ...]:
     """What the figures mean for a training, in sentences. Pure."""
     said = [
         f"A checkpoint of 10 GB takes {_time(10 * GB / figures.write_bytes_per_s)} to write "
@@ -77,7 +82,7 @@ def meanings(figures: Figures) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _images(figures: Figures) -> str:
+def _images(figures: DiskFigures) -> str:
     rate = figures.reads_per_s * figures.file_size / DEFAULT_FILE_SIZE if figures.file_size else 0.0
     head = f"{IMAGES_PER_S:,} images of 100 KB per second, for one busy GPU: "
     if rate >= 2 * IMAGES_PER_S:

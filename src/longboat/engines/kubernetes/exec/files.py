@@ -22,7 +22,7 @@ from longboat.engines.kubernetes.exec.pod_exec import Remote, command_of
 from longboat.engines.kubernetes.logs.merge import ranks_of
 from longboat.engines.kubernetes.manifests.volumes import NODE, is_inside
 from longboat.engines.kubernetes.reconcile.node_loss import is_reachable
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import Record, State
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
@@ -35,14 +35,14 @@ WORK = f"{NODE}/work"
 NO_STORAGE = "`longboat config set kubernetes.storage.claim NAME` gives runs a storage that outlives their pods"
 
 
-class Spot(Value, frozen=True):
+class PodPath(Value, frozen=True):
     """A path of the user, in the pod. `kind`: `artifacts`, `checkpoints` or `work`."""
 
     kind: str
     path: str
 
 
-def spot_of(record: Record, text: str) -> Spot:
+def spot_of(record: Record, text: str) -> PodPath:
     """A path of the user inside the working copy, the artifacts or the checkpoints. Raises UsageError."""
     head, _, rest = posixpath.normpath(text).partition("/")
     roots = {"artifacts": record.artifacts_dir, "checkpoints": record.checkpoint_dir}
@@ -51,10 +51,10 @@ def spot_of(record: Record, text: str) -> Spot:
     path = posixpath.normpath(posixpath.join(root, inner))
     if posixpath.isabs(inner) or not is_inside(path, root) or any(ord(char) < 32 for char in path):
         raise UsageError(f"{text} is outside of the run", hint="give a path relative to the working copy")
-    return Spot(kind=kind, path=path)
+    return PodPath(kind=kind, path=path)
 
 
-def pod_of(snapshot: Snapshot, *, node: str | None, rank: int | None = None) -> PodView:
+def pod_of(snapshot: RunSnapshot, *, node: str | None, rank: int | None = None) -> PodView:
     """The running pod of a node, of a rank's node, or of the first. Raises NotFound."""
     record, state = snapshot.record, snapshot.state
     nodes = [(role.name, index) for role in record.job.roles for index in range(role.nodes)]
@@ -86,7 +86,7 @@ def _why(state: State) -> str:
 
 
 def execute(
-    client: Client, snapshot: Snapshot, command: Sequence[str], *, node: str | None = None, rank: int | None = None
+    client: Client, snapshot: RunSnapshot, command: Sequence[str], *, node: str | None = None, rank: int | None = None
 ) -> int:
     """Run a command as a rank would be run, on the caller's terminal; its exit code."""
     if not command:
@@ -143,7 +143,7 @@ def _binary(stream: Any) -> BinaryIO:
     return buffer
 
 
-def copy_out(client: Client, snapshot: Snapshot, source: str, destination: Path, *, node: str | None = None) -> None:
+def copy_out(client: Client, snapshot: RunSnapshot, source: str, destination: Path, *, node: str | None = None) -> None:
     """Copy a file or folder out of a run."""
     spot = spot_of(snapshot.record, source)
     with reaching(client, snapshot, spot, node=node) as remote:
@@ -153,7 +153,7 @@ def copy_out(client: Client, snapshot: Snapshot, source: str, destination: Path,
             raise _missing(snapshot.record, source) from error
 
 
-def copy_in(client: Client, snapshot: Snapshot, source: Path, destination: str, *, node: str | None = None) -> None:
+def copy_in(client: Client, snapshot: RunSnapshot, source: Path, destination: str, *, node: str | None = None) -> None:
     """Copy a file or folder into a run."""
     if not source.exists():
         raise NotFound(f"{source} does not exist")
@@ -167,7 +167,7 @@ def _missing(record: Record, source: str) -> NotFound:
 
 
 @contextlib.contextmanager
-def reaching(client: Client, snapshot: Snapshot, spot: Spot, *, node: str | None) -> Iterator[Remote]:
+def reaching(client: Client, snapshot: RunSnapshot, spot: PodPath, *, node: str | None) -> Iterator[Remote]:
     """A pod in which this spot can be reached: one of the run's own, else an aide where it lies in a storage."""
     record = snapshot.record
     try:
@@ -189,13 +189,13 @@ def reaching(client: Client, snapshot: Snapshot, spot: Spot, *, node: str | None
                 hint="copy them from there with a program of that store",
             )
         raise NotFound(f"the {spot.kind} of {record.name} went with its pods: it had no storage", hint=NO_STORAGE)
-    from longboat.engines.kubernetes.exec.helper_pod import Aide
+    from longboat.engines.kubernetes.exec.helper_pod import HelperPod
 
-    with Aide.of_run(client, record, [spot.path]) as aide:
+    with HelperPod.of_run(client, record, [spot.path]) as aide:
         yield aide
 
 
-def _without_pods(snapshot: Snapshot) -> EngineError | NotFound:
+def _without_pods(snapshot: RunSnapshot) -> EngineError | NotFound:
     record, state = snapshot.record, snapshot.state
     if not state.is_final:
         return NotFound(f"{record.name} is {state.phase}: no pod of it runs", hint=_why(state))
@@ -211,15 +211,21 @@ def _is_node(record: Record, node: str) -> bool:
 
 def is_lasting(record: Record, path: str) -> bool:
     """Whether this path of the pods lies in something that outlives them."""
-    from longboat.engines.kubernetes.exec.helper_pod import Mounts
+    from longboat.engines.kubernetes.exec.helper_pod import HelperMounts
 
     if is_inside(path, NODE):
         return False
-    return any(is_inside(path, mount["mountPath"]) for mount in Mounts.of_run(record).mounts)
+    return any(is_inside(path, mount["mountPath"]) for mount in HelperMounts.of_run(record).mounts)
 
 
 def forward(
-    client: Client, snapshot: Snapshot, port: int, *, node: str | None = None, rank: int | None = None, local: int = 0
+    client: Client,
+    snapshot: RunSnapshot,
+    port: int,
+    *,
+    node: str | None = None,
+    rank: int | None = None,
+    local: int = 0,
 ) -> PortForward:
     """A port of this machine that leads to a port of a node, until it is closed."""
     from longboat.kubeapi.streams.port_forward import PortForward

@@ -1,6 +1,6 @@
 """The aide: a short-lived pod that mounts a storage, for reading and writing it when no pod of a run lives.
 
-It does nothing by itself; everything is done by exec (`remote`). It fits the restricted Pod Security level, asks for
+It does nothing by itself; everything is done by exec (`pod_exec`). It fits the restricted Pod Security level, asks for
 little, is removed at once when it is no longer needed, and ends by itself should that fail.
 """
 
@@ -35,7 +35,7 @@ Security = Literal["baseline", "restricted"]
 Object = dict[str, Any]
 
 
-class AideOptions(Value, frozen=True):
+class HelperPodOptions(Value, frozen=True):
     """Whose aide it is, and what the cluster needs to start it."""
 
     run: str = ""
@@ -44,19 +44,19 @@ class AideOptions(Value, frozen=True):
     service_account: str | None = None
 
 
-class Mounts(Value, frozen=True):
+class HelperMounts(Value, frozen=True):
     """What the aide mounts: `volumes` of the pod and `mounts` of its container."""
 
     volumes: list[Object]
     mounts: list[Object]
 
     @classmethod
-    def of_storage(cls, storage: Storage) -> Mounts:
+    def of_storage(cls, storage: Storage) -> HelperMounts:
         volumes = [{"name": "storage", **storage_source(storage)}]
         return cls(volumes=volumes, mounts=[{"name": "storage", "mountPath": STORAGE}])
 
     @classmethod
-    def of_run(cls, record: Record, paths: Sequence[str] | None = None) -> Mounts:
+    def of_run(cls, record: Record, paths: Sequence[str] | None = None) -> HelperMounts:
         """Lasting volumes of a run where its pods have them: all, or those that hold one of these paths."""
         volumes, mounts = pod_volumes(record)
         lasting = {volume["name"] for volume in volumes if "emptyDir" not in volume}
@@ -72,8 +72,8 @@ class Mounts(Value, frozen=True):
         return {str(source["claimName"]) for source in sources if source}
 
 
-class Aide(Remote):
-    """`with Aide(client, storage, image=...) as aide:`; the storage is at /longboat/storage.
+class HelperPod(Remote):
+    """`with HelperPod(client, storage, image=...) as aide:`; the storage is at /longboat/storage.
 
     `security`: as whom it runs; None takes what the namespace allows.
     """
@@ -81,23 +81,23 @@ class Aide(Remote):
     def __init__(
         self,
         client: Client,
-        storage: Storage | Mounts,
+        storage: Storage | HelperMounts,
         *,
         image: str,
         security: Security | None = None,
         namespace: str | None = None,
-        options: AideOptions | None = None,
+        options: HelperPodOptions | None = None,
     ) -> None:
         super().__init__(client, namespace or client.namespace, f"longboat-aide-{secrets.token_hex(4)}")
-        self._mounts = storage if isinstance(storage, Mounts) else Mounts.of_storage(storage)
+        self._mounts = storage if isinstance(storage, HelperMounts) else HelperMounts.of_storage(storage)
         self._image = image
         self._security = security
-        self._options = options or AideOptions()
+        self._options = options or HelperPodOptions()
 
     @classmethod
     def of_run(
         cls, client: Client, record: Record, paths: Sequence[str] | None = None, *, is_own: bool = False
-    ) -> Aide:
+    ) -> HelperPod:
         """One that has these paths (default: the run's storage and checkpoints) where the run's pods have them.
 
         It has no other volume of the run: one that cannot be mounted may be just why the run failed. Unless the record
@@ -105,7 +105,7 @@ class Aide(Remote):
         be written by those who may start no pods. Raises EngineError.
         """
         owner = client.find(CONFIG_MAP, record.name, namespace=record.namespace)
-        options = AideOptions(
+        options = HelperPodOptions(
             run=record.name,
             owner=owner["metadata"]["uid"] if owner is not None else None,
             pull_secrets=record.pull_secrets,
@@ -113,7 +113,7 @@ class Aide(Remote):
         )
         found = cls(
             client,
-            Mounts.of_run(record, [STORAGE, record.checkpoint_dir] if paths is None else paths),
+            HelperMounts.of_run(record, [STORAGE, record.checkpoint_dir] if paths is None else paths),
             image=record.images[record.job.roles[0].name],
             security=record.security,
             namespace=record.namespace,
@@ -135,7 +135,7 @@ class Aide(Remote):
                 hint="mount the storage in a pod of your own to read it",
             )
 
-    def __enter__(self) -> Aide:
+    def __enter__(self) -> HelperPod:
         self._sweep()
         try:
             self._create()
@@ -217,7 +217,7 @@ class Aide(Remote):
             pass  # a courtesy, no more
 
 
-def pod_spec(image: str, security: Security, mounts: Mounts) -> Object:
+def pod_spec(image: str, security: Security, mounts: HelperMounts) -> Object:
     """A pod that sleeps. As the run's own pods: the image's user, or the restricted one."""
     container: Object = {
         "name": "main",

@@ -10,7 +10,7 @@ import msgspec
 from longboat.engines.kubernetes.manifests.volumes import NODE, ROOT
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
-from longboat.kubeapi.streams.exec import Beginning, run_in_pod
+from longboat.kubeapi.streams.exec import BoundedOutput, run_in_pod
 
 LAUNCHER = ("python3", "-I", "-S", f"{ROOT}/launcher/launcher.pyz")
 TELL_S = 8.0
@@ -75,7 +75,7 @@ def _is_sane(value: object) -> bool:
 
 
 def _call(client: Client, pod: str, words: Sequence[str], within_s: float) -> bytes | None:
-    out = Beginning(MOST_ANSWER)
+    out = BoundedOutput(MOST_ANSWER)
     try:
         code = run_in_pod(client, pod, [*LAUNCHER, *words], stdout=out, timeout_s=within_s, connect_s=within_s)
     except ApiError:

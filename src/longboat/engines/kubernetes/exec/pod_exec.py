@@ -1,7 +1,7 @@
 """Files of a pod, through exec: read, write, list, remove. The pod needs Python >= 3.8 and nothing else of ours.
 
-The program that runs there is `inpod`; it travels along with each command. Which pod, and which paths a user may name,
-is not decided here.
+The program that runs there is `pod_program`; it travels along with each command. Which pod, and which paths a user may
+name, is not decided here.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from typing import Any, BinaryIO, cast
 
 from longboat.bundles.disk import errors_explained
 from longboat.bundles.extraction import extract
-from longboat.bundles.manifests import Limits
+from longboat.bundles.manifests import TreeLimits
 from longboat.bundles.merging import merge
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.kubernetes.exec import pod_program
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError, NotThere, Unreachable
-from longboat.kubeapi.streams.exec import STDOUT, Beginning, Place, Session, converse, run_in_pod
-from longboat.kubeapi.streams.websocket import Closed
+from longboat.kubeapi.errors import ApiError, ObjectNotFound, Unreachable
+from longboat.kubeapi.streams.exec import STDOUT, BoundedOutput, ContainerProcess, Session, converse, run_in_pod
+from longboat.kubeapi.streams.websocket import WebSocketClosed
 
-LIMITS = Limits(max_bytes=1 << 50, max_files=10_000_000)
+LIMITS = TreeLimits(max_bytes=1 << 50, max_files=10_000_000)
 """Of what is copied out of a run: the user asked for it, so only what cannot be meant is refused."""
 _START = (
     "import base64,sys,zlib;exec(zlib.decompress(base64.urlsafe_b64decode(sys.argv.pop(1))),{'__name__':'__main__'})"
@@ -48,7 +48,7 @@ SILENT_S = 300.0
 
 @functools.lru_cache(maxsize=1)
 def program() -> str:
-    """The text of `inpod`, packed: it travels in an address, which should stay short."""
+    """The text of `pod_program`, packed: it travels in an address, which should stay short."""
     text = Path(pod_program.__file__).read_bytes()
     return base64.urlsafe_b64encode(zlib.compress(text, 9)).decode()
 
@@ -133,7 +133,7 @@ class Remote:
 
     def run(self, command: Sequence[str], *, stdin: bytes | None = None) -> tuple[int, bytes, bytes]:
         """Any command: exit code, stdout, stderr (their beginnings)."""
-        out, err = Beginning(MOST_ANSWER), Beginning(_ERROR_BYTES)
+        out, err = BoundedOutput(MOST_ANSWER), BoundedOutput(_ERROR_BYTES)
         code = run_in_pod(
             self.client,
             self.pod,
@@ -147,7 +147,8 @@ class Remote:
         return code, out.getvalue(), err.getvalue()
 
     def ask(self, verb: str, *arguments: str) -> Any:
-        """A verb of `inpod` that answers in JSON. Raises EngineError for an answer that is none, or has no end."""
+        """A verb of `pod_program` that answers in JSON. Raises EngineError for an answer that is none, or has no
+        end."""
         parts, size = [], 0
         for part in self._output(verb, *arguments):
             parts.append(part)
@@ -160,7 +161,7 @@ class Remote:
             raise EngineError(f"{self.pod}: the answer is not understood") from None
 
     def _output(self, verb: str, *arguments: str) -> Iterator[bytes]:
-        place = Place(self.pod, self.namespace, self.container, tuple(command_of(verb, *arguments)))
+        place = ContainerProcess(self.pod, self.namespace, self.container, tuple(command_of(verb, *arguments)))
         said = b""
         with self._explained(), contextlib.closing(Session(self.client, place, stdin=False, tty=False)) as session:
             try:
@@ -172,22 +173,22 @@ class Remote:
                         yield message[1]
                     else:
                         said = (said + message[1])[-_ERROR_BYTES:]
-            except Closed:
+            except WebSocketClosed:
                 self._check(session.exit_code(), said, arguments)
 
     def _run(self, verb: str, *arguments: str, stdin: BinaryIO | None = None) -> None:
-        said = Beginning(_ERROR_BYTES)
-        place = Place(self.pod, self.namespace, self.container, tuple(command_of(verb, *arguments)))
+        said = BoundedOutput(_ERROR_BYTES)
+        place = ContainerProcess(self.pod, self.namespace, self.container, tuple(command_of(verb, *arguments)))
         with self._explained():
             session = Session(self.client, place, stdin=stdin is not None, tty=False, needs_end=False)
-            code = converse(session, cast(BinaryIO, Framed(stdin)) if stdin is not None else None, None, said)
+            code = converse(session, cast(BinaryIO, FramedOutput(stdin)) if stdin is not None else None, None, said)
         self._check(code, said.getvalue(), arguments)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except NotThere as error:
+        except ObjectNotFound as error:
             raise NotFound(f"the pod {self.pod} is gone", hint="`longboat status` tells how it ended") from error
         except ApiError as error:
             if "executable file not found" in error.message or "no such file or directory" in error.message:
@@ -205,8 +206,8 @@ class Remote:
         raise EngineError(f"{self.pod}: {lines[-1]}")
 
 
-class Framed(io.RawIOBase):
-    """What is read of a stream, in frames for `inpod.Frames`."""
+class FramedOutput(io.RawIOBase):
+    """What is read of a stream, in frames for `pod_program.FramedInput`."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source

@@ -1,7 +1,7 @@
 """What runs inside a pod, by exec, on any Python >= 3.8: the text of this file is sent there. Standard library only.
 
 Files out and in as tar streams, a file from some byte on, names, removal, measuring a disk. Paths come checked and
-absolute (`remote`); a tree is never written through a link inside it. Exit code 44: no such file; 45: something else,
+absolute (`pod_exec`); a tree is never written through a link inside it. Exit code 44: no such file; 45: something else,
 told in one line on stderr.
 """
 
@@ -101,7 +101,7 @@ def add(tar: tarfile.TarFile, path: str, name: str, chosen: Chosen) -> None:
         if member.isreg():
             with open(path, "rb") as file:
                 member.size = os.fstat(file.fileno()).st_size
-                tar.addfile(member, Exactly(file, member.size))
+                tar.addfile(member, ExactReader(file, member.size))
         else:
             tar.addfile(member)
         if member.isdir():
@@ -111,7 +111,7 @@ def add(tar: tarfile.TarFile, path: str, name: str, chosen: Chosen) -> None:
         return
 
 
-class Exactly:
+class ExactReader:
     """Reads as many bytes as the header said; a file that became shorter ends with zeros."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
@@ -125,7 +125,7 @@ class Exactly:
         return data + b"\0" * (size - len(data))
 
 
-class Frames:
+class FramedInput:
     """Input in frames, each after its length, the last one empty: older API servers cannot pass on that it has ended,
     and of one that broke it is known that it did."""
 
@@ -154,7 +154,7 @@ def unpack(target: str, name: str) -> None:
     if os.path.isdir(target):
         target = os.path.join(target, name)
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    stream: Any = Frames(sys.stdin.buffer)
+    stream: Any = FramedInput(sys.stdin.buffer)
     with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK) as tar:
         for member in tar:
             put(tar, member, target)
@@ -166,7 +166,7 @@ def put_file(path: str) -> None:
     temporary = f"{path}.{os.getpid()}.part"
     try:
         with open(temporary, "xb") as file:
-            shutil.copyfileobj(Frames(sys.stdin.buffer), file, BLOCK)
+            shutil.copyfileobj(FramedInput(sys.stdin.buffer), file, BLOCK)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

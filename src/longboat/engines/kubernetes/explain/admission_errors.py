@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from longboat.engines.kubernetes.explain.containers import Trouble
+from longboat.engines.kubernetes.explain.containers import StartTrouble
 
 _LONG = 400
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (.+?), used: (.+?), limited: (.+?)$")
@@ -21,7 +21,7 @@ _CLASS = re.compile(r"no PriorityClass with name (\S+) was found")
 _ACCOUNT = re.compile(r'error looking up service account \S+: serviceaccount "([^"]+)" not found')
 
 
-def admission_trouble(message: str) -> Trouble | None:
+def admission_trouble(message: str) -> StartTrouble | None:
     """What a refusal by an admission plugin, webhook or policy means; None for a message that is none."""
     text = message.strip()
     for ask in (_quota, _security, _webhook, _limits, _names):
@@ -31,17 +31,19 @@ def admission_trouble(message: str) -> Trouble | None:
     return None
 
 
-def _quota(text: str) -> Trouble | None:
+def _quota(text: str) -> StartTrouble | None:
     found = _QUOTA.search(text)
     if found:
         name, requested, used, limited = found.groups()
         what = f"quota {name} does not allow it: asked {requested}, used {used}, allowed {limited}"
-        return Trouble(what=what, hint="wait until other pods of the namespace end, ask for less, or for more quota")
+        return StartTrouble(
+            what=what, hint="wait until other pods of the namespace end, ask for less, or for more quota"
+        )
     found = _NEEDS.search(text)
     if found:
         fields = _fields(found[2])
         what = f"quota {found[1]} lets only pods in that state {found[2]}"
-        return Trouble(what=what, hint=f"state {fields} in the job file", is_final=True)
+        return StartTrouble(what=what, hint=f"state {fields} in the job file", is_final=True)
     return None
 
 
@@ -51,63 +53,65 @@ def _fields(named: str) -> str:
     return ", ".join(sorted(names.get(kind, kind) for kind in kinds))
 
 
-def _security(text: str) -> Trouble | None:
+def _security(text: str) -> StartTrouble | None:
     found = _SECURITY.search(text)
     if not found:
         return None
     level = found[1].partition(":")[0]
     what = f"the namespace's Pod Security level {level} does not allow: {_cut(found[2])}"
     hint = "drop what needs it (host folders, root), or use another namespace"
-    return Trouble(what=what, hint=hint, is_final=True)
+    return StartTrouble(what=what, hint=hint, is_final=True)
 
 
-def _webhook(text: str) -> Trouble | None:
+def _webhook(text: str) -> StartTrouble | None:
     found = _WEBHOOK.search(text)
     if found:
         why = _cut(found[2]) or "it gives no reason"
-        return Trouble(what=f"admission webhook {found[1]} refuses it: {why}", hint="ask who runs it", is_final=True)
+        return StartTrouble(
+            what=f"admission webhook {found[1]} refuses it: {why}", hint="ask who runs it", is_final=True
+        )
     found = _WEBHOOK_DOWN.search(text)
     if found:
         what = f"admission webhook {found[1]} does not answer: {_cut(found[2])}"
-        return Trouble(what=what, hint="nothing is let in until it is mended; ask who runs it")
+        return StartTrouble(what=what, hint="nothing is let in until it is mended; ask who runs it")
     found = _POLICY.search(text)
     if found:
-        return Trouble(
+        return StartTrouble(
             what=f"admission policy {found[1]} refuses it: {_cut(found[2])}", hint="see the policy", is_final=True
         )
     return None
 
 
-def _limits(text: str) -> Trouble | None:
+def _limits(text: str) -> StartTrouble | None:
     found = _LIMIT.findall(text) or _RATIO.findall(text)
     if not found:
         return None
     hint = "ask for what the namespace's LimitRange allows: `kubectl describe limitrange`"
-    return Trouble(
+    return StartTrouble(
         what="a LimitRange of the namespace does not allow it: " + "; ".join(found), hint=hint, is_final=True
     )
 
 
-def _names(text: str) -> Trouble | None:
+def _names(text: str) -> StartTrouble | None:
     found = _CLASS.search(text)
     if found:
-        return Trouble(
+        return StartTrouble(
             what=f"there is no priority class {found[1]}", hint="`kubectl get priorityclasses`", is_final=True
         )
     found = _ACCOUNT.search(text)
     if found:
-        return Trouble(what=f"there is no service account {found[1]} in the namespace", hint="create it")
+        return StartTrouble(what=f"there is no service account {found[1]} in the namespace", hint="create it")
     return None
 
 
-def creation_troubles(events: Iterable[Mapping[str, Any]]) -> list[Trouble]:
+def creation_troubles(events: Iterable[Mapping[str, Any]]) -> list[StartTrouble]:
     """Why Jobs (or JobSets) of a run could not make their pods: their FailedCreate events, newest last."""
-    found: dict[str, Trouble] = {}
+    found: dict[str, StartTrouble] = {}
     for event in events:
         message = str(event.get("message") or "")
         if event.get("reason") not in ("FailedCreate", "FailedCreation", "JobCreationFailed", "PodCreationFailed"):
             continue
-        trouble = admission_trouble(message) or Trouble(what=f"its pods cannot be made: {_cut(message)}")
+        trouble = admission_trouble(message) or StartTrouble(what=f"its pods cannot be made: {_cut(message)}")
         found[trouble.what] = trouble
     return list(found.values())
 

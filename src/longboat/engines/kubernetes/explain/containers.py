@@ -22,7 +22,7 @@ CONTAINER_REASONS = ("CreateContainerConfigError", "CreateContainerError", "RunC
 _LONG = 300
 
 
-class Trouble(Value, frozen=True):
+class StartTrouble(Value, frozen=True):
     """One thing that keeps a run from starting, or that ended it: what, and what to do about it."""
 
     what: str
@@ -48,11 +48,11 @@ _NOT_FOUND = ("not found", "manifest unknown", "404", "name unknown", "repositor
 _UNAUTHORISED = ("unauthorized", "authentication required", "401", "403", "forbidden", "access denied", "no basic auth")
 
 
-def pull_trouble(reason: str, message: str, image: str) -> Trouble:
+def pull_trouble(reason: str, message: str, image: str) -> StartTrouble:
     """Why an image cannot be pulled. `message` may be that of the container's state or of the pod's event."""
     what, hint, is_final = _named(reason) or _refused(message) or _unreached(message, image)
     name = f"image {image}" if image else "the image"
-    return Trouble(what=f"{name}: {what}", hint=hint, cause="image", is_final=is_final)
+    return StartTrouble(what=f"{name}: {what}", hint=hint, cause="image", is_final=is_final)
 
 
 def _named(reason: str) -> tuple[str, str, bool] | None:
@@ -119,11 +119,11 @@ def _end(message: str) -> str:
     return ": ".join(parts[-2:])[-_LONG:]
 
 
-def container_trouble(reason: str, message: str) -> Trouble:
+def container_trouble(reason: str, message: str) -> StartTrouble:
     """Why a container that has its image cannot be created or started."""
     text = message.lower()
     if is_without_python(message):
-        return Trouble(
+        return StartTrouble(
             what="the image has no python3, which the launcher needs",
             hint="use an image with Python 3.8 or newer (any `python:3...` image, or your framework's own)",
             cause="image",
@@ -133,19 +133,19 @@ def container_trouble(reason: str, message: str) -> Trouble:
     if missing:
         kind, name = missing.groups()
         hint = f"create {kind} {name} in the run's namespace"
-        return Trouble(what=f"it needs the {kind} {name}, which does not exist", hint=hint, is_final=False)
+        return StartTrouble(what=f"it needs the {kind} {name}, which does not exist", hint=hint, is_final=False)
     key = re.search(r"couldn't find key (\S+) in (Secret|ConfigMap) (\S+)", message)
     if key:
-        return Trouble(what=f"{key[2]} {key[3]} has no key {key[1]}", hint="add the key")
+        return StartTrouble(what=f"{key[2]} {key[3]} has no key {key[1]}", hint="add the key")
     if "runasnonroot" in text:
         what = "the image runs as root, and the pod may not (runAsNonRoot)"
-        return Trouble(
+        return StartTrouble(
             what=what, hint="use an image with a numeric user, or another namespace", cause="image", is_final=True
         )
     if "exec format error" in text:
         what = "the image is made for another processor than the node's"
-        return Trouble(what=what, hint="build it for the nodes' architecture", cause="image", is_final=True)
-    return Trouble(what=f"the container could not be started ({_end(message) or reason})", cause="image")
+        return StartTrouble(what=what, hint="build it for the nodes' architecture", cause="image", is_final=True)
+    return StartTrouble(what=f"the container could not be started ({_end(message) or reason})", cause="image")
 
 
 def is_without_python(message: str) -> bool:
@@ -153,7 +153,7 @@ def is_without_python(message: str) -> bool:
     return "python3" in text and any(word in text for word in ("not found", "no such file", "permission denied"))
 
 
-def trouble_of(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) -> Trouble | None:
+def trouble_of(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) -> StartTrouble | None:
     """What keeps the containers of a pod from starting; None where nothing does."""
     status = pod.get("status") or {}
     spec = pod.get("spec") or {}

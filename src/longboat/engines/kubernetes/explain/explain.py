@@ -1,7 +1,7 @@
 """The post-mortem of a run in a cluster, and why a waiting one waits: reads what the words are made of.
 
-The words are in `postmortems` (the same on every engine), `fates`, `waiting` and `networks`; this module only looks.
-What may not be read is left out.
+The words are in `postmortems` (the same on every engine), `pod_failures`, `pending` and `network_policies`; this module
+only looks. What may not be read is left out.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import msgspec
 
 from longboat.core.runs import Explanation, Failure, RunStatus
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.explain.containers import Trouble
+from longboat.engines.kubernetes.explain.containers import StartTrouble
 from longboat.engines.kubernetes.explain.network_policies import blockades
-from longboat.engines.kubernetes.explain.pending import Sight, event_time, troubles
+from longboat.engines.kubernetes.explain.pending import PendingFacts, event_time, troubles
 from longboat.engines.kubernetes.explain.pod_failures import fates
 from longboat.engines.kubernetes.logs.lines import Parser, batches
 from longboat.engines.kubernetes.reconcile.node_loss import is_reachable
-from longboat.engines.kubernetes.reconcile.observe.snapshot import Snapshot
+from longboat.engines.kubernetes.reconcile.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.status import full_status
 from longboat.engines.kubernetes.submit.facts.cluster_facts import LIVE_PODS
 from longboat.engines.kubernetes.submit.facts.surroundings import SlimNode, SlimPod
@@ -46,7 +46,7 @@ LOG_S = 5.0
 BOUND = f"spec.nodeName!=,{LIVE_PODS}"
 
 
-def explain(client: Client, snapshot: Snapshot, status: RunStatus | None = None) -> Explanation:
+def explain(client: Client, snapshot: RunSnapshot, status: RunStatus | None = None) -> Explanation:
     """What happened to the run, or what it waits for."""
     status = status or full_status(client, snapshot)
     failures = [attempt.failure for attempt in status.attempts if attempt.failure is not None]
@@ -54,7 +54,7 @@ def explain(client: Client, snapshot: Snapshot, status: RunStatus | None = None)
     setup_log = setup_tail(client, snapshot) if failure is not None and failure.cause == "setup" else ()
     found = explain_status(status, failure, setup_log, CLUSTER_ADVICE)
     with ThreadPoolExecutor(8, thread_name_prefix="explain") as pool:
-        look = Look(client, snapshot, pool)
+        look = RunInspector(client, snapshot, pool)
         if status.phase == "failed":
             return _with(found, look.post_mortem(failure), snapshot.state.facts)
         if status.next_attempt is not None:
@@ -65,7 +65,7 @@ def explain(client: Client, snapshot: Snapshot, status: RunStatus | None = None)
     return found
 
 
-def _with(found: Explanation, told: Sequence[Trouble], facts: Iterable[str]) -> Explanation:
+def _with(found: Explanation, told: Sequence[StartTrouble], facts: Iterable[str]) -> Explanation:
     """The explanation with what the cluster adds to it."""
     words = [trouble.what for trouble in told if trouble.what not in found.headline]
     hints = [trouble.hint for trouble in told if trouble.hint]
@@ -76,17 +76,17 @@ def _with(found: Explanation, told: Sequence[Trouble], facts: Iterable[str]) -> 
     )
 
 
-class Look:
+class RunInspector:
     """One look at everything around a run, at once."""
 
-    def __init__(self, client: Client, snapshot: Snapshot, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, client: Client, snapshot: RunSnapshot, pool: ThreadPoolExecutor) -> None:
         self.client = client
         self.snapshot = snapshot
         self.pool = pool
         self.run = snapshot.record.name
         self.attempt = snapshot.state.attempt
 
-    def post_mortem(self, failure: Failure | None) -> list[Trouble]:
+    def post_mortem(self, failure: Failure | None) -> list[StartTrouble]:
         pods, events, nodes = self._together(self.pods, self.events, self.nodes)
         by_name = None if nodes is None else {str(one["metadata"]["name"]): one for one in nodes}
         preempted = any(one.get("reason") == "Preempted" for one in events or ())
@@ -101,19 +101,19 @@ class Look:
             found += self.network(pods or ())
         return found
 
-    def waiting(self) -> list[Trouble]:
+    def waiting(self) -> list[StartTrouble]:
         sight = self.sight()
         found = troubles(sight)
         return found + self.network(sight.pods) if sight.missing else found
 
-    def sight(self) -> Sight:
+    def sight(self) -> PendingFacts:
         pods, jobs, events, nodes, others, claims, workloads = self._together(
             self.pods, self.jobs, self.events, self.nodes, self.everybody, self.claims, self.workloads
         )
         record = self.snapshot.record
         owners = tuple(one.uid for one in self.snapshot.workloads_of(self.attempt))
         held = self.snapshot.workloads_of(self.attempt)
-        return Sight(
+        return PendingFacts(
             pods=tuple(pods or ()),
             jobs=tuple(jobs or ()),
             events=tuple(events or ()),
@@ -165,7 +165,7 @@ class Look:
         return list(self.client.list(kinds.POD, everywhere=True, fields=BOUND, into=SlimPod).items)
 
     def claims(self) -> list[Object]:
-        return list(self.client.list(kinds.CLAIM).items)
+        return list(self.client.list(kinds.PVC).items)
 
     def workloads(self) -> list[Object]:
         if self.snapshot.record.gated_by != "kueue":
@@ -180,14 +180,14 @@ class Look:
         told = ask_launchers(self.client, running)
         return {node: tuple(one.get("missing") or ()) for node, one in told.items() if one.get("missing")}
 
-    def network(self, pods: Sequence[Object]) -> list[Trouble]:
+    def network(self, pods: Sequence[Object]) -> list[StartTrouble]:
         """Why nodes may not have found each other."""
         policies, namespace, dns, service = self._together(
             self.policies, self.namespace, self.dns_addresses, self.has_service
         )
         labels = (pods[0]["metadata"].get("labels") or {}) if pods else self._labels()
         found = [
-            Trouble(
+            StartTrouble(
                 what=f"NetworkPolicy {', '.join(one.policies)} selects the run's pods and does not allow {one.what}",
                 hint="allow pods with the label longboat.dev/run of this run to reach each other",
                 cause="peers",
@@ -196,10 +196,12 @@ class Look:
         ]
         if service is False:
             what = f"Service {names.attempt_name(self.run, self.attempt)} is gone, by which the nodes know their names"
-            found.append(Trouble(what=what, hint="run it again; see who deletes Services here", cause="peers"))
+            found.append(StartTrouble(what=what, hint="run it again; see who deletes Services here", cause="peers"))
         if dns == 0:
             what = "the cluster's DNS (service kube-dns in kube-system) has no ready pod: no name is found"
-            found.append(Trouble(what=what, hint="kubectl -n kube-system get pods -l k8s-app=kube-dns", cause="peers"))
+            found.append(
+                StartTrouble(what=what, hint="kubectl -n kube-system get pods -l k8s-app=kube-dns", cause="peers")
+            )
         return found
 
     def _labels(self) -> dict[str, str]:
@@ -239,7 +241,7 @@ def dns_addresses(client: Client) -> int:
     )
 
 
-def setup_tail(client: Client, snapshot: Snapshot) -> tuple[str, ...]:
+def setup_tail(client: Client, snapshot: RunSnapshot) -> tuple[str, ...]:
     """The last lines of a failed setup, from the first pod that has some."""
     for pod in snapshot.pods_of(snapshot.state.attempt):
         if pod.end is None and not is_reachable(pod, snapshot):

@@ -19,12 +19,12 @@ COORDINATOR_PORT = 29500
 DNS_PORT = 53
 
 
-class Blockade(Value, frozen=True):
+class BlockedTraffic(Value, frozen=True):
     what: str  # "ingress from the other pods of the run (TCP 29499)"
     policies: tuple[str, ...]
 
 
-def blockades(policies: Sequence[Object], labels: Mapping[str, str], namespace: Object) -> list[Blockade]:
+def blockades(policies: Sequence[Object], labels: Mapping[str, str], namespace: Object) -> list[BlockedTraffic]:
     """What the policies that select such pods do not allow between two of them."""
     mine = [one for one in policies if _selects((one.get("spec") or {}).get("podSelector"), labels)]
     found = []
@@ -40,9 +40,9 @@ def blockades(policies: Sequence[Object], labels: Mapping[str, str], namespace: 
         ]
         if closed:
             what = f"{kind.lower()} {towards} the other pods of the run (TCP {', '.join(map(str, closed))})"
-            found.append(Blockade(what=what, policies=names))
+            found.append(BlockedTraffic(what=what, policies=names))
         if kind == "Egress" and not any(_allows_dns(one) for one in isolating):
-            found.append(Blockade(what="egress to the cluster's DNS (port 53)", policies=names))
+            found.append(BlockedTraffic(what="egress to the cluster's DNS (port 53)", policies=names))
     return found
 
 

@@ -1,6 +1,6 @@
 """Why the pods of a run are not running yet: queue, quota, nodes, autoscaler, volumes, images, peers. Pure.
 
-What was seen comes as the API server prints it (`Sight`); `explain` reads it.
+What was seen comes as the API server prints it (`PendingFacts`); `explain` reads it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.explain.admission_errors import creation_troubles
-from longboat.engines.kubernetes.explain.containers import Trouble, trouble_of
+from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
 from longboat.engines.kubernetes.explain.kueue import said_of, waiting_words
 from longboat.engines.kubernetes.explain.unschedulable import (
     asked_words,
@@ -30,7 +30,7 @@ _STORAGE_EVENTS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "Volu
 _CLAIM_EVENTS = ("ProvisioningFailed", "FailedBinding", "WaitForFirstConsumer", "ExternalProvisioning", "Provisioning")
 
 
-class Sight(Value, frozen=True):
+class PendingFacts(Value, frozen=True):
     """Everything about one attempt that tells why it waits. None: could not be read."""
 
     pods: tuple[Object, ...] = ()  # of the attempt
@@ -47,9 +47,9 @@ class Sight(Value, frozen=True):
     now: float = 0.0
 
 
-def troubles(sight: Sight) -> list[Trouble]:
+def troubles(sight: PendingFacts) -> list[StartTrouble]:
     """All that keeps the run from running, what must be done about first."""
-    found: list[Trouble] = []
+    found: list[StartTrouble] = []
     if len(sight.pods) < sight.nodes_wanted and not sight.is_gated:
         found += creation_troubles(sight.events)
     found += _queue(sight)
@@ -61,7 +61,7 @@ def troubles(sight: Sight) -> list[Trouble]:
     return sorted(unique.values(), key=lambda trouble: not trouble.is_final)
 
 
-def reason(sight: Sight) -> str:
+def reason(sight: PendingFacts) -> str:
     """One line for `ps` and `status`; empty where nothing is known."""
     found = troubles(sight)
     return found[0].what if found else ""
@@ -79,7 +79,7 @@ def named(pods: Sequence[str]) -> str:
     return ", ".join(pods) if len(pods) <= 3 else f"{len(pods)} nodes of the run"
 
 
-def events_of(sight: Sight, *, uid: str = "", kind: str = "", name: str = "") -> list[Object]:
+def events_of(sight: PendingFacts, *, uid: str = "", kind: str = "", name: str = "") -> list[Object]:
     found = []
     for event in sight.events:
         about = event.get("involvedObject") or event.get("regarding") or {}
@@ -95,7 +95,7 @@ def event_time(event: Object) -> float:
     return next((moment for moment in map(seconds, (*times, created)) if moment is not None), 0.0)
 
 
-def _queue(sight: Sight) -> list[Trouble]:
+def _queue(sight: PendingFacts) -> list[StartTrouble]:
     """What Kueue says about the run, and how many are before it in its queue."""
     mine = [one for one in sight.workloads if _is_owned(one, sight.owners)]
     return [trouble for workload in mine for trouble in _workload(workload, sight.workloads)]
@@ -110,16 +110,16 @@ def _conditions(body: Object) -> dict[str, Object]:
     return {str(one.get("type")): one for one in (body.get("status") or {}).get("conditions") or ()}
 
 
-def _workload(workload: Object, everybody: Sequence[Object]) -> list[Trouble]:
+def _workload(workload: Object, everybody: Sequence[Object]) -> list[StartTrouble]:
     if _conditions(workload).get("Admitted", {}).get("status") == "True":
         return []
     said = said_of(workload)
     is_shut = any(word in said for word in ("inactive", "doesn't exist", "is stopped"))
     hint = "ask who runs the queue" if is_shut else "it starts when others end, or ask for less"
-    return [Trouble(what=waiting_words(workload, everybody), hint=hint)]
+    return [StartTrouble(what=waiting_words(workload, everybody), hint=hint)]
 
 
-def _claims(sight: Sight) -> list[Trouble]:
+def _claims(sight: PendingFacts) -> list[StartTrouble]:
     """Claims of the pods that are not bound, with what their provisioner says."""
     wanted = {
         volume["persistentVolumeClaim"].get("claimName")
@@ -142,11 +142,11 @@ def _claims(sight: Sight) -> list[Trouble]:
             said = "it is bound when its first pod has a node" if events else "nobody has made a volume for it"
         else:
             said = " ".join(str(events[-1].get("message") or "").split())[:300]
-        found.append(Trouble(what=f"claim {name} is not bound: {said}", hint=f"kubectl describe pvc {name}"))
+        found.append(StartTrouble(what=f"claim {name} is not bound: {said}", hint=f"kubectl describe pvc {name}"))
     return found
 
 
-def _scheduling(sight: Sight) -> list[Trouble]:
+def _scheduling(sight: PendingFacts) -> list[StartTrouble]:
     """Pods without a node, or what the gate holds back: per node why not."""
     unbound = [pod for pod in sight.pods if not (pod.get("spec") or {}).get("nodeName") and not _has_ended(pod)]
     if unbound:
@@ -167,7 +167,7 @@ def _scheduling(sight: Sight) -> list[Trouble]:
     if not reasons and not said:
         return []
     what = f"no node takes {who}: " + "; ".join(reasons) if reasons else f"{who}: the scheduler has not placed it yet"
-    return [Trouble(what=what)] + [Trouble(what=words) for words in said]
+    return [StartTrouble(what=what)] + [StartTrouble(what=words) for words in said]
 
 
 def _template(job: Object) -> Object:
@@ -176,7 +176,7 @@ def _template(job: Object) -> Object:
     return {"metadata": meta, "spec": template.get("spec") or {}}
 
 
-def _fleet(sight: Sight) -> Fleet | None:
+def _fleet(sight: PendingFacts) -> Fleet | None:
     if sight.nodes is None:
         return None
     others = [pod_of(one) for one in sight.others]
@@ -198,9 +198,9 @@ def _has_ended(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _starting(sight: Sight) -> list[Trouble]:
+def _starting(sight: PendingFacts) -> list[StartTrouble]:
     """Pods that have a node and no running container."""
-    groups: dict[str, tuple[Trouble, list[str]]] = {}
+    groups: dict[str, tuple[StartTrouble, list[str]]] = {}
     for pod in sight.pods:
         if not (pod.get("spec") or {}).get("nodeName") or _has_ended(pod) or _runs(pod):
             continue
@@ -208,7 +208,7 @@ def _starting(sight: Sight) -> list[Trouble]:
         if trouble is not None:
             groups.setdefault(trouble.what, (trouble, []))[1].append(node_name(pod))
     return [
-        Trouble(what=f"{named(nodes)}: {one.what}", hint=one.hint, cause=one.cause, is_final=one.is_final)
+        StartTrouble(what=f"{named(nodes)}: {one.what}", hint=one.hint, cause=one.cause, is_final=one.is_final)
         for one, nodes in groups.values()
     ]
 
@@ -218,7 +218,7 @@ def _runs(pod: Object) -> bool:
     return bool(statuses) and all((one.get("state") or {}).get("running") for one in statuses)
 
 
-def _pod_trouble(pod: Object, sight: Sight) -> Trouble | None:
+def _pod_trouble(pod: Object, sight: PendingFacts) -> StartTrouble | None:
     events = events_of(sight, uid=str((pod.get("metadata") or {}).get("uid")))
     found = trouble_of(pod, events)
     if found is not None:
@@ -231,21 +231,21 @@ def _pod_trouble(pod: Object, sight: Sight) -> Trouble | None:
         if kind in ("Pulled", "Created", "Started"):
             return None
         if kind in _STORAGE_EVENTS:
-            return Trouble(what=f"a volume cannot be mounted on {host}: {message[:300]}", hint="check `volumes`")
+            return StartTrouble(what=f"a volume cannot be mounted on {host}: {message[:300]}", hint="check `volumes`")
         if kind == "FailedCreatePodSandBox":
-            return Trouble(
+            return StartTrouble(
                 what=f"node {host} cannot make the pod's network: {message[-300:]}", hint="ask who runs the cluster"
             )
-    return Trouble(what=f"node {host} has not started it yet") if not events else None
+    return StartTrouble(what=f"node {host} has not started it yet") if not events else None
 
 
-def _pulling(event: Object, message: str, host: object, now: float) -> Trouble:
+def _pulling(event: Object, message: str, host: object, now: float) -> StartTrouble:
     image = message.partition('"')[2].rpartition('"')[0] or "its image"
     since = max(0.0, now - event_time(event))
-    return Trouble(what=f"node {host} has been pulling image {image} for {since:.0f} s")
+    return StartTrouble(what=f"node {host} has been pulling image {image} for {since:.0f} s")
 
 
-def _peers(sight: Sight) -> list[Trouble]:
+def _peers(sight: PendingFacts) -> list[StartTrouble]:
     """Launchers that run and wait for others."""
     if not sight.missing:
         return []
@@ -257,5 +257,5 @@ def _peers(sight: Sight) -> list[Trouble]:
     what = f"not all nodes have found each other: {named(sorted(sight.missing))} wait for {named(absent)}"
     if silent:
         hint = "their pods run: a NetworkPolicy or the cluster's DNS may be in the way"
-        return [Trouble(what=what + ", which cannot be reached or are still in setup", hint=hint, cause="peers")]
-    return [Trouble(what=what, cause="peers")]
+        return [StartTrouble(what=what + ", which cannot be reached or are still in setup", hint=hint, cause="peers")]
+    return [StartTrouble(what=what, cause="peers")]

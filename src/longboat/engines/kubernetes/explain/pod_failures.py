@@ -11,7 +11,7 @@ from typing import Any
 
 from longboat.core.resources import show_quantity
 from longboat.core.runs import RankReport
-from longboat.engines.kubernetes.explain.containers import Trouble, trouble_of
+from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
 from longboat.engines.kubernetes.explain.pending import node_name
 from longboat.fitting.model.quantities import MEMORY, amount
 
@@ -34,9 +34,9 @@ def fates(
     nodes: Mapping[str, Object] | None = None,
     owners: Mapping[str, str] | None = None,
     report: RankReport | None = None,
-) -> list[Trouble]:
+) -> list[StartTrouble]:
     """Every pod's fate, told once. `nodes`: those that are there; `owners`: uid -> pod, to name who preempted."""
-    found: dict[str, Trouble] = {}
+    found: dict[str, StartTrouble] = {}
     for pod in pods:
         mine = events_about(pod, events)
         for trouble in _of_pod(pod, mine, nodes, owners or {}, report):
@@ -55,7 +55,7 @@ def _of_pod(
     nodes: Mapping[str, Object] | None,
     owners: Mapping[str, str],
     report: RankReport | None,
-) -> list[Trouble]:
+) -> list[StartTrouble]:
     name = node_name(pod)
     told = [
         _out_of_memory(pod, report),
@@ -65,7 +65,7 @@ def _of_pod(
         _lost(pod, nodes),
     ]
     return [
-        Trouble(what=f"{name}: {one.what}", hint=one.hint, cause=one.cause, is_final=one.is_final)
+        StartTrouble(what=f"{name}: {one.what}", hint=one.hint, cause=one.cause, is_final=one.is_final)
         for one in told
         if one
     ]
@@ -75,7 +75,7 @@ def _containers(pod: Object) -> Iterable[Object]:
     return (pod.get("status") or {}).get("containerStatuses") or ()
 
 
-def _out_of_memory(pod: Object, report: RankReport | None) -> Trouble | None:
+def _out_of_memory(pod: Object, report: RankReport | None) -> StartTrouble | None:
     """OOMKilled: what the limit was, how much had been used, and how much of it may be /dev/shm."""
     killed = any(
         ((one.get("state") or {}).get("terminated") or {}).get("reason") == "OOMKilled"
@@ -95,7 +95,9 @@ def _out_of_memory(pod: Object, report: RankReport | None) -> Trouble | None:
     if shm:
         parts.append(f"/dev/shm counts in it (up to {show_quantity(shm)})")
     what = ("OOMKilled" if killed else "out of memory") + ": " + ", ".join(parts)
-    return Trouble(what=what, hint="data loader workers and what lies in /dev/shm count in `memory` too", cause="oom")
+    return StartTrouble(
+        what=what, hint="data loader workers and what lies in /dev/shm count in `memory` too", cause="oom"
+    )
 
 
 def memory_limit(pod: Object) -> int | None:
@@ -114,7 +116,7 @@ def shm_size(pod: Object) -> int | None:
     return None
 
 
-def _evicted(pod: Object, events: Sequence[Object]) -> Trouble | None:
+def _evicted(pod: Object, events: Sequence[Object]) -> StartTrouble | None:
     """The kubelet took it away: the node was short of something, or the pod used more than it may."""
     status = pod.get("status") or {}
     texts = [str(status.get("message") or "")] if status.get("reason") == "Evicted" else []
@@ -123,7 +125,7 @@ def _evicted(pod: Object, events: Sequence[Object]) -> Trouble | None:
         found = eviction_words(text)
         if found:
             host = (pod.get("spec") or {}).get("nodeName")
-            return Trouble(what=f"evicted from node {host}: {found[0]}", hint=found[1], cause="preemption")
+            return StartTrouble(what=f"evicted from node {host}: {found[0]}", hint=found[1], cause="preemption")
     return None
 
 
@@ -150,7 +152,7 @@ def eviction_words(text: str) -> tuple[str, str] | None:
 
 def _disrupted(
     pod: Object, events: Sequence[Object], nodes: Mapping[str, Object] | None, owners: Mapping[str, str]
-) -> Trouble | None:
+) -> StartTrouble | None:
     condition = _condition(pod, "DisruptionTarget")
     reason = str(condition.get("reason") or "")
     preempted = next((one for one in reversed(events) if one.get("reason") == "Preempted"), None)
@@ -160,29 +162,29 @@ def _disrupted(
     if reason == "EvictionByEvictionAPI":
         drained = _is_cordoned((nodes or {}).get(host))
         why = f"node {host} is being drained" if drained else "somebody asked for it (a drain, or an autoscaler)"
-        return Trouble(what=f"evicted through the API: {why}", hint=_RETRIES, cause="preemption")
+        return StartTrouble(what=f"evicted through the API: {why}", hint=_RETRIES, cause="preemption")
     if reason == "DeletionByTaintManager":
         told = str(condition.get("message") or "").strip()
         what = f"taken off node {host}, which got a taint it does not tolerate (not ready, or unreachable): {told}"
-        return Trouble(what=what.rstrip(": "), hint=_RETRIES, cause="lost")
+        return StartTrouble(what=what.rstrip(": "), hint=_RETRIES, cause="lost")
     if reason == "TerminationByKubelet":
         what = f"ended by the kubelet of {host}: {condition.get('message') or 'the node shuts down'}"
-        return Trouble(what=what, hint=_RETRIES, cause="preemption")
+        return StartTrouble(what=what, hint=_RETRIES, cause="preemption")
     if reason == "DeletionByPodGC":
-        return Trouble(what=f"node {host} is gone, and the pod with it", hint=_RETRIES, cause="lost")
+        return StartTrouble(what=f"node {host} is gone, and the pod with it", hint=_RETRIES, cause="lost")
     return None
 
 
 _RETRIES = "set `retries` to have the run taken up again from its newest checkpoint"
 
 
-def _preempted(event: Object | None, owners: Mapping[str, str]) -> Trouble:
+def _preempted(event: Object | None, owners: Mapping[str, str]) -> StartTrouble:
     found = _PREEMPTOR.search(str((event or {}).get("message") or ""))
     if not found:
         who = "pods of higher priority"
     else:
         who = f"pod {owners.get(found[1], found[1])} of higher priority on node {found[2]}"
-    return Trouble(what=f"preempted by {who}", hint=_RETRIES, cause="preemption")
+    return StartTrouble(what=f"preempted by {who}", hint=_RETRIES, cause="preemption")
 
 
 def _condition(pod: Object, kind: str) -> Object:
@@ -199,20 +201,22 @@ def _ready(node: Object) -> Object:
     return next((one for one in conditions if one.get("type") == "Ready"), {})
 
 
-def _lost(pod: Object, nodes: Mapping[str, Object] | None) -> Trouble | None:
+def _lost(pod: Object, nodes: Mapping[str, Object] | None) -> StartTrouble | None:
     """The node does not answer, or is gone."""
     host = (pod.get("spec") or {}).get("nodeName")
     status = pod.get("status") or {}
     if not host or nodes is None:
         return None
     if host not in nodes:
-        return Trouble(what=f"node {host} is gone", hint=_RETRIES, cause="lost")
+        return StartTrouble(what=f"node {host} is gone", hint=_RETRIES, cause="lost")
     ready = _ready(nodes[host])
     if ready.get("status") == "True" and status.get("reason") not in _FINAL:
         return None
     if ready.get("status") != "True":
         said = str(ready.get("message") or ready.get("reason") or "").strip()
-        return Trouble(what=f"node {host} is not ready: {said}", hint=f"kubectl describe node {host}", cause="lost")
-    return Trouble(
+        return StartTrouble(
+            what=f"node {host} is not ready: {said}", hint=f"kubectl describe node {host}", cause="lost"
+        )
+    return StartTrouble(
         what=f"node {host} went away while the pod ran ({status.get('reason')})", hint=_RETRIES, cause="lost"
     )

@@ -14,7 +14,7 @@ from longboat.fitting.fleet import Fleet, NodeState
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import is_gpu, show, show_number
 from longboat.fitting.model.requests import clashes
-from longboat.fitting.pod_affinity import Neighbours
+from longboat.fitting.pod_affinity import AffinityView
 from longboat.fitting.predicates import placing_refusals
 
 MOST_NAMED = 3
@@ -88,7 +88,7 @@ def _crowded(pod: Pod, state: NodeState) -> list[str]:
     port = clashes(pod.shape.ports, state.ports)
     if port is not None:
         return [f"port {port[2]} is taken"]
-    return list(Neighbours(pod, state.fleet).refusals(state))
+    return list(AffinityView(pod, state.fleet).refusals(state))
 
 
 def nodes_named(names: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from longboat.core.jobs import Value
-from longboat.engines.kubernetes.gate.reasons import Ledger
+from longboat.engines.kubernetes.gate.reasons import WaitReasons
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod
@@ -34,7 +34,7 @@ Action = Literal["let_in", "wait", "put_back", "keep"]
 """`keep`: it is in already, nothing to do."""
 
 
-class Candidate(Value, frozen=True):
+class GateCandidate(Value, frozen=True):
     """A run that waits at the gate, is being retried, or was let in and does not have all its pods yet."""
 
     run: str
@@ -64,14 +64,14 @@ class Candidate(Value, frozen=True):
         return tuple(pod for pod in self.pods if pod.name not in self.placed)
 
 
-class Room(Value, frozen=True):
+class ClusterUsage(Value, frozen=True):
     """The cluster: its nodes and all pods that hold or want something on them."""
 
     nodes: tuple[NodeShape, ...]
     pods: tuple[Pod, ...] = ()
 
 
-class Verdict(Value, frozen=True):
+class Admission(Value, frozen=True):
     run: str
     namespace: str
     action: Action
@@ -81,8 +81,8 @@ class Verdict(Value, frozen=True):
 
 
 def decide_gate(
-    candidates: Sequence[Candidate], room: Room | None, now: float, *, gate_s: float = GATE_S
-) -> list[Verdict]:
+    candidates: Sequence[GateCandidate], room: ClusterUsage | None, now: float, *, gate_s: float = GATE_S
+) -> list[Admission]:
     """A verdict for each, in the order in which they are served. Without a room (nodes may not be listed) one is let in
     at a time, hoping, and put back if it was in vain."""
     ordered = sorted((_qualified(one) for one in candidates), key=lambda one: one.order)
@@ -96,7 +96,7 @@ def decide_gate(
     return found
 
 
-def _patience(one: Candidate, gate_s: float, is_blind: bool) -> float:
+def _patience(one: GateCandidate, gate_s: float, is_blind: bool) -> float:
     """How long a run that is in may take until all its pods have a node. Its own setting comes first."""
     own = gate_s if one.gate_s is None else one.gate_s
     return min(own, BLIND_S) if is_blind else own
@@ -109,7 +109,7 @@ def back_off_s(uid: str, tries: int) -> float:
     return delay * (1 + JITTER * part)
 
 
-def _qualified(one: Candidate) -> Candidate:
+def _qualified(one: GateCandidate) -> GateCandidate:
     """With pods that no pod of the cluster is called like: the gang's are plans, not objects."""
     pods = tuple(
         msgspec.structs.replace(pod, name=f"{one.run}/{pod.name}", namespace=one.namespace, run=one.run, node=None)
@@ -118,25 +118,25 @@ def _qualified(one: Candidate) -> Candidate:
     return msgspec.structs.replace(one, pods=pods, placed=tuple(f"{one.run}/{name}" for name in one.placed))
 
 
-def _look_after(one: Candidate, now: float, gate_s: float) -> Verdict:
+def _look_after(one: GateCandidate, now: float, gate_s: float) -> Admission:
     """A run that is in: does it get all its pods? Pulling an image or starting is no failure."""
     total = len(one.pods)
     is_late = one.let_in is not None and now - one.let_in >= gate_s
     if not is_late or one.ready >= total or not (one.unschedulable or one.not_made):
         reason = f"{len(one.placed)} of {total} pods have a node" if one.made else "its pods are being made"
         reason = reason if one.rest else ""
-        return Verdict(run=one.run, namespace=one.namespace, action="keep", reason=reason, tries=one.tries)
+        return Admission(run=one.run, namespace=one.namespace, action="keep", reason=reason, tries=one.tries)
     tries = one.tries + 1
     delay = back_off_s(one.uid, tries)
     told = [f"{one.unschedulable} of {total} pods found no node"] if one.unschedulable else []
     told += [f"{one.not_made} of {total} pods were not made"] if one.not_made else []
     reason = f"put back: {' and '.join(told)} within {gate_s:g} s; tries again in {delay:.0f} s"
-    return Verdict(
+    return Admission(
         run=one.run, namespace=one.namespace, action="put_back", reason=reason, not_before=now + delay, tries=tries
     )
 
 
-def _blind(waiting: list[Candidate], inside: list[Candidate], now: float) -> list[Verdict]:
+def _blind(waiting: list[GateCandidate], inside: list[GateCandidate], now: float) -> list[Admission]:
     """Nothing is known of the nodes: one gang at a time, so that no two take each other's."""
     unfinished = next((one for one in inside if one.rest), None)
     found = []
@@ -154,8 +154,8 @@ def _blind(waiting: list[Candidate], inside: list[Candidate], now: float) -> lis
     return found
 
 
-def _wait(one: Candidate, reason: str) -> Verdict:
-    return Verdict(
+def _wait(one: GateCandidate, reason: str) -> Admission:
+    return Admission(
         run=one.run,
         namespace=one.namespace,
         action="wait",
@@ -165,11 +165,11 @@ def _wait(one: Candidate, reason: str) -> Verdict:
     )
 
 
-def _let_in(one: Candidate) -> Verdict:
-    return Verdict(run=one.run, namespace=one.namespace, action="let_in", tries=one.tries)
+def _let_in(one: GateCandidate) -> Admission:
+    return Admission(run=one.run, namespace=one.namespace, action="let_in", tries=one.tries)
 
 
-def _pause(one: Candidate, now: float) -> str:
+def _pause(one: GateCandidate, now: float) -> str:
     left = one.not_before - now
     if one.tries:
         return f"was put back because not all its pods found a node; tries again in {left:.0f} s"
@@ -179,11 +179,13 @@ def _pause(one: Candidate, now: float) -> str:
 class _Hall:
     """One decision: the fleet with what is in it, filled up while runs are let in."""
 
-    def __init__(self, room: Room, everyone: list[Candidate], inside: list[Candidate], now: float) -> None:
+    def __init__(
+        self, room: ClusterUsage, everyone: list[GateCandidate], inside: list[GateCandidate], now: float
+    ) -> None:
         self.now = now
         self.room = room
         self.fleet = Fleet(room.nodes, room.pods)
-        self.ledger = Ledger(self.fleet)
+        self.ledger = WaitReasons(self.fleet)
         for one in inside:
             if not isinstance(take(one.rest, self.fleet, explain=False), Placement):
                 take_each(one.rest, self.fleet)
@@ -200,12 +202,12 @@ class _Hall:
             and isinstance(take(one.pods, self.fleet, explain=False), Placement)
         }
 
-    def serve(self, waiting: list[Candidate]) -> list[Verdict]:
+    def serve(self, waiting: list[GateCandidate]) -> list[Admission]:
         # The words come last: they tell what is free when everybody who fits is in.
         judged = [self._judge(one) for one in waiting]
-        return [one if isinstance(one, Verdict) else one() for one in judged]
+        return [one if isinstance(one, Admission) else one() for one in judged]
 
-    def _judge(self, one: Candidate) -> Verdict | Callable[[], Verdict]:
+    def _judge(self, one: GateCandidate) -> Admission | Callable[[], Admission]:
         if self.now < one.not_before:
             return _wait(one, _pause(one, self.now))
         if (one.namespace, one.run) in self.reserved:
@@ -220,9 +222,9 @@ class _Hall:
         return lambda: _wait(one, self.ledger.words(one.namespace, one.pods, before, shortfall))
 
     @functools.cached_property
-    def _roomy(self) -> Ledger:
+    def _roomy(self) -> WaitReasons:
         """The nodes with what is there for good, and nothing else."""
-        return Ledger(Fleet(self.room.nodes, [pod for pod in self.room.pods if pod.lasts]))
+        return WaitReasons(Fleet(self.room.nodes, [pod for pod in self.room.pods if pod.lasts]))
 
 
 def _is_coming(pod: Pod) -> bool:

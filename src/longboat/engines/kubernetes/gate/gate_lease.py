@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from longboat.kubeapi.boottime import clock
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError, Forbidden, NotThere
+from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound
 from longboat.kubeapi.leases import GATE, Lease
 
 TTL_S = 5.0
@@ -122,7 +122,7 @@ def _hold(client: Client) -> Iterator[HeldGate | None]:
         except Forbidden:
             yield HeldGate(client, None)
             return
-        except NotThere:
+        except ObjectNotFound:
             yield None  # the namespace is gone, and nobody waits there
             return
         try:

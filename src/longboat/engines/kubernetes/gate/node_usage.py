@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from longboat.engines.kubernetes.gate.decide import Room
+from longboat.engines.kubernetes.gate.decide import ClusterUsage
 from longboat.fitting.model.nodes import node_of
 from longboat.fitting.model.pods import Claims, pods_of
 from longboat.fitting.model.volumes import claims_of
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import Forbidden, NotThere
-from longboat.kubeapi.kinds import CLAIM, NODE, POD, VOLUME, Kind
+from longboat.kubeapi.errors import Forbidden, ObjectNotFound
+from longboat.kubeapi.kinds import NODE, POD, PVC, VOLUME, Kind
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 PAGE = 2000
@@ -121,15 +121,15 @@ class SlimNode(TypedDict, total=False):
     status: _NodeStatus
 
 
-def observe_room(client: Client, *, with_claims: bool = True) -> Room | None:
+def observe_room(client: Client, *, with_claims: bool = True) -> ClusterUsage | None:
     """All nodes and all unfinished pods; with the volumes that claims are bound to, where these may be listed."""
     try:
         nodes = client.list(NODE, into=SlimNode, page=PAGE).items
-    except (Forbidden, NotThere):
+    except (Forbidden, ObjectNotFound):
         return None
     claims = bound_claims(client) if with_claims else {}
     pods = _list_pods(client)
-    return Room(nodes=tuple(node_of(node) for node in nodes), pods=tuple(pods_of(pods, claims)))
+    return ClusterUsage(nodes=tuple(node_of(node) for node in nodes), pods=tuple(pods_of(pods, claims)))
 
 
 def _list_pods(client: Client) -> list[SlimPod]:
@@ -141,7 +141,7 @@ def _list_pods(client: Client) -> list[SlimPod]:
 
 def bound_claims(client: Client) -> Claims:
     """Where the claims of the client's namespace bind pods to. Volumes belong to no namespace and may be hidden."""
-    claims = _list_or_nothing(client, CLAIM)
+    claims = _list_or_nothing(client, PVC)
     volumes = _list_or_nothing(client, VOLUME) if claims else []
     return claims_of(claims, volumes)
 
@@ -149,5 +149,5 @@ def bound_claims(client: Client) -> Claims:
 def _list_or_nothing(client: Client, kind: Kind) -> list[dict[str, Any]]:
     try:
         return client.list(kind).items
-    except (Forbidden, NotThere):
+    except (Forbidden, ObjectNotFound):
         return []

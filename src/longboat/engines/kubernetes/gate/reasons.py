@@ -18,7 +18,7 @@ Wants = tuple[tuple[str, tuple[str, ...]], ...]
 """What a run waits for: (resource, names of the nodes where it could be)."""
 
 
-class Queue(Value, frozen=True):
+class RunsAhead(Value, frozen=True):
     """Runs that wait before another, for something it asks for too."""
 
     count: int = 0
@@ -26,7 +26,7 @@ class Queue(Value, frozen=True):
     resources: frozenset[str] = frozenset()
 
 
-class Stock(Value, frozen=True):
+class ResourceStock(Value, frozen=True):
     """One resource on some nodes. Amounts as in `fitting.quantities`."""
 
     free: int
@@ -36,18 +36,18 @@ class Stock(Value, frozen=True):
     holder_count: int
 
 
-class Ledger:
+class WaitReasons:
     """Who waits, and the fleet as it is at the end, which the words are about."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
         self._waiters: dict[Wants, list[tuple[int, str]]] = {}
         self._count = 0
-        self._stocks: dict[tuple[tuple[str, ...], str], Stock] = {}
+        self._stocks: dict[tuple[tuple[str, ...], str], ResourceStock] = {}
         self._meets: dict[tuple[int, int], bool] = {}
         self._places: dict[object, Placement | Shortfall] = {}
 
-    def before(self, pods: Sequence[Pod]) -> Queue:
+    def before(self, pods: Sequence[Pod]) -> RunsAhead:
         """Earlier runs that wait for something these pods ask for, on nodes where these could be."""
         asked = [(shape, self.fleet.eligible(shape.placing)) for shape in {pod.shape for pod in pods}]
         count = 0
@@ -65,7 +65,7 @@ class Ledger:
                 first += runs[:_MOST_NAMES]
                 resources |= shared
         names = tuple(run for _, run in sorted(first)[:_MOST_NAMES])
-        return Queue(count=count, names=names, resources=frozenset(resources))
+        return RunsAhead(count=count, names=names, resources=frozenset(resources))
 
     def _meet(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
         if one is other:
@@ -75,7 +75,7 @@ class Ledger:
             self._meets[key] = not set(one).isdisjoint(other)
         return self._meets[key]
 
-    def note(self, run: str, pods: Sequence[Pod], before: Queue) -> Shortfall | None:
+    def note(self, run: str, pods: Sequence[Pod], before: RunsAhead) -> Shortfall | None:
         """The run waits: for what those before it wait for, or for what it lacks itself (told by the Shortfall)."""
         found = None if before.count else place(pods, self.fleet)
         lacking = before.resources if not isinstance(found, Shortfall) else {one.resource for one in found.lacks}
@@ -84,7 +84,7 @@ class Ledger:
         self._waiters.setdefault(wants, []).append((self._count, run))
         return found if isinstance(found, Shortfall) else None
 
-    def words(self, namespace: str, pods: Sequence[Pod], before: Queue, shortfall: Shortfall | None) -> str:
+    def words(self, namespace: str, pods: Sequence[Pod], before: RunsAhead, shortfall: Shortfall | None) -> str:
         """What it waits for, who holds it, who is before it; once everybody is judged."""
         lacking = set(before.resources) | {one.resource for one in (shortfall.lacks if shortfall else ())}
         for resource in {resource for pod in pods for resource, _ in pod.shape.requests}:
@@ -149,7 +149,7 @@ class Ledger:
         shapes = {pod.shape for pod in pods if pod.shape.asks(resource)}
         return [self.fleet.eligible(shape.placing) for shape in shapes]
 
-    def stock(self, names: tuple[str, ...], resource: str) -> Stock:
+    def stock(self, names: tuple[str, ...], resource: str) -> ResourceStock:
         key = (names, resource)
         found = self._stocks.get(key)
         if found is None:
@@ -164,7 +164,7 @@ class Ledger:
                         held[holder] = held.get(holder, 0) + count
             runs = {name: count for name, count in held.items() if name.startswith("run ")}
             told = runs or (held if is_scarce(resource) else {})
-            found = self._stocks[key] = Stock(
+            found = self._stocks[key] = ResourceStock(
                 free=sum(free),
                 total=sum(state.shape.has(resource) for state in states),
                 largest=max(free, default=0),

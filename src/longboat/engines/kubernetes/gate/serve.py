@@ -16,17 +16,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.gate.decide import Candidate, Verdict, decide_gate
+from longboat.engines.kubernetes.gate.decide import Admission, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.gate_lease import HeldGate, hold_gates
 from longboat.engines.kubernetes.gate.node_usage import UNFINISHED, bound_claims, observe_room
 from longboat.engines.kubernetes.reconcile.apply import write_state
 from longboat.engines.kubernetes.reconcile.observe.observe import BadRecord, is_record, read_record, read_stop
 from longboat.engines.kubernetes.reconcile.observe.snapshot import (
     PodView,
+    RunSnapshot,
     SlimPod,
     SlimRecord,
     SlimWorkload,
-    Snapshot,
     WorkloadView,
     pod_view,
     seconds,
@@ -36,7 +36,7 @@ from longboat.engines.kubernetes.records import Gate, Record, State
 from longboat.engines.kubernetes.submit.planned_pods import gang_pods
 from longboat.fitting.model.pods import Claims, pod_of
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError, Conflict, Forbidden, LeaseExpired, NotThere, Unreachable
+from longboat.kubeapi.errors import ApiError, Conflict, Forbidden, LeaseExpired, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
 from longboat.kubeapi.paging import collect
 
@@ -66,7 +66,7 @@ class GateGroup:
         self.lock = threading.Lock()
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingRun(msgspec.Struct, frozen=True):
     """A run that is not final, with what there is of its attempt."""
 
     record: Record
@@ -97,7 +97,7 @@ def unshare_gate(client: Client) -> None:
     _SHARED.pop(client, None)
 
 
-def ask_gate(client: Client, snapshot: Snapshot, now: float) -> State | None:
+def ask_gate(client: Client, snapshot: RunSnapshot, now: float) -> State | None:
     """Serve the gate. The state of the run that asked as it is afterwards; None when somebody else serves now."""
     group = _SHARED.get(client)
     if group is None:
@@ -111,7 +111,7 @@ def ask_gate(client: Client, snapshot: Snapshot, now: float) -> State | None:
         group.lock.release()
 
 
-def _ask(clients: Sequence[Client], snapshot: Snapshot, now: float) -> State | None:
+def _ask(clients: Sequence[Client], snapshot: RunSnapshot, now: float) -> State | None:
     with hold_gates(clients) as gates:
         try:
             return _serve_all(clients, gates, snapshot, now) if gates else None
@@ -119,7 +119,7 @@ def _ask(clients: Sequence[Client], snapshot: Snapshot, now: float) -> State | N
             return None  # what was read may be old by now; whoever has the gate reads it anew
 
 
-def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: Snapshot, now: float) -> State | None:
+def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: RunSnapshot, now: float) -> State | None:
     """`clients`: of all namespaces that are looked at; only runs of `gates` are changed."""
     mine = {gate.origin.namespace: gate.client for gate in gates}
     runs, candidates = _look_at_all(clients, frozenset(mine), now)
@@ -138,21 +138,21 @@ def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: S
         if name == (clients[0].namespace, snapshot.record.name):
             told = _told(snapshot.state, state)
         elif _is_news(run.state.gate, state.gate, verdict, is_near=waiting <= NEAR):
-            with contextlib.suppress(Conflict, NotThere):
+            with contextlib.suppress(Conflict, ObjectNotFound):
                 write_state(client, verdict.run, run.version, state)
     return told
 
 
 def _look_at_all(
     clients: Sequence[Client], mine: Container[str], now: float
-) -> tuple[dict[Name, Waiting], list[Candidate]]:
-    runs: dict[Name, Waiting] = {}
-    candidates: list[Candidate] = []
+) -> tuple[dict[Name, WaitingRun], list[GateCandidate]]:
+    runs: dict[Name, WaitingRun] = {}
+    candidates: list[GateCandidate] = []
     for client in clients:
         try:
             seen = _look(client)
             claims = _claims(client, seen)
-        except (Forbidden, NotThere):
+        except (Forbidden, ObjectNotFound):
             if client is clients[0]:
                 raise
             continue  # rights were taken away there, or the namespace goes: that must not stop the gates of all others
@@ -165,7 +165,7 @@ def _look_at_all(
     return runs, candidates
 
 
-def _serve_one(client: Client, run: Waiting, verdict: Verdict, now: float) -> State:
+def _serve_one(client: Client, run: WaitingRun, verdict: Admission, now: float) -> State:
     """Do what the verdict says; the state afterwards."""
     try:
         return _serve(client, run, verdict, now)
@@ -178,7 +178,7 @@ def _serve_one(client: Client, run: Waiting, verdict: Verdict, now: float) -> St
         return msgspec.structs.replace(run.state, gate=gate, reason=reason)
 
 
-def _is_news(before: Gate, after: Gate, verdict: Verdict, *, is_near: bool) -> bool:
+def _is_news(before: Gate, after: Gate, verdict: Admission, *, is_near: bool) -> bool:
     """Whether it is written down for a run that did not ask. Whoever asks is told the newest words anyway."""
     if before == after:
         return False
@@ -192,7 +192,7 @@ def _told(mine: State, served: State) -> State:
     return msgspec.structs.replace(mine, gate=served.gate, reason=served.reason, phase=served.phase)
 
 
-def _look(client: Client) -> list[Waiting]:
+def _look(client: Client) -> list[WaitingRun]:
     """All runs that the gate concerns, with their pods."""
     # Of a thousand that wait, each body is let go as soon as it is read.
     labels = f"{OURS},{names.KIND}=run,!{names.ENDED}"
@@ -252,7 +252,7 @@ def _by_run(
     return found
 
 
-def _with_ended(client: Client, runs: Sequence[Waiting]) -> list[Waiting]:
+def _with_ended(client: Client, runs: Sequence[WaitingRun]) -> list[WaitingRun]:
     """A pod that is not there is still to come, or it has ended and gave back what it held: both are told apart here.
 
     Only of runs that lack one: pods that have ended stay for as long as their runs do.
@@ -271,10 +271,10 @@ def _with_ended(client: Client, runs: Sequence[Waiting]) -> list[Waiting]:
 
 def _waiting(
     meta: Any, record: Record, state: State, made: Sequence[WorkloadView], pods: Sequence[tuple[PodView, bool]]
-) -> Waiting:
+) -> WaitingRun:
     """Workloads of another owner are not of this run, whatever their labels say."""
     own = [one for one in made if one.owner == meta["uid"] and one.attempt == state.attempt]
-    return Waiting(
+    return WaitingRun(
         record=record,
         state=state,
         version=str(meta["resourceVersion"]),
@@ -290,7 +290,7 @@ def created_within(told: float, stamped: float | None) -> float:
     return told if stamped is None else min(max(told, stamped), stamped + 1)
 
 
-def _claims(client: Client, runs: Iterable[Waiting]) -> Claims:
+def _claims(client: Client, runs: Iterable[WaitingRun]) -> Claims:
     """Where the runs' claims can be reached; nothing where that may not be read."""
     storages = [run.record.storage for run in runs]
     volumes = [volume for run in runs for volume in run.record.job.volumes]
@@ -298,7 +298,7 @@ def _claims(client: Client, runs: Iterable[Waiting]) -> Claims:
     return bound_claims(client) if is_needed else {}
 
 
-def _candidate(run: Waiting, now: float, claims: Claims) -> Candidate | None:
+def _candidate(run: WaitingRun, now: float, claims: Claims) -> GateCandidate | None:
     """None for a run that no pods can be made of: its own turn says why, and nobody else waits for that."""
     record, state = run.record, run.state
     try:
@@ -306,7 +306,7 @@ def _candidate(run: Waiting, now: float, claims: Claims) -> Candidate | None:
     except Exception:  # what a stranger wrote into a record may fail anywhere
         return None
     let_in = (state.gate.let_in or now) if run.is_in else None
-    return Candidate(
+    return GateCandidate(
         run=record.name,
         uid=record.uid,
         created=run.made,
@@ -325,7 +325,7 @@ def _candidate(run: Waiting, now: float, claims: Claims) -> Candidate | None:
     )
 
 
-def _serve(client: Client, run: Waiting, verdict: Verdict, now: float) -> State:
+def _serve(client: Client, run: WaitingRun, verdict: Admission, now: float) -> State:
     """Do what the verdict says; the state afterwards."""
     state = run.state
     gate = state.gate
@@ -348,7 +348,7 @@ def _serve(client: Client, run: Waiting, verdict: Verdict, now: float) -> State:
     return msgspec.structs.replace(state, gate=gate, reason=verdict.reason)
 
 
-def _suspend(client: Client, run: Waiting, suspend: bool) -> None:
+def _suspend(client: Client, run: WaitingRun, suspend: bool) -> None:
     kind = JOBSET if run.record.workload == "jobset" else JOB
     for workload in run.workloads:
         if workload.is_suspended is not suspend:

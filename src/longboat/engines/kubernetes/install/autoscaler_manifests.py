@@ -13,7 +13,7 @@ from longboat.engines.kubernetes.install.controller_manifests import (
     EVERYBODY,
     HOME,
     Object,
-    Rule,
+    RbacRule,
     binding_of,
     container_of,
     deployment_of,
@@ -44,38 +44,38 @@ FOLDER = "/etc/longboat"
 NODE_LEASES = "kube-node-lease"
 
 SEES = ("list", "watch")
-CLUSTER: tuple[Rule, ...] = (
-    Rule("", "nodes", ("get", "list", "watch", "patch", "delete")),
-    Rule("", "pods", ("get", "list", "watch")),
-    Rule("", "pods/eviction", ("create",)),
-    Rule("", "persistentvolumeclaims", SEES),
-    Rule("", "persistentvolumes", SEES),
-    Rule("", "namespaces", SEES),
-    Rule("", "events", ("create",)),
-    Rule("", "configmaps", ("get",)),  # records, so that events about a run name it by its uid
-    Rule("batch", "jobs", SEES),
-    Rule("apps", "daemonsets", SEES),
-    Rule("policy", "poddisruptionbudgets", SEES),
-    Rule("scheduling.k8s.io", "priorityclasses", SEES),
-    Rule("scheduling.k8s.io", "podgroups", SEES),
-    Rule("scheduling.k8s.io", "workloads", SEES),
-    Rule("jobset.x-k8s.io", "jobsets", SEES),
-    Rule("kueue.x-k8s.io", "workloads", SEES),
-    Rule("scheduling.x-k8s.io", "podgroups", SEES),
-    Rule("scheduling.volcano.sh", "podgroups", SEES),
-    Rule("batch.volcano.sh", "jobs", SEES),
+CLUSTER: tuple[RbacRule, ...] = (
+    RbacRule("", "nodes", ("get", "list", "watch", "patch", "delete")),
+    RbacRule("", "pods", ("get", "list", "watch")),
+    RbacRule("", "pods/eviction", ("create",)),
+    RbacRule("", "persistentvolumeclaims", SEES),
+    RbacRule("", "persistentvolumes", SEES),
+    RbacRule("", "namespaces", SEES),
+    RbacRule("", "events", ("create",)),
+    RbacRule("", "configmaps", ("get",)),  # records, so that events about a run name it by its uid
+    RbacRule("batch", "jobs", SEES),
+    RbacRule("apps", "daemonsets", SEES),
+    RbacRule("policy", "poddisruptionbudgets", SEES),
+    RbacRule("scheduling.k8s.io", "priorityclasses", SEES),
+    RbacRule("scheduling.k8s.io", "podgroups", SEES),
+    RbacRule("scheduling.k8s.io", "workloads", SEES),
+    RbacRule("jobset.x-k8s.io", "jobsets", SEES),
+    RbacRule("kueue.x-k8s.io", "workloads", SEES),
+    RbacRule("scheduling.x-k8s.io", "podgroups", SEES),
+    RbacRule("scheduling.volcano.sh", "podgroups", SEES),
+    RbacRule("batch.volcano.sh", "jobs", SEES),
 )
-OWN: tuple[Rule, ...] = (
-    Rule("", "configmaps", ("create",)),
-    Rule("", "configmaps", ("update", "patch"), (AUTOSCALER, STATUS, REPORT)),
-    Rule("coordination.k8s.io", "leases", ("create",)),
-    Rule("coordination.k8s.io", "leases", ("get", "update", "delete"), (AUTOSCALER,)),
+OWN: tuple[RbacRule, ...] = (
+    RbacRule("", "configmaps", ("create",)),
+    RbacRule("", "configmaps", ("update", "patch"), (AUTOSCALER, STATUS, REPORT)),
+    RbacRule("coordination.k8s.io", "leases", ("create",)),
+    RbacRule("coordination.k8s.io", "leases", ("get", "update", "delete"), (AUTOSCALER,)),
 )
 """In its own namespace: memory, status, leadership."""
 
-KWOK_CLUSTER: tuple[Rule, ...] = (Rule("", "nodes", ("create",)),)
-KWOK_OWN: tuple[Rule, ...] = (Rule("", "configmaps", ("update",), (BOOKS,)),)
-KWOK_LEASES: tuple[Rule, ...] = (Rule("coordination.k8s.io", "leases", ("delete",)),)
+KWOK_CLUSTER: tuple[RbacRule, ...] = (RbacRule("", "nodes", ("create",)),)
+KWOK_OWN: tuple[RbacRule, ...] = (RbacRule("", "configmaps", ("update",), (BOOKS,)),)
+KWOK_LEASES: tuple[RbacRule, ...] = (RbacRule("coordination.k8s.io", "leases", ("delete",)),)
 """What simulated machines need besides: they are nodes that the provider makes itself."""
 
 
@@ -91,7 +91,7 @@ def autoscaler_objects(*, image: str, pools: str, version: str, simulates: bool)
         object_of(SERVICE_ACCOUNT, placed, automountServiceAccountToken=False),
         object_of(ROLE, placed, rules=rules_of((*OWN, *(KWOK_OWN if simulates else ())))),
         binding_of(ROLE_BINDING, placed, ROLE),
-        object_of(ROLE, seen, rules=rules_of((Rule("", "configmaps", ("get",), (STATUS,)),))),
+        object_of(ROLE, seen, rules=rules_of((RbacRule("", "configmaps", ("get",), (STATUS,)),))),
         binding_of(ROLE_BINDING, seen, ROLE, EVERYBODY),
         object_of(CLUSTER_ROLE, named, rules=rules_of((*CLUSTER, *(KWOK_CLUSTER if simulates else ())))),
         binding_of(CLUSTER_ROLE_BINDING, named, CLUSTER_ROLE),

@@ -36,41 +36,41 @@ HEALTH_PORT = 8086
 USER = 65532
 
 
-class Rule(NamedTuple):
+class RbacRule(NamedTuple):
     group: str
     resource: str
     verbs: tuple[str, ...]
     names: tuple[str, ...] = ()
 
 
-RUNS: tuple[Rule, ...] = (
-    Rule("", "configmaps", ("get", "list", "watch", "patch")),  # records
-    Rule("", "pods", ("list", "watch", "delete")),
-    Rule("", "pods/exec", ("create", "get")),  # a stop that keeps the grace; `get`: servers before 1.35
-    Rule("", "pods/log", ("get",)),  # the last lines, kept in the record
-    Rule("", "secrets", ("get", "create")),  # the gang file of the first attempt, and of the next
-    Rule("", "services", ("get", "create")),  # `get`: whether one that is there already is the run's
-    Rule("", "events", ("list",)),  # why a volume keeps a container from starting
-    Rule("", "persistentvolumeclaims", ("list",)),
-    Rule("batch", "jobs", ("get", "list", "watch", "create", "patch", "delete")),
-    Rule("jobset.x-k8s.io", "jobsets", ("get", "list", "watch", "create", "patch", "delete")),
-    Rule("kueue.x-k8s.io", "workloads", ("list",)),
-    Rule("resource.k8s.io", "resourceclaimtemplates", ("get", "create")),
-    Rule("coordination.k8s.io", "leases", ("create",)),
-    Rule("coordination.k8s.io", "leases", ("get", "update", "delete"), (GATE,)),
+RUNS: tuple[RbacRule, ...] = (
+    RbacRule("", "configmaps", ("get", "list", "watch", "patch")),  # records
+    RbacRule("", "pods", ("list", "watch", "delete")),
+    RbacRule("", "pods/exec", ("create", "get")),  # a stop that keeps the grace; `get`: servers before 1.35
+    RbacRule("", "pods/log", ("get",)),  # the last lines, kept in the record
+    RbacRule("", "secrets", ("get", "create")),  # the gang file of the first attempt, and of the next
+    RbacRule("", "services", ("get", "create")),  # `get`: whether one that is there already is the run's
+    RbacRule("", "events", ("list",)),  # why a volume keeps a container from starting
+    RbacRule("", "persistentvolumeclaims", ("list",)),
+    RbacRule("batch", "jobs", ("get", "list", "watch", "create", "patch", "delete")),
+    RbacRule("jobset.x-k8s.io", "jobsets", ("get", "list", "watch", "create", "patch", "delete")),
+    RbacRule("kueue.x-k8s.io", "workloads", ("list",)),
+    RbacRule("resource.k8s.io", "resourceclaimtemplates", ("get", "create")),
+    RbacRule("coordination.k8s.io", "leases", ("create",)),
+    RbacRule("coordination.k8s.io", "leases", ("get", "update", "delete"), (GATE,)),
 )
 """What turns do in the namespace of a run."""
 
-CLUSTER: tuple[Rule, ...] = (
-    Rule("", "nodes", ("get", "list")),
-    Rule("", "persistentvolumes", ("list",)),
-    Rule("", "pods", ("list",)),
+CLUSTER: tuple[RbacRule, ...] = (
+    RbacRule("", "nodes", ("get", "list")),
+    RbacRule("", "persistentvolumes", ("list",)),
+    RbacRule("", "pods", ("list",)),
 )
 """What the gate must see: how much there is, and how much of it is taken, by anybody."""
 
-ELECTION: tuple[Rule, ...] = (
-    Rule("coordination.k8s.io", "leases", ("create",)),
-    Rule("coordination.k8s.io", "leases", ("get", "update", "delete"), (CONTROLLER,)),
+ELECTION: tuple[RbacRule, ...] = (
+    RbacRule("coordination.k8s.io", "leases", ("create",)),
+    RbacRule("coordination.k8s.io", "leases", ("get", "update", "delete"), (CONTROLLER,)),
 )
 
 
@@ -85,7 +85,7 @@ def objects(*, image: str, only: Sequence[str] | None, version: str) -> list[Obj
         object_of(SERVICE_ACCOUNT, placed, automountServiceAccountToken=False),
         object_of(ROLE, placed, rules=rules_of(ELECTION)),
         binding_of(ROLE_BINDING, placed, ROLE),
-        object_of(ROLE, seen, rules=rules_of((Rule("apps", "deployments", ("get",), (CONTROLLER,)),))),
+        object_of(ROLE, seen, rules=rules_of((RbacRule("apps", "deployments", ("get",), (CONTROLLER,)),))),
         binding_of(ROLE_BINDING, seen, ROLE, EVERYBODY),
         object_of(CLUSTER_ROLE, named, rules=rules_of(CLUSTER)),
         binding_of(CLUSTER_ROLE_BINDING, named, CLUSTER_ROLE),
@@ -115,7 +115,7 @@ def binding_of(kind: Kind, metadata: Object, role: Kind, subject: Object | None 
     return object_of(kind, metadata, roleRef=reference, subjects=[subject or own])
 
 
-def rules_of(table: tuple[Rule, ...]) -> list[Object]:
+def rules_of(table: tuple[RbacRule, ...]) -> list[Object]:
     found: list[Object] = []
     for rule in table:
         body: Object = {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)}

@@ -1,7 +1,7 @@
 """Following a run: the logs of all its pods as they are written, one thread for each, those of a retry included.
 
 Lines come in the order they arrive, what arrives together by time, each rank's own order kept. An attempt's lines come
-before the next one's. Not here: what has ended already (`logs`).
+before the next one's. Not here: what has ended already (`merge`).
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ LATE_S = 10.0
 """After the run has ended, the log of a machine that the API server cannot reach is waited for so long."""
 
 
-class Room:
+class ByteBudget:
     """Bytes that all readings together may hold."""
 
     def __init__(self, limit: int = HELD_BYTES) -> None:
         self._limit = limit
         self._changed = threading.Condition()
-        self._held: dict[Reading, int] = {}
+        self._held: dict[NodeReading, int] = {}
 
-    def take(self, reading: Reading, count: int) -> None:
+    def take(self, reading: NodeReading, count: int) -> None:
         """Wait for room. Whoever holds nothing has it at once."""
         with self._changed:
             while self._held.get(reading) and sum(self._held.values()) + count > self._limit:
                 self._changed.wait()
             self._held[reading] = self._held.get(reading, 0) + count
 
-    def give_back(self, reading: Reading) -> None:
+    def give_back(self, reading: NodeReading) -> None:
         """All that this reading holds."""
         with self._changed:
             self._held.pop(reading, None)
             self._changed.notify_all()
 
 
-class Reading:
+class NodeReading:
     """One node's log, read in a thread of its own into the queue."""
 
-    def __init__(self, log: NodeLog, out: queue.Queue[Reading | None], room: Room) -> None:
+    def __init__(self, log: NodeLog, out: queue.Queue[NodeReading | None], room: ByteBudget) -> None:
         self.log = log
         self.lines: queue.SimpleQueue[list[LogLine]] = queue.SimpleQueue()
         self.error: Exception | None = None
@@ -106,7 +106,7 @@ class Reading:
         self._room.give_back(self)
 
 
-class Live:
+class LiveLogs:
     """`look` observes the run (and may drive it on); `open_log` makes the reader of a pod, None: not wanted."""
 
     def __init__(
@@ -125,9 +125,9 @@ class Live:
         self._look = look
         self._open_log = open_log
         self._notice = notice
-        self._queue: queue.Queue[Reading | None] = queue.Queue()
-        self._readings: dict[str, Reading] = {}
-        self._room = Room()
+        self._queue: queue.Queue[NodeReading | None] = queue.Queue()
+        self._readings: dict[str, NodeReading] = {}
+        self._room = ByteBudget()
         self._ignored: set[str] = set()
         self._looked = 0.0
         self._is_stale = True
@@ -213,7 +213,7 @@ class Live:
                 if log is None:
                     self._ignored.add(view.uid)
                 else:
-                    self._readings[view.uid] = Reading(log, self._queue, self._room)
+                    self._readings[view.uid] = NodeReading(log, self._queue, self._room)
 
     def _leave_silent(self, attempt: int, answering: set[str]) -> None:
         """This attempt runs, so nothing of those before it does: a log on a lost node must not hold its lines back."""
@@ -226,7 +226,7 @@ class Live:
 
     def _arrived(self, *, block: bool = True) -> Iterator[LogLine]:
         """What came since, merged."""
-        ready: dict[int, Reading] = {}
+        ready: dict[int, NodeReading] = {}
         try:
             item = self._queue.get(timeout=self._pause() or SOON_S) if block else self._queue.get_nowait()
             while True:

@@ -1,7 +1,7 @@
 """The log files of a living pod's launcher, streamed by exec (`launcher --logs`): whole, whatever the kubelet rotated.
 
 What comes is in the form of the pod's own log. The launcher of an ended node stays for a bounded time until those who
-read here have everything. Not here: when it is worth an exec (`podlog`).
+read here have everything. Not here: when it is worth an exec (`pod_reader`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from longboat.engines.kubernetes.manifests.pod_template import CONTAINER, LAUNCH
 from longboat.engines.kubernetes.manifests.volumes import NODE
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, Unreachable
-from longboat.kubeapi.streams.exec import STDOUT, Place, Session
-from longboat.kubeapi.streams.websocket import Closed
+from longboat.kubeapi.streams.exec import STDOUT, ContainerProcess, Session
+from longboat.kubeapi.streams.websocket import WebSocketClosed
 
 SILENCE_S = 30.0
 """The launcher's side says something every 5 s; after six such pauses the connection is dead."""
@@ -34,7 +34,7 @@ class LauncherLogs:
     def read(self, seen: Mapping[str, int], *, follow: bool) -> Iterator[bytes]:
         """The log from the lines on that are not in `seen`; with `follow` until the node has ended. Raises ApiError."""
         words = ["--logs", NODE, json.dumps(dict(seen)), *(["follow"] if follow else [])]
-        place = Place(self._pod, self._namespace, CONTAINER, ("python3", "-I", "-S", LAUNCHER, *words))
+        place = ContainerProcess(self._pod, self._namespace, CONTAINER, ("python3", "-I", "-S", LAUNCHER, *words))
         try:
             session = self._session = Session(self._client, place, stdin=False, tty=False)
         except Forbidden:
@@ -53,7 +53,7 @@ class LauncherLogs:
                     raise Unreachable(f"nothing was heard from {self._pod} for {SILENCE_S:.0f} s")
                 if message[0] == STDOUT:
                     yield message[1]
-        except Closed:
+        except WebSocketClosed:
             code = session.exit_code()
             if code != 0 and not self._is_closed:
                 self.is_usable = code in (137, 143)  # killed with its pod; any other code: it does not know `--logs`

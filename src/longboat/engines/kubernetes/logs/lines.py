@@ -36,7 +36,7 @@ class PodLine(NamedTuple):
     data: bytes  # the text with its newline, if it had one
 
 
-class Gap(NamedTuple):
+class LogGap(NamedTuple):
     """Lines of one stream that the pod's log no longer has, before a line of this time."""
 
     key: str

@@ -1,7 +1,7 @@
 """The logs of a run: all pods of all attempts, merged, live or after the end, with what was kept of pods that are gone.
 
-`Follower` answers a LogQuery. Lines of a pod are read in `podlines`, over broken streams in `podlog`; other places that
-have lines are in `kept`.
+`RunLogFollower` answers a LogQuery. Lines of a pod are read in `lines`, over broken streams in `pod_reader`; other
+places that have lines are in `sources`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from longboat.core.errors import LongboatError
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.logs.follow import Live, merged
+from longboat.engines.kubernetes.logs.follow import LiveLogs, merged
 from longboat.engines.kubernetes.logs.lines import PodLine, lines_of_pod, to_log_line
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
-from longboat.engines.kubernetes.logs.sources import Kept, Reach, tail_lines
-from longboat.engines.kubernetes.logs.spool import Spool
+from longboat.engines.kubernetes.logs.sources import FileReader, LogSources, tail_lines
+from longboat.engines.kubernetes.logs.spool import LogSpool
 from longboat.engines.kubernetes.manifests.volumes import STORAGE
 from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, pod_view
 from longboat.engines.kubernetes.records import Record, State
@@ -27,7 +27,7 @@ from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, Invalid
 from longboat.kubeapi.kinds import POD
 
-__all__ = ["Follower", "lines_of_pod", "tail_lines", "tail_of"]
+__all__ = ["RunLogFollower", "lines_of_pod", "tail_lines", "tail_of"]
 
 AT_ONCE = 16
 TAIL_LINES = 50
@@ -37,7 +37,7 @@ TAIL_BYTES = 8192
 LINE_BYTES = 1024
 
 
-class Follower:
+class RunLogFollower:
     """The lines of one run. `look` observes it now, and may drive it on while somebody waits for lines."""
 
     def __init__(
@@ -64,8 +64,8 @@ class Follower:
         """
         state = state or self._look()
         is_followed = self._query.follow and not state.is_final
-        with self._lasting, Spool() as spool:
-            self._kept = Kept(self._record, spool.folder, in_pod=self._in_pod, aide=self._make_aide)
+        with self._lasting, LogSpool() as spool:
+            self._kept = LogSources(self._record, spool.folder, in_pod=self._in_pod, aide=self._make_aide)
             if not is_followed or self._query.tail is not None:
                 self._read_all(spool, state)
                 lines = spool.lines(self._query)
@@ -75,7 +75,7 @@ class Follower:
 
     # what is there now
 
-    def _read_all(self, spool: Spool, state: State) -> None:
+    def _read_all(self, spool: LogSpool, state: State) -> None:
         views = [
             view for view in map(pod_view, self._list_pods()) if self._is_wanted(view.role, view.index, view.attempt)
         ]
@@ -97,7 +97,7 @@ class Follower:
         labels = names.pods_of(self._record.name)
         return self._client.list(POD, namespace=self._record.namespace, labels=labels).items
 
-    def _read_pod(self, spool: Spool, view: PodView) -> tuple[int, str, dict[str, int]] | None:
+    def _read_pod(self, spool: LogSpool, view: PodView) -> tuple[int, str, dict[str, int]] | None:
         """A pod's log into the spool. What cannot be read is handed back, to be looked for elsewhere."""
         log = NodeLog(self._client, self._record.namespace, view, self._query, self._kept)
         self._logs[(view.attempt, view.node)] = log
@@ -124,7 +124,7 @@ class Follower:
         log.fills = True
         return (view.attempt, view.node, log.log.seen) if log.log.is_gone else None
 
-    def _read_rest(self, spool: Spool, state: State, attempt: int, node: str, seen: dict[str, int]) -> None:
+    def _read_rest(self, spool: LogSpool, state: State, attempt: int, node: str, seen: dict[str, int]) -> None:
         """What is elsewhere of a node whose pod is gone."""
         part = spool.part(attempt, node)
         try:
@@ -170,7 +170,7 @@ class Follower:
         )
         with pods:
             pods.sync()
-            live = Live(
+            live = LiveLogs(
                 pods,
                 self._query,
                 list_pods=self._list_pods,
@@ -191,7 +191,7 @@ class Follower:
             return known
         return NodeLog(self._client, self._record.namespace, view, self._query, self._kept)
 
-    def _vanished(self, live: Live) -> Iterator[LogLine]:
+    def _vanished(self, live: LiveLogs) -> Iterator[LogLine]:
         """The end of the logs of pods that were deleted while they were followed."""
         for log in live.unfinished:
             try:
@@ -204,15 +204,15 @@ class Follower:
 
     # where else lines are
 
-    def _in_pod(self, pod: str) -> Reach:
+    def _in_pod(self, pod: str) -> FileReader:
         from longboat.engines.kubernetes.exec.pod_exec import Remote
 
         return Remote(self._client, self._record.namespace, pod)
 
-    def _make_aide(self) -> Reach:
-        from longboat.engines.kubernetes.exec.helper_pod import Aide
+    def _make_aide(self) -> FileReader:
+        from longboat.engines.kubernetes.exec.helper_pod import HelperPod
 
-        return self._lasting.enter_context(Aide.of_run(self._client, self._record, [STORAGE]))
+        return self._lasting.enter_context(HelperPod.of_run(self._client, self._record, [STORAGE]))
 
 
 def ranks_of(record: Record, role: str, index: int) -> range:

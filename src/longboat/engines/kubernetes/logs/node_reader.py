@@ -10,13 +10,13 @@ from datetime import datetime, timezone
 
 from longboat.core.runs import LogQuery
 from longboat.engines.kubernetes.logs.launcher_logs import LauncherLogs
-from longboat.engines.kubernetes.logs.lines import Gap, PodLine, place_of
+from longboat.engines.kubernetes.logs.lines import LogGap, PodLine, place_of
 from longboat.engines.kubernetes.logs.pod_reader import PodLog
-from longboat.engines.kubernetes.logs.sources import Kept, told
+from longboat.engines.kubernetes.logs.sources import LogSources, gap_line
 from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView
 from longboat.engines.kubernetes.reconcile.observe.termination import PodEnd, container_of, outcome_of
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.connection.transport import Stream
+from longboat.kubeapi.connection.transport import ResponseStream
 from longboat.kubeapi.kinds import POD
 
 READ_S = 30.0
@@ -30,14 +30,14 @@ ROTATED_S = 9.0
 class NodeLog:
     """`query` says which gaps need filling: what was before `since`, nobody asked for."""
 
-    def __init__(self, client: Client, namespace: str, pod: PodView, query: LogQuery, kept: Kept) -> None:
+    def __init__(self, client: Client, namespace: str, pod: PodView, query: LogQuery, kept: LogSources) -> None:
         self.role = pod.role
         self.node = pod.node
         self.attempt = pod.attempt
         self.pod = pod.name
         self.is_over = pod.end is not None
         self.lines = _lines_of(pod.end)
-        self.gaps: list[Gap] = []
+        self.gaps: list[LogGap] = []
         self.fills = True
         self._ended = pod.end.ended if pod.end is not None and pod.end.ended is not None else client.now()
         self._is_concluded = False  # what the log lacks at its end was looked for
@@ -48,8 +48,8 @@ class NodeLog:
         self._kept = kept
         self._stop = threading.Event()
         self._files = LauncherLogs(client, namespace, pod.name)
-        self._stream: Stream | None = None
-        self._followed: Stream | None = None
+        self._stream: ResponseStream | None = None
+        self._followed: ResponseStream | None = None
         self.log = PodLog(self, time=pod.started or pod.created, stop=self._stop)
 
     def read(self, *, follow: bool) -> Iterator[list[PodLine]]:
@@ -81,7 +81,7 @@ class NodeLog:
             return have < min(tail, sum(count for key, count in self.lines.items() if place_of(key)[0] == rank))
         return have < tail and (bool(self.gaps) or (not self.log.seen and (self.is_old or not self.is_over)))
 
-    def open(self, *, follow: bool, since: float | None) -> closing[Stream]:
+    def open(self, *, follow: bool, since: float | None) -> closing[ResponseStream]:
         moment = None if since is None else f"{datetime.fromtimestamp(int(since), timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
         self._stream = self._client.log(
             self.pod,
@@ -102,16 +102,16 @@ class NodeLog:
         self.lines = _lines_of(end)
         return self.is_over
 
-    def has_files(self, gap: Gap | None) -> bool:
+    def has_files(self, gap: LogGap | None) -> bool:
         return self._files.is_usable and not self.is_over and (gap is None or self._is_wanted(gap))
 
     def files(self, seen: dict[str, int], *, follow: bool) -> Iterator[bytes]:
         return self._files.read(seen, follow=follow)
 
-    def _is_wanted(self, gap: Gap) -> bool:
+    def _is_wanted(self, gap: LogGap) -> bool:
         return self.fills and not (self._query.since is not None and gap.time < self._query.since)
 
-    def fill(self, gap: Gap) -> Iterator[PodLine]:
+    def fill(self, gap: LogGap) -> Iterator[PodLine]:
         self.gaps.append(gap)
         if not self._is_wanted(gap):
             return iter(())
@@ -133,7 +133,7 @@ class NodeLog:
         self._is_concluded = self.fills and self.is_over
         for key, count in told_of.items():
             if self.fills and seen.get(key, 0) < count:
-                yield told(Gap(key, seen.get(key, 0), count - seen.get(key, 0), self._ended))
+                yield gap_line(LogGap(key, seen.get(key, 0), count - seen.get(key, 0), self._ended))
 
 
 def _lines_of(end: PodEnd | None) -> dict[str, int] | None:

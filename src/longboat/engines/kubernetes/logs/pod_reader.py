@@ -16,8 +16,8 @@ from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Protocol
 
-from longboat.engines.kubernetes.logs.lines import FOREIGN, Gap, Parser, PodLine, batches, is_lost, take
-from longboat.kubeapi.errors import ApiError, Forbidden, Invalid, NotThere
+from longboat.engines.kubernetes.logs.lines import FOREIGN, LogGap, Parser, PodLine, batches, is_lost, take
+from longboat.kubeapi.errors import ApiError, Forbidden, Invalid, ObjectNotFound
 
 OVERLAP_S = 2.0
 """The API server takes whole seconds."""
@@ -44,13 +44,13 @@ class PodSource(Protocol):
     def has_ended(self) -> bool:
         """Whether the container has ended. May raise ApiError."""
 
-    def has_files(self, gap: Gap | None) -> bool:
+    def has_files(self, gap: LogGap | None) -> bool:
         """Whether the launcher's own files can be read, and are worth it for this gap (None: for what comes)."""
 
     def files(self, seen: dict[str, int], *, follow: bool) -> Iterator[bytes]:
         """What the launcher's files have beyond `seen`; with `follow` until the node has ended. Raises ApiError."""
 
-    def fill(self, gap: Gap) -> Iterator[PodLine]:
+    def fill(self, gap: LogGap) -> Iterator[PodLine]:
         """Lines that the log no longer has."""
 
     def rest(self, seen: dict[str, int]) -> Iterator[PodLine]:
@@ -137,7 +137,7 @@ class PodLog:
                 yield from self._from_files(follow=not is_last)
                 from_start = False
                 continue
-            except NotThere:
+            except ObjectNotFound:
                 self.is_gone = True
                 return
             except Forbidden:
@@ -207,7 +207,7 @@ class PodLog:
         if head is not None and take(head, self.seen):
             yield [head]
 
-    def _has_files(self, gap: Gap | None) -> bool:
+    def _has_files(self, gap: LogGap | None) -> bool:
         return self._file_tries > 0 and self._source.has_files(gap)
 
     def _from_files(self, *, follow: bool) -> Iterator[list[PodLine]]:
@@ -227,7 +227,7 @@ class PodLog:
                     if follow:
                         self._file_tries = FILE_TRIES
             self._is_fed = True
-        except NotThere:
+        except ObjectNotFound:
             pass  # the pod is gone, or its container has ended: the pod's log tells
         except ApiError as error:
             self.trouble = error.message
@@ -240,11 +240,11 @@ class PodLog:
         if lines:
             yield lines[:]
             lines.clear()
-        if self._has_files(Gap(line.key, seen, line.seq - seen, line.time)):
+        if self._has_files(LogGap(line.key, seen, line.seq - seen, line.time)):
             raise _Behind
         if is_middle:
             raise _Doubtful
-        yield from _pieces(self._source.fill(Gap(line.key, seen, line.seq - seen, line.time)))
+        yield from _pieces(self._source.fill(LogGap(line.key, seen, line.seq - seen, line.time)))
         self.seen[line.key] = line.seq
         yield from _pieces(self._new(self._source.rest(dict(self.seen))))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from longboat.core.errors import LongboatError, NotFound
-from longboat.engines.kubernetes.logs.lines import FOREIGN, Gap, Parser, PodLine, place_of, take
+from longboat.engines.kubernetes.logs.lines import FOREIGN, LogGap, Parser, PodLine, place_of, take
 from longboat.engines.kubernetes.logs.spool import append
 from longboat.engines.kubernetes.manifests.volumes import NODE, STORAGE
 from longboat.engines.kubernetes.records import Record, State
@@ -23,7 +23,7 @@ from longboat.kubeapi.errors import Unreachable
 TRIES = 5
 
 
-class Reach(Protocol):
+class FileReader(Protocol):
     """A pod in which files can be read: one of the run's, or an aide."""
 
     def cat(self, path: str, offset: int = 0) -> Iterator[bytes]:
@@ -33,10 +33,10 @@ class Reach(Protocol):
         """What is in a folder. Raises NotFound."""
 
 
-class Copies:
+class LogCopies:
     """Copies here of one node's log files, extended when more of them is asked for."""
 
-    def __init__(self, folder: Path, reach: Reach, place: str) -> None:
+    def __init__(self, folder: Path, reach: FileReader, place: str) -> None:
         self.folder = folder
         self._reach = reach
         self._place = place
@@ -75,7 +75,7 @@ def is_log(name: str) -> bool:
     return (stem.isdigit() or stem in ("setup", "node")) and stream in ("out", "err")
 
 
-class Kept:
+class LogSources:
     """The other sources of one run's logs. `aide` makes one when it is first needed; safe for several threads."""
 
     def __init__(
@@ -83,21 +83,21 @@ class Kept:
         record: Record,
         folder: Path,
         *,
-        in_pod: Callable[[str], Reach],
-        aide: Callable[[], Reach] | None,
+        in_pod: Callable[[str], FileReader],
+        aide: Callable[[], FileReader] | None,
     ) -> None:
         self._record = record
         self._folder = folder
         self._in_pod = in_pod
         self._make_aide = aide if record.storage is not None else None
-        self._aide: Reach | None = None
+        self._aide: FileReader | None = None
         self._lock = threading.Lock()
 
-    def of_pod(self, attempt: int, node: str, pod: str) -> Copies:
+    def of_pod(self, attempt: int, node: str, pod: str) -> LogCopies:
         """From the files in a pod that lives."""
-        return Copies(self._room(attempt, node, "pod"), self._in_pod(pod), f"{NODE}/logs")
+        return LogCopies(self._room(attempt, node, "pod"), self._in_pod(pod), f"{NODE}/logs")
 
-    def of_storage(self, attempt: int, node: str) -> Copies | None:
+    def of_storage(self, attempt: int, node: str) -> LogCopies | None:
         """From the run's storage; None when it has none."""
         with self._lock:
             if self._aide is None and self._make_aide is not None:
@@ -105,14 +105,14 @@ class Kept:
         if self._aide is None or self._record.storage is None:
             return None
         place = f"{STORAGE}/{self._record.storage.folder}/logs/{attempt}/{node}/logs"
-        return Copies(self._room(attempt, node, "storage"), self._aide, place)
+        return LogCopies(self._room(attempt, node, "storage"), self._aide, place)
 
     def _room(self, attempt: int, node: str, source: str) -> Path:
         folder = self._folder / "copies" / source / str(attempt) / node
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def fill(self, gap: Gap, attempt: int, node: str, pod: str | None) -> Iterator[PodLine]:
+    def fill(self, gap: LogGap, attempt: int, node: str, pod: str | None) -> Iterator[PodLine]:
         """The lines of a gap: from the pod, which is named if it lives, else from the storage; else one that tells."""
         found = 0
         for open_copies in self._sources(attempt, node, pod):
@@ -127,9 +127,9 @@ class Kept:
                 continue
             if found == gap.missing:
                 return
-        yield told(gap._replace(first=gap.first + found, missing=gap.missing - found))
+        yield gap_line(gap._replace(first=gap.first + found, missing=gap.missing - found))
 
-    def _sources(self, attempt: int, node: str, pod: str | None) -> Iterator[Callable[[], Copies | None]]:
+    def _sources(self, attempt: int, node: str, pod: str | None) -> Iterator[Callable[[], LogCopies | None]]:
         if pod is not None:
             yield lambda: self.of_pod(attempt, node, pod)
         yield lambda: self.of_storage(attempt, node)
@@ -148,7 +148,7 @@ class Kept:
             return tail_lines(tail, seen), f"the pod of {node} is gone: only the last lines of its log were kept"
         return iter(()), f"the pod of {node} is gone, and its log with it"
 
-    def _all_of(self, copies: Copies, keys: list[str], seen: dict[str, int]) -> Iterator[PodLine]:
+    def _all_of(self, copies: LogCopies, keys: list[str], seen: dict[str, int]) -> Iterator[PodLine]:
         for key in keys:
             yield from copies.lines(key, seen.get(key, 0), None, is_over=True)
 
@@ -171,7 +171,7 @@ class Kept:
                 continue
 
 
-def told(gap: Gap) -> PodLine:
+def gap_line(gap: LogGap) -> PodLine:
     """The line that stands for lines that nobody has any more."""
     rank, _ = place_of(gap.key)
     text = "1 line was" if gap.missing == 1 else f"{gap.missing} lines were"

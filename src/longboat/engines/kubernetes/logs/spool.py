@@ -36,25 +36,25 @@ class _File:
         self.end = 0
 
 
-class Spool:
+class LogSpool:
     """Not for several threads at once, unless each writes nodes of its own and `part` is theirs."""
 
     def __init__(self) -> None:
         with errors_explained(tempfile.gettempdir()):
             self.folder = Path(tempfile.mkdtemp(prefix="longboat-logs-"))
 
-    def __enter__(self) -> Spool:
+    def __enter__(self) -> LogSpool:
         return self
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def part(self, attempt: int, node: str) -> Part:
+    def part(self, attempt: int, node: str) -> SpooledNode:
         """Where the logs of one node go."""
         folder = self.folder / str(attempt) / node / "logs"
         with errors_explained(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
-        return Part(folder)
+        return SpooledNode(folder)
 
     def attempts(self) -> list[int]:
         return sorted(int(entry.name) for entry in self.folder.iterdir() if entry.name.isdigit())
@@ -93,7 +93,7 @@ def _allow_open_files(wanted: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-class Part:
+class SpooledNode:
     """The logs of one node."""
 
     def __init__(self, folder: Path) -> None:

@@ -18,11 +18,11 @@ import msgspec
 from longboat.core.errors import EngineError
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import gang_file, pod_template, retry_template
-from longboat.engines.kubernetes.manifests.objects import Owner, Start, attempt_objects, retry_templates
-from longboat.engines.kubernetes.reconcile.observe.snapshot import Snapshot
+from longboat.engines.kubernetes.manifests.objects import AttemptStart, Owner, attempt_objects, retry_templates
+from longboat.engines.kubernetes.reconcile.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.records import Record
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import AlreadyThere, Forbidden, NotThere
+from longboat.kubeapi.errors import AlreadyExists, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import CLAIM_TEMPLATE, JOB, JOBSET, SECRET, kind_of
 
 Object = dict[str, Any]
@@ -31,7 +31,7 @@ WORKLOADS = ("Job", "JobSet")
 AT_ONCE = 4
 
 
-class Foreign(EngineError):
+class ForeignObject(EngineError):
     """An object of a name that a run needs is there, and it is not of this run."""
 
 
@@ -47,19 +47,19 @@ def create_object(client: Client, body: Object, *, owner: str, same_token: bool 
     """
     try:
         return client.create(body)
-    except AlreadyThere:
+    except AlreadyExists:
         pass
     name = f"{body['kind']} {body['metadata']['name']}"
     try:
         found = client.find(kind_of(body), body["metadata"]["name"], namespace=body["metadata"].get("namespace"))
     except Forbidden as error:
-        raise Foreign(f"there is a {name} already, and it cannot be read: {error.message}") from error
+        raise ForeignObject(f"there is a {name} already, and it cannot be read: {error.message}") from error
     if found is None:
         return client.create(body)  # just removed, with what owned it
     why = difference(body, found, owner=owner, same_token=same_token)
     if why:
         hint = "if nobody needs it, delete it; or give the run another name"
-        raise Foreign(f"there is a {name} already that is not of this run: {why}", hint=hint)
+        raise ForeignObject(f"there is a {name} already that is not of this run: {why}", hint=hint)
     return found
 
 
@@ -121,7 +121,7 @@ def templates_of(record: Record, record_hash: str, secret: Mapping[str, Any], ow
     return retry_templates(record, retry_template.pin_of(record_hash, secret), owner=owner)
 
 
-def make_attempt(client: Client, snapshot: Snapshot, attempt: int, start: Start, owner: Owner) -> None:
+def make_attempt(client: Client, snapshot: RunSnapshot, attempt: int, start: AttemptStart, owner: Owner) -> None:
     """The objects of a later attempt, of what the submitter made. Raises CannotRetry and Foreign."""
     record = snapshot.record
     if attempt > record.job.retries.count:
@@ -138,7 +138,7 @@ def make_attempt(client: Client, snapshot: Snapshot, attempt: int, start: Start,
         create_object(client, each, owner=snapshot.uid)
 
 
-def _first_secret(client: Client, snapshot: Snapshot) -> Object:
+def _first_secret(client: Client, snapshot: RunSnapshot) -> Object:
     name = names.attempt_name(snapshot.record.name, 0)
     found = client.find(SECRET, name)
     if found is None or "gang" not in (found.get("data") or {}):
@@ -146,7 +146,7 @@ def _first_secret(client: Client, snapshot: Snapshot) -> Object:
     return found
 
 
-def _vouching(client: Client, snapshot: Snapshot, first: Object) -> list[Object]:
+def _vouching(client: Client, snapshot: RunSnapshot, first: Object) -> list[Object]:
     """The templates in the order of the workloads, if the submitter made them for just this record and Secret."""
     record = snapshot.record
     pin = retry_template.pin_of(snapshot.record_hash, first)
@@ -166,7 +166,7 @@ def find_templates(client: Client, record: Record, uid: str) -> list[Object]:
     selector = names.selector([(names.KIND, "template"), (names.TEMPLATE_OF, record.name)])
     try:
         found = client.list(kind, labels=selector).items
-    except NotThere:
+    except ObjectNotFound:
         return []
     version = {"apiVersion": kind.api_version, "kind": kind.kind}  # items of a list do not say it
     return [{**version, **each} for each in found if _is_owned(each, uid)]

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from longboat.bundles.manifests import Snapshot
+from longboat.bundles.manifests import CodeSnapshot
 from longboat.core.errors import EngineError, Refused
 from longboat.core.jobs import Job, Role, Value
-from longboat.core.layouts import SCRUBBED, Layout, NodeLayout, RankLayout, Site, lay_out, ports_needed
+from longboat.core.layouts import SCRUBBED, Layout, NodeLayout, NodeSite, RankLayout, lay_out, ports_needed
 from longboat.core.resources import show_quantity
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import volumes
@@ -49,7 +49,7 @@ class CodeManifest(Value, frozen=True):
 
 
 def code_manifest(
-    snapshot: Snapshot, packs: int, *, url: str | None = None, objects: tuple[str, ...] = ()
+    snapshot: CodeSnapshot, packs: int, *, url: str | None = None, objects: tuple[str, ...] = ()
 ) -> CodeManifest:
     entries = tuple((e.path, e.kind, e.hash, e.executable, e.target) for e in snapshot.entries)
     return CodeManifest(entries=entries, packs=packs, url=url, objects=objects)
@@ -59,7 +59,7 @@ def layout_of(record: Record, attempt: int) -> Layout:
     """The job laid out over its pods."""
     addresses = names.addresses(record.job, record.name, attempt, record.workload)
     sites = [
-        Site(address=address, ports=(COORDINATOR_PORT, *range(RANK_PORT, RANK_PORT + count - 1)))
+        NodeSite(address=address, ports=(COORDINATOR_PORT, *range(RANK_PORT, RANK_PORT + count - 1)))
         for address, count in zip(addresses, ports_needed(record.job), strict=True)
     ]
     return lay_out(record.job, run=record.name, uid=record.uid, attempt=attempt, sites=sites)

@@ -35,7 +35,7 @@ MANAGER = "longboat"
 """Value of app.kubernetes.io/managed-by, and our field manager."""
 
 
-class Start(Value, frozen=True):
+class AttemptStart(Value, frozen=True):
     """What one attempt has of its own."""
 
     token: str  # of the line: random, secret
@@ -104,7 +104,7 @@ def run_objects(record: Record, secrets: Mapping[str, bytes], *, owner: Owner | 
     return [*volumes.claims(record.job, record.namespace), *made]
 
 
-def attempt_objects(record: Record, attempt: int, start: Start, *, owner: Owner | None = None) -> list[Object]:
+def attempt_objects(record: Record, attempt: int, start: AttemptStart, *, owner: Owner | None = None) -> list[Object]:
     """Everything that one attempt needs. Raises Refused when the gang is too large for a Secret."""
     layout = gang_file.layout_of(record, attempt)
     gang = gang_file.encode(gang_file.gang_of(record, layout, timeout_s=start.timeout_s, code=start.code))
@@ -129,11 +129,11 @@ def retry_templates(record: Record, pin: str, *, owner: Owner | None = None) -> 
     return found
 
 
-def standalone(record: Record, start: Start, shared: Sequence[Object]) -> tuple[list[Object], list[str]]:
+def standalone(record: Record, start: AttemptStart, shared: Sequence[Object]) -> tuple[list[Object], list[str]]:
     """One attempt as objects that `kubectl apply` accepts and that then run by themselves, and what to know about them.
 
-    `shared`: Secrets of launcher and code (`code.upload_objects`). There is no record: nobody retries the run or keeps
-    what it leaves. Values of secrets are not part of it, only where they are expected.
+    `shared`: Secrets of launcher and code (`code.upload.upload_objects`). There is no record: nobody retries the run or
+    keeps what it leaves. Values of secrets are not part of it, only where they are expected.
     """
     started = msgspec.structs.replace(start, suspended=False)
     notices = []

@@ -1,4 +1,5 @@
-"""Volumes of a job as volumes of a pod, and where a run keeps what outlives its pods. Pure; `aide` reads and writes.
+"""Volumes of a job as volumes of a pod, and where a run keeps what outlives its pods. Pure; `exec.helper_pod` reads and
+writes.
 
 A volume whose target is absolute is mounted there; a relative one at `/longboat/volumes/<n>`, which the launcher links
 into the working copy. The run's storage is mounted at `/longboat/storage`; its own folder there is

@@ -15,19 +15,19 @@ import msgspec
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests.creation import make_attempt
 from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
-from longboat.engines.kubernetes.manifests.objects import Owner, Start
+from longboat.engines.kubernetes.manifests.objects import AttemptStart, Owner
 from longboat.engines.kubernetes.reconcile.attempt_outcome import expected_nodes
 from longboat.engines.kubernetes.reconcile.decide import (
     Action,
-    Create,
-    Drop,
+    Admit,
+    CreateAttempt,
+    Decision,
+    Delete,
+    DeleteWorkloads,
     ForceDelete,
-    LetIn,
-    Remove,
-    Tell,
-    Turn,
+    SendStop,
 )
-from longboat.engines.kubernetes.reconcile.observe.snapshot import Snapshot
+from longboat.engines.kubernetes.reconcile.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.records import Record, State
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD
@@ -42,7 +42,7 @@ MOST_TAIL_BYTES = 256 << 10
 """Of all attempts together: a ConfigMap holds 1 MiB."""
 
 
-def apply(client: Client, snapshot: Snapshot, turn: Turn) -> str:
+def apply(client: Client, snapshot: RunSnapshot, turn: Decision) -> str:
     """The state, the actions, the state afterwards. Returns the version of the record; raises Conflict."""
     version = snapshot.version
     state = _with_tails(client, snapshot, turn) if turn.state is not None else None
@@ -50,7 +50,7 @@ def apply(client: Client, snapshot: Snapshot, turn: Turn) -> str:
     if state is not None:
         version = write_state(client, snapshot.record.name, version, state)
     after = turn.after
-    tell_all(client, seen, [action for action in turn.actions if isinstance(action, Tell)])
+    tell_all(client, seen, [action for action in turn.actions if isinstance(action, SendStop)])
     for action in turn.actions:
         noted = act(client, seen, action)
         after = noted or after
@@ -59,17 +59,17 @@ def apply(client: Client, snapshot: Snapshot, turn: Turn) -> str:
     return version
 
 
-def act(client: Client, snapshot: Snapshot, action: Action) -> State | None:
+def act(client: Client, snapshot: RunSnapshot, action: Action) -> State | None:
     """One action; the state afterwards where the action itself decides it."""
-    if isinstance(action, Create):
+    if isinstance(action, CreateAttempt):
         create_attempt(client, snapshot, action.attempt)
-    elif isinstance(action, LetIn):
+    elif isinstance(action, Admit):
         from longboat.engines.kubernetes.gate.serve import ask_gate
 
         return ask_gate(client, snapshot, client.now())
-    elif isinstance(action, Remove):
+    elif isinstance(action, DeleteWorkloads):
         remove_attempt(client, snapshot, action)
-    elif isinstance(action, Drop):
+    elif isinstance(action, Delete):
         client.delete(POD, action.pod, grace_s=1, uid=action.uid)
     elif isinstance(action, ForceDelete):
         client.delete(POD, action.pod, grace_s=0, uid=action.uid)
@@ -86,13 +86,13 @@ def write_state(client: Client, run: str, version: str, state: State) -> str:
     return str(written["metadata"]["resourceVersion"])
 
 
-def _with_tails(client: Client, snapshot: Snapshot, turn: Turn) -> State | None:
+def _with_tails(client: Client, snapshot: RunSnapshot, turn: Decision) -> State | None:
     """A run without a storage keeps its last lines in its record, for the day when its pods are gone.
 
     Of an attempt that lost a node that day is now: its workload goes, and with it the pods that did end.
     """
     state = turn.state
-    is_removed = any(isinstance(action, Remove) and action.is_lost for action in turn.actions)
+    is_removed = any(isinstance(action, DeleteWorkloads) and action.is_lost for action in turn.actions)
     if state is None or snapshot.record.storage is not None or not (state.is_final or is_removed):
         return state
     from concurrent.futures import ThreadPoolExecutor
@@ -119,26 +119,26 @@ def _newest_tails(tails: dict[str, str]) -> dict[str, str]:
     return kept
 
 
-def owner_of(snapshot: Snapshot) -> Owner:
+def owner_of(snapshot: RunSnapshot) -> Owner:
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": snapshot.record.name, "uid": snapshot.uid}
 
 
-def create_attempt(client: Client, snapshot: Snapshot, attempt: int) -> None:
+def create_attempt(client: Client, snapshot: RunSnapshot, attempt: int) -> None:
     """The objects of a later attempt; the code is what the first had. Raises CannotRetry and Foreign."""
     start = start_of(snapshot.record, snapshot.state, code=None, now=client.now())
     make_attempt(client, snapshot, attempt, start, owner_of(snapshot))
 
 
-def start_of(record: Record, state: State, *, code: CodeManifest | None, now: float) -> Start:
+def start_of(record: Record, state: State, *, code: CodeManifest | None, now: float) -> AttemptStart:
     timeout_s = record.job.timeout_s
     if timeout_s is not None and state.started is not None:
         # `started` is written by whoever may write the record: no attempt gets more than the whole time.
         timeout_s = min(timeout_s, max(LEAST_TIMEOUT_S, state.started + timeout_s - now))
     is_held = record.gated_by != "none"
-    return Start(token=secrets.token_hex(16), suspended=is_held, timeout_s=timeout_s, code=code)
+    return AttemptStart(token=secrets.token_hex(16), suspended=is_held, timeout_s=timeout_s, code=code)
 
 
-def tell_all(client: Client, snapshot: Snapshot, actions: Sequence[Tell]) -> None:
+def tell_all(client: Client, snapshot: RunSnapshot, actions: Sequence[SendStop]) -> None:
     """Several at once: without node 0, each launcher of a gang is told by itself."""
     if len(actions) < 2:
         for action in actions:
@@ -150,7 +150,7 @@ def tell_all(client: Client, snapshot: Snapshot, actions: Sequence[Tell]) -> Non
         list(pool.map(lambda action: tell_stop(client, snapshot, action), actions))
 
 
-def tell_stop(client: Client, snapshot: Snapshot, action: Tell) -> None:
+def tell_stop(client: Client, snapshot: RunSnapshot, action: SendStop) -> None:
     """Through its launcher; where that cannot be reached, its pod is deleted with its grace, for node 0 all pods."""
     from longboat.engines.kubernetes.exec.launcher_calls import tell
 
@@ -164,7 +164,7 @@ def tell_stop(client: Client, snapshot: Snapshot, action: Tell) -> None:
             client.delete(POD, pod.name, grace_s=max(1, round(action.grace_s)), uid=pod.uid)
 
 
-def remove_attempt(client: Client, snapshot: Snapshot, action: Remove) -> None:
+def remove_attempt(client: Client, snapshot: RunSnapshot, action: DeleteWorkloads) -> None:
     """Its Jobs are there until their pods are gone: a Job that is being deleted makes no new ones.
 
     Pods on lost nodes would keep a Job for as long as they are there, and a Job keeps them by its finalizer

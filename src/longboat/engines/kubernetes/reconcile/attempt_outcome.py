@@ -14,7 +14,7 @@ from longboat.core.errors import RUN_LOST_EXIT, RUN_SETUP_EXIT
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import Failure
 from longboat.engines.kubernetes.reconcile.node_loss import NODE_LOST, vanished_on_lost_host
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.observe.termination import GangEnd, PodEnd
 
 NEVER_STARTED = ("setup", "data", "image", "peers")
@@ -22,7 +22,7 @@ CONSEQUENCES = ("preemption", "peers", "lost")
 """Causes that may follow from another node's end, the likeliest origin first."""
 
 
-class Verdict(Value, frozen=True):
+class AttemptOutcome(Value, frozen=True):
     how: Literal["succeeded", "failed", "stopped"]
     exit_code: int | None = None
     failure: Failure | None = None
@@ -36,7 +36,7 @@ def deciding_nodes(job: Job) -> list[str]:
     return [f"{role.name}-{index}" for role in job.roles if role.name in job.ends for index in range(role.nodes)]
 
 
-def is_over(snapshot: Snapshot, attempt: int) -> bool:
+def is_over(snapshot: RunSnapshot, attempt: int) -> bool:
     """Whether nothing of the attempt runs or is going to run: its pods have ended, or are gone with their Jobs' end."""
     pods = snapshot.pods_of(attempt)
     if any(pod.end is None for pod in pods):
@@ -51,7 +51,7 @@ def is_over(snapshot: Snapshot, attempt: int) -> bool:
     return all(one.failed is not None or one.is_complete for one in snapshot.workloads_of(attempt))
 
 
-def judge(snapshot: Snapshot, attempt: int) -> Verdict:
+def judge(snapshot: RunSnapshot, attempt: int) -> AttemptOutcome:
     """The verdict over an attempt that is over. Pods of lost nodes have their end already (`with_losses`)."""
     job = snapshot.record.job
     ends = {pod.node: pod.end for pod in snapshot.pods_of(attempt) if pod.end is not None}
@@ -67,11 +67,11 @@ def judge(snapshot: Snapshot, attempt: int) -> Verdict:
         verdict = _weigh(snapshot, attempt, ends)
     verdict = _with_loss(verdict, snapshot, attempt)
     if snapshot.stop is not None and verdict.how == "failed":
-        return Verdict(how="stopped", exit_code=_stop_code(verdict, ends), failure=None)
+        return AttemptOutcome(how="stopped", exit_code=_stop_code(verdict, ends), failure=None)
     return verdict
 
 
-def _gang_verdict(gang: GangEnd, first: PodEnd) -> Verdict:
+def _gang_verdict(gang: GangEnd, first: PodEnd) -> AttemptOutcome:
     ended_by = first.said.ended_by if first.said is not None else None
     if gang.cause is not None:
         return _failed(
@@ -83,13 +83,13 @@ def _gang_verdict(gang: GangEnd, first: PodEnd) -> Verdict:
             )
         )
     if ended_by == "stop":
-        return Verdict(how="stopped", exit_code=gang.exit_code)
+        return AttemptOutcome(how="stopped", exit_code=gang.exit_code)
     if gang.exit_code:
         return _failed(Failure(cause="exit", exit_code=gang.exit_code, message=gang.message, rank=gang.first))
-    return Verdict(how="succeeded", exit_code=0)
+    return AttemptOutcome(how="succeeded", exit_code=0)
 
 
-def _with_loss(verdict: Verdict, snapshot: Snapshot, attempt: int) -> Verdict:
+def _with_loss(verdict: AttemptOutcome, snapshot: RunSnapshot, attempt: int) -> AttemptOutcome:
     """What looks like a consequence has its origin named: the node of the cluster that was lost."""
     failure = verdict.failure
     if failure is None or failure.cause not in CONSEQUENCES:
@@ -105,10 +105,10 @@ def _with_loss(verdict: Verdict, snapshot: Snapshot, attempt: int) -> Verdict:
     return _failed(Failure(cause="lost", exit_code=RUN_LOST_EXIT, message=f"{origin}{more}{said}"))
 
 
-def _weigh(snapshot: Snapshot, attempt: int, ends: dict[str, PodEnd]) -> Verdict:
+def _weigh(snapshot: RunSnapshot, attempt: int, ends: dict[str, PodEnd]) -> AttemptOutcome:
     job = snapshot.record.job
     if all(node in ends and _is_success(ends[node]) for node in deciding_nodes(job)):
-        return Verdict(how="succeeded", exit_code=0)
+        return AttemptOutcome(how="succeeded", exit_code=0)
     blamed = [(node, end) for node, end in ends.items() if end.cause is not None]
     silent = [end.ended or 0.0 for end in ends.values() if end.reason == NODE_LOST]
     # A rank that fails when a node has fallen silent fails because of that.
@@ -120,12 +120,12 @@ def _weigh(snapshot: Snapshot, attempt: int, ends: dict[str, PodEnd]) -> Verdict
     failing = [(node, end) for node, end in ends.items() if end.exit_code]
     was_asked = snapshot.stop is not None or not snapshot.state.broken
     if was_asked and any(end.said is not None and end.said.ended_by == "stop" for end in ends.values()):
-        return Verdict(how="stopped", exit_code=failing[0][1].exit_code if failing else 0)
+        return AttemptOutcome(how="stopped", exit_code=failing[0][1].exit_code if failing else 0)
     missing = [node for node in expected_nodes(job) if node not in ends]
     return _failed(_vanished(snapshot, attempt, missing or expected_nodes(job)))
 
 
-def _vanished(snapshot: Snapshot, attempt: int, missing: Sequence[str]) -> Failure:
+def _vanished(snapshot: RunSnapshot, attempt: int, missing: Sequence[str]) -> Failure:
     workloads = snapshot.workloads_of(attempt)
     told = next((one.failed for one in workloads if one.failed), None)
     if not workloads:
@@ -158,8 +158,8 @@ def exit_code_of(cause: str, exit_code: int | None) -> int:
     return exit_code or (RUN_LOST_EXIT if cause == "lost" else 1)
 
 
-def _failed(failure: Failure) -> Verdict:
-    return Verdict(how="failed", exit_code=failure.exit_code, failure=failure)
+def _failed(failure: Failure) -> AttemptOutcome:
+    return AttemptOutcome(how="failed", exit_code=failure.exit_code, failure=failure)
 
 
 def _is_success(end: PodEnd) -> bool:
@@ -176,7 +176,7 @@ def _moment(end: PodEnd) -> float:
     return moment if moment is not None else inf
 
 
-def _stop_code(verdict: Verdict, ends: dict[str, PodEnd]) -> int | None:
+def _stop_code(verdict: AttemptOutcome, ends: dict[str, PodEnd]) -> int | None:
     """A run that was stopped has the code of its ranks, if any had started."""
     failure = verdict.failure
     if failure is not None and failure.cause not in CONSEQUENCES and failure.cause not in NEVER_STARTED:

@@ -2,8 +2,8 @@
 
 It keeps nothing that it could not read again: it watches records and what belongs to them to know whose turn it is, and
 every turn reads its run anew. Runs that wait at the gate are served together, those of all namespaces by one turn over
-one view of what is free. Only the leader works (`lease.Leader`); a second one stands by. Not the decisions, which are
-in `decide` and `gate`.
+one view of what is free. Only the leader works (`kubeapi.leases.Leader`); a second one stands by. Not the decisions,
+which are in `decide` and `gate`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.serve import GateGroup, share_gate, unshare_gate
 from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
 from longboat.engines.kubernetes.reconcile.observe.observe import STATES, STOP
-from longboat.engines.kubernetes.reconcile.observe.termination import Ended
-from longboat.engines.kubernetes.reconcile.reconciler import Outlook, turn
-from longboat.engines.kubernetes.reconcile.workqueue import Agenda, Key
+from longboat.engines.kubernetes.reconcile.observe.termination import NodeEnd
+from longboat.engines.kubernetes.reconcile.reconciler import Reconciled, turn
+from longboat.engines.kubernetes.reconcile.workqueue import RunKey, WorkQueue
 from longboat.engines.kubernetes.records import State
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import LeaseExpired, NotThere, Unreachable
+from longboat.kubeapi.errors import LeaseExpired, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
 from longboat.kubeapi.watch import Change, Reflector
 
@@ -43,11 +43,11 @@ GATE_LOOK_S = 5.0
 """And so often anyway: nodes and pods of others are not watched."""
 OVER = ("Complete", "Failed", "Completed")
 WAITING = ("pending", "recovering")
-GATE = Key("")
+GATE = RunKey("")
 """The gate of all namespaces that are served."""
 
 
-class Noted(msgspec.Struct):
+class NotedObject(msgspec.Struct):
     """What the controller keeps of an object."""
 
     class Meta(msgspec.Struct, rename="camel"):
@@ -100,18 +100,18 @@ class Controller:
         self._namespaces: tuple[str | None, ...] = (None,) if namespaces is None else tuple(namespaces)
         self._say = say
         self._may_work = may_work
-        self._agenda = Agenda()
+        self._agenda = WorkQueue()
         self._clients: dict[str, Client] = {}
-        self._open: dict[Key, bool] = {}  # runs that have not ended: whether they wait at the gate
-        self._starting: set[Key] = set()  # those of them that may hold places without having pods there
-        self._trouble: dict[Key, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
+        self._open: dict[RunKey, bool] = {}  # runs that have not ended: whether they wait at the gate
+        self._starting: set[RunKey] = set()  # those of them that may hold places without having pods there
+        self._trouble: dict[RunKey, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
         self._gates = GateGroup(self._at_gate)
         self._lock = threading.Lock()
-        self._reflectors: list[tuple[Kind, Reflector[Noted]]] = []
+        self._reflectors: list[tuple[Kind, Reflector[NotedObject]]] = []
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        for met in (Ended, CodeManifest):
+        for met in (NodeEnd, CodeManifest):
             msgspec.json.Decoder(met)  # seen before the threads are there: two that meet a type first at once crash
         ours = names.selector([(names.MANAGED_BY, "longboat")])
         runs = names.selector([(names.MANAGED_BY, "longboat"), (names.KIND, "run")])
@@ -151,15 +151,15 @@ class Controller:
         ended = [f"the thread {one.name} has ended" for one in self._threads if not one.is_alive()]
         return "; ".join([*ended, *(text for one in self._needed() if (text := one.long_blindness()))])
 
-    def _needed(self) -> list[Reflector[Noted]]:
+    def _needed(self) -> list[Reflector[NotedObject]]:
         """A cluster need not serve JobSets."""
         found = list(self._reflectors)
-        return [one for kind, one in found if not (kind == JOBSET and isinstance(one.trouble, NotThere))]
+        return [one for kind, one in found if not (kind == JOBSET and isinstance(one.trouble, ObjectNotFound))]
 
     # what the watches tell
 
-    def _reflect(self, kind: Kind, labels: str, on_change: Callable[[Change[Noted]], None]) -> None:
-        def heard(change: Change[Noted]) -> None:
+    def _reflect(self, kind: Kind, labels: str, on_change: Callable[[Change[NotedObject]], None]) -> None:
+        def heard(change: Change[NotedObject]) -> None:
             try:
                 on_change(change)
             except Exception as error:  # an object that nobody foresaw must not end the watch
@@ -168,12 +168,12 @@ class Controller:
 
         for namespace in self._namespaces:
             where: dict[str, Any] = {"namespace": namespace, "everywhere": namespace is None}
-            made = Reflector(self._client, kind, labels=labels, into=Noted, on_change=heard, **where)
+            made = Reflector(self._client, kind, labels=labels, into=NotedObject, on_change=heard, **where)
             self._reflectors.append((kind, made))
 
-    def _record(self, change: Change[Noted]) -> None:
+    def _record(self, change: Change[NotedObject]) -> None:
         meta = change.object.metadata
-        key = Key(meta.namespace, meta.name)
+        key = RunKey(meta.namespace, meta.name)
         state = _state(change.object)
         if change.type == "DELETED" or state.is_final:
             if self._forget(key):
@@ -193,10 +193,10 @@ class Controller:
             self._agenda.forget(key)  # the gate looks after it now
             self._agenda.note(GATE, now + GATE_S)
 
-    def _part(self, change: Change[Noted]) -> None:
+    def _part(self, change: Change[NotedObject]) -> None:
         """A pod, Job or JobSet of a run has changed."""
         body = change.object
-        key = Key(body.metadata.namespace, body.metadata.labels.get(names.RUN, ""))
+        key = RunKey(body.metadata.namespace, body.metadata.labels.get(names.RUN, ""))
         is_gone = change.type == "DELETED" or body.is_over
         if is_gone:
             self._wake_gate()
@@ -206,7 +206,7 @@ class Controller:
         if key.run and waits is not True and (waits is False or not is_gone):
             self._agenda.note(key, time.monotonic() + SETTLE_S)
 
-    def _forget(self, key: Key) -> bool:
+    def _forget(self, key: RunKey) -> bool:
         """Whether it was open."""
         with self._lock:
             self._starting.discard(key)
@@ -236,7 +236,7 @@ class Controller:
             finally:
                 self._agenda.done(key)
 
-    def _turn(self, key: Key) -> float | None:
+    def _turn(self, key: RunKey) -> float | None:
         """Seconds until the run is looked at again although nothing changes; None: it needs no turn of its own."""
         outlook = self._outlook(key)
         if outlook is None or outlook.snapshot.state.is_final or outlook.snapshot.is_deleting:
@@ -270,7 +270,7 @@ class Controller:
                 self._agenda.note(key, time.monotonic() + LOOK_S)
         return GATE_LOOK_S if waiting else None
 
-    def _pass_over(self, key: Key) -> None:
+    def _pass_over(self, key: RunKey) -> None:
         """It says that it waits, and there is nothing of it to be let in: others serve the gate from now on.
 
         Whoever may write ConfigMaps can write a thousand such records; each is looked at once, until it changes.
@@ -285,7 +285,7 @@ class Controller:
             namespaces = sorted({key.namespace for key in self._starting})
         return [self._of(namespace) for namespace in namespaces]
 
-    def _outlook(self, key: Key) -> Outlook | None:
+    def _outlook(self, key: RunKey) -> Reconciled | None:
         """Take a turn; None where there is no such run any more."""
         try:
             return turn(self._of(key.namespace), key.run)
@@ -293,7 +293,7 @@ class Controller:
             self._forget(key)
             return None
 
-    def _note_trouble(self, key: Key, error: Exception) -> None:
+    def _note_trouble(self, key: RunKey, error: Exception) -> None:
         text = error.message if isinstance(error, LongboatError) else f"{type(error).__name__}: {error}"
         times, before = self._trouble.get(key, (0, ""))
         self._trouble[key] = (times + 1, text)
@@ -312,7 +312,7 @@ class Controller:
             return self._clients[namespace]
 
 
-def _state(record: Noted) -> State:
+def _state(record: NotedObject) -> State:
     try:
         return STATES.decode(record.data.state)
     except (msgspec.DecodeError, RecursionError):
@@ -324,5 +324,5 @@ def _waits(state: State) -> bool:
     return state.phase in WAITING and bool(state.gate.reason) and state.gate.let_in is None
 
 
-def _is_at_gate(outlook: Outlook) -> bool:
+def _is_at_gate(outlook: Reconciled) -> bool:
     return _waits(outlook.snapshot.state) and outlook.snapshot.stop is None

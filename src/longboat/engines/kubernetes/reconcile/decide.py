@@ -1,8 +1,9 @@
-"""What comes next for a run: a Snapshot and the time in, a Turn out. Pure; `apply` does it, `endings` judges.
+"""What comes next for a run: a Snapshot and the time in, a Decision out. Pure; `apply` does it, `attempt_outcome`
+judges.
 
-A Turn is taken by any process at any time, so every action can be repeated: the state is written first, at the version
-that was seen; then the actions; then `after`, which notes that they were done. An attempt follows another only when
-nothing of that one runs any more.
+A Decision is carried out by any process at any time, so every action can be repeated: the state is written first, at
+the version that was seen; then the actions; then `after`, which notes that they were done. An attempt follows another
+only when nothing of that one runs any more.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import msgspec
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import Value
 from longboat.core.runs import Attempt, Failure
-from longboat.engines.kubernetes.reconcile.attempt_outcome import Verdict, expected_nodes, is_over, judge
+from longboat.engines.kubernetes.reconcile.attempt_outcome import AttemptOutcome, expected_nodes, is_over, judge
 from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made
 from longboat.engines.kubernetes.reconcile.node_loss import noted_hosts, silence_words, with_losses
 from longboat.engines.kubernetes.reconcile.observe.progress import Progress, facts_of, progress_of
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.survivors import (
     LINGER_S,
     TELL_S,
@@ -38,26 +39,26 @@ SLOW_TROUBLE_S = 600.0
 """How long a container may fail to start: when somebody must mend it, and when it may mend itself."""
 
 
-class Create(Value, frozen=True, tag=True):
+class CreateAttempt(Value, frozen=True, tag=True):
     """Make the objects of an attempt."""
 
     attempt: int
 
 
-class LetIn(Value, frozen=True, tag=True):
+class Admit(Value, frozen=True, tag=True):
     """Ask the gate; it unsuspends the attempt or says what it waits for."""
 
     attempt: int
 
 
-class Tell(Value, frozen=True, tag=True):
+class SendStop(Value, frozen=True, tag=True):
     """Have the gang stop, through the launcher in this pod."""
 
     pod: str
     grace_s: float
 
 
-class Remove(Value, frozen=True, tag=True):
+class DeleteWorkloads(Value, frozen=True, tag=True):
     """Delete the workloads of an attempt, and so its pods."""
 
     attempt: int
@@ -72,39 +73,39 @@ class ForceDelete(Value, frozen=True, tag=True):
     uid: str
 
 
-class Drop(Value, frozen=True, tag=True):
+class Delete(Value, frozen=True, tag=True):
     """Delete a pod that does not end, and leave the others, which have something to say, alone."""
 
     pod: str
     uid: str
 
 
-Action = Create | LetIn | Tell | Remove | ForceDelete | Drop
+Action = CreateAttempt | Admit | SendStop | DeleteWorkloads | ForceDelete | Delete
 
 
-class Turn(Value, frozen=True):
+class Decision(Value, frozen=True):
     state: State | None = None  # written before the actions
     actions: tuple[Action, ...] = ()
     after: State | None = None  # written after them
     again_at: float | None = None  # when to look again although nothing has changed
 
 
-def decide(snapshot: Snapshot, now: float) -> Turn:
+def decide(snapshot: RunSnapshot, now: float) -> Decision:
     turn = _turn(snapshot, now)
     return msgspec.structs.replace(turn, state=None) if turn.state == snapshot.state else turn
 
 
-def _turn(snapshot: Snapshot, now: float) -> Turn:
+def _turn(snapshot: RunSnapshot, now: float) -> Decision:
     if snapshot.is_deleting:
-        return Turn()
+        return Decision()
     snapshot = with_losses(snapshot, now)
     return _with_fences(_next(snapshot, now), snapshot, now)
 
 
-def _next(snapshot: Snapshot, now: float) -> Turn:
+def _next(snapshot: RunSnapshot, now: float) -> Decision:
     state = snapshot.state
     if state.is_final:
-        return Turn(actions=_remains(snapshot))
+        return Decision(actions=_remains(snapshot))
     attempt = state.attempt
     is_open = any(one.number == attempt for one in state.attempts)
     if not is_open and not is_made(snapshot):
@@ -116,55 +117,57 @@ def _next(snapshot: Snapshot, now: float) -> Turn:
     return _stopping(snapshot, now) if snapshot.stop is not None else _going(snapshot, now)
 
 
-def _remains(snapshot: Snapshot) -> tuple[Action, ...]:
+def _remains(snapshot: RunSnapshot) -> tuple[Action, ...]:
     """A slow process may have made an attempt after another one had ended the run.
 
     An attempt with pods on lost nodes keeps the others, with their logs, but no place in a queue.
     """
     left = {one.attempt for one in snapshot.workloads if not (one.failed or one.is_complete or one.is_deleting)}
-    going = tuple(Remove(attempt=attempt) for attempt in sorted(left) if not is_over(snapshot, attempt))
+    going = tuple(DeleteWorkloads(attempt=attempt) for attempt in sorted(left) if not is_over(snapshot, attempt))
     if snapshot.record.gated_by != "kueue":
         return going
     return (*going, *_discards(snapshot, left & {snapshot.state.attempt}))
 
 
-def _discards(snapshot: Snapshot, attempts: set[int]) -> tuple[Action, ...]:
+def _discards(snapshot: RunSnapshot, attempts: set[int]) -> tuple[Action, ...]:
     """The workloads of attempts that are over, and whose pods on lost nodes would never leave them."""
     lost = {pod.attempt for pod in snapshot.pods if pod.is_lost}
     there = {one.attempt for one in snapshot.workloads if not one.is_deleting}
-    return tuple(Remove(attempt=attempt, is_lost=True) for attempt in sorted(attempts & lost & there))
+    return tuple(DeleteWorkloads(attempt=attempt, is_lost=True) for attempt in sorted(attempts & lost & there))
 
 
-def _earlier(snapshot: Snapshot) -> tuple[Action, ...]:
+def _earlier(snapshot: RunSnapshot) -> tuple[Action, ...]:
     """What a lost attempt before this one left behind: claims and devices stay taken as long as its pods are there."""
     earlier = {one.attempt for one in snapshot.workloads if one.attempt < snapshot.state.attempt}
     return _discards(snapshot, earlier)
 
 
-def _is_waiting(snapshot: Snapshot) -> bool:
+def _is_waiting(snapshot: RunSnapshot) -> bool:
     """Suspended, and so without pods, because it waits to be let in."""
     workloads = snapshot.workloads_of(snapshot.state.attempt)
     return bool(workloads) and all(one.is_suspended for one in workloads) and not snapshot.stop
 
 
-def _between(snapshot: Snapshot, now: float) -> Turn:
+def _between(snapshot: RunSnapshot, now: float) -> Decision:
     """No attempt is under way: before the first, or before the next."""
     state = snapshot.state
     if any(pod.end is None for pod in snapshot.pods):
-        return Turn(actions=_earlier(snapshot), again_at=now + SUSPICIOUS_S)
+        return Decision(actions=_earlier(snapshot), again_at=now + SUSPICIOUS_S)
     if snapshot.stop is not None:
         failures = [one.failure for one in state.attempts if one.failure is not None]
         reason = "stopped before its next attempt" if failures else stop_note(state.started)
         return _finished(snapshot, now, "stopped", failures[-1].exit_code if failures else None, reason)
     if now < state.not_before:
-        return Turn(actions=_earlier(snapshot), again_at=state.not_before)
+        return Decision(actions=_earlier(snapshot), again_at=state.not_before)
     if state.attempt == 0:
         due = handover_due(snapshot)
-        return Turn(again_at=due) if now < due else _finished(snapshot, now, "failed", RUN_LOST_EXIT, GIVEN_UP, "lost")
-    return Turn(actions=(*_earlier(snapshot), Create(attempt=state.attempt)))
+        return (
+            Decision(again_at=due) if now < due else _finished(snapshot, now, "failed", RUN_LOST_EXIT, GIVEN_UP, "lost")
+        )
+    return Decision(actions=(*_earlier(snapshot), CreateAttempt(attempt=state.attempt)))
 
 
-def _opened(snapshot: Snapshot) -> State:
+def _opened(snapshot: RunSnapshot) -> State:
     """The state with the attempt in its list: its objects are there."""
     state = snapshot.state
     made = [one.created for one in snapshot.workloads_of(state.attempt) if one.created]
@@ -173,7 +176,7 @@ def _opened(snapshot: Snapshot) -> State:
     return _replace(state, attempts=(*state.attempts, started))
 
 
-def _going(snapshot: Snapshot, now: float) -> Turn:
+def _going(snapshot: RunSnapshot, now: float) -> Decision:
     """The attempt waits, starts or runs."""
     state, attempt = snapshot.state, snapshot.state.attempt
     workloads = snapshot.workloads_of(attempt)
@@ -182,41 +185,41 @@ def _going(snapshot: Snapshot, now: float) -> Turn:
     if sentence is None and trouble is not None:
         state, sentence = _sentenced(state, trouble), trouble
     if sentence is not None:
-        return Turn(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
+        return Decision(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
     progress = progress_of(snapshot)
     if snapshot.record.gated_by == "longboat" and any(one.is_suspended for one in workloads):
         new = _replace(state, phase=_phase(state, "pending"))
-        return Turn(state=new, actions=(LetIn(attempt=attempt),), again_at=state.gate.not_before)
+        return Decision(state=new, actions=(Admit(attempt=attempt),), again_at=state.gate.not_before)
     if _was_taken_back(snapshot):
         failure = Failure(
             cause="preemption", exit_code=RUN_LOST_EXIT, message=progress.reason or "the queue took it back"
         )
         new = _sentenced(state, failure)
-        return Turn(state=new, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
+        return Decision(state=new, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
     new = _progressed(state, progress, snapshot)
     if not state.broken and dead_members(snapshot):
         new = _replace(new, broken=now)
         snapshot = msgspec.structs.replace(snapshot, state=new)
     back = _put_back_at(snapshot, progress)
-    actions: tuple[Action, ...] = (LetIn(attempt=attempt),) if back is not None and back <= now else ()
+    actions: tuple[Action, ...] = (Admit(attempt=attempt),) if back is not None and back <= now else ()
     hurry = hurry_of(snapshot)
     if hurry is not None and now >= hurry.drop_at and all(pod.end for pod in snapshot.pods_of(attempt)):
         return _given_up(snapshot, now)
     hurried, late = _hurried(snapshot, now)
     times = [moment for moment in (again, back, late, _starting_look(snapshot, progress, now)) if moment is not None]
-    return Turn(state=new, actions=(*actions, *hurried), again_at=min(times, default=None))
+    return Decision(state=new, actions=(*actions, *hurried), again_at=min(times, default=None))
 
 
-def _given_up(snapshot: Snapshot, now: float) -> Turn:
+def _given_up(snapshot: RunSnapshot, now: float) -> Decision:
     """Nothing of the attempt runs any more, and its workload does not notice: it goes, judged by what is seen now."""
     failure = judge(snapshot, snapshot.state.attempt).failure
     if failure is None:
         return _concluded(snapshot, now)  # node 0 has said that all is well
     state = _sentenced(snapshot.state, failure)
-    return Turn(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
+    return Decision(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
 
 
-def _hurried(snapshot: Snapshot, now: float) -> tuple[tuple[Action, ...], float | None]:
+def _hurried(snapshot: RunSnapshot, now: float) -> tuple[tuple[Action, ...], float | None]:
     """Members that outlive one of their own are told to end, and at last deleted; else when that will be."""
     hurry = hurry_of(snapshot)
     left = [pod for pod in snapshot.pods_of(snapshot.state.attempt) if pod.end is None]
@@ -225,11 +228,11 @@ def _hurried(snapshot: Snapshot, now: float) -> tuple[tuple[Action, ...], float 
     if now < hurry.tell_at:
         return (), hurry.tell_at
     if now >= hurry.drop_at:
-        return tuple(Drop(pod=pod.name, uid=pod.uid) for pod in left), now + LINGER_S
-    return tuple(Tell(pod=pod.name, grace_s=hurry.grace_s) for pod in told_to_stop(left, snapshot)), now + LINGER_S
+        return tuple(Delete(pod=pod.name, uid=pod.uid) for pod in left), now + LINGER_S
+    return tuple(SendStop(pod=pod.name, grace_s=hurry.grace_s) for pod in told_to_stop(left, snapshot)), now + LINGER_S
 
 
-def _starting_look(snapshot: Snapshot, progress: Progress, now: float) -> float | None:
+def _starting_look(snapshot: RunSnapshot, progress: Progress, now: float) -> float | None:
     """A container that a volume keeps from starting changes nothing in its pod: only looking again shows it."""
     if progress.phase != "starting":
         return None
@@ -237,7 +240,7 @@ def _starting_look(snapshot: Snapshot, progress: Progress, now: float) -> float 
     return now + (STARTING_LOOK_S if now - newest < 10 * STARTING_LOOK_S else 10 * STARTING_LOOK_S)
 
 
-def _put_back_at(snapshot: Snapshot, progress: Progress) -> float | None:
+def _put_back_at(snapshot: RunSnapshot, progress: Progress) -> float | None:
     """When the gate has to look at a gang that it let in and that does not get going."""
     gate = snapshot.state.gate
     if snapshot.record.gated_by != "longboat" or gate.let_in is None or progress.is_complete:
@@ -245,7 +248,7 @@ def _put_back_at(snapshot: Snapshot, progress: Progress) -> float | None:
     return max(gate.not_before, gate.let_in)
 
 
-def _was_taken_back(snapshot: Snapshot) -> bool:
+def _was_taken_back(snapshot: RunSnapshot) -> bool:
     """The queue suspended a gang that had started."""
     state = snapshot.state
     workloads = snapshot.workloads_of(state.attempt)
@@ -258,7 +261,7 @@ def _phase(state: State, phase: str) -> str:
     return "recovering" if state.attempt and phase in ("pending", "starting") else phase
 
 
-def _progressed(state: State, progress: Progress, snapshot: Snapshot) -> State:
+def _progressed(state: State, progress: Progress, snapshot: RunSnapshot) -> State:
     reason = silence_words(snapshot) or progress.reason
     if state.attempt and progress.phase != "running" and not reason:
         reason = state.reason
@@ -272,7 +275,7 @@ def _progressed(state: State, progress: Progress, snapshot: Snapshot) -> State:
     )
 
 
-def _trouble(snapshot: Snapshot, now: float) -> tuple[Failure | None, float | None]:
+def _trouble(snapshot: RunSnapshot, now: float) -> tuple[Failure | None, float | None]:
     """A container that cannot start ends the attempt once it is clear; else when that will be."""
     found: list[tuple[float, PodView]] = []
     for pod in snapshot.pods_of(snapshot.state.attempt):
@@ -296,13 +299,13 @@ def _sentenced(state: State, failure: Failure) -> State:
     return _replace(state, attempts=attempts)
 
 
-def _removal(snapshot: Snapshot, grace_s: float | None = None) -> tuple[Action, ...]:
+def _removal(snapshot: RunSnapshot, grace_s: float | None = None) -> tuple[Action, ...]:
     attempt = snapshot.state.attempt
     left = [one for one in snapshot.workloads_of(attempt) if not one.is_deleting]
-    return (Remove(attempt=attempt, grace_s=grace_s),) if left else ()
+    return (DeleteWorkloads(attempt=attempt, grace_s=grace_s),) if left else ()
 
 
-def _stopping(snapshot: Snapshot, now: float) -> Turn:
+def _stopping(snapshot: RunSnapshot, now: float) -> Decision:
     """The user asked for a stop, and something of the attempt is there."""
     assert snapshot.stop is not None
     state, job = snapshot.state, snapshot.record.job
@@ -311,19 +314,19 @@ def _stopping(snapshot: Snapshot, now: float) -> Turn:
     noted = _replace(state, reason="is being stopped")
     have_started = all(node in pods and pods[node].is_started for node in expected_nodes(job))
     if not have_started:  # no rank has started: that takes all of them
-        return Turn(state=noted, actions=_removal(snapshot, grace), again_at=now + SUSPICIOUS_S)
+        return Decision(state=noted, actions=_removal(snapshot, grace), again_at=now + SUSPICIOUS_S)
     if state.told != snapshot.stop.at:
         left = [pod for pod in pods.values() if pod.end is None]
         told = _replace(noted, told=snapshot.stop.at, told_when=now)
-        actions = tuple(Tell(pod=pod.name, grace_s=grace) for pod in told_to_stop(left, snapshot))
-        return Turn(state=noted, actions=actions, after=told, again_at=now + grace + TELL_S)
+        actions = tuple(SendStop(pod=pod.name, grace_s=grace) for pod in told_to_stop(left, snapshot))
+        return Decision(state=noted, actions=actions, after=told, again_at=now + grace + TELL_S)
     deadline = state.told_when + grace + TELL_S
     if now < deadline:
-        return Turn(state=noted, again_at=deadline)
-    return Turn(state=noted, actions=_removal(snapshot, 0.0), again_at=now + SUSPICIOUS_S)
+        return Decision(state=noted, again_at=deadline)
+    return Decision(state=noted, actions=_removal(snapshot, 0.0), again_at=now + SUSPICIOUS_S)
 
 
-def _with_fences(turn: Turn, snapshot: Snapshot, now: float) -> Turn:
+def _with_fences(turn: Decision, snapshot: RunSnapshot, now: float) -> Decision:
     """Pods of lost nodes are deleted by force; nodes that may be lost are looked at again."""
     fences = [ForceDelete(pod=pod.name, uid=pod.uid) for pod in snapshot.pods if pod.is_lost and not pod.is_forced]
     again = turn.again_at
@@ -335,7 +338,7 @@ def _with_fences(turn: Turn, snapshot: Snapshot, now: float) -> Turn:
     return msgspec.structs.replace(turn, actions=(*fences, *turn.actions), again_at=again)
 
 
-def _concluded(snapshot: Snapshot, now: float) -> Turn:
+def _concluded(snapshot: RunSnapshot, now: float) -> Decision:
     """The attempt is over: the run has ended, or is tried again."""
     verdict = judge(snapshot, snapshot.state.attempt)
     settling = settling_s(snapshot, now)
@@ -359,10 +362,10 @@ def _concluded(snapshot: Snapshot, now: float) -> Turn:
     )
     again = _replace(again, gate=type(again.gate)(), broken=0.0, hosts={})
     snapshot = msgspec.structs.replace(snapshot, state=again)
-    return Turn(state=again, actions=_earlier(snapshot), again_at=now + delay)
+    return Decision(state=again, actions=_earlier(snapshot), again_at=now + delay)
 
 
-def _closed(snapshot: Snapshot, verdict: Verdict, now: float) -> State:
+def _closed(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float) -> State:
     state = snapshot.state
     pods = snapshot.pods_of(state.attempt)
     said = [pod.end.said for pod in pods if pod.end is not None and pod.end.said is not None]
@@ -386,13 +389,13 @@ def _closed(snapshot: Snapshot, verdict: Verdict, now: float) -> State:
 
 
 def _finished(
-    snapshot: Snapshot, now: float, phase: str, exit_code: int | None, reason: str, cause: str | None = None
-) -> Turn:
+    snapshot: RunSnapshot, now: float, phase: str, exit_code: int | None, reason: str, cause: str | None = None
+) -> Decision:
     state = snapshot.state
     ended = max([one.ended for one in state.attempts if one.ended is not None], default=now)
     ended = ended if phase != "stopped" or state.attempts else now
     final = _replace(state, phase=phase, exit_code=exit_code, reason=reason, cause=cause, ended=ended)
-    return Turn(state=final, actions=_remains(snapshot))
+    return Decision(state=final, actions=_remains(snapshot))
 
 
 def _replace(state: State, **changes: Any) -> State:

@@ -6,7 +6,7 @@ The first attempt is made by the submitter, with the submitter's own rights, and
 from __future__ import annotations
 
 from longboat.engines.kubernetes.names import DOMAIN
-from longboat.engines.kubernetes.reconcile.observe.snapshot import Snapshot
+from longboat.engines.kubernetes.reconcile.observe.snapshot import RunSnapshot
 
 HANDOVER_S = 120.0
 """So long nothing may be heard of a submitter that has not made the first attempt. Most have after 2 s; one that takes
@@ -16,14 +16,14 @@ ALIVE = f"{DOMAIN}/submitter-alive-at"
 GIVEN_UP = "its submission was interrupted before all of it was there"
 
 
-def is_made(snapshot: Snapshot) -> bool:
+def is_made(snapshot: RunSnapshot) -> bool:
     """Whether the attempt has all its workloads; who makes them may die after the first."""
     attempt, record = snapshot.state.attempt, snapshot.record
     wanted = 1 if record.workload == "jobset" else len(record.job.roles)
     return len(snapshot.workloads_of(attempt)) >= wanted or bool(snapshot.pods_of(attempt))
 
 
-def handover_due(snapshot: Snapshot) -> float:
+def handover_due(snapshot: RunSnapshot) -> float:
     """When a run without its first attempt is given up: long after it was created, by the server's word, and after the
     last sign of life of its submitter."""
     return max(snapshot.made, snapshot.submitter_alive) + HANDOVER_S

@@ -31,7 +31,7 @@ from longboat.engines.kubernetes.reconcile.reconciler import foreseen
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.status import brief_status
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError, NotThere
+from longboat.kubeapi.errors import ApiError, ObjectNotFound
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
 
 OURS = f"{names.MANAGED_BY}=longboat"
@@ -42,7 +42,7 @@ MOST_NAMED = 400
 """Of more runs that have not ended, everything is listed: what ended runs left is then the smaller part."""
 
 
-class Seen(NamedTuple):
+class ListedRun(NamedTuple):
     """A record, with the object that holds it."""
 
     body: Mapping[str, Any]
@@ -59,18 +59,18 @@ def list_runs(client: Client, notice: Callable[[str], None]) -> Sequence[RunStat
     return sorted(found, key=lambda status: (-status.created, status.name))
 
 
-def records(client: Client, notice: Callable[[str], None] = lambda _: None) -> Iterator[Seen]:
+def records(client: Client, notice: Callable[[str], None] = lambda _: None) -> Iterator[ListedRun]:
     """All runs of the namespace; one whose record nobody may act upon is told of and left out."""
     for body in client.list(CONFIG_MAP, labels=RECORDS, into=SlimRecord).items:
         if not is_record(body):
             continue
         try:
-            yield Seen(body, *read_record(body))
+            yield ListedRun(body, *read_record(body))
         except EngineError as error:
             notice(error.message)
 
 
-def foresee(client: Client, opened: Sequence[Seen], notice: Callable[[str], None]) -> dict[str, State]:
+def foresee(client: Client, opened: Sequence[ListedRun], notice: Callable[[str], None]) -> dict[str, State]:
     """The states that turns would write; of a run whose parts cannot be seen, none."""
     kinds = {JOBSET if one.record.workload == "jobset" else JOB for one in opened}
     runs = [one.record.name for one in opened]
@@ -111,7 +111,7 @@ def _by_run(client: Client, kind: Kind, runs: Sequence[str], into: Any) -> dict[
     for selector in selectors:
         try:
             items = client.list(kind, labels=selector, into=into).items
-        except NotThere:
+        except ObjectNotFound:
             return {}  # JobSet was taken out of the cluster since
         for body in items:
             found.setdefault(body["metadata"]["labels"][names.RUN], []).append(body)

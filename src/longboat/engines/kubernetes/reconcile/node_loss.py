@@ -1,7 +1,7 @@
 """Nodes of the cluster that are lost or silent, and what that means for a run's pods. Pure.
 
 A pod on a lost node counts as ended: its kubelet will not tell how it ended, and nobody may wait for that. What follows
-for the attempt is decided in `decide`, who is to blame in `endings`.
+for the attempt is decided in `decide`, who is to blame in `attempt_outcome`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from longboat.core.errors import RUN_LOST_EXIT
-from longboat.engines.kubernetes.reconcile.observe.snapshot import HostView, PodView, Snapshot
+from longboat.engines.kubernetes.reconcile.observe.snapshot import HostView, PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.observe.termination import PodEnd
 from longboat.engines.kubernetes.records import State
 
@@ -26,12 +26,12 @@ def is_lost(host: HostView, limit_s: float, now: float) -> bool:
     return host.not_ready_since is not None and now - host.not_ready_since >= limit_s
 
 
-def limit_of(snapshot: Snapshot) -> float:
+def limit_of(snapshot: RunSnapshot) -> float:
     """Seconds of silence after which a node is lost. A run that is being stopped waits for no silent node."""
     return 0.0 if snapshot.stop is not None else max(LEAST_LOST_S, snapshot.record.node_lost_s)
 
 
-def with_losses(snapshot: Snapshot, now: float) -> Snapshot:
+def with_losses(snapshot: RunSnapshot, now: float) -> RunSnapshot:
     """The run with an end for every pod whose node is lost."""
     limit_s = limit_of(snapshot)
     lost = {name: host for name, host in snapshot.hosts.items() if is_lost(host, limit_s, now)}
@@ -65,7 +65,7 @@ def loss_words(member: str, host: HostView) -> str:
     return f"node {host.name} ({member}) was lost: nothing is heard of it any more"
 
 
-def vanished_on_lost_host(snapshot: Snapshot, members: list[str]) -> str:
+def vanished_on_lost_host(snapshot: RunSnapshot, members: list[str]) -> str:
     """Words for members whose pods are gone together with their node; empty where their nodes are well or unknown."""
     for member in members:
         host = snapshot.hosts.get(snapshot.state.hosts.get(member, ""))
@@ -74,13 +74,13 @@ def vanished_on_lost_host(snapshot: Snapshot, members: list[str]) -> str:
     return ""
 
 
-def is_host_well(snapshot: Snapshot, member: str) -> bool:
+def is_host_well(snapshot: RunSnapshot, member: str) -> bool:
     """Whether the node that a member ran on is known to be there and ready."""
     host = snapshot.hosts.get(snapshot.state.hosts.get(member, ""))
     return host is not None and host.is_there and host.not_ready_since is None
 
 
-def silence_words(snapshot: Snapshot) -> str:
+def silence_words(snapshot: RunSnapshot) -> str:
     """Which nodes of the attempt under way are lost, or silent and when they are given up; empty where none is."""
     pods = snapshot.pods_of(snapshot.state.attempt)
     lost = [pod.end.message for pod in pods if pod.is_lost and pod.end is not None]
@@ -96,7 +96,7 @@ def silence_words(snapshot: Snapshot) -> str:
     return "; ".join(told[:3]) + (f" and {len(told) - 3} more" if len(told) > 3 else "")
 
 
-def is_reachable(pod: PodView, snapshot: Snapshot) -> bool:
+def is_reachable(pod: PodView, snapshot: RunSnapshot) -> bool:
     """Whether the launcher in this pod may be asked: it runs, and nothing speaks against its node."""
     if not pod.is_running or pod.is_unready or pod.is_lost:
         return False
@@ -104,7 +104,7 @@ def is_reachable(pod: PodView, snapshot: Snapshot) -> bool:
     return host is None or (host.is_there and host.not_ready_since is None)
 
 
-def noted_hosts(state: State, snapshot: Snapshot) -> dict[str, str]:
+def noted_hosts(state: State, snapshot: RunSnapshot) -> dict[str, str]:
     """Which node each member runs on, for the day when its pod and its node are gone."""
     pods = snapshot.pods_of(state.attempt)
     if len(pods) > MOST_HOSTS:

@@ -20,15 +20,15 @@ import msgspec
 from longboat.core.errors import RUN_LOST_EXIT, EngineError, NotFound
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.node_usage import UNFINISHED
-from longboat.engines.kubernetes.manifests.creation import CannotRetry, Foreign
+from longboat.engines.kubernetes.manifests.creation import CannotRetry, ForeignObject
 from longboat.engines.kubernetes.reconcile.apply import apply, write_state
-from longboat.engines.kubernetes.reconcile.decide import Action, Turn, decide
+from longboat.engines.kubernetes.reconcile.decide import Action, Decision, decide
 from longboat.engines.kubernetes.reconcile.observe.observe import observe, snapshot_of
-from longboat.engines.kubernetes.reconcile.observe.snapshot import Snapshot, pod_view, workload_view
+from longboat.engines.kubernetes.reconcile.observe.snapshot import RunSnapshot, pod_view, workload_view
 from longboat.engines.kubernetes.records import Record
 from longboat.engines.shared.retry_policy import describe
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import Conflict, Forbidden, NotThere, Unreachable
+from longboat.kubeapi.errors import Conflict, Forbidden, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
 from longboat.kubeapi.watch import Change, Reflector
 
@@ -50,21 +50,21 @@ PATIENCE_S = 300.0
 """An API server that does not answer is waited for as long as this."""
 
 
-class Outlook(msgspec.Struct, frozen=True):
+class Reconciled(msgspec.Struct, frozen=True):
     """A run after a turn, and when to look again although nothing changes."""
 
-    snapshot: Snapshot
+    snapshot: RunSnapshot
     again_at: float | None = None
 
 
-def look(client: Client, run: str) -> Outlook:
+def look(client: Client, run: str) -> Reconciled:
     """The run as a turn would show it; nothing is changed. Raises NotFound."""
     return foreseen(observe(client, run, client.now()), client.now())
 
 
-def foreseen(snapshot: Snapshot, now: float) -> Outlook:
+def foreseen(snapshot: RunSnapshot, now: float) -> Reconciled:
     """With the state that turns would write until something must be done. Pure."""
-    decided = Turn()
+    decided = Decision()
     for _ in range(MOST_TURNS):
         decided = decide(snapshot, now)
         if decided.state is None:
@@ -74,33 +74,35 @@ def foreseen(snapshot: Snapshot, now: float) -> Outlook:
             break
     again_at = decided.again_at
     # What others have to do, or what is due already, is looked at again and not waited for.
-    return Outlook(snapshot, None if again_at is None and not decided.actions else max(again_at or now, now + AGAIN_S))
+    return Reconciled(
+        snapshot, None if again_at is None and not decided.actions else max(again_at or now, now + AGAIN_S)
+    )
 
 
-def turn(client: Client, run: str, *, snapshot: Snapshot | None = None) -> Outlook:
+def turn(client: Client, run: str, *, snapshot: RunSnapshot | None = None) -> Reconciled:
     """Take turns until nothing is left to do now, from what was just observed. Raises NotFound."""
     snapshot = snapshot or observe(client, run, client.now())
     done: tuple[Action, ...] = ()
     for _ in range(MOST_TURNS):
         decided = decide(snapshot, client.now())
         if decided.state is None and not decided.actions:
-            return Outlook(snapshot, decided.again_at)
+            return Reconciled(snapshot, decided.again_at)
         if decided.state is None and decided.actions == done:
-            return Outlook(snapshot, client.now() + AGAIN_S)  # the gate is closed, or somebody takes his time
+            return Reconciled(snapshot, client.now() + AGAIN_S)  # the gate is closed, or somebody takes his time
         done = decided.actions
         after = _take(client, snapshot, decided)
         is_known = after is not None and not decided.actions
         snapshot = after if after is not None and is_known else observe(client, run, client.now())
-    return Outlook(snapshot, client.now() + AGAIN_S)
+    return Reconciled(snapshot, client.now() + AGAIN_S)
 
 
-def turn_or_look(client: Client, run: str, may_act: Callable[[Record], bool]) -> Outlook:
+def turn_or_look(client: Client, run: str, may_act: Callable[[Record], bool]) -> Reconciled:
     """A turn of a run that the caller may act for, else a look. Raises NotFound."""
     snapshot = observe(client, run, client.now())
     return turn(client, run, snapshot=snapshot) if may_act(snapshot.record) else foreseen(snapshot, client.now())
 
 
-def _take(client: Client, snapshot: Snapshot, decided: Turn) -> Snapshot | None:
+def _take(client: Client, snapshot: RunSnapshot, decided: Decision) -> RunSnapshot | None:
     """One turn. The run with what was written down, if nobody came between."""
     try:
         version = apply(client, snapshot, decided)
@@ -109,17 +111,17 @@ def _take(client: Client, snapshot: Snapshot, decided: Turn) -> Snapshot | None:
     except CannotRetry as error:
         _end(client, snapshot, error)
         return None
-    except Foreign as error:
+    except ForeignObject as error:
         if client.now() >= snapshot.state.not_before + OTHERS_S:
             _end(client, snapshot, error)
         return None
-    except NotThere:
+    except ObjectNotFound:
         # The run is being removed under our hands, or its namespace.
         return None
     return msgspec.structs.replace(snapshot, state=decided.state or snapshot.state, version=version)
 
 
-def _end(client: Client, snapshot: Snapshot, error: CannotRetry | Foreign) -> None:
+def _end(client: Client, snapshot: RunSnapshot, error: CannotRetry | ForeignObject) -> None:
     """The next attempt may not be made: the run ends as its last attempt did, and says why it was the last."""
     state = snapshot.state
     failure = next((one.failure for one in reversed(state.attempts) if one.failure is not None), None)
@@ -133,7 +135,7 @@ def _end(client: Client, snapshot: Snapshot, error: CannotRetry | Foreign) -> No
         reason=f"{describe(failure)}; {reason}" if failure is not None else reason,
         ended=ended,
     )
-    with contextlib.suppress(Conflict, NotThere):
+    with contextlib.suppress(Conflict, ObjectNotFound):
         write_state(client, snapshot.record.name, snapshot.version, final)
 
 
@@ -153,7 +155,7 @@ class OtherPod(msgspec.Struct):
     metadata: Meta = msgspec.field(default_factory=Meta)
 
 
-class Driver:
+class Reconciler:
     """Follows one run to its end and takes its turns. Not for several threads, but for `poke` and `close`.
 
     `may_act` says of a run as it is seen whether its turns are taken here; of another one they are only foreseen.
@@ -169,7 +171,7 @@ class Driver:
         self._gate: Reflector[Any] | None = None
         self._again_at: float | None = None  # as the watches show it, since the last turn
 
-    def __enter__(self) -> Driver:
+    def __enter__(self) -> Reconciler:
         return self
 
     def __exit__(
@@ -187,7 +189,7 @@ class Driver:
         """Look again now."""
         self._wake.set()
 
-    def snapshots(self, timeout_s: float | None = None) -> Iterator[Snapshot]:
+    def snapshots(self, timeout_s: float | None = None) -> Iterator[RunSnapshot]:
         """The run after every turn, until it has ended or the time is over. Raises NotFound."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         outlook = self._turn(deadline)
@@ -202,7 +204,7 @@ class Driver:
                 return
             outlook = self._turn(deadline)
 
-    def _turn(self, deadline: float | None) -> Outlook:
+    def _turn(self, deadline: float | None) -> Reconciled:
         """A turn; an API server that is away for a while is waited for."""
         patience = time.monotonic() + PATIENCE_S
         self._again_at = None
@@ -228,7 +230,7 @@ class Driver:
     def _changed(self, _: Change[Any]) -> None:
         self._wake.set()
 
-    def _hear_gate(self, snapshot: Snapshot) -> None:
+    def _hear_gate(self, snapshot: RunSnapshot) -> None:
         """While the run waits at the gate, the ends of other runs' pods concern it."""
         is_held = snapshot.record.gated_by == "longboat" and any(one.is_suspended for one in snapshot.workloads)
         if is_held and self._gate is None:
@@ -245,7 +247,7 @@ class Driver:
         if change.type == "DELETED":
             self._wake.set()
 
-    def _wait(self, outlook: Outlook, deadline: float | None) -> bool:
+    def _wait(self, outlook: Reconciled, deadline: float | None) -> bool:
         """Until a turn is worth taking. False when the time is over."""
         while not self._is_closed:
             pause = self._pause(outlook, deadline)
@@ -259,12 +261,12 @@ class Driver:
                     return True
         return False
 
-    def _pause(self, outlook: Outlook, deadline: float | None) -> float | None:
+    def _pause(self, outlook: Reconciled, deadline: float | None) -> float | None:
         """Seconds until we look although nothing has changed."""
         pauses = [deadline - time.monotonic()] if deadline is not None else []
         now = self.client.now()
         pauses += [moment - now for moment in (outlook.again_at, self._again_at) if moment is not None]
-        if any(isinstance(one.trouble, (Forbidden, NotThere)) for one in self._reflectors.values()):
+        if any(isinstance(one.trouble, (Forbidden, ObjectNotFound)) for one in self._reflectors.values()):
             pauses.append(POLL_S)
         elif not all(one.is_fresh for one in self._reflectors.values()):
             pauses.append(BLIND_POLL_S)
@@ -292,10 +294,10 @@ class Driver:
 
 def wait_for_end(
     client: Client, run: str, timeout_s: float | None, may_act: Callable[[Record], bool] = lambda _: True
-) -> Snapshot:
+) -> RunSnapshot:
     """Follow the run until it has ended, or the time is over: then the last Snapshot is not final. Raises NotFound."""
-    last: Snapshot | None = None
-    with Driver(client, run, may_act) as driver:
+    last: RunSnapshot | None = None
+    with Reconciler(client, run, may_act) as driver:
         for snapshot in driver.snapshots(timeout_s):
             last = snapshot
     if last is None:

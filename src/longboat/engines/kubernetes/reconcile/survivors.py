@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.reconcile.attempt_outcome import NEVER_STARTED, expected_nodes
 from longboat.engines.kubernetes.reconcile.node_loss import is_host_well, is_reachable
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.observe.termination import PodEnd
 
 SETTLING_S = 5.0
@@ -27,7 +27,7 @@ TELL_S = 30.0
 """After its grace, a gang that was told to stop has so long to be gone."""
 
 
-class Hurry(Value, frozen=True):
+class SurvivorDeadline(Value, frozen=True):
     """The rest of an attempt is to end: told from then on with this grace, deleted after that."""
 
     tell_at: float
@@ -35,14 +35,14 @@ class Hurry(Value, frozen=True):
     grace_s: float
 
 
-def dead_members(snapshot: Snapshot) -> list[str]:
+def dead_members(snapshot: RunSnapshot) -> list[str]:
     """Members of the attempt under way that ended in failure, were lost, or whose pods are gone."""
     state = snapshot.state
     pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
     return [member for member in expected_nodes(snapshot.record.job) if _is_dead(member, pods, snapshot)]
 
 
-def _is_dead(member: str, pods: dict[str, PodView], snapshot: Snapshot) -> bool:
+def _is_dead(member: str, pods: dict[str, PodView], snapshot: RunSnapshot) -> bool:
     pod = pods.get(member)
     if pod is None:
         return bool(pods) and (snapshot.state.phase == "running" or member in snapshot.failed_nodes)
@@ -53,7 +53,7 @@ def _has_failed(end: PodEnd) -> bool:
     return bool(end.exit_code) or end.cause is not None
 
 
-def hurry_of(snapshot: Snapshot) -> Hurry | None:
+def hurry_of(snapshot: RunSnapshot) -> SurvivorDeadline | None:
     """When the others must end; None while nobody is dead. `state.broken` is when somebody was first seen to be."""
     grace_s = snapshot.record.job.grace_s
     pods = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
@@ -65,13 +65,13 @@ def hurry_of(snapshot: Snapshot) -> Hurry | None:
         has_met = end.said.gang.cause not in (*NEVER_STARTED, "lost")
         is_closing = has_met and any(pod.end is None for pod in pods.values())
         due = end.ended + max(CLOSING_S if is_closing else 0.0, grace_s + LINGER_S)
-        return Hurry(tell_at=due, drop_at=due + LINGER_S, grace_s=0.0)
+        return SurvivorDeadline(tell_at=due, drop_at=due + LINGER_S, grace_s=0.0)
     dead = dead_members(snapshot)
     if not dead or not snapshot.state.broken:
         return None
     wait_s = min(_wait_s(pods.get(member), grace_s) for member in dead)
     tell_at = snapshot.state.broken + wait_s
-    return Hurry(tell_at=tell_at, drop_at=tell_at + grace_s + TELL_S, grace_s=grace_s)
+    return SurvivorDeadline(tell_at=tell_at, drop_at=tell_at + grace_s + TELL_S, grace_s=grace_s)
 
 
 def _wait_s(pod: PodView | None, grace_s: float) -> float:
@@ -86,14 +86,14 @@ def _wait_s(pod: PodView | None, grace_s: float) -> float:
     return max(CLOSING_S, grace_s + LINGER_S)
 
 
-def told_to_stop(pods: Sequence[PodView], snapshot: Snapshot) -> list[PodView]:
+def told_to_stop(pods: Sequence[PodView], snapshot: RunSnapshot) -> list[PodView]:
     """Whose launchers are told to stop: node 0's, which tells all others; without it, everybody's."""
     reachable = [pod for pod in pods if is_reachable(pod, snapshot)]
     first = expected_nodes(snapshot.record.job)[0]
     return [pod for pod in reachable if pod.node == first] or reachable
 
 
-def settling_s(snapshot: Snapshot, now: float) -> float:
+def settling_s(snapshot: RunSnapshot, now: float) -> float:
     """Ranks of a pod whose end nobody saw may still be ending on their node, with their grace."""
     state, job = snapshot.state, snapshot.record.job
     pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
@@ -107,7 +107,7 @@ def settling_s(snapshot: Snapshot, now: float) -> float:
     return max(cut_off_s, job.grace_s + SETTLING_S)
 
 
-def _is_end_known(snapshot: Snapshot, vanished: Sequence[str]) -> bool:
+def _is_end_known(snapshot: RunSnapshot, vanished: Sequence[str]) -> bool:
     """Whether the ranks of pods that are gone have surely ended."""
     pods = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
     first = pods.get(expected_nodes(snapshot.record.job)[0])

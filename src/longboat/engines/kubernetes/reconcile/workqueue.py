@@ -8,24 +8,24 @@ import time
 from typing import NamedTuple
 
 
-class Key(NamedTuple):
+class RunKey(NamedTuple):
     """A run; without a name, the gate."""
 
     namespace: str
     run: str = ""
 
 
-class Agenda:
+class WorkQueue:
     """Keys and when they are due. One that is noted while it is worked on comes again afterwards."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._due: dict[Key, float] = {}
-        self._heap: list[tuple[float, Key]] = []
-        self._busy: dict[Key, float | None] = {}  # in somebody's hands -> when it is due again
+        self._due: dict[RunKey, float] = {}
+        self._heap: list[tuple[float, RunKey]] = []
+        self._busy: dict[RunKey, float | None] = {}  # in somebody's hands -> when it is due again
         self._is_closed = False
 
-    def note(self, key: Key, at: float) -> None:
+    def note(self, key: RunKey, at: float) -> None:
         """It is due at this time (of `time.monotonic`), or earlier if that was noted before."""
         with self._changed:
             if key in self._busy:
@@ -34,13 +34,13 @@ class Agenda:
             else:
                 self._push(key, at)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: RunKey) -> None:
         with self._changed:
             self._due.pop(key, None)
             if key in self._busy:
                 self._busy[key] = None
 
-    def take(self) -> Key | None:
+    def take(self) -> RunKey | None:
         """The next that is due; blocks until there is one. None: closed. Whoever takes it says when it is `done`."""
         with self._changed:
             while not self._is_closed:
@@ -60,7 +60,7 @@ class Agenda:
                 return key
         return None
 
-    def done(self, key: Key) -> None:
+    def done(self, key: RunKey) -> None:
         with self._changed:
             again = self._busy.pop(key, None)
             if again is not None:
@@ -71,7 +71,7 @@ class Agenda:
             self._is_closed = True
             self._changed.notify_all()
 
-    def _push(self, key: Key, at: float) -> None:
+    def _push(self, key: RunKey, at: float) -> None:
         if at < self._due.get(key, float("inf")):
             self._due[key] = at
             heapq.heappush(self._heap, (at, key))

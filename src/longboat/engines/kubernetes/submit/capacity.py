@@ -14,7 +14,7 @@ import msgspec
 from longboat.core.jobs import Gpus, Job, Role, Value
 from longboat.core.resources import show_quantity
 from longboat.engines.kubernetes.manifests.pod_template import DRA
-from longboat.engines.kubernetes.submit.facts.cluster_facts import Capabilities
+from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 from longboat.engines.kubernetes.submit.facts.gpu_inventory import is_gpu_resource
 from longboat.engines.kubernetes.submit.facts.surroundings import NodeUse
 from longboat.fitting.eligibility import admits, admits_labels, admits_taints, keys_looked_at
@@ -38,7 +38,7 @@ _CARDS = (
 )
 
 
-class Room(Value, frozen=True):
+class NodeRoom(Value, frozen=True):
     """What one node could give: ever, and with the services that run on it now."""
 
     name: str
@@ -49,8 +49,8 @@ class Room(Value, frozen=True):
         return self.ever.get(resource, 0)
 
 
-def room_of(use: NodeUse) -> Room:
-    return Room(name=use.node.name, ever=_less(use, use.daemons), calm=_less(use, use.standing))
+def room_of(use: NodeUse) -> NodeRoom:
+    return NodeRoom(name=use.node.name, ever=_less(use, use.daemons), calm=_less(use, use.standing))
 
 
 def _less(use: NodeUse, taken: Iterable[tuple[str, int]]) -> dict[str, int]:
@@ -76,7 +76,7 @@ def needs_of(role: Role, resource: str | None) -> dict[str, int]:
     return found
 
 
-def capacity_problems(job: Job, capabilities: Capabilities, pods: Sequence[Pod]) -> list[Problem]:
+def capacity_problems(job: Job, capabilities: ClusterFacts, pods: Sequence[Pod]) -> list[Problem]:
     """Why the nodes could never hold the job's pods; empty if they could, or if they are not known."""
     if capabilities.nodes is None:
         return []
@@ -112,7 +112,7 @@ def _apart(placed: Shortfall) -> Problem:
 class _Seat:
     """A role, what one of its pods needs, and the nodes that would take it by their labels and taints."""
 
-    def __init__(self, role: Role, capabilities: Capabilities, pods: Sequence[Pod]) -> None:
+    def __init__(self, role: Role, capabilities: ClusterFacts, pods: Sequence[Pod]) -> None:
         self.role = role
         self.gpus = role.resources.gpus
         self.resource = capabilities.gpu_resource(self.gpus)
@@ -125,19 +125,19 @@ class _Seat:
         return bool(self.gpus.count) and self.resource in self.needs
 
     @property
-    def with_gpus(self) -> list[Room]:
+    def with_gpus(self) -> list[NodeRoom]:
         """Nodes that have as many GPUs as one pod asks for; all, where none has (that is told elsewhere)."""
         if self.resource is None or self.resource not in self.needs:
             return self.rooms
         return [room for room in self.rooms if room.has(self.resource) >= self.gpus.count] or self.rooms
 
 
-def times(rooms: Sequence[Room], needs: dict[str, int]) -> int:
+def times(rooms: Sequence[NodeRoom], needs: dict[str, int]) -> int:
     """How many pods of one shape the nodes could hold: exact, as all are alike."""
     return sum(min(room.has(name) // count for name, count in needs.items()) for room in rooms) if needs else 0
 
 
-def _gpu_problems(seats: list[_Seat], capabilities: Capabilities) -> list[Problem]:
+def _gpu_problems(seats: list[_Seat], capabilities: ClusterFacts) -> list[Problem]:
     asking = [seat for seat in seats if seat.gpus.count]
     if not asking or any((seat.resource or "").startswith(DRA) for seat in asking):
         return []
@@ -152,7 +152,7 @@ def _gpu_problems(seats: list[_Seat], capabilities: Capabilities) -> list[Proble
     return []
 
 
-def _no_gpus(asking: list[_Seat], capabilities: Capabilities) -> Problem:
+def _no_gpus(asking: list[_Seat], capabilities: ClusterFacts) -> Problem:
     wanted = sum(seat.role.nodes * seat.gpus.count for seat in asking)
     reason = f"it asks for {_gpus(wanted)} ({_shape(asking)}) and there are 0: no node offers a GPU resource"
     dark = [use.node.name for use in capabilities.nodes or () if any(label in use.node.labels for label in _CARDS)]
@@ -221,7 +221,7 @@ def _size_problems(seats: list[_Seat], resource: str, show: Callable[[int], str]
     return [(f"it asks for {show(wanted)} {over} and {there}", hint)]
 
 
-def _most_each(rooms: list[Room], resource: str, nodes: int) -> int:
+def _most_each(rooms: list[NodeRoom], resource: str, nodes: int) -> int:
     """The most that each of so many pods could have, with the services that run here now left in peace."""
     free = [room.calm.get(resource, 0) for room in rooms]
     tries = sorted({space // count for space in free for count in range(1, min(nodes, 64) + 1)}, reverse=True)
@@ -303,7 +303,7 @@ def _nearest_shape(seat: _Seat) -> str:
     return " with ".join(parts) + f" (node {best.name})"
 
 
-def _pod_problems(seats: list[_Seat], capabilities: Capabilities) -> list[Problem]:
+def _pod_problems(seats: list[_Seat], capabilities: ClusterFacts) -> list[Problem]:
     """A role that no node would take, however much it asks for."""
     nodes = [ever(use) for use in capabilities.nodes or ()]
     for seat in seats:

@@ -10,11 +10,11 @@ from longboat.core.resources import show_quantity
 from longboat.engines.kubernetes.manifests import gang_file
 from longboat.engines.kubernetes.manifests import objects as manifests
 from longboat.engines.kubernetes.records import Record, State
-from longboat.engines.kubernetes.submit.submission import Offer, Submitter
+from longboat.engines.kubernetes.submit.submission import PreparedRun, Submitter
 from longboat.engines.shared.checkpoint_store import kept_reason
 
 
-def make_plan(submitter: Submitter, offer: Offer) -> Plan:
+def make_plan(submitter: Submitter, offer: PreparedRun) -> Plan:
     """The name is the first that the run would try to get."""
     job = offer.job
     record = submitter.record_of(offer, offer.submission.run_id or job.name)
@@ -59,7 +59,7 @@ def _waits(job: Job, record: Record) -> list[Action]:
     return actions
 
 
-def make_manifests(submitter: Submitter, offer: Offer) -> tuple[list[dict[str, Any]], list[str]]:
+def make_manifests(submitter: Submitter, offer: PreparedRun) -> tuple[list[dict[str, Any]], list[str]]:
     """The run as objects that need nothing of Longboat afterwards, and what to know about them.
 
     Code and launcher are among them; values of secrets are not. Raises Refused for code that only fits a storage.

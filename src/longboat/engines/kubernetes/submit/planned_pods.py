@@ -17,7 +17,7 @@ from longboat.engines.kubernetes.manifests.volumes import run_storage
 from longboat.engines.kubernetes.manifests.workloads import workloads
 from longboat.engines.kubernetes.records import Record, Storage, WorkloadKind
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of
-from longboat.engines.kubernetes.submit.facts.cluster_facts import Capabilities
+from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 from longboat.fitting.model.pods import Claims, Pod, pod_of
 
 Object = dict[str, Any]
@@ -45,7 +45,7 @@ def _templates(bodies: Iterable[Object]) -> list[Object]:
 
 
 def planned_pods(
-    job: Job, capabilities: Capabilities, settings: ClusterSettings | None = None, claims: Claims | None = None
+    job: Job, capabilities: ClusterFacts, settings: ClusterSettings | None = None, claims: Claims | None = None
 ) -> tuple[Pod, ...]:
     """The pods that a job would have if it were submitted now."""
     chosen = settings or ClusterSettings()
@@ -58,7 +58,7 @@ def planned_pods(
 
 
 def pod_fields(
-    job: Job, settings: ClusterSettings, capabilities: Capabilities, *, queue: str | None, run: str, uid: str
+    job: Job, settings: ClusterSettings, capabilities: ClusterFacts, *, queue: str | None, run: str, uid: str
 ) -> dict[str, Any]:
     """The fields of a Record that its pods are made from, but for the names of Secrets."""
     storage = run_storage(job, settings.storage, run=run, uid=uid)
@@ -76,12 +76,12 @@ def pod_fields(
     }
 
 
-def workload_kind(job: Job, capabilities: Capabilities, *, queue: str | None, storage: Storage | None) -> WorkloadKind:
+def workload_kind(job: Job, capabilities: ClusterFacts, *, queue: str | None, storage: Storage | None) -> WorkloadKind:
     """A JobSet where it is served, unless plain Jobs keep logs that it would remove.
 
     When the Job of one role fails, the JobSet controller deletes those of the other roles that have not ended, with
-    their pods and logs. Launchers end together then (`gangfile`), but a pod that is killed waits for nobody. A storage
-    has the logs anyway; only a queue needs the JobSet, to admit all roles at once.
+    their pods and logs. Launchers end together then (`manifests.gang_file`), but a pod that is killed waits for nobody.
+    A storage has the logs anyway; only a queue needs the JobSet, to admit all roles at once.
     """
     if not capabilities.has_jobset:
         return "job"
@@ -90,7 +90,7 @@ def workload_kind(job: Job, capabilities: Capabilities, *, queue: str | None, st
     return "job" if is_exposed and may_use_jobs else "jobset"
 
 
-def workload_notices(job: Job, settings: ClusterSettings, capabilities: Capabilities) -> list[str]:
+def workload_notices(job: Job, settings: ClusterSettings, capabilities: ClusterFacts) -> list[str]:
     """What a run of several roles as a JobSet loses without a storage."""
     storage = run_storage(job, settings.storage, run=job.name, uid="0" * 8)
     kind = workload_kind(job, capabilities, queue=queue_of(job, settings, capabilities), storage=storage)
@@ -102,7 +102,7 @@ def workload_notices(job: Job, settings: ClusterSettings, capabilities: Capabili
     ]
 
 
-def queue_of(job: Job, settings: ClusterSettings, capabilities: Capabilities) -> str | None:
+def queue_of(job: Job, settings: ClusterSettings, capabilities: ClusterFacts) -> str | None:
     """Kueue's queue: the job's own; the context's for jobs that ask for something; none without Kueue."""
     if not capabilities.has_kueue:
         return None
@@ -115,11 +115,11 @@ def is_gated(job: Job) -> bool:
     return job.nodes > 1 or any(need.gpus.count or need.cpus or need.memory for need in needs)
 
 
-def _gpu_resource(job: Job, capabilities: Capabilities) -> str | None:
+def _gpu_resource(job: Job, capabilities: ClusterFacts) -> str | None:
     wanted = next((role.resources.gpus for role in job.roles if role.resources.gpus.count), None)
     return None if wanted is None else capabilities.gpu_resource(wanted)
 
 
-def _gpu_selector(job: Job, capabilities: Capabilities) -> dict[str, dict[str, tuple[str, ...]]]:
+def _gpu_selector(job: Job, capabilities: ClusterFacts) -> dict[str, dict[str, tuple[str, ...]]]:
     found = {role.name: capabilities.gpu_selector(role.resources.gpus) for role in job.roles}
     return {role: labels for role, labels in found.items() if labels}

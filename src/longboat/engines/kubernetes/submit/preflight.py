@@ -15,9 +15,9 @@ from longboat.core.jobs import Job
 from longboat.engines.kubernetes.records import Storage
 from longboat.engines.kubernetes.settings import ClusterSettings
 from longboat.engines.kubernetes.submit.capacity import Problem, capacity_problems
-from longboat.engines.kubernetes.submit.facts.cluster_facts import Capabilities, Choices, named_claims
-from longboat.engines.kubernetes.submit.facts.permissions import Permission, grant, told
-from longboat.engines.kubernetes.submit.facts.surroundings import Claim
+from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts, ContextChoices, named_claims
+from longboat.engines.kubernetes.submit.facts.permissions import Permission, format_permissions, grant
+from longboat.engines.kubernetes.submit.facts.surroundings import ClaimView
 from longboat.engines.kubernetes.submit.kueue_quotas import queue_quota_problems
 from longboat.engines.kubernetes.submit.planned_pods import planned_pods
 from longboat.engines.kubernetes.submit.planned_pods import queue_of as planned_queue
@@ -31,7 +31,7 @@ READ_MANY = "ReadOnlyMany"
 
 
 def check(
-    job: Job, capabilities: Capabilities, settings: ClusterSettings | None = None, claims: Claims | None = None
+    job: Job, capabilities: ClusterFacts, settings: ClusterSettings | None = None, claims: Claims | None = None
 ) -> list[str]:
     """Raise Refused with every reason and the nearest that fits, or return notices.
 
@@ -63,14 +63,14 @@ def check(
     return [*notices, *_sleeping_queue(queue_of(job, settings), capabilities), *_notices(job, capabilities)]
 
 
-def refusal(capabilities: Capabilities, problems: list[Problem]) -> Refused:
+def refusal(capabilities: ClusterFacts, problems: list[Problem]) -> Refused:
     reasons = list(dict.fromkeys(reason for reason, _ in problems))
     hints = list(dict.fromkeys(hint for _, hint in problems if hint))
     where = f"namespace {capabilities.namespace} of this cluster"
     return Refused(f"{where} cannot run this job: " + "; ".join(reasons), hint="; ".join(hints) or None)
 
 
-def _namespace_problems(capabilities: Capabilities) -> list[Problem]:
+def _namespace_problems(capabilities: ClusterFacts) -> list[Problem]:
     name = capabilities.namespace
     if capabilities.has_namespace is False:
         return [(f"there is no namespace {name}", f"kubectl create namespace {name}, or name another with --namespace")]
@@ -79,24 +79,26 @@ def _namespace_problems(capabilities: Capabilities) -> list[Problem]:
     return []
 
 
-def _permission_problems(capabilities: Capabilities) -> list[Problem]:
+def _permission_problems(capabilities: ClusterFacts) -> list[Problem]:
     denied = needed_denials(capabilities)
     if not denied or capabilities.has_namespace is False:
         return []
-    return [(f"you may not: {told(denied)}", f"ask for {grant(denied, namespace=capabilities.namespace)}")]
+    return [
+        (f"you may not: {format_permissions(denied)}", f"ask for {grant(denied, namespace=capabilities.namespace)}")
+    ]
 
 
-def needed_denials(capabilities: Capabilities) -> list[Permission]:
+def needed_denials(capabilities: ClusterFacts) -> list[Permission]:
     """What somebody may not do who wants to run anything at all. With JobSet, nobody must be allowed to make Jobs."""
     needs = ("always", "jobset") if capabilities.has_jobset else ("always", "job")
     return [one for one in capabilities.denied if one.need in needs]
 
 
-def queue_of(job: Job, settings: Choices | None) -> str | None:
+def queue_of(job: Job, settings: ContextChoices | None) -> str | None:
     return job.queue or (settings.queue if settings is not None else None)
 
 
-def _queue_problems(wanted: str | None, capabilities: Capabilities) -> list[Problem]:
+def _queue_problems(wanted: str | None, capabilities: ClusterFacts) -> list[Problem]:
     if wanted is None:
         return []
     if not capabilities.has_kueue:
@@ -108,7 +110,7 @@ def _queue_problems(wanted: str | None, capabilities: Capabilities) -> list[Prob
     return [(f"there is no queue {wanted} in namespace {capabilities.namespace}", hint)]
 
 
-def _account_problems(capabilities: Capabilities) -> list[Problem]:
+def _account_problems(capabilities: ClusterFacts) -> list[Problem]:
     if capabilities.has_service_account is not False or capabilities.has_namespace is False:
         return []
     name, namespace = capabilities.service_account, capabilities.namespace
@@ -133,7 +135,7 @@ def _data_problems(job: Job) -> list[Problem]:
     return found
 
 
-def _security_problems(job: Job, capabilities: Capabilities, storage: Storage | None) -> list[Problem]:
+def _security_problems(job: Job, capabilities: ClusterFacts, storage: Storage | None) -> list[Problem]:
     """What the Pod Security level of the namespace will not let in."""
     level = capabilities.security
     if level == "privileged":
@@ -150,7 +152,7 @@ def _security_problems(job: Job, capabilities: Capabilities, storage: Storage | 
     return found
 
 
-def _claim_problems(job: Job, capabilities: Capabilities, settings: Choices | None) -> list[Problem]:
+def _claim_problems(job: Job, capabilities: ClusterFacts, settings: ContextChoices | None) -> list[Problem]:
     if capabilities.claims is None:
         return []
     kept = settings.storage.claim if settings is not None and settings.storage is not None else None
@@ -171,7 +173,7 @@ def _claim_problems(job: Job, capabilities: Capabilities, settings: Choices | No
     return found
 
 
-def _access_problems(job: Job, claim: Claim, capabilities: Capabilities, *, writes: bool) -> list[Problem]:
+def _access_problems(job: Job, claim: ClaimView, capabilities: ClusterFacts, *, writes: bool) -> list[Problem]:
     modes = set(claim.access_modes)
     if not modes:
         return []
@@ -190,7 +192,7 @@ def _access_problems(job: Job, claim: Claim, capabilities: Capabilities, *, writ
     return [(reason, hint)]
 
 
-def _binding_problems(claim: Claim, capabilities: Capabilities) -> list[Problem]:
+def _binding_problems(claim: ClaimView, capabilities: ClusterFacts) -> list[Problem]:
     if claim.phase == "Lost":
         return [(f"claim {claim.name} has lost its volume", "make it anew")]
     classes = capabilities.storage_classes
@@ -205,7 +207,7 @@ def _binding_problems(claim: Claim, capabilities: Capabilities) -> list[Problem]
     return []
 
 
-def _growing_notices(capabilities: Capabilities, sizes: list[Problem]) -> list[str]:
+def _growing_notices(capabilities: ClusterFacts, sizes: list[Problem]) -> list[str]:
     if not sizes or capabilities.autoscaler is None:
         return []
     who = capabilities.autoscaler
@@ -214,12 +216,12 @@ def _growing_notices(capabilities: Capabilities, sizes: list[Problem]) -> list[s
     return [f"with the nodes of now it does not fit: {sizes_told}; it waits for nodes that {who.name} may add{detail}"]
 
 
-def _notices(job: Job, capabilities: Capabilities) -> list[str]:
+def _notices(job: Job, capabilities: ClusterFacts) -> list[str]:
     found = [notice for ask in _NOTICES for notice in ask(job, capabilities)]
     return list(dict.fromkeys(found))
 
 
-def _unknown_nodes(job: Job, capabilities: Capabilities) -> list[str]:
+def _unknown_nodes(job: Job, capabilities: ClusterFacts) -> list[str]:
     if capabilities.nodes is not None:
         return []
     return ["nodes may not be listed here: whether the job fits is not known before it is tried"]
@@ -230,41 +232,41 @@ def version_of(text: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _old_version(job: Job, capabilities: Capabilities) -> list[str]:
+def _old_version(job: Job, capabilities: ClusterFacts) -> list[str]:
     found = version_of(capabilities.version)
     if found is None or found >= OLDEST:
         return []
     return [f"Kubernetes {capabilities.version} is older than {OLDEST[0]}.{OLDEST[1]}, with which Longboat is tested"]
 
 
-def _sleeping_queue(wanted: str | None, capabilities: Capabilities) -> list[str]:
+def _sleeping_queue(wanted: str | None, capabilities: ClusterFacts) -> list[str]:
     queue = capabilities.queue(wanted) if wanted is not None else None
     if queue is None or queue.is_active is not False:
         return []
     return [f"queue {queue.name} lets nothing in now: {queue.message or 'it is not active'}"]
 
 
-def _comforts(job: Job, capabilities: Capabilities) -> list[str]:
+def _comforts(job: Job, capabilities: ClusterFacts) -> list[str]:
     lacking: list[Permission] = [one for one in capabilities.denied if one.need in ("comfort", "aide", "gate", "kueue")]
     if not lacking:
         return []
-    return [f"you may not: {told(lacking)}"]
+    return [f"you may not: {format_permissions(lacking)}"]
 
 
-def _unbound_claims(job: Job, capabilities: Capabilities) -> list[str]:
+def _unbound_claims(job: Job, capabilities: ClusterFacts) -> list[str]:
     names = named_claims(job, None)
     waiting = [claim.name for claim in (capabilities.claims or {}).values() if claim.phase == "Pending"]
     return [f"claim {name} is not bound yet: the run waits for it" for name in waiting if name in names]
 
 
-def _lost_secrets(job: Job, capabilities: Capabilities) -> list[str]:
+def _lost_secrets(job: Job, capabilities: ClusterFacts) -> list[str]:
     return [
         f"image pull secret {name} does not exist: private images cannot be pulled"
         for name in capabilities.lost_secrets
     ]
 
 
-_NOTICES: tuple[Callable[[Job, Capabilities], list[str]], ...] = (
+_NOTICES: tuple[Callable[[Job, ClusterFacts], list[str]], ...] = (
     _unknown_nodes,
     _old_version,
     _comforts,

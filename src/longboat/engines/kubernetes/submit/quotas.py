@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from longboat.core.jobs import Job, Role
 from longboat.core.resources import format_quantity
 from longboat.engines.kubernetes.submit.capacity import Problem, needs_of
-from longboat.engines.kubernetes.submit.facts.cluster_facts import Capabilities
+from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 from longboat.engines.kubernetes.submit.facts.surroundings import Limit, Quota
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import CPU, DISK, MEMORY, PODS, amount, show
@@ -19,7 +19,7 @@ _SKIPPED = ("Terminating", "PriorityClass", "CrossNamespacePodAffinity", "Volume
 _FIELDS = {CPU: "cpus", MEMORY: "memory", DISK: "disk"}
 
 
-def quota_problems(job: Job, capabilities: Capabilities, pods: Sequence[Pod]) -> tuple[list[Problem], list[str]]:
+def quota_problems(job: Job, capabilities: ClusterFacts, pods: Sequence[Pod]) -> tuple[list[Problem], list[str]]:
     """What no quota will ever allow, and notices about what it does not allow now. `pods`: those of the job."""
     needs = {pod.name.rpartition("-")[0]: dict(pod.shape.requests) for pod in pods}
     problems: list[Problem] = []
@@ -78,7 +78,7 @@ def _one(
     return None, None
 
 
-def _asked(needs: Mapping[str, int], key: str, resource: str, capabilities: Capabilities) -> int | None:
+def _asked(needs: Mapping[str, int], key: str, resource: str, capabilities: ClusterFacts) -> int | None:
     """What one pod counts, all its containers; None: a pod that does not state it is not let in."""
     if resource == PODS:
         return 1
@@ -90,7 +90,7 @@ def _asked(needs: Mapping[str, int], key: str, resource: str, capabilities: Capa
     return needs.get(resource, _default(capabilities, resource))
 
 
-def _default(capabilities: Capabilities, resource: str) -> int | None:
+def _default(capabilities: ClusterFacts, resource: str) -> int | None:
     """What a LimitRange fills in."""
     for limit in capabilities.limits or ():
         for values in (limit.default, limit.max):
@@ -124,7 +124,7 @@ def _nearest(roles: list[Role], each: dict[str, int | None], resource: str, most
     return f"nearest that fits: `gpus: {most}`" if resource != PODS else "ask for more quota"
 
 
-def limit_problems(job: Job, capabilities: Capabilities, pods: Sequence[Pod]) -> list[Problem]:
+def limit_problems(job: Job, capabilities: ClusterFacts, pods: Sequence[Pod]) -> list[Problem]:
     """What a LimitRange of the namespace does not let in: of the container of the ranks, or of whole pods."""
     whole = {pod.name.rpartition("-")[0]: dict(pod.shape.requests) for pod in pods}
     found: list[Problem] = []

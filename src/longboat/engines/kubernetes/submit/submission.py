@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from longboat.bundles.manifests import Snapshot as Code
-from longboat.bundles.store import Store
+from longboat.bundles.manifests import CodeSnapshot as Code
+from longboat.bundles.store import BundleStore
 from longboat.core.errors import EngineError, Refused
 from longboat.core.jobs import Job, Value
 from longboat.engines.engine import Submission
@@ -46,7 +46,7 @@ from longboat.engines.kubernetes.submit.code.upload import (
     plan_upload,
     send,
 )
-from longboat.engines.kubernetes.submit.facts.cluster_facts import KUEUE_GROUP, Capabilities, named_claims
+from longboat.engines.kubernetes.submit.facts.cluster_facts import KUEUE_GROUP, ClusterFacts, named_claims
 from longboat.engines.kubernetes.submit.facts.gpu_inventory import is_gpu_resource
 from longboat.engines.kubernetes.submit.facts.surroundings import NodeUse
 from longboat.engines.kubernetes.submit.planned_pods import is_gated, pod_fields, queue_of, workload_notices
@@ -55,7 +55,7 @@ from longboat.engines.kubernetes.submit.submission_heartbeat import beating
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.secret_urls import redacted_job, secret_urls
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import AlreadyThere, ApiError, Forbidden, Invalid
+from longboat.kubeapi.errors import AlreadyExists, ApiError, Forbidden, Invalid
 from longboat.kubeapi.kinds import CONFIG_MAP, Kind
 
 Object = dict[str, Any]
@@ -67,12 +67,12 @@ FEW_NAMES = 3
 """Names that are tried before all are looked at."""
 
 
-class Offer(Value, frozen=True):
+class PreparedRun(Value, frozen=True):
     """Everything about a run but its name, found out before anything is created."""
 
     submission: Submission
     job: Job  # as anybody may see it
-    capabilities: Capabilities
+    capabilities: ClusterFacts
     secrets: dict[str, str]  # variable -> value, signed URLs of `data` among them
     notices: tuple[str, ...]
     code: Code | None = None
@@ -89,10 +89,10 @@ class Submitter:
         self.client = client
         self.settings = settings
         self.home = home
-        self.store = Store(home.folder("bundles"))
+        self.store = BundleStore(home.folder("bundles"))
         self.notice = notice
 
-    def prepare(self, submission: Submission) -> Offer:
+    def prepare(self, submission: Submission) -> PreparedRun:
         """Look and check; raises Refused. Nothing is created in the cluster."""
         from longboat.engines.kubernetes.submit.facts.cluster_facts import observe
         from longboat.engines.local.submit.submission import snapshot_of, with_absolute_secrets
@@ -109,7 +109,7 @@ class Submitter:
             from longboat.engines.kubernetes.submit.preflight import check
 
             launcher_name()
-            capabilities = with_only(seen.result(), self.settings.gpu_resource)
+            capabilities = restrict_gpu_resource(seen.result(), self.settings.gpu_resource)
         notices = [
             *check(job, capabilities, self.settings, bound.result() if bound else None),
             *layout_notices(job),
@@ -119,7 +119,7 @@ class Submitter:
         check_volumes(job, allow_host_paths=self.settings.allow_host_paths)
         secrets = {**self._secrets(job, submission.environment), **secret_urls(job)}
         taken = code.result()
-        offer = Offer(
+        offer = PreparedRun(
             submission=submission,
             job=redacted_job(job),
             capabilities=capabilities,
@@ -136,7 +136,7 @@ class Submitter:
             offer, resume_from=resume, queue_priority=priority, notices=(*offer.notices, *told)
         )
 
-    def _queue_priority(self, job: Job, capabilities: Capabilities) -> tuple[str | None, list[str]]:
+    def _queue_priority(self, job: Job, capabilities: ClusterFacts) -> tuple[str | None, list[str]]:
         """Kueue knows priorities by the names of classes: the one with the job's number."""
         queue = queue_of(job, self.settings, capabilities)
         if queue is None or not job.priority:
@@ -163,7 +163,7 @@ class Submitter:
         except EngineError as error:
             raise Refused(error.message, hint=error.hint) from error
 
-    def record_of(self, offer: Offer, name: str, upload: Upload | None = None, uid: str | None = None) -> Record:
+    def record_of(self, offer: PreparedRun, name: str, upload: Upload | None = None, uid: str | None = None) -> Record:
         job, settings, capabilities, code = offer.job, self.settings, offer.capabilities, offer.code
         uid = uid or os.urandom(6).hex()
         queue = queue_of(job, settings, capabilities)
@@ -200,7 +200,7 @@ class Submitter:
             **fields,
         )
 
-    def submit(self, offer: Offer, run_id: str | None) -> Record | None:
+    def submit(self, offer: PreparedRun, run_id: str | None) -> Record | None:
         """Create the run. None when the run id was taken meanwhile."""
         for text in offer.notices:
             self.notice(text)
@@ -222,7 +222,7 @@ class Submitter:
                     return theirs
         return None
 
-    def plan_upload(self, offer: Offer) -> Upload:
+    def plan_upload(self, offer: PreparedRun) -> Upload:
         storage = run_storage(offer.job, self.settings.storage, run=offer.job.name, uid="0" * 8)
         return plan_upload(
             self.client,
@@ -266,7 +266,7 @@ class Submitter:
         body = manifests.record_object(record, State(reason=STARTING))
         try:
             return self.client.create(body)
-        except AlreadyThere:
+        except AlreadyExists:
             found = self.client.find(CONFIG_MAP, record.name)
         except (Forbidden, Invalid) as error:
             raise refusal_of(error, body) from error
@@ -282,7 +282,7 @@ class Submitter:
         return None
 
     def objects_of(
-        self, offer: Offer, record: Record, upload: Upload, owner: manifests.Owner | None = None
+        self, offer: PreparedRun, record: Record, upload: Upload, owner: manifests.Owner | None = None
     ) -> list[Object]:
         """Everything but the record and the code, in the order in which it is created."""
         secrets = {variable: value.encode() for variable, value in offer.secrets.items()}
@@ -298,7 +298,7 @@ class Submitter:
         def attempt(body: Object) -> list[str]:
             try:
                 returned = self.client.create(body, dry_run=True)
-            except AlreadyThere:
+            except AlreadyExists:
                 return []
             except (Forbidden, Invalid) as error:
                 raise refusal_of(error, body) from error
@@ -312,7 +312,7 @@ class Submitter:
                 hint="the field is behind a feature gate or too new for this cluster; see `longboat doctor`",
             )
 
-    def _hand_over(self, offer: Offer, record: Record, upload: Upload, created: Object) -> None:
+    def _hand_over(self, offer: PreparedRun, record: Record, upload: Upload, created: Object) -> None:
         try:
             self._bring(offer, record, upload, created)
         except BaseException as error:
@@ -323,7 +323,7 @@ class Submitter:
                 raise refusal_of(error, {"kind": "run", "metadata": {"name": record.name}}) from error
             raise
 
-    def _bring(self, offer: Offer, record: Record, upload: Upload, created: Object) -> None:
+    def _bring(self, offer: PreparedRun, record: Record, upload: Upload, created: Object) -> None:
         """Code and objects of a run whose record is there. What is there already must be the same."""
         owner = manifests.owner_of(created)
         objects = self.objects_of(offer, record, upload, owner)
@@ -371,7 +371,7 @@ def _uid_of(body: Mapping[str, Any]) -> str | None:
     return None if found is None else str(found)
 
 
-def with_only(capabilities: Capabilities, resource: str | None) -> Capabilities:
+def restrict_gpu_resource(capabilities: ClusterFacts, resource: str | None) -> ClusterFacts:
     """As if the nodes had no GPUs but those of the resource that was set."""
     if resource is None or capabilities.nodes is None:
         return capabilities

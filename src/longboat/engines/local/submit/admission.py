@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from longboat.core.jobs import Value
 from longboat.core.resources import show_quantity
 from longboat.engines.local.submit.machine import Gpu
-from longboat.engines.local.submit.preflight import Request, take_gpus
+from longboat.engines.local.submit.preflight import RequestedResources, take_gpus
 
 
 class Ticket(Value, frozen=True):
@@ -19,13 +19,13 @@ class Ticket(Value, frozen=True):
 
     run: str
     number: int
-    request: Request
+    request: RequestedResources
     priority: int = 0
     holds: bool = False  # False: still waiting
     gpus: tuple[str, ...] = ()  # ids held
 
 
-class Free(Value, frozen=True):
+class FreeResources(Value, frozen=True):
     gpus: tuple[Gpu, ...]
     cpus: float
     memory: int
@@ -36,17 +36,19 @@ def queue_order(tickets: Sequence[Ticket]) -> list[Ticket]:
     return sorted((t for t in tickets if not t.holds), key=lambda t: (-t.priority, t.number))
 
 
-def reserve(free: Free, request: Request) -> Free:
+def reserve(free: FreeResources, request: RequestedResources) -> FreeResources:
     """What is left for later runs when this one still waits."""
     gpus = free.gpus
     if request.gpu_count:
         taken = take_gpus(gpus, request)
         held = {gpu.id for node in taken for gpu in node} if taken else {gpu.id for gpu in gpus}
         gpus = tuple(gpu for gpu in gpus if gpu.id not in held)
-    return Free(gpus=gpus, cpus=max(0.0, free.cpus - request.cpus), memory=max(0, free.memory - request.memory))
+    return FreeResources(
+        gpus=gpus, cpus=max(0.0, free.cpus - request.cpus), memory=max(0, free.memory - request.memory)
+    )
 
 
-def decide_admission(me: Ticket, tickets: Sequence[Ticket], free: Free) -> str | None:
+def decide_admission(me: Ticket, tickets: Sequence[Ticket], free: FreeResources) -> str | None:
     """None when the run may start now, else what it waits for. `free` is what nobody holds."""
     ahead = 0
     left = free
@@ -67,7 +69,7 @@ def decide_admission(me: Ticket, tickets: Sequence[Ticket], free: Free) -> str |
     return text
 
 
-def _lacking(request: Request, left: Free) -> list[str]:
+def _lacking(request: RequestedResources, left: FreeResources) -> list[str]:
     lacking = []
     if request.gpu_count and take_gpus(left.gpus, request) is None:
         lacking.append(f"{request.gpu_count} GPU{'s' if request.gpu_count > 1 else ''} ({len(left.gpus)} free)")
@@ -78,5 +80,5 @@ def _lacking(request: Request, left: Free) -> list[str]:
     return lacking
 
 
-def _conflicts(held: Request, wanted: Request) -> bool:
+def _conflicts(held: RequestedResources, wanted: RequestedResources) -> bool:
     return bool((held.gpu_count and wanted.gpu_count) or (held.cpus and wanted.cpus) or (held.memory and wanted.memory))

@@ -17,7 +17,7 @@ class Gpu(Value, frozen=True):
     is_stated: bool = False  # stated by LONGBOAT_GPUS, unknown to NVML
 
 
-class Machine(Value, frozen=True):
+class LocalMachine(Value, frozen=True):
     cpus: float
     memory: int
     shm: int | None
@@ -25,8 +25,8 @@ class Machine(Value, frozen=True):
     gpus: tuple[Gpu, ...]
 
 
-def observe_machine(home: Path, environment: Mapping[str, str]) -> Machine:
-    return Machine(
+def observe_machine(home: Path, environment: Mapping[str, str]) -> LocalMachine:
+    return LocalMachine(
         cpus=float(_cpus()),
         memory=_memory(),
         shm=_total("/dev/shm"),

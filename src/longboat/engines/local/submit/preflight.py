@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from longboat.core.errors import Refused
 from longboat.core.jobs import Gpus, Job, Role, Value
 from longboat.core.resources import show_quantity
-from longboat.engines.local.submit.machine import Gpu, Machine
+from longboat.engines.local.submit.machine import Gpu, LocalMachine
 
 
-class Request(Value, frozen=True):
+class RequestedResources(Value, frozen=True):
     """What all nodes of a job take from this machine together."""
 
     gpus: tuple[Gpus, ...] = ()  # one per node, in layout order
@@ -22,16 +22,16 @@ class Request(Value, frozen=True):
         return sum(gpus.count for gpus in self.gpus)
 
 
-def request_of(job: Job) -> Request:
+def request_of(job: Job) -> RequestedResources:
     """The sum over nodes. What a job does not state is not accounted."""
-    return Request(
+    return RequestedResources(
         gpus=tuple(role.resources.gpus for role in job.roles for _ in range(role.nodes)),
         cpus=sum((role.resources.cpus or 0.0) * role.nodes for role in job.roles),
         memory=sum((role.resources.memory or 0) * role.nodes for role in job.roles),
     )
 
 
-def check(job: Job, machine: Machine) -> list[str]:
+def check(job: Job, machine: LocalMachine) -> list[str]:
     """Raise Refused with every reason and the nearest that fits, or return notices."""
     problems: list[str] = []
     hints: list[str] = []
@@ -51,7 +51,7 @@ def matches(gpu: Gpu, wanted: Gpus) -> bool:
     return wanted.memory is None or (gpu.memory is not None and gpu.memory >= wanted.memory)
 
 
-def take_gpus(free: Sequence[Gpu], request: Request) -> list[tuple[Gpu, ...]] | None:
+def take_gpus(free: Sequence[Gpu], request: RequestedResources) -> list[tuple[Gpu, ...]] | None:
     """GPUs for every node, or None. The pickiest nodes choose first; each takes the smallest GPU that serves it."""
     left = sorted(free, key=lambda gpu: (gpu.memory or 0, gpu.index))
     taken: dict[int, tuple[Gpu, ...]] = {}
@@ -112,7 +112,7 @@ def _relative(target: str) -> str:
     return target.rstrip("/").rpartition("/")[2]
 
 
-def _gpu_problems(job: Job, machine: Machine) -> list[tuple[str, str]]:
+def _gpu_problems(job: Job, machine: LocalMachine) -> list[tuple[str, str]]:
     asking = [role for role in job.roles if role.resources.gpus.count]
     if not asking:
         return []
@@ -134,7 +134,7 @@ def _gpu_problems(job: Job, machine: Machine) -> list[tuple[str, str]]:
     return [(f"it asks for {total} GPUs ({shape}) and there are {have}", _nearest_gpus(asking, have))]
 
 
-def _kind_problems(asking: list[Role], machine: Machine) -> list[tuple[str, str]]:
+def _kind_problems(asking: list[Role], machine: LocalMachine) -> list[tuple[str, str]]:
     """There are enough GPUs, but not of the kinds asked for."""
     parts = []
     for role in asking:
@@ -163,7 +163,7 @@ def _nearest_gpus(asking: list[Role], have: int) -> str:
     return f"nearest that fits: at most {have} GPUs over all roles"
 
 
-def _size_problems(job: Job, machine: Machine) -> list[tuple[str, str]]:
+def _size_problems(job: Job, machine: LocalMachine) -> list[tuple[str, str]]:
     problems = []
     request = request_of(job)
     nodes = max(1, job.nodes)

@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 
 from longboat.bundles import durable
-from longboat.bundles.manifests import Snapshot
+from longboat.bundles.manifests import CodeSnapshot
 from longboat.bundles.snapshot import take
-from longboat.bundles.store import Store
+from longboat.bundles.store import BundleStore
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.jobs import Job
 from longboat.engines.engine import Submission
-from longboat.engines.local.records import KEPT_VARIABLES, Record, State
+from longboat.engines.local.records import KEPT_VARIABLES, LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.shared.files import (
     disk,
@@ -35,7 +35,7 @@ from longboat.engines.shared.home import NAME_LIMIT, Home
 from longboat.storage.urls import check_no_address, is_object_url, object_url, run_url
 
 
-def snapshot_of(home: Home, submission: Submission) -> Snapshot | None:
+def snapshot_of(home: Home, submission: Submission) -> CodeSnapshot | None:
     """The code of the job, packed into the store; None when no code travels."""
     job = submission.job
     if job.workdir is None:
@@ -43,7 +43,7 @@ def snapshot_of(home: Home, submission: Submission) -> Snapshot | None:
     root = Path(submission.base) / os.path.expanduser(job.workdir)
     if not root.is_dir():
         raise UsageError(f"workdir {root} is not a folder")
-    return take(root, Store(home.folder("bundles")), include=job.include, exclude=_excluded(job, home.root, root))
+    return take(root, BundleStore(home.folder("bundles")), include=job.include, exclude=_excluded(job, home.root, root))
 
 
 def _excluded(job: Job, home: Path, root: Path) -> list[str]:
@@ -55,11 +55,11 @@ def _excluded(job: Job, home: Path, root: Path) -> list[str]:
     return [*job.exclude, *(f"/{place}" for place in own if not place.startswith("..") and place != ".")]
 
 
-def record_of(home: Home, submission: Submission, *, name: str, snapshot: Snapshot | None) -> Record:
+def record_of(home: Home, submission: Submission, *, name: str, snapshot: CodeSnapshot | None) -> LocalRecord:
     job = with_absolute_secrets(submission)
     environment = submission.environment
     uid = os.urandom(6).hex()
-    return Record(
+    return LocalRecord(
         name=name,
         uid=uid,
         job=job,
@@ -131,7 +131,7 @@ def _next_numbers(home: Home) -> Iterator[int]:
             yield RunFiles(home.runs / name).record().number + 1
 
 
-def create_run(home: Home, record: Record, diff: bytes | None) -> tuple[RunFiles, int] | None:
+def create_run(home: Home, record: LocalRecord, diff: bytes | None) -> tuple[RunFiles, int] | None:
     """Make the run folder at once, with its supervisor lock held. None when the name was taken meanwhile."""
     temporary = home.runs / f".new-{record.uid}"
     make_folder(temporary)
@@ -143,7 +143,7 @@ def create_run(home: Home, record: Record, diff: bytes | None) -> tuple[RunFiles
         make_folder(files.artifacts)
         if diff:
             write_bytes(temporary / "code.diff", diff, is_durable=True)
-        files.write_state(State(reason="is being started"))
+        files.write_state(LocalState(reason="is being started"))
         files.write_record(msgspec.structs.replace(record, number=take_number(home)))
         target = home.runs / record.name
         try:
@@ -161,7 +161,7 @@ def create_run(home: Home, record: Record, diff: bytes | None) -> tuple[RunFiles
             remove_tree(temporary)
 
 
-def supervisor_environment(record: Record, environment: Mapping[str, str]) -> dict[str, str]:
+def supervisor_environment(record: LocalRecord, environment: Mapping[str, str]) -> dict[str, str]:
     """The submitter's environment without what marks the ranks of a surrounding run."""
     from longboat.core.variables import is_scrubbed
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from longboat.bundles import durable
 from longboat.core.errors import EngineError, LongboatError
-from longboat.engines.local.records import Record
+from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_folders import Environment
 from longboat.engines.shared.files import copy, disk, make_folder, remove_tree
@@ -24,10 +24,10 @@ class DataFailed(EngineError):
     """A data import failed; the ranks never started."""
 
 
-class Outputs:
+class AttemptOutputs:
     """The lasting things of one run."""
 
-    def __init__(self, home: Home, files: RunFiles, record: Record) -> None:
+    def __init__(self, home: Home, files: RunFiles, record: LocalRecord) -> None:
         self._home = home
         self._files = files
         self._record = record
@@ -94,9 +94,9 @@ class Outputs:
 
         snapshot = None
         if self._record.bundle is not None:
-            from longboat.bundles.store import Store
+            from longboat.bundles.store import BundleStore
 
-            snapshot = Store(self._home.folder("bundles")).load(self._record.bundle)
+            snapshot = BundleStore(self._home.folder("bundles")).load(self._record.bundle)
         path = os.pathsep.join([os.environ.get("PATH", os.defpath), *self._record.path_append])
         self._environment = prepare_environment(self._home, setup, snapshot, path=path)
         return self._environment

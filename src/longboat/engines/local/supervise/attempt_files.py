@@ -9,13 +9,13 @@ from pathlib import Path
 
 from longboat.core.jobs import Value
 from longboat.core.runs import RankReport
-from longboat.engines.local.records import Record, RunFolder, State
-from longboat.engines.local.supervise.attempt_outcome import Ending, Outcome
+from longboat.engines.local.records import LocalRecord, LocalState, RunFolder
+from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome
 from longboat.engines.local.supervise.processes import boot_id
 from longboat.engines.shared.files import read_value
 
 
-class Beat(Value, frozen=True):
+class Heartbeat(Value, frozen=True):
     """What the engine reads of `beat.json`."""
 
     time: float = 0.0
@@ -46,13 +46,13 @@ def is_started(files: RunFolder, attempt: int) -> bool:
     return any(files.attempt_dir(attempt).glob("*/launcher.json"))
 
 
-def read_ending(folder: Path, record: Record, state: State) -> Ending:
+def read_ending(folder: Path, record: LocalRecord, state: LocalState) -> AttemptEnd:
     nodes = {f"{role.name}-{index}": role.name for role in record.job.roles for index in range(role.nodes)}
-    outcomes = {name: read_value(folder / name / "outcome.json", Outcome) for name in nodes}
+    outcomes = {name: read_value(folder / name / "outcome.json", NodeOutcome) for name in nodes}
     restarted = has_restarted(state)
     found = {name: outcome or _outcome_of_reports(folder / name) for name, outcome in outcomes.items()}
     is_late = any(outcome is not None and outcome.ended_by == "timeout" for outcome in found.values())
-    return Ending(
+    return AttemptEnd(
         outcomes={name: outcome for name, outcome in found.items() if outcome is not None},
         reports=[report for name in nodes for report in reports_of(folder / name)],
         nodes=list(nodes),
@@ -62,21 +62,21 @@ def read_ending(folder: Path, record: Record, state: State) -> Ending:
     )
 
 
-def _outcome_of_reports(node: Path) -> Outcome | None:
+def _outcome_of_reports(node: Path) -> NodeOutcome | None:
     """A node whose outcome was lost has succeeded all the same if each of its ranks reported so."""
     plan = read_value(node / "plan.json", dict[str, object]) or {}
     ranks = plan.get("ranks")
     reports = [report for report in reports_of(node) if report.exit_code == 0 and report.ended_by is None]
     is_whole = isinstance(ranks, list) and bool(ranks) and len(reports) == len(ranks)
-    return Outcome(exit_code=0) if is_whole and plan.get("starter") == "longboat" else None
+    return NodeOutcome(exit_code=0) if is_whole and plan.get("starter") == "longboat" else None
 
 
-def has_restarted(state: State) -> bool:
+def has_restarted(state: LocalState) -> bool:
     """Whether the machine has, since the last supervisor wrote the state."""
     return state.supervisor is not None and state.supervisor.boot_id not in (None, boot_id())
 
 
-def began_before_restart(state: State) -> bool:
+def began_before_restart(state: LocalState) -> bool:
     """A restart may have taken the launchers' files along; the synced state knows that the attempt had begun."""
     return has_restarted(state) and any(a.number == state.attempt and a.ended is None for a in state.attempts)
 

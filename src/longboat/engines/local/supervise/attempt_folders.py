@@ -12,8 +12,8 @@ import msgspec
 
 from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
-from longboat.core.layouts import Layout, NodeLayout, Site, lay_out, ports_needed, scrubbed
-from longboat.engines.local.records import Record
+from longboat.core.layouts import Layout, NodeLayout, NodeSite, lay_out, ports_needed, scrubbed
+from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.submit.machine import Gpu
 from longboat.engines.shared.files import disk, make_folder, write_bytes
@@ -32,7 +32,7 @@ class Environment(Value, frozen=True):
     marker: str | None = None  # to be written once setup has succeeded
 
 
-class Node:
+class AttemptNode:
     """One node of an attempt on this machine."""
 
     def __init__(self, layout: NodeLayout, directory: Path) -> None:
@@ -50,9 +50,9 @@ class Node:
         ]
 
 
-def sites_of(record: Record, ports: Sequence[tuple[int, ...]]) -> list[Site]:
+def sites_of(record: LocalRecord, ports: Sequence[tuple[int, ...]]) -> list[NodeSite]:
     """Every node gets a loopback address of its own where the system has them."""
-    return [Site(address=_address(index), ports=given) for index, given in enumerate(ports)]
+    return [NodeSite(address=_address(index), ports=given) for index, given in enumerate(ports)]
 
 
 def _address(index: int) -> str:
@@ -62,12 +62,12 @@ def _address(index: int) -> str:
     return f"127.0.{high}.{low + 1}"
 
 
-def layout_of(record: Record, *, attempt: int, ports: Sequence[tuple[int, ...]]) -> Layout:
+def layout_of(record: LocalRecord, *, attempt: int, ports: Sequence[tuple[int, ...]]) -> Layout:
     sites = sites_of(record, ports)
     return lay_out(record.job, run=record.name, uid=record.uid, attempt=attempt, sites=sites)
 
 
-def example_ports(record: Record) -> list[tuple[int, ...]]:
+def example_ports(record: LocalRecord) -> list[tuple[int, ...]]:
     """Ports as they might be, for a dry run."""
     given, port = [], 20000
     for count in ports_needed(record.job):
@@ -76,16 +76,16 @@ def example_ports(record: Record) -> list[tuple[int, ...]]:
     return given
 
 
-class Preparation:
+class AttemptPreparation:
     """Makes the folders of one attempt."""
 
-    def __init__(self, home: Home, files: RunFiles, record: Record, layout: Layout) -> None:
+    def __init__(self, home: Home, files: RunFiles, record: LocalRecord, layout: Layout) -> None:
         self._home = home
         self._files = files
         self._record = record
         self._layout = layout
         self._folder = files.attempt_dir(layout.attempt)
-        self.nodes = [Node(node, self._folder / node.name) for node in layout.nodes]
+        self.nodes = [AttemptNode(node, self._folder / node.name) for node in layout.nodes]
 
     def make(
         self,
@@ -109,13 +109,13 @@ class Preparation:
             plan = self._plan(node, given, environment, resume_from)
             write_bytes(node.plan, msgspec.json.format(msgspec.json.encode(plan), indent=1))
 
-    def _check_out(self, node: Node) -> None:
+    def _check_out(self, node: AttemptNode) -> None:
         if self._record.bundle is not None:
-            from longboat.bundles.store import Store
+            from longboat.bundles.store import BundleStore
 
-            Store(self._home.folder("bundles")).check_out(self._record.bundle, node.work)
+            BundleStore(self._home.folder("bundles")).check_out(self._record.bundle, node.work)
 
-    def _link(self, node: Node, target: str, source: Path) -> None:
+    def _link(self, node: AttemptNode, target: str, source: Path) -> None:
         """Make a folder of this machine appear in the working copy."""
         place = Path(os.path.normpath(node.work / target))
         if not place.is_relative_to(node.work) or place == node.work:
@@ -132,7 +132,7 @@ class Preparation:
             place.symlink_to(source)
 
     def _plan(
-        self, node: Node, gpus: tuple[Gpu, ...], environment: Environment, resume_from: str | None
+        self, node: AttemptNode, gpus: tuple[Gpu, ...], environment: Environment, resume_from: str | None
     ) -> dict[str, Any]:
         job, layout = self._record.job, node.layout
         role = job.role(layout.role)
@@ -191,7 +191,7 @@ class Preparation:
         deciding = [node.name for node in self.nodes if node.layout.role in ends and node.layout.starter != "follower"]
         return (deciding or [self.nodes[0].name])[0]
 
-    def _mpi(self, node: Node) -> dict[str, Any] | None:
+    def _mpi(self, node: AttemptNode) -> dict[str, Any] | None:
         if node.layout.starter not in ("mpirun", "follower"):
             return None
         token = self._folder / "mpi-token"

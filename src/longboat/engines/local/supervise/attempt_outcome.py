@@ -13,7 +13,7 @@ LOSS_WINDOW_NS = 2_000_000_000
 """Ranks of other nodes that failed this shortly before a launcher was found dead are taken as victims of that."""
 
 
-class Outcome(Value, frozen=True):
+class NodeOutcome(Value, frozen=True):
     """`outcome.json` of one node."""
 
     exit_code: int
@@ -24,10 +24,10 @@ class Outcome(Value, frozen=True):
     ended_by: str | None = None
 
 
-class Ending(Value, frozen=True):
+class AttemptEnd(Value, frozen=True):
     """Everything known when all launchers of an attempt are gone."""
 
-    outcomes: Mapping[str, Outcome]  # by node; a node without one is lost
+    outcomes: Mapping[str, NodeOutcome]  # by node; a node without one is lost
     reports: Sequence[RankReport]
     nodes: Sequence[str]
     deciding: Sequence[str]  # nodes whose success decides
@@ -37,7 +37,7 @@ class Ending(Value, frozen=True):
     lost_message: str = ""  # why nodes without outcome have none
 
 
-def judge(ending: Ending) -> Failure | None:
+def judge(ending: AttemptEnd) -> Failure | None:
     """None when the attempt succeeded (or was stopped), else the first culprit."""
     if ending.reason == "timeout":
         return Failure(cause="timeout", exit_code=RUN_TIMEOUT_EXIT, message="the run took longer than its timeout")
@@ -70,7 +70,7 @@ def judge(ending: Ending) -> Failure | None:
     return Failure(cause="lost", exit_code=RUN_LOST_EXIT, message=ending.lost_message)
 
 
-def stop_code(ending: Ending) -> int | None:
+def stop_code(ending: AttemptEnd) -> int | None:
     """The exit code of a stopped run: that of the first rank that failed, else 0; None when nothing had started."""
     ended = [report for report in ending.reports if report.exit_code is not None]
     if not ended:
@@ -79,7 +79,7 @@ def stop_code(ending: Ending) -> int | None:
     return min(failed, key=lambda report: report.ended_ns).exit_code if failed else 0
 
 
-def _is_success(ending: Ending, node: str) -> bool:
+def _is_success(ending: AttemptEnd, node: str) -> bool:
     """Ranks that we ended and that left with 0 have not finished their work."""
     outcome = ending.outcomes.get(node)
     if outcome is None or outcome.exit_code != 0:
@@ -95,7 +95,7 @@ def _is_earlier(first: RankReport | None, lost: tuple[str, int]) -> bool:
     return first.node == lost[0] or first.ended_ns <= lost[1] - LOSS_WINDOW_NS
 
 
-def _hang_failure(ending: Ending) -> Failure:
+def _hang_failure(ending: AttemptEnd) -> Failure:
     """The stacks of all nodes together show the odd one out; a single launcher sees only its own."""
     stacks = {report.rank: report.stacks for report in ending.reports if report.stacks}
     odd, _ = odd_one_out(stacks)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from longboat.bundles import durable
-from longboat.bundles.manifests import Snapshot
+from longboat.bundles.manifests import CodeSnapshot
 from longboat.core.errors import EngineError
 from longboat.engines.local.supervise.attempt_folders import Environment
 from longboat.engines.shared.files import locked, make_folder, remove_tree, write_bytes
@@ -27,7 +27,7 @@ MARKER = "setup-complete"
 _BOOT = "made-in-boot"
 
 
-def prepare_environment(home: Home, setup: str | None, snapshot: Snapshot | None, *, path: str) -> Environment:
+def prepare_environment(home: Home, setup: str | None, snapshot: CodeSnapshot | None, *, path: str) -> Environment:
     """Make (or find) the virtual environment that `setup` installs into.
 
     It sees the packages of the Python that ranks would otherwise use. It is named by the text of setup, the files named
@@ -76,14 +76,14 @@ def _is_whole(folder: Path) -> bool:
         return False
 
 
-def _key(setup: str, snapshot: Snapshot | None, python: str) -> str:
+def _key(setup: str, snapshot: CodeSnapshot | None, python: str) -> str:
     digest = hashlib.sha256(f"{setup}\0{os.path.realpath(python)}\0{os.path.dirname(python)}".encode())
     for entry in _named_files(setup, snapshot):
         digest.update(entry.encode())
     return digest.hexdigest()[:20]
 
 
-def _named_files(setup: str, snapshot: Snapshot | None) -> Sequence[str]:
+def _named_files(setup: str, snapshot: CodeSnapshot | None) -> Sequence[str]:
     """Hashes of the files of the code that the setup text names, and of the usual descriptions when it says `.`."""
     if snapshot is None:
         return ()

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from longboat.core.runs import RankReport
-from longboat.engines.local.records import Record
-from longboat.engines.local.supervise.attempt_files import Beat, Stall, reports_of
-from longboat.engines.local.supervise.attempt_folders import Node
-from longboat.engines.local.supervise.attempt_outcome import Ending, Outcome
+from longboat.engines.local.records import LocalRecord
+from longboat.engines.local.supervise.attempt_files import Heartbeat, Stall, reports_of
+from longboat.engines.local.supervise.attempt_folders import AttemptNode
+from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome
 from longboat.engines.local.supervise.processes import (
     ProcessId,
     descendants,
@@ -33,10 +33,10 @@ KILL_MARGIN_S = 5.0
 _TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
 
-class Gang:
+class Launchers:
     """The running launchers. Only the supervisor has one."""
 
-    def __init__(self, nodes: Sequence[Node], record: Record, *, attempt: int) -> None:
+    def __init__(self, nodes: Sequence[AttemptNode], record: LocalRecord, *, attempt: int) -> None:
         self.nodes = {node.name: node for node in nodes}
         self._uid = record.uid
         self._grace_s = record.job.grace_s
@@ -68,7 +68,7 @@ class Gang:
             for descriptor in (self._lifeline[0], *inherited):
                 os.set_inheritable(descriptor, False)
 
-    def _spawn(self, node: Node, environment: Mapping[str, str]) -> None:
+    def _spawn(self, node: AttemptNode, environment: Mapping[str, str]) -> None:
         assert self._lifeline is not None
         variables = {
             **environment,
@@ -200,8 +200,8 @@ class Gang:
             missing = missing or (beat.missing if beat else ())
         return slowest, missing
 
-    def ending(self) -> Ending:
-        return Ending(
+    def ending(self) -> AttemptEnd:
+        return AttemptEnd(
             outcomes={name: outcome for name, node in self.nodes.items() if (outcome := outcome_of(node))},
             reports=[report for node in self.nodes.values() for report in reports_of(node.directory)],
             nodes=list(self.nodes),
@@ -238,7 +238,7 @@ class Gang:
             os.close(end)
         self._lifeline = None
 
-    def _drain(self, node: Node) -> None:
+    def _drain(self, node: AttemptNode) -> None:
         drain({pipe: self._held[pipe] for pipe in node.pipes() if pipe in self._held})
 
 
@@ -272,12 +272,12 @@ def append_log(path: Path, data: bytes) -> None:
         index.write(struct.pack("<QQ", log.tell(), time.time_ns()))
 
 
-def outcome_of(node: Node) -> Outcome | None:
-    return read_value(node.directory / "outcome.json", Outcome)
+def outcome_of(node: AttemptNode) -> NodeOutcome | None:
+    return read_value(node.directory / "outcome.json", NodeOutcome)
 
 
-def beat_of(node: Node) -> Beat | None:
-    return read_value(node.directory / "beat.json", Beat)
+def beat_of(node: AttemptNode) -> Heartbeat | None:
+    return read_value(node.directory / "beat.json", Heartbeat)
 
 
 def live_launchers(nodes: Sequence[Path]) -> list[ProcessId]:

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from longboat.core.errors import EngineError
-from longboat.engines.local.submit.admission import Free, Ticket, decide_admission, queue_order
-from longboat.engines.local.submit.machine import Gpu, Machine
-from longboat.engines.local.submit.preflight import Request, take_gpus
+from longboat.engines.local.submit.admission import FreeResources, Ticket, decide_admission, queue_order
+from longboat.engines.local.submit.machine import Gpu, LocalMachine
+from longboat.engines.local.submit.preflight import RequestedResources, take_gpus
 from longboat.engines.shared.files import disk_error, locked, make_folder, open_lock, try_lock, write_bytes
 from longboat.engines.shared.home import Home
 
@@ -24,10 +24,10 @@ PORTS = range(20000, 32000)  # below the range the kernel gives to outgoing conn
 BLOCK = 16
 
 
-class Queue:
+class SlotTicket:
     """This run's ticket, and the GPUs it was given."""
 
-    def __init__(self, home: Home, *, run: str, number: int, request: Request, priority: int) -> None:
+    def __init__(self, home: Home, *, run: str, number: int, request: RequestedResources, priority: int) -> None:
         self._home = home
         self._folder = home.folder("queue")
         self._path = self._folder / f"{run}.json"
@@ -43,7 +43,7 @@ class Queue:
         """What launchers inherit."""
         return [self._lock, *self._descriptors]
 
-    def try_start(self, machine: Machine) -> tuple[str | None, list[tuple[Gpu, ...]]]:
+    def try_start(self, machine: LocalMachine) -> tuple[str | None, list[tuple[Gpu, ...]]]:
         """(None, GPUs per node) when the run may start now, else (what it waits for, [])."""
         with locked(self._folder / ".lock"):
             tickets = self._tickets()
@@ -103,7 +103,7 @@ class Queue:
                 os.close(descriptor)
         return tickets
 
-    def _free(self, machine: Machine, tickets: Sequence[Ticket], held: dict[str, int]) -> Free:
+    def _free(self, machine: LocalMachine, tickets: Sequence[Ticket], held: dict[str, int]) -> FreeResources:
         """What nobody holds; `held` gets the lock of every free GPU."""
         if self.ticket.request.gpu_count:
             for gpu in machine.gpus:
@@ -113,7 +113,7 @@ class Queue:
                 else:
                     os.close(descriptor)
         holding = [ticket.request for ticket in tickets if ticket.holds]
-        return Free(
+        return FreeResources(
             gpus=tuple(gpu for gpu in machine.gpus if gpu.id in held),
             cpus=machine.cpus - sum(request.cpus for request in holding),
             memory=machine.memory - sum(request.memory for request in holding),

@@ -1,7 +1,7 @@
 """The supervisor: one detached process per run. It waits for its turn, starts the gang, watches, retries, ends.
 
 It is the only writer of the run's state. It may be killed at any moment: the next command that looks at the run finds
-its lock free and starts another one (`detached`), which carries on from the files.
+its lock free and starts another one (`spawn`), which carries on from the files.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from longboat.core.errors import EngineError, InternalError, LongboatError
 from longboat.core.jobs import Job
 from longboat.core.layouts import ports_needed
 from longboat.core.runs import Attempt, Failure
-from longboat.engines.local.records import Record, State, replace
+from longboat.engines.local.records import LocalRecord, LocalState, replace
 from longboat.engines.local.recovery import ending_of_files
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.submit.machine import Gpu, observe_machine
 from longboat.engines.local.submit.preflight import request_of
-from longboat.engines.local.supervise.attempt_data import DataFailed, Outputs
-from longboat.engines.local.supervise.attempt_folders import Preparation, layout_of
-from longboat.engines.local.supervise.attempt_outcome import Ending, judge, stop_code
-from longboat.engines.local.supervise.launchers import Gang
+from longboat.engines.local.supervise.attempt_data import AttemptOutputs, DataFailed
+from longboat.engines.local.supervise.attempt_folders import AttemptPreparation, layout_of
+from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, judge, stop_code
+from longboat.engines.local.supervise.launchers import Launchers
 from longboat.engines.local.supervise.processes import become_subreaper, identify, reap
-from longboat.engines.local.supervise.slots import Ports, Queue
+from longboat.engines.local.supervise.slots import Ports, SlotTicket
 from longboat.engines.local.supervise.spawn import wake
 from longboat.engines.shared.files import disk, write_bytes
 from longboat.engines.shared.home import Home
@@ -44,7 +44,7 @@ SAVE_S = 600.0
 """How long the end of a run waits for a full disk; after that the next command finds the end from the other files."""
 
 
-class Stopped(Exception):
+class StoppedBeforeStart(Exception):
     """The user asked the run to stop before its ranks had started."""
 
 
@@ -52,18 +52,18 @@ class Supervisor:
     def __init__(self, directory: Path) -> None:
         self.home = Home(directory.parent.parent)
         self.files = RunFiles(directory)
-        self.record: Record = self.files.record()
-        self.state: State = self.files.state(is_alone=True)
+        self.record: LocalRecord = self.files.record()
+        self.state: LocalState = self.files.state(is_alone=True)
         self._wake = self._open_wake()
         self._alarm = self._catch_children()
-        self._queue: Queue | None = None
+        self._queue: SlotTicket | None = None
         self._ports = Ports()
         self._node_ports: list[tuple[int, ...]] = []
         self._gpus: list[tuple[Gpu, ...]] = []
         self._running_since: float | None = None
         self._is_saved = True
         self._is_promised = True  # what has to survive a power loss is synced
-        self._outputs = Outputs(self.home, self.files, self.record)
+        self._outputs = AttemptOutputs(self.home, self.files, self.record)
 
     @property
     def job(self) -> Job:
@@ -81,7 +81,7 @@ class Supervisor:
                 if failure is not None:
                     self._after(failure)
                     failure = None
-        except Stopped:
+        except StoppedBeforeStart:
             self._finish_stopped()
         finally:
             self._release()
@@ -95,7 +95,7 @@ class Supervisor:
                 self._wait_for_turn()
             self._save(phase="recovering" if self.state.attempt else "starting", reason="")
             gang = self._start()
-        except Stopped:
+        except StoppedBeforeStart:
             raise
         except LongboatError as error:
             return start_failure("data" if isinstance(error, DataFailed) else "setup", error.message)
@@ -105,7 +105,7 @@ class Supervisor:
             gang.close()
         return self._conclude(gang.ending())
 
-    def _conclude(self, ending: Ending) -> Failure | None:
+    def _conclude(self, ending: AttemptEnd) -> Failure | None:
         problem = self._collect()
         self._note_started(ending)
         failure = judge(ending)
@@ -126,7 +126,7 @@ class Supervisor:
             return f"artifacts are incomplete: {error.message}"
         return ""
 
-    def _note_started(self, ending: Ending) -> None:
+    def _note_started(self, ending: AttemptEnd) -> None:
         """A run so short that it was never seen running has started all the same."""
         started = [report.started for report in ending.reports if report.started]
         if self.state.started is None and started:
@@ -160,7 +160,7 @@ class Supervisor:
             print(error.message, file=sys.stderr)
         self._save(attempts=(*before, closed))
 
-    def _pick_up(self, before: State) -> Failure | None:
+    def _pick_up(self, before: LocalState) -> Failure | None:
         """Another supervisor was here and vanished: let its launchers end, then judge by their files."""
         self._save(phase="recovering", reason="its supervisor was killed; cleaning up")
         ending = ending_of_files(self.files, self.record, before)
@@ -172,7 +172,9 @@ class Supervisor:
 
     def _wait_for_turn(self) -> None:
         job, record = self.job, self.record
-        queue = Queue(self.home, run=record.name, number=record.number, request=request_of(job), priority=job.priority)
+        queue = SlotTicket(
+            self.home, run=record.name, number=record.number, request=request_of(job), priority=job.priority
+        )
         self._queue = queue
         while True:
             self._raise_if_stopped()
@@ -187,7 +189,7 @@ class Supervisor:
                 self._save(phase="pending", reason=reason)
             self._pause(TICK_S)
 
-    def _start(self) -> Gang:
+    def _start(self) -> Launchers:
         attempt = self.state.attempt
         if not self._ports.descriptors:
             self._node_ports = self._ports.take(self.home, ports_needed(self.job))
@@ -196,11 +198,11 @@ class Supervisor:
         resume = self._outputs.resume_from(lambda text: self._save(reason=text), attempt)
         links = self._outputs.links(lambda text: self._save(reason=text))
         environment = self._outputs.environment()
-        preparation = Preparation(self.home, self.files, self.record, layout)
+        preparation = AttemptPreparation(self.home, self.files, self.record, layout)
         preparation.make(gpus=self._gpus, links=links, environment=environment, resume_from=resume)
         self._raise_if_stopped()
         variables = {**os.environ, **read_secrets(self.home, self.job.secrets, os.environ)}
-        gang = Gang(preparation.nodes, self.record, attempt=attempt)
+        gang = Launchers(preparation.nodes, self.record, attempt=attempt)
         started = Attempt(number=attempt, started=time.time(), resumed_from=resume)
         # Before the first rank: a power loss must not make this attempt look as if it had never begun.
         attempts = (*(a for a in self.state.attempts if a.number != attempt), started)
@@ -209,7 +211,7 @@ class Supervisor:
         gang.start(variables, [*self._queue.descriptors, *self._ports.descriptors])
         return gang
 
-    def _watch(self, gang: Gang) -> None:
+    def _watch(self, gang: Launchers) -> None:
         is_running = False
         pause, pruned = 0.01, time.monotonic()
         while True:
@@ -226,7 +228,7 @@ class Supervisor:
             pause = TICK_S if is_running and gang.reason is None else min(pause * 1.5, 0.25)
             self._pause(min(pause, self._time_left()))
 
-    def _note_running(self, gang: Gang) -> bool:
+    def _note_running(self, gang: Launchers) -> bool:
         phase, missing = gang.phase()
         if phase == "running":
             self._outputs.note_setup_done()
@@ -239,7 +241,7 @@ class Supervisor:
             self._save(reason=reason)
         return False
 
-    def _obey(self, gang: Gang) -> None:
+    def _obey(self, gang: Launchers) -> None:
         request = self.files.stop_request()
         if request is not None:
             gang.end("stop", grace_s=self.job.grace_s if request.grace_s is None else request.grace_s)
@@ -299,7 +301,7 @@ class Supervisor:
 
     def _raise_if_stopped(self) -> None:
         if self.files.stop_request() is not None:
-            raise Stopped
+            raise StoppedBeforeStart
 
     def _poke_waiting(self) -> None:
         """Tell the first runs of the queue to look again; each that starts tells the next."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.engines.kubernetes.explain.containers import Trouble
+from longboat.engines.kubernetes.explain.containers import StartTrouble
 from longboat.engines.kubernetes.reconcile.observe.progress import facts_of, progress_of
 from longboat.engines.kubernetes.reconcile.observe.snapshot import QueueView
 from longboat.engines.kubernetes.records import Gate, State
@@ -42,7 +42,7 @@ def test_several_nodes_wait() -> None:
 
 
 def test_what_keeps_a_container_from_starting_comes_first() -> None:
-    held = pod(0, is_scheduled=True, trouble=Trouble(what="there is no image x"))
+    held = pod(0, is_scheduled=True, trouble=StartTrouble(what="there is no image x"))
     assert progress_of(snapshot(held, pod(1), state=PENDING)).reason == "node worker-0: there is no image x"
     slow = [pod(index, is_scheduled=True, waiting="ContainerCreating") for index in range(2)]
     found = progress_of(snapshot(*slow, state=PENDING))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longboat.engines.kubernetes.reconcile.observe.termination import (
-    Ended,
+    NodeEnd,
     RankEnd,
     container_of,
     outcome_of,
@@ -94,7 +94,7 @@ def test_rows_that_make_no_sense_are_left_out() -> None:
 def test_nothing_raises(value: Any) -> None:
     for text in (json.dumps(value), json.dumps({**WHOLE, "first": value, "gang": value, "ranks": [value]})):
         found = read_termination(text)
-        assert found is None or isinstance(found, Ended)
+        assert found is None or isinstance(found, NodeEnd)
 
 
 def container(code: int = 1, reason: str = "Error", message: str = "", **more: Any) -> dict[str, Any]:

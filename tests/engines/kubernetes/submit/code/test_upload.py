@@ -17,8 +17,8 @@ import msgspec
 import pytest
 import yaml
 
-from longboat.bundles.snapshot import Snapshot, take
-from longboat.bundles.store import Store
+from longboat.bundles.snapshot import CodeSnapshot, take
+from longboat.bundles.store import BundleStore
 from longboat.core.errors import Refused
 from longboat.engines.kubernetes.manifests import objects
 from longboat.engines.kubernetes.records import Record, State
@@ -50,10 +50,10 @@ class Folder:
     def __init__(self, path: Path, client: Client) -> None:
         self.code = path / "code"
         self.code.mkdir()
-        self.store = Store(path / "bundles")
+        self.store = BundleStore(path / "bundles")
         self.client = client
 
-    def take(self) -> Snapshot:
+    def take(self) -> CodeSnapshot:
         return take(self.code, self.store)
 
     def plan(self) -> Upload:
@@ -202,7 +202,7 @@ def test_a_pack_of_any_size_is_one_file_that_is_always_the_same(tmp_path: Path) 
     source.mkdir()
     (source / "large").write_bytes(os.urandom(3 << 20))
     (source / "small").write_bytes(b"x")
-    store = Store(tmp_path / "bundles")
+    store = BundleStore(tmp_path / "bundles")
     hashes = list(take(source, store).objects)
     made = []
     for _ in range(2):

@@ -13,7 +13,7 @@ import pytest
 from longboat.core.jobs import Gpus
 from longboat.engines.kubernetes.records import Storage
 from longboat.engines.kubernetes.submit.facts import cluster_facts
-from longboat.engines.kubernetes.submit.facts.cluster_facts import Capabilities, observe
+from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts, observe
 from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, role_for
 from longboat.engines.kubernetes.submit.facts.surroundings import Autoscaler, NodeUse, own_autoscaler
 from longboat.kubeapi.errors import Unreachable
@@ -36,7 +36,7 @@ class Chosen(msgspec.Struct):
 
 def look(
     cluster: Cluster, namespace: str, kubeconfig: Path | None = None, chosen: Chosen | None = None
-) -> Capabilities:
+) -> ClusterFacts:
     with opened(cluster, namespace, kubeconfig) as client:
         return observe(client, None, chosen)
 
@@ -263,7 +263,7 @@ def test_jobset_and_queues_are_found(cluster: Cluster, namespace: str, kubectl: 
     apply(kubectl, *bodies)
     try:
 
-        def active() -> Capabilities | None:
+        def active() -> ClusterFacts | None:
             seen = look(cluster, namespace)
             queue = seen.queue(name)
             return seen if queue is not None and queue.is_active else None

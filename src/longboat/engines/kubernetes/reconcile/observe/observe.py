@@ -22,7 +22,7 @@ from longboat.engines.kubernetes.reconcile.observe.snapshot import (
     HostView,
     PodView,
     QueueView,
-    Snapshot,
+    RunSnapshot,
     StopRequest,
     WorkloadView,
     failed_members,
@@ -35,7 +35,7 @@ from longboat.engines.kubernetes.reconcile.observe.snapshot import (
 )
 from longboat.engines.kubernetes.records import Record, State
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError, Forbidden, NotThere
+from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import CONFIG_MAP, EVENT, JOB, JOBSET, LEASE, NODE, POD, WORKLOAD
 
 STOP = f"{names.DOMAIN}/stop"
@@ -157,7 +157,7 @@ def stop_text(at: float, grace_s: float | None) -> str:
     return json.dumps({"at": at, "grace_s": grace_s})
 
 
-def observe(client: Client, run: str, now: float) -> Snapshot:
+def observe(client: Client, run: str, now: float) -> RunSnapshot:
     """The run as it is now. Raises NotFound."""
     body = find_record(client, run)
     record, state = read_record(body)
@@ -183,12 +183,12 @@ def snapshot_of(
     pods: Sequence[PodView],
     hosts: Mapping[str, HostView] | None = None,
     queue: QueueView | None = None,
-) -> Snapshot:
+) -> RunSnapshot:
     """Workloads of another owner are not of this run, whatever their labels say."""
     record, state = read_record(body)
     metadata = body["metadata"]
     uid = str(metadata.get("uid", ""))
-    return Snapshot(
+    return RunSnapshot(
         record=record,
         state=state,
         uid=uid,
@@ -213,7 +213,7 @@ def _alive(metadata: Mapping[str, Any]) -> float:
 def _list(client: Client, kind: Any, selector: str) -> list[Object]:
     try:
         return client.list(kind, labels=selector).items
-    except NotThere:
+    except ObjectNotFound:
         # JobSet was served when the run was submitted and was taken out of the cluster since.
         return []
 
@@ -242,7 +242,7 @@ def list_queued(client: Client) -> list[Object]:
     for version in ("v1beta2", "v1beta1"):
         try:
             return client.list(WORKLOAD._replace(api_version=f"kueue.x-k8s.io/{version}")).items
-        except NotThere:
+        except ObjectNotFound:
             continue
         except ApiError:
             break
@@ -268,7 +268,7 @@ def _with_mounts(client: Client, pods: Sequence[PodView], now: float) -> list[Po
     return found
 
 
-def _with_failed(client: Client, snapshot: Snapshot, jobs: Sequence[Object] | None) -> Snapshot:
+def _with_failed(client: Client, snapshot: RunSnapshot, jobs: Sequence[Object] | None) -> RunSnapshot:
     """Whose index has failed for good, where pods are missing; a JobSet's own Jobs know it."""
     state, record = snapshot.state, snapshot.record
     if state.is_final or not 0 < len(snapshot.pods_of(state.attempt)) < record.job.nodes:

@@ -9,7 +9,7 @@ from longboat.core.jobs import Value
 from longboat.core.runs import Phase
 from longboat.engines.kubernetes.explain.unschedulable import scheduler_reasons
 from longboat.engines.kubernetes.reconcile.attempt_outcome import expected_nodes
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, Snapshot
+from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot
 
 FACTS = 12
 
@@ -21,7 +21,7 @@ class Progress(Value, frozen=True):
     started: float | None = None
 
 
-def progress_of(snapshot: Snapshot) -> Progress:
+def progress_of(snapshot: RunSnapshot) -> Progress:
     """Of the attempt under way, which is not over."""
     job = snapshot.record.job
     attempt = snapshot.state.attempt
@@ -44,7 +44,7 @@ def progress_of(snapshot: Snapshot) -> Progress:
     return Progress(phase="pending", reason=_starting_reason(pods, wanted))
 
 
-def _queue_reason(snapshot: Snapshot) -> str:
+def _queue_reason(snapshot: RunSnapshot) -> str:
     record, queue = snapshot.record, snapshot.queue
     if record.gated_by != "kueue":
         return snapshot.state.gate.reason
@@ -78,7 +78,7 @@ def _names(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
 
 
-def facts_of(snapshot: Snapshot) -> tuple[str, ...]:
+def facts_of(snapshot: RunSnapshot) -> tuple[str, ...]:
     """What was seen of the pods when the attempt ended, for the day when they are gone."""
     found = []
     for pod in sorted(snapshot.pods_of(snapshot.state.attempt), key=lambda one: (one.role, one.index)):

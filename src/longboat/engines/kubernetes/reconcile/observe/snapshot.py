@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any, TypedDict
 
 from longboat.core.jobs import Value
-from longboat.engines.kubernetes.explain.containers import Trouble, trouble_of
+from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
 from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, INDEX, ROLE
 from longboat.engines.kubernetes.reconcile.observe.termination import PodEnd, container_of, outcome_of_pod
 from longboat.engines.kubernetes.records import Record, State
@@ -44,7 +44,7 @@ class PodView(Value, frozen=True):
     unready_since: float | None = None
     started: float | None = None
     waiting: str = ""  # why its container has not started: ErrImagePull, ...
-    trouble: Trouble | None = None  # the same in our words
+    trouble: StartTrouble | None = None  # the same in our words
     message: str = ""  # in Kubernetes' words
     deleting_since: float | None = None  # when it should have been gone
     is_forced: bool = False  # deleted without a grace: only a finalizer keeps it
@@ -153,7 +153,7 @@ class HostView(Value, frozen=True):
     is_lost: bool = False  # our judgement (`node_loss`)
 
 
-class Snapshot(Value, frozen=True):
+class RunSnapshot(Value, frozen=True):
     """One run, observed at one moment."""
 
     record: Record
@@ -218,7 +218,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     )
 
 
-def mount_trouble(events: Iterable[Mapping[str, Any]]) -> Trouble | None:
+def mount_trouble(events: Iterable[Mapping[str, Any]]) -> StartTrouble | None:
     """What the newest event of a pod says about a volume that cannot be mounted; None where none says so."""
     ordered = sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
     last = ordered[-1] if ordered else {}
@@ -228,8 +228,8 @@ def mount_trouble(events: Iterable[Mapping[str, Any]]) -> Trouble | None:
     missing = _NO_FOLDER.search(message)
     if missing:
         what = f"volumes: {missing[1]} is no folder of the node"
-        return Trouble(what=what, hint="make it there, or use a claim", cause="setup", is_final=True)
-    return Trouble(what=f"a volume cannot be mounted: {message[:300]}", hint="check `volumes`", cause="setup")
+        return StartTrouble(what=what, hint="make it there, or use a claim", cause="setup", is_final=True)
+    return StartTrouble(what=f"a volume cannot be mounted: {message[:300]}", hint="check `volumes`", cause="setup")
 
 
 def workload_view(body: Mapping[str, Any]) -> WorkloadView:

@@ -38,7 +38,7 @@ class GangEnd(Value, frozen=True):
     first: RankReport | None = None
 
 
-class Ended(Value, frozen=True):
+class NodeEnd(Value, frozen=True):
     """How a node ended, as its launcher saw it."""
 
     v: int = 1
@@ -67,10 +67,10 @@ class PodEnd(Value, frozen=True):
     reason: str = ""  # Kubernetes' own word: Completed, Error, OOMKilled, ...
     started: float | None = None
     ended: float | None = None
-    said: Ended | None = None
+    said: NodeEnd | None = None
 
 
-def read_termination(text: str) -> Ended | None:
+def read_termination(text: str) -> NodeEnd | None:
     """The launcher's message; None for a text that is not one. Fields that make no sense are left out."""
     try:
         raw = msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
@@ -81,7 +81,7 @@ def read_termination(text: str) -> Ended | None:
         return None
     rows = raw.get("ranks")
     raw["ranks"] = [_row(row) for row in rows if _is_row(row)] if isinstance(rows, list) else []
-    return _lenient(raw, Ended)
+    return _lenient(raw, NodeEnd)
 
 
 def _is_wild(value: object) -> bool:
@@ -103,7 +103,7 @@ def _row(row: list[Any]) -> dict[str, Any]:
     return {name: item for name, kind, item in zip(names, kinds, row) if isinstance(item, kind)}
 
 
-def _lenient(raw: dict[str, Any], kind: type[Ended]) -> Ended:
+def _lenient(raw: dict[str, Any], kind: type[NodeEnd]) -> NodeEnd:
     """All fields that can be read; one that cannot has its default."""
     read: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):

@@ -25,8 +25,8 @@ from typing import IO, Any
 
 import msgspec
 
-from longboat.bundles.manifests import Snapshot
-from longboat.bundles.store import Store
+from longboat.bundles.manifests import CodeSnapshot
+from longboat.bundles.store import BundleStore
 from longboat.core.errors import BundleError, EngineError, Refused
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes import names
@@ -36,7 +36,7 @@ from longboat.engines.kubernetes.submit import shared_secrets
 from longboat.engines.kubernetes.submit.code import packs
 from longboat.engines.kubernetes.submit.code.packs import NewPack
 from longboat.kubeapi.client import MANAGER, Client
-from longboat.kubeapi.errors import AlreadyThere, Forbidden, NotThere
+from longboat.kubeapi.errors import AlreadyExists, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import SECRET
 
 Object = dict[str, Any]
@@ -72,8 +72,8 @@ class Upload(Value, frozen=True):
 
 def plan_upload(
     client: Client | None,
-    store: Store,
-    code: Snapshot | None,
+    store: BundleStore,
+    code: CodeSnapshot | None,
     *,
     has_storage: bool,
     code_store: CodeStore | None = None,
@@ -109,7 +109,7 @@ def plan_upload(
     )
 
 
-def _planned_objects(client: Client | None, code: Snapshot, where: CodeStore, launcher: str) -> Upload:
+def _planned_objects(client: Client | None, code: CodeSnapshot, where: CodeStore, launcher: str) -> Upload:
     from longboat.engines.kubernetes.submit.code import objects as codeobjects
 
     if client is not None and where.secret is not None:
@@ -123,7 +123,7 @@ def _check_secret(client: Client, name: str) -> None:
     """A pod that mounts a Secret which is not there waits for it without a word."""
     try:
         client.request("GET", client.path(SECRET, None, name), accept=f"{_METADATA},application/json")
-    except NotThere:
+    except ObjectNotFound:
         raise Refused(
             f"there is no Secret {name} in namespace {client.namespace}, with which pods read the code",
             hint=f"kubectl create secret generic {name} --namespace {client.namespace} --from-env-file=FILE, or name"
@@ -135,7 +135,7 @@ def _check_secret(client: Client, name: str) -> None:
 
 def send(
     client: Client,
-    store: Store,
+    store: BundleStore,
     upload: Upload,
     record: Record,
     owner: Object,
@@ -172,7 +172,9 @@ def send(
 class _Sending:
     """One run on its way into the cluster."""
 
-    def __init__(self, client: Client, store: Store, upload: Upload, owner: Object, new: dict[str, NewPack]) -> None:
+    def __init__(
+        self, client: Client, store: BundleStore, upload: Upload, owner: Object, new: dict[str, NewPack]
+    ) -> None:
         self.client = client
         self.store = store
         self.upload = upload
@@ -206,7 +208,7 @@ class _Sending:
                 accept=f"{_METADATA},application/json",
                 may_repeat=True,
             )
-        except NotThere:
+        except ObjectNotFound:
             return None
         metadata = msgspec.json.decode(answer)["metadata"]
         if metadata.get("deletionTimestamp"):
@@ -236,7 +238,7 @@ class _Sending:
                 accept=f"{_METADATA},application/json",
                 may_repeat=True,
             )
-        except AlreadyThere:
+        except AlreadyExists:
             return None
         return str(msgspec.json.decode(answer)["metadata"]["uid"])
 
@@ -286,7 +288,7 @@ def _vanished(client: Client, uids: dict[str, str | None]) -> list[str]:
             return True
         try:
             answer = client.request("GET", client.path(SECRET, None, name), accept=f"{_METADATA},application/json")
-        except NotThere:
+        except ObjectNotFound:
             return True
         except Forbidden:
             return False
@@ -332,7 +334,7 @@ def launcher_name() -> str:
     return LAUNCHER_PREFIX + hashlib.sha256(launcher_bytes()).hexdigest()[:16]
 
 
-def _read(store: Store, hash: str) -> bytes:
+def _read(store: BundleStore, hash: str) -> bytes:
     try:
         data = Path(store.object_path(hash)).read_bytes()
     except OSError:
@@ -342,8 +344,8 @@ def _read(store: Store, hash: str) -> bytes:
     return data
 
 
-def _send_to_storage(client: Client, store: Store, upload: Upload, record: Record) -> None:
-    from longboat.engines.kubernetes.exec.helper_pod import Aide
+def _send_to_storage(client: Client, store: BundleStore, upload: Upload, record: Record) -> None:
+    from longboat.engines.kubernetes.exec.helper_pod import HelperPod
     from longboat.engines.kubernetes.manifests.volumes import STORAGE
 
     assert record.storage is not None and upload.manifest is not None
@@ -352,11 +354,11 @@ def _send_to_storage(client: Client, store: Store, upload: Upload, record: Recor
         pack = Path(folder, "pack")
         with open(pack, "wb") as file:
             write_pack(file, list(hashes), store)
-        with Aide.of_run(client, record, is_own=True) as aide:
+        with HelperPod.of_run(client, record, is_own=True) as aide:
             aide.copy_in(pack, f"{STORAGE}/{record.storage.folder}/{STORED}")
 
 
-def write_pack(file: IO[bytes], hashes: Sequence[str], store: Store) -> None:
+def write_pack(file: IO[bytes], hashes: Sequence[str], store: BundleStore) -> None:
     """One pack of any size, written as it is made."""
     import gzip
 

@@ -20,7 +20,7 @@ from longboat.engines.kubernetes.records import Storage
 from longboat.engines.kubernetes.submit.facts import surroundings
 from longboat.engines.kubernetes.submit.facts.gpu_inventory import (
     DEFAULT_GPU,
-    Offer,
+    GpuOffer,
     offer_for,
     offers_of,
     selector_for,
@@ -28,10 +28,10 @@ from longboat.engines.kubernetes.submit.facts.gpu_inventory import (
 from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, Permission
 from longboat.engines.kubernetes.submit.facts.surroundings import (
     Autoscaler,
-    Claim,
+    ClaimView,
     Limit,
+    LocalQueue,
     NodeUse,
-    Queue,
     Quota,
     SecurityLevel,
     SlimNode,
@@ -54,11 +54,11 @@ OWN_STATUS = "longboat-autoscaler-status"
 T = TypeVar("T")
 
 
-class Capabilities(Value, frozen=True):
+class ClusterFacts(Value, frozen=True):
     namespace: str
     version: str = ""
     groups: dict[str, tuple[str, ...]] = {}  # served API groups with their versions, preferred first
-    queues: tuple[Queue, ...] | None = None
+    queues: tuple[LocalQueue, ...] | None = None
     denied: tuple[Permission, ...] = ()  # what was asked for and may not be done
     nodes: tuple[NodeUse, ...] | None = None
     sees_all_pods: bool = False  # else the nodes' use counts only pods of this namespace
@@ -73,7 +73,7 @@ class Capabilities(Value, frozen=True):
     pull_secrets: tuple[str, ...] | None = None  # that this account brings along, and those of the context
     lost_secrets: tuple[str, ...] = ()  # of these, those that do not exist
     storage_classes: tuple[StorageClass, ...] | None = None  # of a job's submission: only if it names a claim
-    claims: dict[str, Claim] | None = None  # of the namespace; read only if the job or the context names one
+    claims: dict[str, ClaimView] | None = None  # of the namespace; read only if the job or the context names one
     priority_classes: dict[str, int] | None = None  # read only without a job
     autoscaler: Autoscaler | None = None
 
@@ -85,11 +85,11 @@ class Capabilities(Value, frozen=True):
     def has_kueue(self) -> bool:
         return KUEUE_GROUP in self.groups
 
-    def queue(self, name: str) -> Queue | None:
+    def queue(self, name: str) -> LocalQueue | None:
         return next((queue for queue in self.queues or () if queue.name == name), None)
 
     @property
-    def offers(self) -> tuple[Offer, ...]:
+    def offers(self) -> tuple[GpuOffer, ...]:
         """GPUs that nodes really offer."""
         return offers_of([use.node for use in self.nodes or ()])
 
@@ -108,7 +108,7 @@ class Capabilities(Value, frozen=True):
         return selector_for(gpus, self.offers)
 
 
-class Choices(Protocol):
+class ContextChoices(Protocol):
     """What must be known here of the settings of a context."""
 
     @property
@@ -124,13 +124,13 @@ class Choices(Protocol):
     def pull_secrets(self) -> tuple[str, ...]: ...
 
 
-def observe(client: Client, job: Job | None = None, settings: Choices | None = None) -> Capabilities:
+def observe(client: Client, job: Job | None = None, settings: ContextChoices | None = None) -> ClusterFacts:
     """Look at the cluster, all at once. Without a job: in general. Raises Unreachable only."""
     with ThreadPoolExecutor(THREADS, thread_name_prefix="capabilities") as pool:
         return _Look(client, pool, settings).observe(job)
 
 
-def named_claims(job: Job | None, settings: Choices | None) -> tuple[str, ...]:
+def named_claims(job: Job | None, settings: ContextChoices | None) -> tuple[str, ...]:
     """Claims that the job mounts, and the one in which the context keeps what outlives pods."""
     named = [volume.claim for volume in job.volumes if volume.claim] if job is not None else []
     if settings is not None and settings.storage is not None and settings.storage.claim:
@@ -141,13 +141,13 @@ def named_claims(job: Job | None, settings: Choices | None) -> tuple[str, ...]:
 class _Look:
     """One look at a cluster: requests are started together and collected afterwards."""
 
-    def __init__(self, client: Client, pool: ThreadPoolExecutor, settings: Choices | None) -> None:
+    def __init__(self, client: Client, pool: ThreadPoolExecutor, settings: ContextChoices | None) -> None:
         self.client = client
         self.pool = pool
         self.settings = settings
         self.account = (settings.service_account if settings is not None else None) or "default"
 
-    def observe(self, job: Job | None) -> Capabilities:
+    def observe(self, job: Job | None) -> ClusterFacts:
         start, list_ = self.start, self.client.list
         version = start(lambda: self.json("/version"))
         groups = start(self.groups)
@@ -162,7 +162,7 @@ class _Look:
         queues = start(lambda: self.queues(served)) if KUEUE_GROUP in served else None
         uses, sees_all = self.uses(nodes, pods)
         is_known, status = self.result(growing) or (False, None)
-        return Capabilities(
+        return ClusterFacts(
             namespace=self.client.namespace,
             version=str((self.result(version) or {}).get("gitVersion") or ""),
             groups=served,
@@ -185,7 +185,7 @@ class _Look:
         named = named_claims(job, self.settings)
         classes = start(lambda: list_(kinds.STORAGE_CLASS).items) if named or job is None else None
         priorities = start(lambda: list_(kinds.PRIORITY_CLASS).items) if job is None else None
-        claims = start(lambda: list_(kinds.CLAIM).items) if named else None
+        claims = start(lambda: list_(kinds.PVC).items) if named else None
 
         def collect() -> dict[str, Any]:
             space = self.result(namespace)
@@ -268,7 +268,7 @@ class _Look:
             return None, False
         return surroundings.uses_of(seen, found), sees_all
 
-    def queues(self, served: Mapping[str, tuple[str, ...]]) -> tuple[Queue, ...]:
+    def queues(self, served: Mapping[str, tuple[str, ...]]) -> tuple[LocalQueue, ...]:
         """Queues of the namespace, with their quotas where ClusterQueues may be listed."""
         version = f"{KUEUE_GROUP}/{served[KUEUE_GROUP][0]}"
         local = self.client.list(kinds.LOCAL_QUEUE._replace(api_version=version)).items
@@ -381,7 +381,7 @@ def _flat(
     return None if bodies is None else tuple(one for body in bodies for one in read(body))
 
 
-def _claims(bodies: Iterable[Mapping[str, Any]] | None) -> dict[str, Claim] | None:
+def _claims(bodies: Iterable[Mapping[str, Any]] | None) -> dict[str, ClaimView] | None:
     if bodies is None:
         return None
     found = (surroundings.claim_of(body) for body in bodies)

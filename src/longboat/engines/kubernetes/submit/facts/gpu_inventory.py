@@ -21,7 +21,7 @@ MEMORY_LABELS = ("nvidia.com/gpu.memory", "gpu.nvidia.com/vram")
 _FROM_NAME = re.compile(r"(\d+)\s*gb", re.IGNORECASE)
 
 
-class Offer(Value, frozen=True):
+class GpuOffer(Value, frozen=True):
     """GPUs of one resource and type, over all nodes that have them."""
 
     resource: str
@@ -62,7 +62,7 @@ def is_gpu_resource(resource: str) -> bool:
     return resource in PLAIN or resource.startswith(MIG) or is_gpu(resource)
 
 
-def offers_of(nodes: Iterable[NodeShape]) -> tuple[Offer, ...]:
+def offers_of(nodes: Iterable[NodeShape]) -> tuple[GpuOffer, ...]:
     """All offers, the largest first. A node whose device plugin is not ready yet offers nothing."""
     found: dict[tuple[str, str, str, int | None], list[tuple[str, int]]] = {}
     for node in nodes:
@@ -72,7 +72,7 @@ def offers_of(nodes: Iterable[NodeShape]) -> tuple[Offer, ...]:
                 key = (resource, label, value, _memory_of(node, resource))
                 found.setdefault(key, []).append((node.name, count))
     offers = [
-        Offer(resource=resource, type=value or None, label=label, value=value, memory=memory, nodes=tuple(counts))
+        GpuOffer(resource=resource, type=value or None, label=label, value=value, memory=memory, nodes=tuple(counts))
         for (resource, label, value, memory), counts in found.items()
     ]
     return tuple(sorted(offers, key=lambda offer: (-offer.total, offer.resource, offer.value)))
@@ -99,7 +99,7 @@ def _memory_of(node: NodeShape, resource: str) -> int | None:
     return parse_quantity(f"{size[1]}GB") if size else None
 
 
-def offer_for(wanted: Gpus, offers: Sequence[Offer]) -> Offer | None:
+def offer_for(wanted: Gpus, offers: Sequence[GpuOffer]) -> GpuOffer | None:
     """The offer to ask for: whole GPUs before parts of one, then the resource with most GPUs that match."""
     fitting = [offer for offer in offers if offer.matches(wanted)]
     if not fitting:
@@ -111,7 +111,7 @@ def offer_for(wanted: Gpus, offers: Sequence[Offer]) -> Offer | None:
     return next(offer for offer in fitting if offer.resource == best)
 
 
-def selector_for(wanted: Gpus, offers: Sequence[Offer]) -> dict[str, tuple[str, ...]]:
+def selector_for(wanted: Gpus, offers: Sequence[GpuOffer]) -> dict[str, tuple[str, ...]]:
     """Labels and values of which a node must carry one to have the GPUs asked for. Empty: any node will do."""
     if not wanted.count or (wanted.type is None and wanted.memory is None):
         return {}

@@ -1,4 +1,4 @@
-"""What the engine may have to do in a namespace, verb by verb, and why. Values only; `capabilities` asks the cluster.
+"""What the engine may have to do in a namespace, verb by verb, and why. Values only; `cluster_facts` asks the cluster.
 
 Reading what belongs to the cluster (nodes, storage classes, other namespaces' pods) is not here: that is tried, and
 where it is forbidden it is simply not known.
@@ -86,7 +86,7 @@ def role_for(permissions: Iterable[Permission], *, namespace: str, name: str = "
     }
 
 
-def told(permissions: Iterable[Permission]) -> str:
+def format_permissions(permissions: Iterable[Permission]) -> str:
     """For people: `get/list on configmaps (the record of a run), ...`."""
     verbs: dict[tuple[str, str], list[str]] = {}
     for permission in permissions:

@@ -39,7 +39,7 @@ class NodeUse(Value, frozen=True):
     daemons: Amounts = ()  # of these, by DaemonSets and static pods: every pod shares the node with them
 
 
-class Queue(Value, frozen=True):
+class LocalQueue(Value, frozen=True):
     """A LocalQueue of Kueue."""
 
     name: str
@@ -67,7 +67,7 @@ class Limit(Value, frozen=True):
     default: dict[str, str] = {}
 
 
-class Claim(Value, frozen=True):
+class ClaimView(Value, frozen=True):
     name: str
     phase: str = ""  # Bound, Pending, Lost
     access_modes: tuple[str, ...] = ()
@@ -187,10 +187,10 @@ def is_ready(node: Mapping[str, Any]) -> bool:
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
-def queue_of(body: Mapping[str, Any]) -> Queue:
+def queue_of(body: Mapping[str, Any]) -> LocalQueue:
     status = body.get("status") or {}
     active = next((one for one in status.get("conditions") or () if one.get("type") == "Active"), None)
-    return Queue(
+    return LocalQueue(
         name=str(body["metadata"]["name"]),
         cluster_queue=str((body.get("spec") or {}).get("clusterQueue") or ""),
         is_active=None if active is None else active.get("status") == "True",
@@ -224,10 +224,10 @@ def limits_of(body: Mapping[str, Any]) -> tuple[Limit, ...]:
     )
 
 
-def claim_of(body: Mapping[str, Any]) -> Claim:
+def claim_of(body: Mapping[str, Any]) -> ClaimView:
     spec, status = body.get("spec") or {}, body.get("status") or {}
     size = (status.get("capacity") or (spec.get("resources") or {}).get("requests") or {}).get("storage")
-    return Claim(
+    return ClaimView(
         name=str(body["metadata"]["name"]),
         phase=str(status.get("phase") or ""),
         access_modes=tuple(status.get("accessModes") or spec.get("accessModes") or ()),
