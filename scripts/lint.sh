@@ -1,5 +1,5 @@
 #!/bin/sh
-# make lint: ruff, mypy --strict, the layers, and the grammar of the oldest Python that the launcher has to run on.
+# make lint: ruff, format, mypy --strict, the layers, our own rules of the tree, and the grammar of the launcher's oldest Python.
 set -u
 cd "$(dirname "$0")/.."
 sh scripts/environment.sh dev || exit 1
@@ -17,7 +17,9 @@ check() {
     fi
 }
 check ruff .venv/bin/ruff check --output-format concise .
+check format .venv/bin/ruff format --check .
 check mypy .venv/bin/mypy
 check layers .venv/bin/lint-imports --no-logo
 check grammar .venv/bin/python scripts/grammar.py
+check house .venv/bin/python scripts/house.py
 [ -z "$failed" ]

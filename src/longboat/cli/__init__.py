@@ -1,1 +1,4 @@
-"""Parsing and showing. No decision is made here."""
+"""The command line: parsing and showing. No decision is made here.
+
+What commands do is in `sdk`, the engines, the autoscaler and the simulator. May import all of them.
+"""

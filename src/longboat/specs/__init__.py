@@ -1,1 +1,4 @@
-"""Text becomes values: job files with line numbers, flags, importers of other tools. May import core."""
+"""Text becomes values: job files with line numbers, flags, the JSON schema, importers of other tools.
+
+What a value means for a run is not decided here. May import `core`.
+"""

@@ -1,1 +1,4 @@
-"""The embedded engine: runs as plain files and processes of this machine. No daemon, no database."""
+"""The embedded engine: runs as plain files and processes of this machine. No daemon, no database.
+
+Here are the engine itself and its records; how a run gets there is in `submit`, its life in `supervise`.
+"""

@@ -1,4 +1,7 @@
-"""Policies: Longboat's own, models of others from their documented rules, a fixed cluster, and the oracle."""
+"""Policies: Longboat's own, models of others from their documented rules, a fixed cluster, and the oracle.
+
+What happens to the machines they ask for is `simulator.world`'s.
+"""
 
 from __future__ import annotations
 

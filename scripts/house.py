@@ -1,0 +1,104 @@
+"""Checks the rules of the source tree that no ready-made linter knows: class names, folders, `__init__`, copies.
+
+One line for each violation. Usage: python scripts/house.py [FOLDER], by default src/longboat.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent.parent / "src" / "longboat"
+MOST_MODULES = 13  # what a reader can look over at once: a dozen and a little
+BIG_FOLDERS = {"cli/commands": "one module for each command"}
+LONGEST_INIT = 12
+MOST_EQUAL_LINES = 8  # fewer are often a signature or a call that two places happen to share
+# Names that mean one thing each in the place where they are; why there may be two.
+TWICE = {
+    "Handler": "BaseHTTPRequestHandler's usual name, local to the function that serves",
+    "Meta": "the few fields of an object's metadata that one reader needs",
+    "Status": "the few fields of an object's status that one reader needs",
+    "Condition": "a condition as msgspec reads it, in full and with the few fields that the controller needs",
+    "Source": "where log lines come from, and where a transfer reads: a protocol of two methods each",
+    "SlimPod": "the fields of a pod that one reader needs",
+    "SlimNode": "the fields of a node that one reader needs",
+    "StopRequest": "the same request, as a file of the local engine and as part of a run's state in a cluster",
+}
+
+
+def class_names(trees: dict[Path, ast.Module]) -> list[str]:
+    """Classes that share their name; a name with an underscore stays in its module and may be used again."""
+    homes = defaultdict(list)
+    for file, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(f"{file}:{node.lineno}")
+    return [
+        f"{places[-1]}: class {name} is defined in {places[0]} too; rename one, or list it in {__file__}"
+        for name, places in homes.items()
+        if len(places) > 1 and name not in TWICE
+    ]
+
+
+def folders(source: Path) -> list[str]:
+    problems = []
+    for init in sorted(source.rglob("__init__.py")):
+        name = str(init.parent.relative_to(source))
+        modules = len(list(init.parent.glob("*.py"))) - 1
+        if modules > MOST_MODULES and name not in BIG_FOLDERS:
+            problems.append(f"{init.parent}: {modules} modules; a folder holds at most {MOST_MODULES}")
+    return problems
+
+
+def introductions(trees: dict[Path, ast.Module]) -> list[str]:
+    """Each `__init__` says what belongs into its folder and what does not: two sentences at least, few lines."""
+    problems = []
+    for file, tree in trees.items():
+        text = ast.get_docstring(tree) or ""
+        if file.name == "__init__.py" and not (
+            len(re.findall(r"\.(?=\s|$)", text)) >= 2 and len(text.splitlines()) <= LONGEST_INIT
+        ):
+            problems.append(
+                f"{file}: its docstring says in a few lines what belongs into this folder and what does not"
+            )
+    return problems
+
+
+def copies(trees: dict[Path, ast.Module]) -> list[str]:
+    """Places with more equal lines than `MOST_EQUAL_LINES`; imports, overloads and comments do not count."""
+    size = MOST_EQUAL_LINES + 1
+    seen: dict[tuple[str, ...], str] = {}
+    problems = []
+    for file, tree in trees.items():
+        lines = code_lines(file, tree)
+        for start in range(len(lines) - size + 1):
+            place = f"{file}:{lines[start][0]}"
+            first = seen.setdefault(tuple(text for _, text in lines[start : start + size]), place)
+            if first != place:
+                problems.append(f"{place}: {size} lines equal those of {first}; one place is enough")
+    return problems
+
+
+def code_lines(file: Path, tree: ast.Module) -> list[tuple[int, str]]:
+    left_out: set[int] = set()
+    for node in ast.walk(tree):
+        is_overload = isinstance(node, ast.FunctionDef) and "overload" in map(ast.unparse, node.decorator_list)
+        if is_overload or isinstance(node, (ast.Import, ast.ImportFrom)):
+            left_out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    texts = enumerate(map(str.strip, file.read_text(encoding="utf-8").splitlines()), start=1)
+    return [(number, text) for number, text in texts if text and text[0] != "#" and number not in left_out]
+
+
+def main() -> int:
+    source = Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE
+    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(source.rglob("*.py"))}
+    problems = [*class_names(trees), *folders(source), *introductions(trees), *copies(trees)]
+    print("\n".join(problems) if trees else f"no files in {source}")
+    return int(bool(problems) or not trees)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
