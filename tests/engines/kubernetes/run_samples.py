@@ -6,8 +6,8 @@ from typing import Any
 
 from longboat.core.jobs import Job, Retries, Role
 from longboat.core.runs import Attempt
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot, WorkloadView
-from longboat.engines.kubernetes.reconcile.observe.termination import GangEnd, NodeEnd, PodEnd, RankEnd
+from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, WorkloadView
+from longboat.engines.kubernetes.observe.termination import GangEnd, NodeEnd, PodEnd, RankEnd
 from longboat.engines.kubernetes.records import Record, State
 
 NOW = 1_000_000.0

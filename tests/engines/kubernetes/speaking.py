@@ -15,7 +15,7 @@ from typing import Any
 
 from longboat.core.jobs import Job, Role
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot, pod_view
+from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view
 from longboat.engines.kubernetes.records import Record, State
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import AlreadyExists

@@ -26,7 +26,7 @@ from longboat.engines.kubernetes.exec.pod_exec import Remote
 from longboat.engines.kubernetes.logs import lines as podlines
 from longboat.engines.kubernetes.logs.lines import Parser, batches
 from longboat.engines.kubernetes.manifests import gang_file
-from longboat.engines.kubernetes.reconcile.observe.termination import read_termination
+from longboat.engines.kubernetes.observe.termination import read_termination
 from longboat.engines.kubernetes.status import make_status
 from longboat.engines.shared import logfiles
 from longboat.engines.shared.files import last_lines_of

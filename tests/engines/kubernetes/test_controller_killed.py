@@ -30,7 +30,7 @@ import os, sys, threading, time
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.connection.transport import Transport
 from longboat.engines.kubernetes.reconcile.controller import Controller
-from longboat.engines.kubernetes.reconcile.observe.observe import find_record, read_record
+from longboat.engines.kubernetes.observe.observe import find_record, read_record
 
 most, namespace, run = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 writes, lock, ask = [0], threading.Lock(), Transport.request

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longboat.engines.kubernetes.reconcile.observe.termination import read_termination
+from longboat.engines.kubernetes.observe.termination import read_termination
 from longboat.launcher.pod.termination import LIMIT, compose, write
 
 

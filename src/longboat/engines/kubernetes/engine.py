@@ -19,7 +19,7 @@ from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.status import ENGINE
 
 if TYPE_CHECKING:
-    from longboat.engines.kubernetes.reconcile.observe.snapshot import RunSnapshot
+    from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
     from longboat.engines.kubernetes.records import Record, State
     from longboat.engines.kubernetes.settings import ClusterSettings
     from longboat.engines.kubernetes.submit.submission import Submitter
@@ -174,7 +174,7 @@ class KubernetesEngine:
 
     def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
         from longboat.engines.kubernetes.logs.merge import RunLogFollower
-        from longboat.engines.kubernetes.reconcile.observe.observe import find_record
+        from longboat.engines.kubernetes.observe.observe import find_record
 
         snapshot = self._observe(run)
         if query.follow and not snapshot.state.is_final:
@@ -205,7 +205,7 @@ class KubernetesEngine:
     # ending
 
     def stop(self, run: str, *, grace_s: float | None = None) -> None:
-        from longboat.engines.kubernetes.reconcile.observe.observe import STOP, stop_text
+        from longboat.engines.kubernetes.observe.observe import STOP, stop_text
         from longboat.kubeapi.kinds import CONFIG_MAP
 
         self._ending.add(run)
@@ -216,7 +216,7 @@ class KubernetesEngine:
         self._observe(run)
 
     def delete(self, run: str, *, purge: bool = False) -> None:
-        from longboat.engines.kubernetes.reconcile.observe.observe import find_record, read_record
+        from longboat.engines.kubernetes.observe.observe import find_record, read_record
         from longboat.engines.kubernetes.reconcile.reconciler import wait_for_end
         from longboat.engines.kubernetes.records import State
         from longboat.engines.kubernetes.removal import clear_storage, purge_store, remove_run

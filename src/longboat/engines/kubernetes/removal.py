@@ -43,8 +43,8 @@ def remove_run(client: Client, run: str, body: dict[str, Any], record: Record | 
 
 def fence_lost(client: Client, run: str) -> None:
     """Delete by force what is left on nodes that are gone or not ready: no kubelet there will say that it has ended."""
-    from longboat.engines.kubernetes.reconcile.observe.observe import observe_hosts
-    from longboat.engines.kubernetes.reconcile.observe.snapshot import pod_view
+    from longboat.engines.kubernetes.observe.observe import observe_hosts
+    from longboat.engines.kubernetes.observe.snapshot import pod_view
 
     try:
         pods = [pod_view(body) for body in client.list(POD, labels=names.pods_of(run)).items]

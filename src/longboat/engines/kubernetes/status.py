@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from longboat.core.runs import Attempt, RankStatus, RunStatus
-from longboat.engines.kubernetes.reconcile.node_loss import is_reachable
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot
+from longboat.engines.kubernetes.observe.node_loss import is_reachable
+from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.shared.run_summary import brief
 from longboat.engines.shared.secret_urls import redacted_job

@@ -22,7 +22,7 @@ from longboat.engines.kubernetes.explain.containers import StartTrouble
 from longboat.engines.kubernetes.explain.explain import RunInspector, pod_names
 from longboat.engines.kubernetes.explain.pending import event_time, troubles
 from longboat.engines.kubernetes.explain.pod_failures import fates
-from longboat.engines.kubernetes.reconcile.observe.observe import observe
+from longboat.engines.kubernetes.observe.observe import observe
 from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, role_for
 from longboat.kubeapi import kinds
 from longboat.kubeapi.client import Client

@@ -9,8 +9,8 @@ import pytest
 
 from longboat.core.runs import Attempt
 from longboat.engines.kubernetes.manifests import objects
+from longboat.engines.kubernetes.observe.progress import progress_of
 from longboat.engines.kubernetes.reconcile.decide import decide
-from longboat.engines.kubernetes.reconcile.observe.progress import progress_of
 from longboat.engines.kubernetes.reconcile.survivors import SETTLING_S
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.status import STARTING

@@ -19,8 +19,8 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate import gate_lease
 from longboat.engines.kubernetes.gate.gate_lease import hold_gates
 from longboat.engines.kubernetes.gate.serve import GateGroup, ask_gate, share_gate
+from longboat.engines.kubernetes.observe.observe import observe
 from longboat.engines.kubernetes.reconcile.controller import Controller
-from longboat.engines.kubernetes.reconcile.observe.observe import observe
 from longboat.engines.kubernetes.reconcile.reconciler import Reconciler, turn
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import LeaseExpired, Unreachable

@@ -12,7 +12,7 @@ import pytest
 from longboat.core.runs import LogQuery
 from longboat.engines.kubernetes.logs.lines import LogGap, PodLine
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView
+from longboat.engines.kubernetes.observe.snapshot import PodView
 from tests.engines.kubernetes.run_samples import NOW, ended
 
 STAMP = "2026-11-15T07:10:02.123456Z"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from longboat.core.jobs import Retries
-from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.manifests import creation, gang_file, objects, retry_template
+from longboat.engines.kubernetes import creation, names
+from longboat.engines.kubernetes.manifests import gang_file, objects, retry_template
 from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
 from longboat.engines.kubernetes.manifests.objects import AttemptStart
 from longboat.engines.kubernetes.manifests.workloads import QUEUE, workloads

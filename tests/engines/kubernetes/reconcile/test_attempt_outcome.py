@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from longboat.core.runs import Failure, RankReport
+from longboat.engines.kubernetes.observe.snapshot import PodView, StopRequest
+from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.reconcile.attempt_outcome import is_over, judge
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, StopRequest
-from longboat.engines.kubernetes.reconcile.observe.termination import PodEnd
 from longboat.engines.kubernetes.records import State
 from tests.engines.kubernetes.run_samples import (
     NOW,

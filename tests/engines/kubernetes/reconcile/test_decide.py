@@ -7,6 +7,8 @@ import pytest
 
 from longboat.core.runs import Failure
 from longboat.engines.kubernetes.explain.containers import StartTrouble
+from longboat.engines.kubernetes.observe.snapshot import HostView, QueueView, RunSnapshot, StopRequest
+from longboat.engines.kubernetes.observe.termination import GangEnd
 from longboat.engines.kubernetes.reconcile.decide import (
     SLOW_TROUBLE_S,
     TROUBLE_S,
@@ -20,8 +22,6 @@ from longboat.engines.kubernetes.reconcile.decide import (
     decide,
 )
 from longboat.engines.kubernetes.reconcile.handover import HANDOVER_S
-from longboat.engines.kubernetes.reconcile.observe.snapshot import HostView, QueueView, RunSnapshot, StopRequest
-from longboat.engines.kubernetes.reconcile.observe.termination import GangEnd
 from longboat.engines.kubernetes.reconcile.survivors import LINGER_S, TELL_S
 from longboat.engines.kubernetes.records import Gate, State
 from tests.engines.kubernetes.run_samples import (

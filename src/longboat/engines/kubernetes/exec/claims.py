@@ -78,7 +78,7 @@ def wanted(name: str, size: str, *, access: str = "RWO", storage_class: str | No
 
 def view_of(claim: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], runs: Sequence[Record]) -> VolumeView:
     """One claim as users see it. `runs`: those that have not ended."""
-    from longboat.engines.kubernetes.reconcile.observe.snapshot import seconds
+    from longboat.engines.kubernetes.observe.snapshot import seconds
 
     meta, spec, status = claim["metadata"], claim.get("spec") or {}, claim.get("status") or {}
     name = str(meta["name"])

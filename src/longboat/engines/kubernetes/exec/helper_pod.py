@@ -16,7 +16,7 @@ from longboat.core.jobs import Value
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.exec.pod_exec import Remote
 from longboat.engines.kubernetes.manifests.volumes import STORAGE, is_inside, pod_volumes, storage_source
-from longboat.engines.kubernetes.reconcile.observe.termination import container_of
+from longboat.engines.kubernetes.observe.termination import container_of
 from longboat.engines.kubernetes.records import Record, Storage
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden
@@ -124,7 +124,7 @@ class HelperPod(Remote):
         return found
 
     def _check_vouched(self, record: Record) -> None:
-        from longboat.engines.kubernetes.manifests.creation import is_vouched, vouched_pods
+        from longboat.engines.kubernetes.creation import is_vouched, vouched_pods
 
         owner = self._options.owner
         pods = vouched_pods(self.client, record, owner) if owner is not None else []

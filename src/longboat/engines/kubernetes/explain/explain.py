@@ -19,8 +19,8 @@ from longboat.engines.kubernetes.explain.network_policies import blockades
 from longboat.engines.kubernetes.explain.pending import PendingFacts, event_time, troubles
 from longboat.engines.kubernetes.explain.pod_failures import fates
 from longboat.engines.kubernetes.logs.lines import Parser, batches
-from longboat.engines.kubernetes.reconcile.node_loss import is_reachable
-from longboat.engines.kubernetes.reconcile.observe.snapshot import RunSnapshot
+from longboat.engines.kubernetes.observe.node_loss import is_reachable
+from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.status import full_status
 from longboat.engines.kubernetes.submit.facts.cluster_facts import LIVE_PODS
 from longboat.engines.kubernetes.submit.facts.surroundings import SlimNode, SlimPod

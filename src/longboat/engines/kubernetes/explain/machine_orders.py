@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longboat.core.runs import RunStatus
-from longboat.engines.kubernetes.reconcile.observe.snapshot import seconds
+from longboat.engines.kubernetes.observe.snapshot import seconds
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.kinds import CONFIG_MAP, EVENT

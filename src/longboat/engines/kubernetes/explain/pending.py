@@ -19,7 +19,7 @@ from longboat.engines.kubernetes.explain.unschedulable import (
     node_reasons,
     scheduler_reasons,
 )
-from longboat.engines.kubernetes.reconcile.observe.snapshot import seconds
+from longboat.engines.kubernetes.observe.snapshot import seconds
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import node_of
 from longboat.fitting.model.pods import Pod, pod_of

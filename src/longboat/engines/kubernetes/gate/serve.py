@@ -19,9 +19,8 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.decide import Admission, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.gate_lease import HeldGate, hold_gates
 from longboat.engines.kubernetes.gate.node_usage import UNFINISHED, bound_claims, observe_room
-from longboat.engines.kubernetes.reconcile.apply import write_state
-from longboat.engines.kubernetes.reconcile.observe.observe import BadRecord, is_record, read_record, read_stop
-from longboat.engines.kubernetes.reconcile.observe.snapshot import (
+from longboat.engines.kubernetes.observe.observe import BadRecord, is_record, read_record, read_stop
+from longboat.engines.kubernetes.observe.snapshot import (
     PodView,
     RunSnapshot,
     SlimPod,
@@ -32,6 +31,7 @@ from longboat.engines.kubernetes.reconcile.observe.snapshot import (
     seconds,
     workload_view,
 )
+from longboat.engines.kubernetes.reconcile.apply import write_state
 from longboat.engines.kubernetes.records import Gate, Record, State
 from longboat.engines.kubernetes.submit.planned_pods import gang_pods
 from longboat.fitting.model.pods import Claims, pod_of

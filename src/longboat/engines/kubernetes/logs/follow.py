@@ -16,7 +16,7 @@ from typing import Any
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes.logs.lines import to_log_line
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, pod_view
+from longboat.engines.kubernetes.observe.snapshot import PodView, pod_view
 from longboat.engines.kubernetes.records import State
 from longboat.kubeapi.errors import Unreachable
 from longboat.kubeapi.watch import Change, Reflector

@@ -20,7 +20,7 @@ from longboat.engines.kubernetes.logs.node_reader import NodeLog
 from longboat.engines.kubernetes.logs.sources import FileReader, LogSources, tail_lines
 from longboat.engines.kubernetes.logs.spool import LogSpool
 from longboat.engines.kubernetes.manifests.volumes import STORAGE
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, pod_view
+from longboat.engines.kubernetes.observe.snapshot import PodView, pod_view
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.shared.logfiles import last_lines
 from longboat.kubeapi.client import Client

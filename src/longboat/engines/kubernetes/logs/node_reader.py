@@ -13,8 +13,8 @@ from longboat.engines.kubernetes.logs.launcher_logs import LauncherLogs
 from longboat.engines.kubernetes.logs.lines import LogGap, PodLine, place_of
 from longboat.engines.kubernetes.logs.pod_reader import PodLog
 from longboat.engines.kubernetes.logs.sources import LogSources, gap_line
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView
-from longboat.engines.kubernetes.reconcile.observe.termination import PodEnd, container_of, outcome_of
+from longboat.engines.kubernetes.observe.snapshot import PodView
+from longboat.engines.kubernetes.observe.termination import PodEnd, container_of, outcome_of
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.connection.transport import ResponseStream
 from longboat.kubeapi.kinds import POD

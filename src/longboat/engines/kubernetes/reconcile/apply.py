@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.manifests.creation import make_attempt
+from longboat.engines.kubernetes.creation import make_attempt
 from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
 from longboat.engines.kubernetes.manifests.objects import AttemptStart, Owner
+from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.reconcile.attempt_outcome import expected_nodes
 from longboat.engines.kubernetes.reconcile.decide import (
     Action,
@@ -27,7 +28,6 @@ from longboat.engines.kubernetes.reconcile.decide import (
     ForceDelete,
     SendStop,
 )
-from longboat.engines.kubernetes.reconcile.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.records import Record, State
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD

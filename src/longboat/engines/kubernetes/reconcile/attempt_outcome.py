@@ -13,9 +13,9 @@ from typing import Literal
 from longboat.core.errors import RUN_LOST_EXIT, RUN_SETUP_EXIT
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import Failure
-from longboat.engines.kubernetes.reconcile.node_loss import NODE_LOST, vanished_on_lost_host
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot
-from longboat.engines.kubernetes.reconcile.observe.termination import GangEnd, PodEnd
+from longboat.engines.kubernetes.observe.node_loss import NODE_LOST, vanished_on_lost_host
+from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
+from longboat.engines.kubernetes.observe.termination import GangEnd, PodEnd
 
 NEVER_STARTED = ("setup", "data", "image", "peers")
 CONSEQUENCES = ("preemption", "peers", "lost")

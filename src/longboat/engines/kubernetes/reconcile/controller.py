@@ -20,8 +20,8 @@ from longboat.core.errors import LongboatError, NotFound
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.serve import GateGroup, share_gate, unshare_gate
 from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
-from longboat.engines.kubernetes.reconcile.observe.observe import STATES, STOP
-from longboat.engines.kubernetes.reconcile.observe.termination import NodeEnd
+from longboat.engines.kubernetes.observe.observe import STATES, STOP
+from longboat.engines.kubernetes.observe.termination import NodeEnd
 from longboat.engines.kubernetes.reconcile.reconciler import Reconciled, turn
 from longboat.engines.kubernetes.reconcile.workqueue import RunKey, WorkQueue
 from longboat.engines.kubernetes.records import State

@@ -15,11 +15,11 @@ import msgspec
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import Value
 from longboat.core.runs import Attempt, Failure
+from longboat.engines.kubernetes.observe.node_loss import noted_hosts, silence_words, with_losses
+from longboat.engines.kubernetes.observe.progress import Progress, facts_of, progress_of
+from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.attempt_outcome import AttemptOutcome, expected_nodes, is_over, judge
 from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made
-from longboat.engines.kubernetes.reconcile.node_loss import noted_hosts, silence_words, with_losses
-from longboat.engines.kubernetes.reconcile.observe.progress import Progress, facts_of, progress_of
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.survivors import (
     LINGER_S,
     TELL_S,

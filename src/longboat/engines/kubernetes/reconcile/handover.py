@@ -5,14 +5,11 @@ The first attempt is made by the submitter, with the submitter's own rights, and
 
 from __future__ import annotations
 
-from longboat.engines.kubernetes.names import DOMAIN
-from longboat.engines.kubernetes.reconcile.observe.snapshot import RunSnapshot
+from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 
 HANDOVER_S = 120.0
 """So long nothing may be heard of a submitter that has not made the first attempt. Most have after 2 s; one that takes
 longer, with a large upload, says that it is alive (`submission_heartbeat`)."""
-ALIVE = f"{DOMAIN}/submitter-alive-at"
-"""Annotation of the record: seconds since the epoch, by the server's clock. Whoever forges it delays his own run."""
 GIVEN_UP = "its submission was interrupted before all of it was there"
 
 

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 from longboat.core.errors import EngineError
 from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.reconcile.observe.observe import (
+from longboat.engines.kubernetes.observe.observe import (
     is_record,
     list_queued,
     queue_of,
     read_record,
     snapshot_of,
 )
-from longboat.engines.kubernetes.reconcile.observe.snapshot import (
+from longboat.engines.kubernetes.observe.snapshot import (
     SlimPod,
     SlimRecord,
     SlimWorkload,

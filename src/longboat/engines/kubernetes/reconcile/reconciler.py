@@ -19,12 +19,12 @@ import msgspec
 
 from longboat.core.errors import RUN_LOST_EXIT, EngineError, NotFound
 from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.creation import CannotRetry, ForeignObject
 from longboat.engines.kubernetes.gate.node_usage import UNFINISHED
-from longboat.engines.kubernetes.manifests.creation import CannotRetry, ForeignObject
+from longboat.engines.kubernetes.observe.observe import observe, snapshot_of
+from longboat.engines.kubernetes.observe.snapshot import RunSnapshot, pod_view, workload_view
 from longboat.engines.kubernetes.reconcile.apply import apply, write_state
 from longboat.engines.kubernetes.reconcile.decide import Action, Decision, decide
-from longboat.engines.kubernetes.reconcile.observe.observe import observe, snapshot_of
-from longboat.engines.kubernetes.reconcile.observe.snapshot import RunSnapshot, pod_view, workload_view
 from longboat.engines.kubernetes.records import Record
 from longboat.engines.shared.retry_policy import describe
 from longboat.kubeapi.client import Client

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longboat.core.errors import NotFound, Refused
-from longboat.engines.kubernetes.reconcile.observe.observe import find_record, read_record
+from longboat.engines.kubernetes.observe.observe import find_record, read_record
 from longboat.engines.kubernetes.records import Record, State, Storage
 from longboat.kubeapi.client import Client
 from longboat.storage.urls import check_no_address, is_object_url, object_url

@@ -21,20 +21,15 @@ from longboat.core.errors import EngineError, Refused
 from longboat.core.jobs import Job, Value
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.creation import WORKLOADS, create_object, make_first, templates_of
 from longboat.engines.kubernetes.explain.admission_errors import admission_trouble
 from longboat.engines.kubernetes.gate.node_usage import bound_claims
 from longboat.engines.kubernetes.manifests import objects as manifests
-from longboat.engines.kubernetes.manifests.creation import WORKLOADS, create_object, make_first, templates_of
 from longboat.engines.kubernetes.manifests.dropped_fields import dropped_fields
 from longboat.engines.kubernetes.manifests.network_policy import SWITCH, is_possible
 from longboat.engines.kubernetes.manifests.volumes import check_volumes, places, run_storage, storage_notices
+from longboat.engines.kubernetes.observe.observe import hash_of_record, is_record, read_record, read_stop
 from longboat.engines.kubernetes.reconcile.apply import start_of
-from longboat.engines.kubernetes.reconcile.observe.observe import (
-    hash_of_record,
-    is_record,
-    read_record,
-    read_stop,
-)
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of
 from longboat.engines.kubernetes.status import STARTING, current_user

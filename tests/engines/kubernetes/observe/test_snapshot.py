@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from longboat.engines.kubernetes.reconcile.observe.snapshot import (
+from longboat.engines.kubernetes.observe.snapshot import (
     MONITOR_GRACE_S,
     failed_members,
     host_view,

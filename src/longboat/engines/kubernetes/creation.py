@@ -19,7 +19,7 @@ from longboat.core.errors import EngineError
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import gang_file, pod_template, retry_template
 from longboat.engines.kubernetes.manifests.objects import AttemptStart, Owner, attempt_objects, retry_templates
-from longboat.engines.kubernetes.reconcile.observe.snapshot import RunSnapshot
+from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.records import Record
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import AlreadyExists, Forbidden, ObjectNotFound

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longboat.engines.kubernetes.reconcile.observe.termination import (
+from longboat.engines.kubernetes.observe.termination import (
     NodeEnd,
     RankEnd,
     container_of,

@@ -11,7 +11,7 @@ import pytest
 
 from longboat.core.jobs import Gpus, Resources
 from longboat.engines.kubernetes.manifests import objects
-from longboat.engines.kubernetes.reconcile.observe.observe import (
+from longboat.engines.kubernetes.observe.observe import (
     STOP,
     BadRecord,
     hash_of_record,
@@ -19,7 +19,7 @@ from longboat.engines.kubernetes.reconcile.observe.observe import (
     read_stop,
     snapshot_of,
 )
-from longboat.engines.kubernetes.reconcile.observe.snapshot import StopRequest, WorkloadView
+from longboat.engines.kubernetes.observe.snapshot import StopRequest, WorkloadView
 from longboat.engines.kubernetes.reconcile.reconciler import shortest
 from longboat.engines.kubernetes.records import State
 from tests.engines.kubernetes.manifest_samples import job, record, role

@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from longboat.core.errors import RUN_LOST_EXIT
-from longboat.engines.kubernetes.reconcile.observe.snapshot import HostView, PodView, RunSnapshot
-from longboat.engines.kubernetes.reconcile.observe.termination import PodEnd
+from longboat.engines.kubernetes.observe.snapshot import HostView, PodView, RunSnapshot
+from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.records import State
 
 NODE_LOST = "NodeLost"

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
 from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, INDEX, ROLE
-from longboat.engines.kubernetes.reconcile.observe.termination import PodEnd, container_of, outcome_of_pod
+from longboat.engines.kubernetes.observe.termination import PodEnd, container_of, outcome_of_pod
 from longboat.engines.kubernetes.records import Record, State
 
 LABEL = f"{DOMAIN}/"

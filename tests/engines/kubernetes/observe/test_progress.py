@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from longboat.engines.kubernetes.explain.containers import StartTrouble
-from longboat.engines.kubernetes.reconcile.observe.progress import facts_of, progress_of
-from longboat.engines.kubernetes.reconcile.observe.snapshot import QueueView
+from longboat.engines.kubernetes.observe.progress import facts_of, progress_of
+from longboat.engines.kubernetes.observe.snapshot import QueueView
 from longboat.engines.kubernetes.records import Gate, State
 from tests.engines.kubernetes.run_samples import ended, job, opened, pod, record, running, snapshot, workload
 

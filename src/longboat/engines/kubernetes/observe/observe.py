@@ -17,8 +17,7 @@ import msgspec
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.explain.kueue import waiting_words
-from longboat.engines.kubernetes.reconcile.handover import ALIVE
-from longboat.engines.kubernetes.reconcile.observe.snapshot import (
+from longboat.engines.kubernetes.observe.snapshot import (
     HostView,
     PodView,
     QueueView,
@@ -39,6 +38,8 @@ from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import CONFIG_MAP, EVENT, JOB, JOBSET, LEASE, NODE, POD, WORKLOAD
 
 STOP = f"{names.DOMAIN}/stop"
+ALIVE = f"{names.DOMAIN}/submitter-alive-at"
+"""Annotation of the record: seconds since the epoch, by the server's clock. Whoever forges it delays his own run."""
 STUCK_S = 2.0
 MOST_ASKED = 3
 """Pods whose events are read: of a gang whose volume is missing, all say the same."""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from longboat.core.jobs import Value
 from longboat.core.runs import Phase
 from longboat.engines.kubernetes.explain.unschedulable import scheduler_reasons
+from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.attempt_outcome import expected_nodes
-from longboat.engines.kubernetes.reconcile.observe.snapshot import PodView, RunSnapshot
 
 FACTS = 12
 
