@@ -77,7 +77,9 @@ def test_the_next_attempt_waits_for_no_pod_of_a_lost_node() -> None:
     turn = decide(snapshot(first, away(), state=RAN, hosts=LOST, job_=retried(grace_s=5.0)), NOW)
     assert turn.state is not None and (turn.state.attempt, turn.state.phase) == (1, "recovering")
     assert "node-1" in turn.state.reason and turn.state.not_before == NOW + 2.0
-    assert kinds(turn) == ["ForceDelete", "Remove"] and turn.actions[1] == DeleteWorkloads(attempt=0, is_lost=True)
+    assert kinds(turn) == ["ForceDelete", "DeleteWorkloads"] and turn.actions[1] == DeleteWorkloads(
+        attempt=0, is_lost=True
+    )
     later = snapshot(first, away(is_forced=True), state=turn.state, workloads=(), hosts=LOST, job_=retried())
     assert decide(later, NOW + 2).actions == (CreateAttempt(attempt=1),)
 
@@ -118,7 +120,7 @@ def test_survivors_of_a_lost_node_are_told_then_deleted(index: int) -> None:
     first = decide(snapshot(away(index), other, state=RAN, hosts=LOST, job_=retried()), NOW)
     assert first.state is not None and first.state.broken == NOW
     assert "node-1" in first.state.reason and "the others are ending" in first.state.reason
-    assert kinds(first) == ["ForceDelete", "Tell"] and first.actions[1] == SendStop(pod=other.name, grace_s=30.0)
+    assert kinds(first) == ["ForceDelete", "SendStop"] and first.actions[1] == SendStop(pod=other.name, grace_s=30.0)
     state = broken(30.0 + TELL_S)
     late = decide(snapshot(away(index, is_forced=True), other, state=state, hosts=LOST, job_=retried()), NOW)
     assert late.actions == (Delete(pod=other.name, uid=other.uid),)
@@ -151,7 +153,7 @@ def test_a_gang_that_succeeded_is_not_lost_because_its_job_does_not_notice() -> 
 
 def test_both_nodes_lost() -> None:
     turn = decide(snapshot(away(0), away(1), state=RAN, hosts=LOST, job_=retried()), NOW)
-    assert kinds(turn) == ["ForceDelete", "ForceDelete", "Remove"]
+    assert kinds(turn) == ["ForceDelete", "ForceDelete", "DeleteWorkloads"]
     assert turn.state is not None and turn.state.attempt == 1 and "and 1 more" in turn.state.reason
 
 
@@ -251,7 +253,9 @@ def test_a_member_that_told_why_it_failed_leaves_the_rest_to_node_0() -> None:
     state = broken(SETTLING_S)
     assert decide(snapshot(running(0), ended(1, 1, cause="exit"), state=state), NOW).actions == ()
     never = ended(1, 209, cause="setup")
-    assert kinds(decide(snapshot(running(0), never, state=state), NOW)) == ["Tell"], "node 0 may never have heard of it"
+    assert kinds(decide(snapshot(running(0), never, state=state), NOW)) == ["SendStop"], (
+        "node 0 may never have heard of it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -301,4 +305,4 @@ def test_kueue_gets_its_quota_back_when_a_run_ended_with_a_lost_node() -> None:
     seen: RunSnapshot = snapshot(
         first, away(), state=RAN, hosts=LOST, record=record(gated_by="kueue", workload="jobset", queue="q")
     )
-    assert kinds(decide(seen, NOW)) == ["ForceDelete", "Remove"]
+    assert kinds(decide(seen, NOW)) == ["ForceDelete", "DeleteWorkloads"]
