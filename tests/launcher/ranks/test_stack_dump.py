@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
+import pytest
+
 from tests.launcher.nodes import Node
 
 Make = Callable[..., Node]
@@ -106,3 +108,45 @@ def test_children_of_a_rank_are_asked_too(make_node: Make) -> None:
     first, _, second = node.report()["stacks"].partition("# process ")
     assert "produce" not in first and "join" in first
     assert "produce" in second
+
+
+SLOW = """
+import multiprocessing, os, signal, sys, time
+def dump(number, frame):
+    if number == signal.SIGUSR1:  # as the kernel does while a handler of C runs
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    print("Fatal Python error: Aborted" if number == signal.SIGABRT else "Thread 0x1 (most recent call first):",
+          file=sys.stderr, flush=True)
+    time.sleep(0.8)
+    print("Current thread 0x2 (most recent call first):", file=sys.stderr)
+    print('  File "train.py", line 1 in parent', file=sys.stderr, flush=True)
+    if number == signal.SIGABRT:
+        os._exit(1)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+def produce():
+    print("up", flush=True); time.sleep(1000)
+child = multiprocessing.get_context("fork").Process(target=produce)
+child.start()
+number = getattr(signal, sys.argv[1])
+signal.signal(number, dump)
+if number == signal.SIGUSR1:
+    with open(os.path.join(os.environ["LONGBOAT_NODE_DIR"], "steps", "0.usr1"), "w") as file:
+        file.write("%d" % os.getpid())
+print("listens", flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("asked_by", ["SIGABRT", "SIGUSR1"])
+def test_a_process_that_rests_between_two_lines_is_waited_for(make_node: Make, asked_by: str) -> None:
+    node = make_node(["python", "train.py", asked_by], grace_s=1)
+    node.script(SLOW)
+    node.start()
+    node.until_log("up")
+    node.until_log("listens")
+    node.signal(signal.SIGUSR1)
+    assert node.wait() == 210
+    first, _, second = node.report()["stacks"].partition("# process ")
+    assert "in parent" in first and "produce" not in first
+    assert "in parent" not in second and "produce" in second

@@ -144,6 +144,25 @@ def stat_fields(pid: int) -> list[str]:
         return []
 
 
+def threads_holding(pid: int, number: int) -> set[str]:
+    """Threads of a process that have a signal pending or blocked; the kernel blocks it while its handler runs."""
+    bit = 1 << (number - 1)
+    holding: set[str] = set()
+    try:
+        threads = os.listdir("/proc/%d/task" % pid)
+    except OSError:  # gone, or no /proc here
+        return holding
+    for thread in threads:
+        try:
+            lines = read_bytes("/proc/%d/task/%s/status" % (pid, thread)).splitlines()
+        except OSError:
+            continue
+        masks = [line.split()[1] for line in lines if line.startswith((b"SigPnd:", b"ShdPnd:", b"SigBlk:"))]
+        if any(int(mask, 16) & bit for mask in masks):
+            holding.add(thread)
+    return holding
+
+
 def children(pid: int) -> list[int]:
     """Children of every thread of a process; empty when it is gone. Raises LookupError where the kernel cannot tell."""
     found: list[int] = []

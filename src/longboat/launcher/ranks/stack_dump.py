@@ -1,8 +1,9 @@
 """Taking the Python stacks of every rank of a hung node. The ranks end afterwards; the caller sees to that.
 
 A rank that imported `longboat` prints its stacks on SIGUSR1 and lives on. Any other Python process prints them on
-SIGABRT (PYTHONFAULTHANDLER=1) and dies. In each rank one process is asked at a time, the main one first, so that the
-stacks of two never mix in one log.
+SIGABRT (PYTHONFAULTHANDLER=1) and dies. Stacks do not say whose they are, and all processes of a rank print into one
+log: one process is asked at a time, the main one first, and the next one only when the kernel says that the one before
+is finished: it is dead, or out of its signal handler.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ else:
 
 LOOK_S = 0.05
 QUIET_S = 0.25
-ONE_S = 2.0
+"""Silence after which a process that lives on has told all, where the kernel does not say so."""
+SILENT_S = 2.0
+"""A process that has neither written nor died for so long cannot: it hangs in the kernel, or ignores the signal."""
 ALL_S = 10.0
 PROCESSES_MAX = 8
 _READ_MAX = 1 << 20
@@ -43,6 +46,8 @@ class _RankDump:
         self._main = self._waiting[0] if self._waiting else 0
         self._pid = 0
         self._asked = 0.0
+        self._is_listener = False  # it prints and lives on
+        self._holding: set[str] = set()  # its threads that kept SIGUSR1 blocked before it was asked
         self._begin = 0  # where the stacks of the process being asked begin in the log
         self._quiet_since = 0.0
         self._seen = 0
@@ -57,9 +62,7 @@ class _RankDump:
         if self._rank.err.end != self._seen:
             self._seen, self._quiet_since = self._rank.err.end, now
         if self._pid:
-            printed = self._seen > self._begin
-            gone = not self._together and processes.stat_fields(self._pid)[:1] in ([], ["Z"])
-            if not gone and not (printed and now - self._quiet_since > QUIET_S) and now - self._asked < ONE_S:
+            if not self._is_finished(now):
                 return
             self._collect()
         if self._waiting:
@@ -68,6 +71,18 @@ class _RankDump:
                 self._signal(self._waiting.pop(0))
         else:
             self.finish()
+
+    def _is_finished(self, now: float) -> bool:
+        """Silence alone proves nothing: on a busy machine a process may rest long between two lines of a stack."""
+        printed_all = self._seen > self._begin and now - self._quiet_since > QUIET_S
+        if self._together:
+            return printed_all or now - self._asked > SILENT_S
+        if processes.stat_fields(self._pid)[:1] in ([], ["Z"]):
+            return True
+        if not self._is_listener:
+            return now - self._quiet_since > SILENT_S
+        in_handler = processes.threads_holding(self._pid, signal.SIGUSR1) - self._holding
+        return (printed_all and not in_handler) or now - self._asked > SILENT_S
 
     def finish(self) -> None:
         if self._pid:
@@ -83,7 +98,9 @@ class _RankDump:
         self._signal(pid)
 
     def _signal(self, pid: int) -> None:
-        if pid in _listeners(self._state, self._rank):
+        self._is_listener = pid in _listeners(self._state, self._rank)
+        if self._is_listener:
+            self._holding = processes.threads_holding(pid, signal.SIGUSR1)
             processes.send(pid, signal.SIGUSR1)
         else:
             _forbid_core(pid)
