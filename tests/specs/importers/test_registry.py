@@ -93,7 +93,7 @@ def test_skypilot(tmp_path: Path) -> None:
     assert {secret.name for secret in job.secrets} == {"WANDB_API_KEY", "HF_TOKEN", "A", "B"}
     assert role.run == "set -e\ntorchrun --nnodes=$SKYPILOT_NUM_NODES train.py ${MODEL}"
     assert job.retries == Retries(count=3, on=(33,)) and job.labels == {"my-label": "my-value"}
-    assert [(data.url, data.to) for data in job.data] == [("s3://bucket/x", "/data")]
+    assert [(data.url, data.to) for data in job.data] == [("s3://bucket/x/", "/data")]
     assert set(job.volumes) == {
         Volume(target="/remote/path", path="/local/path", read_only=True),
         Volume(target="/mnt/v", claim="vol"),
@@ -209,7 +209,8 @@ def test_what_does_not_fit_is_lost_with_the_reason(tmp_path: Path) -> None:
         ("", "which is a mapping"),
         ("run: [", "not valid YAML"),
         ("run: a\nrun: b", "written twice"),
-        ("name: pipeline\n---\nrun: a", "second document"),
+        ("name: pipeline\n---\nrun: a\n---\nname: last\nrun: b", "the file has 2 tasks: 1, last"),
+        ("name: pipeline\n---\nname: only", "the file has 0 tasks"),
     ],
 )
 def test_refused(text: str, says: str) -> None:

@@ -17,15 +17,16 @@ from longboat.specs.importers.registry import import_text
 @click.command("import", short_help="Translate a job file of SkyPilot or dstack.")
 @click.argument("file", type=click.Path())
 @click.option("-o", "--output", default="-", type=click.Path(), help="Where to write it (default: stdout).")
+@click.option("--task", metavar="NAME", help="Which task of a pipeline: its name, or its number.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
-def command(file: str, output: str, force: bool) -> None:
+def command(file: str, output: str, task: str | None, force: bool) -> None:
     """Translate a SkyPilot or dstack task file (-: stdin) to a job file.
 
     What could not be translated is listed on stderr, and why.
     """
     if output != "-" and os.path.lexists(output) and not force:
         raise UsageError(f"{output} exists already", hint="--force overwrites it")
-    imported = import_text(read(file), file=file)
+    imported = import_text(read(file), file=file, task=task)
     if output == "-":
         print(imported.text, end="")
     else:

@@ -49,6 +49,7 @@ _LOST = {
     "init": "not part of a task",
 }
 _EVENTS = {"interruption": ["preemption", "lost"], "error": ["exception", "exit", "signal", "oom"], "no-capacity": []}
+_INTERPOLATION = re.compile(r"\$\{\{\s*([A-Za-z0-9_.-]*)\s*\}\}")
 _SECRET = re.compile(r"\s*\$\{\{\s*secrets\.([A-Za-z0-9_-]+)\s*\}\}\s*")
 
 
@@ -99,7 +100,22 @@ def _commands(key: str, node: YamlNode, draft: ImportDraft) -> None:
     lines = [text_of(item) or "" for item in node.value] if isinstance(node.value, list) else [text_of(node) or ""]
     script = lines[0] if len(lines) == 1 else "set -e\n" + "\n".join(lines)  # dstack stops at the first that fails
     if any(lines):
-        draft.command("run" if key == "commands" else "setup", script, source=key)
+        draft.command("run" if key == "commands" else "setup", _interpolated(script, key, draft), source=key)
+
+
+def _interpolated(script: str, source: str, draft: ImportDraft) -> str:
+    """`${{ secrets.NAME }}` becomes a variable that has the secret; nothing else can be known here."""
+
+    def meaning(found: re.Match[str]) -> str:
+        space, _, name = found[1].partition(".")
+        if space == "secrets" and name.isidentifier():
+            draft.put("secrets", name, {"store": name}, source=source)
+            return f"${{{name}}}"
+        why = "write the arguments into the command" if found[1] == "run.args" else "it has no counterpart"
+        draft.lost(source, f"{found[0]} was taken out: {why}")
+        return ""
+
+    return "\n".join(line.rstrip() for line in _INTERPOLATION.sub(meaning, script).split("\n"))
 
 
 def _env(node: YamlNode, draft: ImportDraft) -> None:

@@ -58,7 +58,7 @@ class ImportDraft:
 
     def variable(self, name: str, value: str | None, *, source: str) -> None:
         """A variable of the environment; one without a value is the submitter's, one that is secret is only named."""
-        if value is None or is_secret_name(name) or looks_like_secret_value(value):
+        if value is None or is_secret(name, value):
             self.put("secrets", name, {}, source=source)
             if value:
                 self.lost(source, f"looks like a secret, its value was not copied; set {name} in your environment")
@@ -69,7 +69,7 @@ class ImportDraft:
         """A script that needs bash is handed to bash; Longboat's own shell is sh."""
         if not text.strip():
             return
-        text = text.strip("\n")
+        text = _readable(text)
         if name == "run" and _BASH.search(text):
             self.set(name, ["bash", "-c", text], source=source)
         elif _BASH.search(text):
@@ -101,6 +101,14 @@ def _tidy(value: Any) -> Any:
     return value
 
 
+def _readable(text: str) -> str:
+    """A script that YAML can write as a block: no blanks at the ends of lines, and blanks for tabs before them."""
+    lines = [line.rstrip() for line in text.strip("\n").split("\n")]
+    if "<<-" not in text:  # a here-document that takes leading tabs away, and nothing else
+        lines = [re.sub(r"^[ \t]+", lambda blank: blank[0].expandtabs(4), line) for line in lines]
+    return "\n".join(lines)
+
+
 def _comment(text: str) -> str:
     return "# " + " ".join("".join(c if c.isprintable() else " " for c in text).split()) + "\n"
 
@@ -110,6 +118,10 @@ def _fault(name: str, value: Any, kind: Any) -> str | None:
     node = from_python(value, place=SourcePosition(), path=name, mistakes=mistakes)
     kind.read(node, FieldPath(name, mistakes))
     return mistakes.problems[0].message if mistakes.problems else None
+
+
+def is_secret(name: str, value: str) -> bool:
+    return is_secret_name(name) or looks_like_secret_value(value)
 
 
 def entries(node: YamlNode | None) -> Mapping[str, YamlNode]:

@@ -9,8 +9,8 @@ from longboat.core.frameworks import starter_of
 from longboat.core.jobs import Value
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.importers import dstack, skypilot
-from longboat.specs.importers.import_draft import ImportDraft
-from longboat.specs.yaml.yaml12 import parse_text
+from longboat.specs.importers.import_draft import ImportDraft, entries, text_of
+from longboat.specs.yaml.yaml12 import parse_text, split_documents
 from longboat.specs.yaml.yaml_tree import Mistakes, YamlNode
 
 
@@ -20,13 +20,12 @@ class Imported(Value, frozen=True):
     untranslated: tuple[str, ...] = ()  # "field: why"
 
 
-def import_text(text: str, *, file: str) -> Imported:
-    """The job file that says the same, as far as it can. Raises JobError for what is neither of the two."""
-    mistakes = Mistakes()
-    root = parse_text(text.removeprefix("\ufeff"), file=file, mistakes=mistakes)
-    mistakes.raise_if_any()
-    if root is None or not isinstance(root.value, dict):
-        raise _refused("expected a SkyPilot or dstack task file, which is a mapping", file)
+def import_text(text: str, *, file: str, task: str | None = None) -> Imported:
+    """The job file that says the same, as far as it can. Raises JobError for what is neither of the two.
+
+    `task`: which one of a file of several documents, by name or by number from 1 on.
+    """
+    root = _one_task(_documents(text.removeprefix("\ufeff"), file), file, task)
     source = _source(root, file)
     draft = ImportDraft()
     (dstack if source == "dstack" else skypilot).translate(root, draft)
@@ -37,6 +36,33 @@ def import_text(text: str, *, file: str) -> Imported:
     tool = "a dstack task file" if source == "dstack" else "a SkyPilot task file"
     body = draft.text(f"Translated from {tool}, {file}.")
     return Imported(source=source, text=body, untranslated=tuple(draft.untranslated))
+
+
+def _documents(text: str, file: str) -> list[YamlNode]:
+    mistakes = Mistakes()
+    roots = [parse_text(document, file=file, mistakes=mistakes) for document in split_documents(text)]
+    mistakes.raise_if_any()
+    mappings = [root for root in roots if root is not None and isinstance(root.value, dict)]
+    if not mappings:
+        raise _refused("expected a SkyPilot or dstack task file, which is a mapping", file)
+    return mappings
+
+
+def _one_task(roots: list[YamlNode], file: str, wanted: str | None) -> YamlNode:
+    """A SkyPilot pipeline is a document with its name, and one for each task."""
+    tasks = [root for root in roots if len(roots) == 1 or set(entries(root)) - {"name", "execution"}]
+    names = [text_of(entries(root).get("name")) or str(number) for number, root in enumerate(tasks, 1)]
+    if wanted is None and len(tasks) == 1:
+        return tasks[0]
+    chosen = [root for number, root in enumerate(tasks, 1) if wanted in (names[number - 1], str(number))]
+    if chosen:
+        return chosen[0]
+    listed = ", ".join(names[:20]) or "none"
+    found = f"the file has {len(tasks)} task{'s' * (len(tasks) != 1)}: {listed}"
+    message = found if wanted is None else f"there is no task {wanted[:63]}; {found}"
+    raise JobError(
+        [Problem(message, file=file, hint="choose one with --task NAME; each becomes a job file of its own")]
+    )
 
 
 def _source(root: YamlNode, file: str) -> Literal["skypilot", "dstack"]:

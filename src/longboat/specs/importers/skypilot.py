@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from longboat.specs.fields.rules import suggest_name
@@ -10,6 +11,7 @@ from longboat.specs.importers.import_draft import (
     ImportDraft,
     entries,
     gibibytes,
+    is_secret,
     number_at_least,
     text_of,
     whole_of,
@@ -54,8 +56,16 @@ _LOST_RESOURCES = {
 }
 
 
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_EXPANDED_THERE = ("run", "setup", "envs", "secrets")
+"""Fields whose variables are the shell's to expand, or that define them."""
+
+
 def translate(root: YamlNode, draft: ImportDraft) -> None:
-    for key, node in entries(root).items():
+    known = {name: text for name, value in entries(entries(root).get("envs")).items() if (text := text_of(value))}
+    public = {name: text for name, text in known.items() if not is_secret(name, text)}
+    for key, given in entries(root).items():
+        node = given if key in _EXPANDED_THERE else _expanded(given, public)
         if key in _LOST:
             draft.lost(key, _LOST[key])
         elif key not in FIELDS:
@@ -64,6 +74,23 @@ def translate(root: YamlNode, draft: ImportDraft) -> None:
             _field(key, node, draft)
     if "workdir" not in draft.fields:
         draft.set("workdir", "none", source="workdir")
+
+
+def _expanded(node: YamlNode, variables: Mapping[str, str]) -> YamlNode:
+    """`${VAR}` and `$VAR` replaced by what `envs` says; what it does not say stays."""
+    if isinstance(node.value, dict):
+        texts = {key: _expand(key, variables) for key in node.value}
+        return node._replace(value={texts[key]: _expanded(item, variables) for key, item in node.value.items()})
+    if isinstance(node.value, list):
+        return node._replace(value=[_expanded(item, variables) for item in node.value])
+    if isinstance(node.value, str) and "$" in node.text:
+        text = _expand(node.text, variables)
+        return node._replace(value=text, text=text)
+    return node
+
+
+def _expand(text: str, variables: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), text)
 
 
 def _field(key: str, node: YamlNode, draft: ImportDraft) -> None:
@@ -113,12 +140,23 @@ def _file_mount(target: str, source: YamlNode, draft: ImportDraft) -> None:
     origin = text_of(source) or text_of(entries(source).get("source"))
     if origin is None:
         draft.lost(where, "a bucket without a source has no counterpart; use volumes")
+    elif "$" in origin:
+        draft.lost(where, f"the variable in {origin[:80]} has no value here; write the address")
     elif "://" in origin and mode == "COPY":
-        draft.add("data", {"url": origin, "to": target, "unpack": False}, source=where)
+        draft.add("data", {"url": _as_folder(origin), "to": target, "unpack": False}, source=where)
     elif "://" in origin:
         draft.lost(where, f"object stores are not mounted (mode {mode}); import with data, or use a volume")
     else:
         draft.put("volumes", target, {"path": origin, "read_only": True}, source=where)
+
+
+def _as_folder(url: str) -> str:
+    """A bucket, or a name without an ending, is a folder there: all objects below it."""
+    scheme, _, rest = url.partition("://")
+    if scheme in ("http", "https") or url.endswith("/"):
+        return url
+    _, slash, name = rest.partition("/")
+    return url if slash and "." in name.rpartition("/")[2] else f"{url}/"
 
 
 def _resources(node: YamlNode, draft: ImportDraft) -> None:
@@ -156,7 +194,8 @@ def _accelerators(node: YamlNode, draft: ImportDraft) -> None:
     if isinstance(node.value, list):
         choices = [text_of(item) or "" for item in node.value]
     elif isinstance(node.value, dict):
-        choices = [f"{name}:{text_of(count) or 1}" for name, count in node.value.items()]
+        # `{H100: 8}` is a mapping; `{H100:8, H200:8}` is a set: names without values.
+        choices = [name if count.value is None else f"{name}:{text_of(count)}" for name, count in node.value.items()]
     else:
         choices = [part for part in re.split(r"[{},'\"\s]+", text_of(node) or "") if part]
     if not choices:

@@ -6,6 +6,7 @@ a number. Building from events with an explicit stack bounds nesting and aliases
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -53,6 +54,23 @@ def parse_text(text: str, *, file: str, mistakes: Mistakes) -> YamlNode | None:
         fault = _syntax_error(bad_yaml, text, file)
         mistakes.add(fault.place, "", fault.message, hint=fault.hint)
     return None
+
+
+def split_documents(text: str) -> list[str]:
+    """Each document of a text, after as many empty lines as stand before it: places in messages stay true."""
+    import yaml
+
+    starts: list[int] = []
+    with contextlib.suppress(yaml.YAMLError):  # whoever parses the document says what is wrong
+        for event in _events(text):
+            if isinstance(event, yaml.DocumentStartEvent):
+                mark: Any = event.start_mark
+                starts.append(mark.line)
+    lines = text.split("\n")
+    if len(starts) < 2:
+        return [text]
+    ends = [*starts[1:], len(lines)]
+    return ["\n" * start + "\n".join(lines[start:end]) for start, end in zip(starts, ends, strict=True)]
 
 
 def _decode(data: bytes, file: str) -> str:
