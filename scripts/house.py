@@ -23,9 +23,6 @@ TWICE = {
     "Status": "the few fields of an object's status that one reader needs",
     "Condition": "a condition as msgspec reads it, in full and with the few fields that the controller needs",
     "Source": "where log lines come from, and where a transfer reads: a protocol of two methods each",
-    "SlimPod": "the fields of a pod that one reader needs",
-    "SlimNode": "the fields of a node that one reader needs",
-    "StopRequest": "the same request, as a file of the local engine and as part of a run's state in a cluster",
 }
 
 

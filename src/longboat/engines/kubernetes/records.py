@@ -99,3 +99,14 @@ class State(Value, frozen=True):
     @property
     def is_final(self) -> bool:
         return self.phase in FINAL_PHASES
+
+
+def ranks_of(record: Record, role: str, index: int) -> range:
+    """The ranks of a node: they count over roles in their order."""
+    first = 0
+    for one in record.job.roles:
+        if one.name == role:
+            first += index * one.procs
+            return range(first, first + one.procs)
+        first += one.nodes * one.procs
+    return range(0)

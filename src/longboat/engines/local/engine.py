@@ -12,12 +12,13 @@ from longboat.core.errors import EngineError, NotFound, Refused, UsageError, Wai
 from longboat.core.plans import DoctorCheck, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
 from longboat.engines.engine import Submission
-from longboat.engines.local.records import LocalRecord, LocalState, StopRequest, replace
+from longboat.engines.local.records import LocalRecord, LocalState, replace
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.status import ENGINE, brief_status, full_status
 from longboat.engines.local.supervise.spawn import reap_supervisors, spawn, wake
 from longboat.engines.shared.files import is_current, open_lock, try_lock, write_value
 from longboat.engines.shared.home import Home, check_run_id
+from longboat.engines.shared.stop_request import StopRequest
 
 if TYPE_CHECKING:
     from longboat.engines.local.logs import LogFileFollower

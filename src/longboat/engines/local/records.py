@@ -18,6 +18,7 @@ from longboat.core.jobs import Job, Value
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
 from longboat.engines.local.supervise.processes import ProcessId
 from longboat.engines.shared.files import read_value, write_value
+from longboat.engines.shared.stop_request import StopRequest
 
 KEPT_VARIABLES = (
     "PATH", "HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
@@ -64,11 +65,6 @@ class LocalState(Value, frozen=True):
     @property
     def is_final(self) -> bool:
         return self.phase in FINAL_PHASES
-
-
-class StopRequest(Value, frozen=True):
-    at: float
-    grace_s: float | None = None
 
 
 class RunFolder:

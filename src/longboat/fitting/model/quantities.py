@@ -117,3 +117,11 @@ def show_number(resource: str, count: int) -> str:
     if resource in (MEMORY, DISK) or resource.startswith("hugepages-"):
         return show_quantity(count) if count else "0"
     return str(count)
+
+
+def show_asked(resource: str, count: int) -> str:
+    """`2 GPUs` where the resource is one; else as `show`."""
+    is_slice = resource.rpartition("/")[2].startswith("mig-")
+    if is_gpu(resource) and not is_slice:
+        return f"{count} GPU{'' if count == 1 else 's'}"
+    return show(resource, count)

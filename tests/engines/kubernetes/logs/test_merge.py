@@ -9,8 +9,8 @@ import pytest
 
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes.exec.pod_exec import Remote
-from longboat.engines.kubernetes.logs.merge import RunLogFollower, ranks_of, tail_of
-from longboat.engines.kubernetes.records import Record, State, Storage
+from longboat.engines.kubernetes.logs.merge import RunLogFollower, tail_of
+from longboat.engines.kubernetes.records import Record, State, Storage, ranks_of
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import POD
 from testbed.clusters import Cluster

@@ -10,7 +10,7 @@ from longboat.core.errors import NotFound
 from longboat.engines.kubernetes.exec.files import pod_of
 from longboat.engines.kubernetes.observe.node_loss import LEAST_LOST_S, is_reachable, with_losses
 from longboat.engines.kubernetes.observe.observe import LATE_S, SLOW_S, doubtful_hosts
-from longboat.engines.kubernetes.observe.snapshot import HostView, PodView, RunSnapshot, StopRequest
+from longboat.engines.kubernetes.observe.snapshot import HostView, PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.reconcile.attempt_outcome import judge
 from longboat.engines.kubernetes.reconcile.decide import (
@@ -24,6 +24,7 @@ from longboat.engines.kubernetes.reconcile.decide import (
 )
 from longboat.engines.kubernetes.reconcile.survivors import LINE_LOST_S, SETTLING_S, TELL_S
 from longboat.engines.kubernetes.records import State
+from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.run_samples import (
     NOW,
     ended,

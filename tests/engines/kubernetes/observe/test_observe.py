@@ -19,9 +19,10 @@ from longboat.engines.kubernetes.observe.observe import (
     read_stop,
     snapshot_of,
 )
-from longboat.engines.kubernetes.observe.snapshot import StopRequest, WorkloadView
+from longboat.engines.kubernetes.observe.snapshot import WorkloadView
 from longboat.engines.kubernetes.reconcile.reconciler import shortest
 from longboat.engines.kubernetes.records import State
+from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.manifest_samples import job, record, role
 
 

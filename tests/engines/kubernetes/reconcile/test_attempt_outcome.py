@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from longboat.core.runs import Failure, RankReport
-from longboat.engines.kubernetes.observe.snapshot import PodView, StopRequest
+from longboat.engines.kubernetes.observe.snapshot import PodView
 from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.reconcile.attempt_outcome import is_over, judge
 from longboat.engines.kubernetes.records import State
+from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.run_samples import (
     NOW,
     ended,

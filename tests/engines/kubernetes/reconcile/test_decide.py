@@ -7,7 +7,7 @@ import pytest
 
 from longboat.core.runs import Failure
 from longboat.engines.kubernetes.explain.containers import StartTrouble
-from longboat.engines.kubernetes.observe.snapshot import HostView, QueueView, RunSnapshot, StopRequest
+from longboat.engines.kubernetes.observe.snapshot import HostView, QueueView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import GangEnd
 from longboat.engines.kubernetes.reconcile.decide import (
     SLOW_TROUBLE_S,
@@ -24,6 +24,7 @@ from longboat.engines.kubernetes.reconcile.decide import (
 from longboat.engines.kubernetes.reconcile.handover import HANDOVER_S
 from longboat.engines.kubernetes.reconcile.survivors import LINGER_S, TELL_S
 from longboat.engines.kubernetes.records import Gate, State
+from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.run_samples import (
     NOW,
     ended,

@@ -19,11 +19,10 @@ from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.exec import pod_program
 from longboat.engines.kubernetes.exec.pod_exec import Remote, command_of
-from longboat.engines.kubernetes.logs.merge import ranks_of
 from longboat.engines.kubernetes.manifests.volumes import NODE, is_inside
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
-from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.records import Record, State, ranks_of
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.streams.exec import run_in_pod

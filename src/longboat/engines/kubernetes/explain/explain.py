@@ -20,10 +20,9 @@ from longboat.engines.kubernetes.explain.pending import PendingFacts, event_time
 from longboat.engines.kubernetes.explain.pod_failures import fates
 from longboat.engines.kubernetes.logs.lines import Parser, batches
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
+from longboat.engines.kubernetes.observe.slim_objects import UNFINISHED, BoundPod, SlimNode
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.status import full_status
-from longboat.engines.kubernetes.submit.facts.cluster_facts import LIVE_PODS
-from longboat.engines.kubernetes.submit.facts.surroundings import SlimNode, SlimPod
 from longboat.engines.shared.explanations import ADVICE, explain_status
 from longboat.kubeapi import kinds
 from longboat.kubeapi.client import Client
@@ -43,7 +42,7 @@ SLICE = kinds.Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
 SETUP_LINES = 15
 LOG_S = 5.0
 """For so long a node is waited for that has the log of a failed setup."""
-BOUND = f"spec.nodeName!=,{LIVE_PODS}"
+BOUND = f"spec.nodeName!=,{UNFINISHED}"
 
 
 def explain(client: Client, snapshot: RunSnapshot, status: RunStatus | None = None) -> Explanation:
@@ -162,7 +161,7 @@ class RunInspector:
         return list(self.client.list(kinds.NODE, into=SlimNode).items)
 
     def everybody(self) -> list[Object]:
-        return list(self.client.list(kinds.POD, everywhere=True, fields=BOUND, into=SlimPod).items)
+        return list(self.client.list(kinds.POD, everywhere=True, fields=BOUND, into=BoundPod).items)
 
     def claims(self) -> list[Object]:
         return list(self.client.list(kinds.PVC).items)

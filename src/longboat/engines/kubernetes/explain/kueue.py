@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from longboat.engines.kubernetes.gate.reasons import show_asked
 from longboat.fitting.model.quantities import (
     Amounts,
     amount,
     amounts,
     is_scarce,
     scarcity,
+    show_asked,
     show_number,
     total,
 )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from longboat.core.jobs import Value
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
-from longboat.fitting.model.quantities import is_gpu, is_scarce, scarcity, show, show_number
+from longboat.fitting.model.quantities import is_scarce, scarcity, show_asked, show_number
 from longboat.fitting.packing import Placement, Shortfall, place
 
 _MOST_NAMES = 4
@@ -191,11 +191,3 @@ def _shown(holder: str, namespace: str) -> str:
     if name.partition("/")[0] != namespace:
         return f"{kind}s of other namespaces"
     return name.removeprefix(f"{namespace}/") if kind == "run" else f"the pod {name}"
-
-
-def show_asked(resource: str, count: int) -> str:
-    """`2 GPUs` where the resource is one; else as `show`."""
-    is_slice = resource.rpartition("/")[2].startswith("mig-")
-    if is_gpu(resource) and not is_slice:
-        return f"{count} GPU{'' if count == 1 else 's'}"
-    return show(resource, count)

@@ -18,14 +18,12 @@ import msgspec
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.decide import Admission, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.gate_lease import HeldGate, hold_gates
-from longboat.engines.kubernetes.gate.node_usage import UNFINISHED, bound_claims, observe_room
+from longboat.engines.kubernetes.gate.node_usage import bound_claims, observe_room
 from longboat.engines.kubernetes.observe.observe import BadRecord, is_record, read_record, read_stop
+from longboat.engines.kubernetes.observe.slim_objects import UNFINISHED, RunPod, SlimRecord, SlimWorkload
 from longboat.engines.kubernetes.observe.snapshot import (
     PodView,
     RunSnapshot,
-    SlimPod,
-    SlimRecord,
-    SlimWorkload,
     WorkloadView,
     pod_view,
     seconds,
@@ -202,7 +200,7 @@ def _look(client: Client) -> list[WaitingRun]:
     for kind in {JOBSET if record.workload == "jobset" else JOB for _, record, _ in found}:
         for run, views in _by_run(client, kind, asked, SlimWorkload, workload_view).items():
             made.setdefault(run, []).extend(views)
-    pods = _by_run(client, POD, asked, SlimPod, _sight, fields=UNFINISHED)
+    pods = _by_run(client, POD, asked, RunPod, _sight, fields=UNFINISHED)
     runs = [
         _waiting(meta, record, state, made[record.name], pods.get(record.name, ()))
         for meta, record, state in found
@@ -260,7 +258,7 @@ def _with_ended(client: Client, runs: Sequence[WaitingRun]) -> list[WaitingRun]:
     lacking = [run.record.name for run in runs if run.lacks_pods]
     ended: dict[str, list[PodView]] = {}
     for first in range(0, len(lacking), AT_ONCE):
-        ended.update(_by_run(client, POD, lacking[first : first + AT_ONCE], SlimPod, pod_view, fields=ENDED))
+        ended.update(_by_run(client, POD, lacking[first : first + AT_ONCE], RunPod, pod_view, fields=ENDED))
     return [
         msgspec.structs.replace(
             run, ended=tuple(pod for pod in ended.get(run.record.name, ()) if pod.attempt == run.state.attempt)

@@ -21,7 +21,7 @@ from longboat.engines.kubernetes.logs.sources import FileReader, LogSources, tai
 from longboat.engines.kubernetes.logs.spool import LogSpool
 from longboat.engines.kubernetes.manifests.volumes import STORAGE
 from longboat.engines.kubernetes.observe.snapshot import PodView, pod_view
-from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.records import Record, State, ranks_of
 from longboat.engines.shared.logfiles import last_lines
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, Invalid
@@ -213,17 +213,6 @@ class RunLogFollower:
         from longboat.engines.kubernetes.exec.helper_pod import HelperPod
 
         return self._lasting.enter_context(HelperPod.of_run(self._client, self._record, [STORAGE]))
-
-
-def ranks_of(record: Record, role: str, index: int) -> range:
-    """The ranks of a node: they count over roles in their order."""
-    first = 0
-    for one in record.job.roles:
-        if one.name == role:
-            first += index * one.procs
-            return range(first, first + one.procs)
-        first += one.nodes * one.procs
-    return range(0)
 
 
 def _line(line: PodLine, log: NodeLog) -> LogLine:

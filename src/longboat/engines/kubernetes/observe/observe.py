@@ -17,12 +17,12 @@ import msgspec
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.explain.kueue import waiting_words
+from longboat.engines.kubernetes.observe.slim_objects import SlimNode
 from longboat.engines.kubernetes.observe.snapshot import (
     HostView,
     PodView,
     QueueView,
     RunSnapshot,
-    StopRequest,
     WorkloadView,
     failed_members,
     host_view,
@@ -33,6 +33,7 @@ from longboat.engines.kubernetes.observe.snapshot import (
     workload_view,
 )
 from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.shared.stop_request import StopRequest
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import CONFIG_MAP, EVENT, JOB, JOBSET, LEASE, NODE, POD, WORKLOAD
@@ -303,8 +304,6 @@ def observe_hosts(client: Client, wanted: Collection[str], pods: Sequence[PodVie
     """These nodes of the cluster, one by one, or out of one list where they are many."""
     if not wanted:
         return {}
-    from longboat.engines.kubernetes.submit.facts.surroundings import SlimNode
-
     try:
         if len(wanted) > MOST_SINGLE:
             every = {str(body["metadata"]["name"]): body for body in client.list(NODE, into=SlimNode).items}

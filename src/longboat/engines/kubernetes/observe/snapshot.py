@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from typing import Any, TypedDict
+from typing import Any
 
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
 from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, INDEX, ROLE
 from longboat.engines.kubernetes.observe.termination import PodEnd, container_of, outcome_of_pod
 from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.shared.stop_request import StopRequest
 
 LABEL = f"{DOMAIN}/"
 MONITOR_GRACE_S = 40.0
@@ -19,13 +20,6 @@ MONITOR_GRACE_S = 40.0
 LEASE_BELIEVED_S = 60.0
 MOST_INDEXES = 100_000
 _NO_FOLDER = re.compile(r"hostPath type check failed: (\S+) is not a directory")
-
-
-class StopRequest(Value, frozen=True):
-    """Annotation `longboat.dev/stop` of the record."""
-
-    at: float
-    grace_s: float | None = None
 
 
 class PodView(Value, frozen=True):
@@ -54,69 +48,6 @@ class PodView(Value, frozen=True):
     @property
     def node(self) -> str:
         return f"{self.role}-{self.index}"
-
-
-class _Owner(TypedDict, total=False):
-    kind: str
-    uid: str
-
-
-class _Meta(TypedDict, total=False):
-    name: str
-    namespace: str
-    ownerReferences: list[_Owner]
-    uid: str
-    labels: dict[str, str]
-    resourceVersion: str
-    creationTimestamp: str
-    deletionTimestamp: str
-    deletionGracePeriodSeconds: int
-
-
-class _Suspension(TypedDict, total=False):
-    suspend: bool
-
-
-class _Conditions(TypedDict, total=False):
-    conditions: list[dict[str, Any]]
-
-
-class SlimWorkload(TypedDict, total=False):
-    """A Job or a JobSet as the API prints it, with only what `workload_view` reads: templates are most of it."""
-
-    metadata: _Meta
-    spec: _Suspension
-    status: _Conditions
-
-
-class _PodMeta(_Meta, total=False):
-    annotations: dict[str, str]
-
-
-class SlimRecord(TypedDict, total=False):
-    """The ConfigMap of a run, without the diary of its fields' managers."""
-
-    metadata: _PodMeta
-    data: dict[str, str]
-
-
-class _Image(TypedDict, total=False):
-    name: str
-    image: str
-
-
-class _PodSpec(TypedDict, total=False):
-    nodeName: str
-    containers: list[_Image]
-    initContainers: list[_Image]
-
-
-class SlimPod(TypedDict, total=False):
-    """A pod, with only what `pod_view` reads."""
-
-    metadata: _PodMeta
-    spec: _PodSpec
-    status: dict[str, Any]
 
 
 class WorkloadView(Value, frozen=True):

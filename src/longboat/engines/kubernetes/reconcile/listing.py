@@ -20,10 +20,8 @@ from longboat.engines.kubernetes.observe.observe import (
     read_record,
     snapshot_of,
 )
+from longboat.engines.kubernetes.observe.slim_objects import RunPod, SlimRecord, SlimWorkload
 from longboat.engines.kubernetes.observe.snapshot import (
-    SlimPod,
-    SlimRecord,
-    SlimWorkload,
     pod_view,
     workload_view,
 )
@@ -76,7 +74,7 @@ def foresee(client: Client, opened: Sequence[ListedRun], notice: Callable[[str],
     runs = [one.record.name for one in opened]
     try:
         with ThreadPoolExecutor(max_workers=4, thread_name_prefix="listing") as pool:
-            pods = pool.submit(_by_run, client, POD, runs, SlimPod)
+            pods = pool.submit(_by_run, client, POD, runs, RunPod)
             lists = [pool.submit(_by_run, client, kind, runs, SlimWorkload) for kind in kinds]
             is_queued = any(one.record.gated_by == "kueue" for one in opened)
             queued = list_queued(client) if is_queued else []

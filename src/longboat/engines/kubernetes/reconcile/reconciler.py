@@ -20,8 +20,8 @@ import msgspec
 from longboat.core.errors import RUN_LOST_EXIT, EngineError, NotFound
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import CannotRetry, ForeignObject
-from longboat.engines.kubernetes.gate.node_usage import UNFINISHED
 from longboat.engines.kubernetes.observe.observe import observe, snapshot_of
+from longboat.engines.kubernetes.observe.slim_objects import UNFINISHED
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot, pod_view, workload_view
 from longboat.engines.kubernetes.reconcile.apply import apply, write_state
 from longboat.engines.kubernetes.reconcile.decide import Action, Decision, decide

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from longboat.core.jobs import Job, Value
-from longboat.engines.kubernetes.gate.reasons import show_asked
 from longboat.fitting.model.pods import Pod
-from longboat.fitting.model.quantities import PODS, amount, show_number
+from longboat.fitting.model.quantities import PODS, amount, show_asked, show_number
 
 Object = Mapping[str, Any]
 Problem = tuple[str, str | None]

@@ -363,8 +363,8 @@ def main(arguments: list[str]) -> None:
 
 def _stop_handler(files: RunFiles) -> Callable[[int, object], None]:
     """A shutdown of the machine reaches the supervisor as SIGTERM: stop the run in order."""
-    from longboat.engines.local.records import StopRequest
     from longboat.engines.shared.files import write_value
+    from longboat.engines.shared.stop_request import StopRequest
 
     def handle(_number: int, _frame: object) -> None:
         write_value(files.stop, StopRequest(at=time.time()), is_durable=True)

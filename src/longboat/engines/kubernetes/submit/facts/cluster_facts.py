@@ -16,6 +16,7 @@ import msgspec
 from longboat.core.jobs import Gpus, Job, Value
 from longboat.engines.kubernetes.install.controller_manifests import HOME
 from longboat.engines.kubernetes.manifests.pod_template import DRA
+from longboat.engines.kubernetes.observe.slim_objects import UNFINISHED, BoundPod, SlimNode
 from longboat.engines.kubernetes.records import Storage
 from longboat.engines.kubernetes.submit.facts import surroundings
 from longboat.engines.kubernetes.submit.facts.gpu_inventory import (
@@ -34,8 +35,6 @@ from longboat.engines.kubernetes.submit.facts.surroundings import (
     NodeUse,
     Quota,
     SecurityLevel,
-    SlimNode,
-    SlimPod,
     StorageClass,
 )
 from longboat.engines.kubernetes.submit.kueue_quotas import flavor_quotas
@@ -47,7 +46,6 @@ JOBSET_GROUP = "jobset.x-k8s.io"
 KUEUE_GROUP = "kueue.x-k8s.io"
 DRA_GROUP, DRA_VERSION = kinds.CLAIM_TEMPLATE.api_version.split("/")
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 THREADS = 16
 OWN_STATUS = "longboat-autoscaler-status"
 
@@ -253,14 +251,14 @@ class _Look:
             for group in found.get("items") or ()
         }
 
-    def pods(self) -> tuple[bool, list[SlimPod]]:
+    def pods(self) -> tuple[bool, list[BoundPod]]:
         try:
-            return True, self.client.list(kinds.POD, everywhere=True, fields=LIVE_PODS, into=SlimPod).items
+            return True, self.client.list(kinds.POD, everywhere=True, fields=UNFINISHED, into=BoundPod).items
         except Forbidden:
-            return False, self.client.list(kinds.POD, fields=LIVE_PODS, into=SlimPod).items
+            return False, self.client.list(kinds.POD, fields=UNFINISHED, into=BoundPod).items
 
     def uses(
-        self, nodes: Future[list[SlimNode]], pods: Future[tuple[bool, list[SlimPod]]]
+        self, nodes: Future[list[SlimNode]], pods: Future[tuple[bool, list[BoundPod]]]
     ) -> tuple[tuple[NodeUse, ...] | None, bool]:
         seen = self.result(nodes)
         sees_all, found = self.result(pods) or (False, [])

@@ -5,7 +5,7 @@ API server answers. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.submit.kueue_quotas import FlavorQuota
@@ -88,65 +88,6 @@ class Autoscaler(Value, frozen=True):
     name: str
     can_grow: bool | None = None
     detail: str = ""
-
-
-class _Meta(TypedDict, total=False):
-    name: str
-    namespace: str
-    labels: dict[str, str]
-    ownerReferences: list[dict[str, Any]]
-
-
-class _Container(TypedDict, total=False):
-    name: str
-    resources: dict[str, Any]
-    restartPolicy: str
-    ports: list[dict[str, Any]]
-
-
-class _Spec(TypedDict, total=False):
-    nodeName: str
-    containers: list[_Container]
-    initContainers: list[_Container]
-    overhead: dict[str, str]
-    resources: dict[str, Any]
-    affinity: dict[str, Any]
-    hostNetwork: bool
-
-
-class _Status(TypedDict, total=False):
-    phase: str
-
-
-class SlimPod(TypedDict, total=False):
-    """The parts of a pod that tell what it takes of its node and whom it bars from it: thousands of them are read."""
-
-    metadata: _Meta
-    spec: _Spec
-    status: _Status
-
-
-class _NodeMeta(TypedDict, total=False):
-    name: str
-    labels: dict[str, str]
-
-
-class _NodeSpec(TypedDict, total=False):
-    taints: list[dict[str, Any]]
-    unschedulable: bool
-
-
-class _NodeStatus(TypedDict, total=False):
-    allocatable: dict[str, str]
-    conditions: list[dict[str, Any]]
-
-
-class SlimNode(TypedDict, total=False):
-    """A node without its images, addresses and annotations."""
-
-    metadata: _NodeMeta
-    spec: _NodeSpec
-    status: _NodeStatus
 
 
 def uses_of(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> tuple[NodeUse, ...]:

@@ -1,0 +1,184 @@
+"""Pods, nodes, workloads and records as the API prints them, without the fields that nobody here reads.
+
+Types to decode lists into: of ten thousand pods, whole dicts take 310 MB and several seconds. Not views, which are
+values that decisions read (`snapshot`, `longboat.fitting`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector of pods that still hold or want something."""
+
+Quantities = dict[str, str | int | float]
+
+
+class _Owner(TypedDict, total=False):
+    kind: str
+    uid: str
+    controller: bool
+
+
+class _Meta(TypedDict, total=False):
+    name: str
+    namespace: str
+    labels: dict[str, str]
+    ownerReferences: list[_Owner]
+    deletionTimestamp: str
+
+
+class _RunMeta(_Meta, total=False):
+    uid: str
+    annotations: dict[str, str]
+    resourceVersion: str
+    creationTimestamp: str
+    deletionGracePeriodSeconds: int
+
+
+class _Resources(TypedDict, total=False):
+    requests: Quantities
+    limits: Quantities
+
+
+class _Port(TypedDict, total=False):
+    hostPort: int
+    containerPort: int
+    hostIP: str
+    protocol: str
+
+
+class _Container(TypedDict, total=False):
+    name: str
+    resources: _Resources
+    restartPolicy: str
+    ports: list[_Port]
+
+
+class _BoundSpec(TypedDict, total=False):
+    nodeName: str
+    containers: list[_Container]
+    initContainers: list[_Container]
+    resources: _Resources
+    overhead: Quantities
+    affinity: dict[str, Any]
+    hostNetwork: bool
+
+
+class _Phase(TypedDict, total=False):
+    phase: str
+
+
+class BoundPod(TypedDict, total=False):
+    """What a pod takes of its node and whom it bars from it.
+
+    Not a SlimPod: of ten thousand pods it takes half the memory and half the time, and every submit reads all pods.
+    """
+
+    metadata: _Meta
+    spec: _BoundSpec
+    status: _Phase
+
+
+class _Claim(TypedDict, total=False):
+    claimName: str
+
+
+class _Volume(TypedDict, total=False):
+    name: str
+    persistentVolumeClaim: _Claim
+    ephemeral: dict[str, Any]
+
+
+class _PodSpec(_BoundSpec, total=False):
+    nodeSelector: dict[str, str]
+    tolerations: list[dict[str, Any]]
+    topologySpreadConstraints: list[dict[str, Any]]
+    volumes: list[_Volume]
+    priority: int
+    schedulingGates: list[dict[str, Any]]
+
+
+class _Condition(TypedDict, total=False):
+    type: str
+    status: str
+    reason: str
+
+
+class _ContainerStatus(TypedDict, total=False):
+    name: str
+    allocatedResources: Quantities
+
+
+class _PodStatus(_Phase, total=False):
+    conditions: list[_Condition]
+    containerStatuses: list[_ContainerStatus]
+
+
+class SlimPod(TypedDict, total=False):
+    """A pod with all fields that decide where it fits."""
+
+    metadata: _Meta
+    spec: _PodSpec
+    status: _PodStatus
+
+
+class _Image(TypedDict, total=False):
+    name: str
+    image: str
+
+
+class _RunPodSpec(TypedDict, total=False):
+    nodeName: str
+    containers: list[_Image]
+    initContainers: list[_Image]
+
+
+class RunPod(TypedDict, total=False):
+    """A pod of a run, with what `pod_view` reads: all of its status, and of its spec next to nothing."""
+
+    metadata: _RunMeta
+    spec: _RunPodSpec
+    status: dict[str, Any]
+
+
+class _NodeSpec(TypedDict, total=False):
+    unschedulable: bool
+    taints: list[dict[str, str]]
+
+
+class _NodeStatus(TypedDict, total=False):
+    allocatable: Quantities
+    capacity: Quantities
+    conditions: list[dict[str, Any]]
+
+
+class SlimNode(TypedDict, total=False):
+    """A node without its images, addresses and annotations."""
+
+    metadata: _Meta
+    spec: _NodeSpec
+    status: _NodeStatus
+
+
+class _WorkloadSpec(TypedDict, total=False):
+    suspend: bool
+
+
+class _WorkloadStatus(TypedDict, total=False):
+    conditions: list[dict[str, Any]]
+
+
+class SlimWorkload(TypedDict, total=False):
+    """A Job or a JobSet with what `workload_view` reads: templates are most of it."""
+
+    metadata: _RunMeta
+    spec: _WorkloadSpec
+    status: _WorkloadStatus
+
+
+class SlimRecord(TypedDict, total=False):
+    """The ConfigMap of a run, without the diary of its fields' managers."""
+
+    metadata: _RunMeta
+    data: dict[str, str]
