@@ -1,4 +1,4 @@
-"""Checks that every file of the launcher is Python 3.8, the oldest it has to run on. Syntax only."""
+"""Checks that the launcher, and what travels with it, is Python 3.8, the oldest it has to run on. Syntax only."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import ast
 import sys
 from pathlib import Path
 
+from longboat.launcher.vendored import FILES
+
 OLDEST = (3, 8)
 LAUNCHER = Path(__file__).resolve().parent.parent / "src" / "longboat" / "launcher"
 
 
 def main() -> int:
-    files = sorted(LAUNCHER.rglob("*.py"))
+    files = sorted([*LAUNCHER.rglob("*.py"), *(LAUNCHER.parent / name for name in FILES)])
     failed = False
     for file in files:
         try:

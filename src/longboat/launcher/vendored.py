@@ -1,4 +1,4 @@
-"""Modules of Longboat that travel with the launcher: safe trees, data import, checkpoints.
+"""Modules of Longboat that travel with the launcher: the judge of failures, safe trees, data import, checkpoints.
 
 They are the very files that the rest of Longboat uses, standard library only and Python >= 3.8. In the launcher's one
 file they lie in the folder `longboat`; beside the launcher's folder they are where they always are. Nothing of them is
@@ -26,6 +26,8 @@ FILES = (
     "bundles/trees.py",
     "core/__init__.py",
     "core/errors.py",
+    "core/first_failure.py",
+    "core/stacks.py",
     "storage/__init__.py",
     "storage/checkpoint_mirror.py",
     "storage/checkpoints.py",

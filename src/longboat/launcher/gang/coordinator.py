@@ -1,12 +1,12 @@
-"""What node 0 decides about the gang, in the order in which things reach it. Pure: no sockets, no clock of its own.
+"""The coordinator of a gang: what node 0 decides, in the order in which things reach it. Pure: no sockets, no clock.
 
-Every event gives a list of orders, (node, message). The verdict follows the same rules as that of the embedded engine,
-with the order of arrival in place of the one clock that its nodes share.
+Every event gives a list of orders, (node, message). The verdict is that of `core.first_failure`, which travels with the
+launcher, with the order of arrival in place of the one clock that nodes of one machine share.
 """
 
 from __future__ import annotations
 
-from ..ranks.stacks import describe, odd_one_out
+from ..vendored import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
     Order = tuple[str, dict[str, Any]]
 
-EXIT_TIMEOUT, EXIT_LOST, EXIT_SETUP, EXIT_HANG = 207, 208, 209, 210
-LOSS_WINDOW_S = 2.0
-"""Ranks of other nodes that failed this shortly before the last word of a lost node are taken as victims of that."""
-NEVER_STARTED = ("setup", "data", "peers")
+EXIT_LOST, EXIT_SETUP = 208, 209
 
 
 class GangMember:
@@ -158,104 +155,41 @@ class Coordinator:
 
     def verdict(self) -> dict[str, Any]:
         """`exit_code`, `cause`, `message`, `node`, `first`; cause null for a gang that succeeded or was stopped."""
-        failure = self._judge()
-        if failure is not None:
-            return failure
-        code = self._stop_code() if self.reason == "stop" else 0
-        return _sentence(None, code, "")
-
-    def _judge(self) -> dict[str, Any] | None:
-        if self.reason == "timeout":
-            return _sentence("timeout", EXIT_TIMEOUT, "the run took longer than its timeout")
-        succeeded = all(self._has_succeeded(node) for node in self.deciding)
-        if self.reason == "success" and succeeded:
-            return None
         if self.reason == "evicted":
             text = "node %s was taken away by the cluster" % self.culprit
             return _sentence("preemption", EXIT_LOST, text, self.culprit)
         if self.reason == "peers":
             return _sentence("peers", EXIT_SETUP, self._message, self.culprit)
-        first = self._first_failure()
-        lost = self._first_loss(first)
-        if lost is not None:
-            return _sentence("lost", EXIT_LOST, "node %s: %s" % (lost, self._message), lost)
-        if any(outcome.get("cause") == "hang" for outcome in self._outcomes().values()):
-            return self._hang()
-        if first is not None and self.reason != "stop":
-            report = first[2]
-            code = int(report.get("exit_code") or 1)
-            message = str(report.get("message") or "")
-            return _sentence(report.get("cause") or "exit", code, message, str(report.get("node") or first[1]), report)
-        if self.reason == "stop" or succeeded:
-            return None
-        return self._by_outcome()
+        rules = load("core.first_failure")
+        failure = rules.judge(self._ended(rules))
+        if failure is None:
+            return _sentence(None, self._stop_code(rules) if self.reason == "stop" else 0, "")
+        found = _sentence(failure.cause, failure.exit_code, failure.message, failure.node, failure.report)
+        return {**found, "tail": failure.tail} if failure.tail else found
 
-    def _by_outcome(self) -> dict[str, Any]:
-        """No rank is to blame: something before or beside the ranks failed. The first that arrived counts."""
-        for node, outcome in self._outcomes().items():
-            cause, code = outcome.get("cause"), outcome.get("exit_code")
-            if cause and code and not (cause == "lost" and outcome.get("ended_by") == "lost"):
-                code = EXIT_SETUP if cause in NEVER_STARTED else int(code)
-                message = "node %s: %s" % (node, outcome.get("message"))
-                return _sentence(str(cause), code, message, node, outcome.get("first"), outcome.get("tail"))
-        for node, outcome in self._outcomes().items():
-            if outcome.get("exit_code") and outcome.get("ended_by") is None:
-                message = str(outcome.get("message") or "")
-                return _sentence("exit", int(outcome["exit_code"]), message, node, outcome.get("first"))
-        missing = [node for node, member in self.members.items() if member.outcome is None]
-        text = self._message or "no word of its end came from node %s" % ", ".join(missing[:8])
-        return _sentence("lost", EXIT_LOST, text, missing[0] if missing else "")
+    def _ended(self, rules: Any) -> Any:
+        ranks = [rules.EndedRank(report, report, arrived=at, told_by=by) for at, by, report in self._reports.values()]
+        outcomes = [(node, member.outcome) for node, member in self.members.items()]
+        outcomes.sort(key=lambda item: float((item[1] or {}).get("arrival") or 0.0))
+        nodes = {node: None if outcome is None else rules.EndedNode(outcome) for node, outcome in outcomes}
+        end = rules.EndedAttempt(ranks, nodes, self.deciding, self.reason)
+        end.lost = self._losses(rules.LOSS_WINDOW_S)
+        end.lost_message = self._message or "no word of its end came from node %s" % ", ".join(end.missing[:8])
+        end.stalled = self._stalled
+        return end
 
-    def _outcomes(self) -> dict[str, dict[str, Any]]:
-        """In the order of their arrival."""
-        found = {node: member.outcome for node, member in self.members.items() if member.outcome is not None}
-        return dict(sorted(found.items(), key=lambda item: float(item[1].get("arrival") or 0.0)))
+    def _losses(self, window_s: float) -> dict[str, float]:
+        """Nodes whose loss may be why the gang ended, by their last word: not those lost while it was being ended
+        anyway. An engine on one machine sees its launchers die at once and need not ask that."""
+        if self.reason != "failure":
+            return {}
+        lost = {node: member.lost_at for node, member in self.members.items() if member.lost_at is not None}
+        return {node: at for node, at in lost.items() if at <= self.reason_at + window_s}
 
-    def _first_failure(self) -> tuple[float, str, dict[str, Any]] | None:
-        """The first that arrived; among ranks of its own node, which share a clock, the first that ended."""
-        own = [each for each in self._reports.values() if _failed(each[2])]
-        if not own:
-            return None
-        arrived = min(own, key=lambda each: each[0])
-        same = [each for each in own if each[1] == arrived[1]]
-        return min(same, key=lambda each: int(each[2].get("ended_ns") or 0))
-
-    def _first_loss(self, first: tuple[float, str, dict[str, Any]] | None) -> str | None:
-        """The node whose loss is why the gang ended: not one that was lost while it was being ended anyway."""
-        lost = [(member.lost_at, node) for node, member in self.members.items() if member.lost_at is not None]
-        if not lost or self.reason != "failure":
-            return None
-        at, node = min(lost)
-        if at > self.reason_at + LOSS_WINDOW_S:
-            return None
-        if first is not None and (first[1] == node or first[0] <= at - LOSS_WINDOW_S):
-            return None
-        return node
-
-    def _hang(self) -> dict[str, Any]:
-        """The stacks of all nodes together show the odd one out; a single launcher sees only its own."""
-        stacks = {rank: str(each[2]["stacks"]) for rank, each in self._reports.items() if each[2].get("stacks")}
-        odd, _ = odd_one_out(stacks)
-        culprit = odd[0] if odd else self._stalled[0] if self._stalled else None
-        report = self._reports[culprit][2] if culprit in self._reports else None
-        node = str(report.get("node") or "") if report else ""
-        return _sentence("hang", EXIT_HANG, describe(stacks, self._stalled), node, report)
-
-    def _has_succeeded(self, node: str) -> bool:
-        """Ranks that we ended and that left with 0 have not finished their work."""
-        outcome = self.members[node].outcome
-        if outcome is None or outcome.get("exit_code") != 0:
-            return False
-        if outcome.get("ended_by") is None:
-            return True
-        reports = [report for _, by, report in self._reports.values() if by == node]
-        return bool(reports) and all(report.get("ended_by") is None for report in reports)
-
-    def _stop_code(self) -> int | None:
-        """That of the first rank that failed, else 0; None when nothing had started."""
+    def _stop_code(self, rules: Any) -> int | None:
         ended = sorted(self._reports.values(), key=lambda each: each[0])
-        codes = [int(each[2]["exit_code"]) for each in ended if each[2].get("exit_code") is not None]
-        return next((code for code in codes if code), 0) if codes else None
+        code: int | None = rules.stop_code(report.get("exit_code") for _, _, report in ended)
+        return code
 
 
 def _failed(report: dict[str, Any]) -> bool:
@@ -264,7 +198,6 @@ def _failed(report: dict[str, Any]) -> bool:
 
 
 def _sentence(
-    cause: str | None, code: int | None, message: str, node: str = "", first: Any = None, tail: Any = None
+    cause: str | None, exit_code: int | None, message: str, node: str = "", first: Any = None
 ) -> dict[str, Any]:
-    found = {"exit_code": code, "cause": cause, "message": message, "node": node, "first": first}
-    return {**found, "tail": tail} if tail else found
+    return {"exit_code": exit_code, "cause": cause, "message": message, "node": node, "first": first}

@@ -263,13 +263,14 @@ class NodeLauncher:
         if not state.end_by("hang"):
             return
         from ..ranks.stack_dump import take_stacks
-        from ..ranks.stacks import describe
+        from ..vendored import load
 
         state.failure = failure = NodeFailure("hang", EXIT_HANG, "")
         state.is_asking = True
 
         def taken() -> None:
-            failure.message = describe({each.rank: each.stacks for each in state.ranks if each.stacks}, silent)
+            stacks = {each.rank: each.stacks for each in state.ranks if each.stacks}
+            failure.message = load("core.stacks").describe(stacks, silent)
             state.is_asking = False
             state.terminate(self.plan.grace_s)
 

@@ -14,8 +14,8 @@ import time
 from ..node import processes
 from ..node.jsonfiles import read_bytes
 from ..node.state import LauncherState
+from ..vendored import load
 from .ranks import Rank
-from .stacks import cut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class _RankDump:
     def _collect(self) -> None:
         self._state.catch_up(self._rank.err)
         data = self._rank.err.read(self._begin, _READ_MAX)
-        text = cut(data.decode("utf-8", "replace"))
+        text = load("core.stacks").cut(data.decode("utf-8", "replace"))
         if text and self._pid != self._main:
             text = "# process %d\n%s" % (self._pid, text)
         if text:

@@ -1,7 +1,8 @@
 """What the ended pods of an attempt mean: who is to blame, with which exit code. Pure.
 
-Node 0's launcher saw all others and its verdict counts. Without it (its pod vanished, it never started) the pods' own
-words and Kubernetes' conditions are weighed. What comes next is not decided here (`decide`).
+Node 0's launcher saw all others and its verdict (core/first_failure.py) counts. Without it (its pod vanished, it never
+started) the pods' own words and Kubernetes' conditions are weighed: no clock orders them, and most of them are
+consequences of one another. What comes next is not decided here (`decide`).
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from collections.abc import Sequence
 from math import inf
 from typing import Literal
 
-from longboat.core.errors import RUN_LOST_EXIT, RUN_SETUP_EXIT
+from longboat.core.errors import RUN_LOST_EXIT
+from longboat.core.first_failure import NEVER_STARTED, exit_code_of, stop_code
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import Failure
 from longboat.engines.kubernetes.observe.node_loss import NODE_LOST, vanished_on_lost_host
-from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
+from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.observe.termination import GangEnd, PodEnd
 
-NEVER_STARTED = ("setup", "data", "image", "peers")
 CONSEQUENCES = ("preemption", "peers", "lost")
 """Causes that may follow from another node's end, the likeliest origin first."""
 
@@ -149,22 +150,13 @@ def _pod_failure(node: str, end: PodEnd) -> Failure:
     return Failure(cause=cause, exit_code=exit_code_of(cause, end.exit_code), message=message, rank=rank)
 
 
-def exit_code_of(cause: str, exit_code: int | None) -> int:
-    """A run whose ranks never started has Longboat's own code, not that of what failed before them."""
-    if cause in NEVER_STARTED:
-        return RUN_SETUP_EXIT
-    if cause == "preemption":
-        return RUN_LOST_EXIT
-    return exit_code or (RUN_LOST_EXIT if cause == "lost" else 1)
-
-
 def _failed(failure: Failure) -> AttemptOutcome:
     return AttemptOutcome(how="failed", exit_code=failure.exit_code, failure=failure)
 
 
 def _is_success(end: PodEnd) -> bool:
     """Ranks that we ended and that left with 0 have not finished their work."""
-    said = end.said
+    said = end.said  # unlike in `first_failure`, no ranks may mean that a long message was cut
     if end.exit_code != 0 or end.cause is not None:
         return False
     return said is None or said.ended_by in (None, "success") or all(rank.ended_by is None for rank in said.ranks)
@@ -181,12 +173,4 @@ def _stop_code(verdict: AttemptOutcome, ends: dict[str, PodEnd]) -> int | None:
     failure = verdict.failure
     if failure is not None and failure.cause not in CONSEQUENCES and failure.cause not in NEVER_STARTED:
         return failure.exit_code
-    codes = [rank.exit_code for end in ends.values() if end.said is not None for rank in end.said.ranks]
-    known = [code for code in codes if code is not None]
-    return next((code for code in known if code), 0) if known else None
-
-
-def rank_codes(pods: Sequence[PodView]) -> dict[int, int | None]:
-    """Exit codes by rank, as far as the launchers told them."""
-    said = [pod.end.said for pod in pods if pod.end is not None and pod.end.said is not None]
-    return {rank.rank: rank.exit_code for one in said for rank in one.ranks}
+    return stop_code(rank.exit_code for end in ends.values() if end.said is not None for rank in end.said.ranks)

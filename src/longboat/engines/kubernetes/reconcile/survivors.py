@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from longboat.core.first_failure import NEVER_STARTED
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.observe.node_loss import is_host_well, is_reachable
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import PodEnd
-from longboat.engines.kubernetes.reconcile.attempt_outcome import NEVER_STARTED, expected_nodes
+from longboat.engines.kubernetes.reconcile.attempt_outcome import expected_nodes
 
 SETTLING_S = 5.0
 """Launchers that have met are given so long to hear of a death by themselves: what they say then says more."""

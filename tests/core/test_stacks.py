@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longboat.launcher.ranks.stacks import cut, describe, main_frames, odd_one_out
+from longboat.core.stacks import cut, describe, main_frames, odd_one_out
 
 HEAD = "Current thread 0x00007f8c87bc4b80 (most recent call first):\n"
 

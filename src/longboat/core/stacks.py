@@ -1,4 +1,7 @@
-"""Python stacks as `faulthandler` prints them: cutting them out of a log, and finding the odd one out. Pure."""
+"""Python stacks as `faulthandler` prints them: cutting them out of a log, and finding the odd one out. Pure.
+
+Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +52,12 @@ def _frame(line: str) -> tuple[str, str] | None:
     number, in_mark, function = rest.partition(" in ")
     if not mark or not in_mark:
         return None
-    return function, "%s:%s" % (file.rpartition("/")[2], number)
+    return function, f"{file.rpartition('/')[2]}:{number}"
 
 
 def where(frames: list[tuple[str, str]]) -> str:
     """`load_batch (data.py:12)`"""
-    return "%s (%s)" % frames[0] if frames else ""
+    return f"{frames[0][0]} ({frames[0][1]})" if frames else ""
 
 
 def odd_one_out(stacks: dict[int, str]) -> tuple[tuple[int, ...], str]:
@@ -89,16 +92,16 @@ def describe(stacks: dict[int, str], silent: tuple[int, float] | None) -> str:
     """One line for the outcome: who is silent, who is the odd one out and where, where the others are."""
     parts = []
     if silent is not None:
-        parts.append("rank %d made no progress for %.0f s" % silent)
+        parts.append(f"rank {silent[0]} made no progress for {silent[1]:.0f} s")
     odd, place = odd_one_out(stacks)
     frames = {rank: main_frames(stack) for rank, stack in stacks.items()}
     others = [rank for rank in sorted(frames) if frames[rank] and rank not in odd]
     if odd:
-        parts.append("odd one out: %s in %s" % (_named(odd), place))
+        parts.append(f"odd one out: {_named(odd)} in {place}")
     if others:
         places = [where(frames[rank]) for rank in others]
         common = max(places, key=places.count)
-        parts.append("%s in %s" % (_named([rank for rank, at in zip(others, places) if at == common]), common))
+        parts.append(f"{_named([rank for rank, at in zip(others, places) if at == common])} in {common}")
     return "; ".join(parts) or "the ranks were asked for their stacks"
 
 
