@@ -269,6 +269,17 @@ def test_an_earlier_attempts_pod_on_a_lost_machine_holds_nobody_up() -> None:
     )
 
 
+def test_a_node_that_was_gone_before_anybody_looked_is_named() -> None:
+    hosts = {"node-9": HostView(name="node-9", is_there=False)}
+    state, turn = taken(snapshot(running(0, host="node-9"), running(1), hosts=hosts), NOW)
+    assert [action.pod for action in turn.actions if isinstance(action, ForceDelete)] == ["train-a0-worker-0"]
+    silent = ended(1, 208, cause="lost", message="nothing was heard of node worker-0 for 30 s")
+    failed = (workload(failed="index 0 failed"),)
+    over, _ = taken(snapshot(silent, state=state, hosts=hosts, workloads=failed), NOW + 60)
+    failure = over.attempts[0].failure
+    assert failure is not None and failure.message.startswith("node node-9 (worker-0) is gone from the cluster")
+
+
 def test_jobs_deleted_by_somebody_fail_the_run() -> None:
     state, _ = taken(snapshot(workloads=()))
     assert (state.phase, state.exit_code, state.cause) == ("failed", 208, "lost")

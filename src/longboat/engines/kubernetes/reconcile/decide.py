@@ -265,12 +265,14 @@ def _progressed(state: State, progress: Progress, snapshot: RunSnapshot) -> Stat
     reason = silence_words(snapshot) or progress.reason
     if state.attempt and progress.phase != "running" and not reason:
         reason = state.reason
+    # A pod of a lost node is deleted in this very turn: whoever judges later must still know where it was.
+    is_worth_noting = progress.phase == "running" or any(pod.is_lost for pod in snapshot.pods)
     return _replace(
         state,
         phase=_phase(state, progress.phase),
         reason=reason,
         started=state.started or progress.started,
-        hosts=noted_hosts(state, snapshot) if progress.phase == "running" else state.hosts,
+        hosts=noted_hosts(state, snapshot) if is_worth_noting else state.hosts,
         cause=None if progress.phase == "running" else state.cause,
     )
 
