@@ -37,11 +37,24 @@ APART = {
 
 def start_apart(ground: Ground, lost: str = LOST, **fields: Any) -> None:
     """A gang of two, on two machines."""
+    ground.until(lambda: len(_ready_nodes(ground)) == 2, "both nodes are ready, whatever the test before did to them")
     ground.configure(pod=APART, node_lost=lost)
     ground.engine = ground.open()
     ground.submit(**{"nodes": 2, "retries": {"count": 1, "backoff": "0s"}, **fields})
     ground.until_started(ranks=2)
     assert set(hosts(ground).values()) == {"node-0", "node-1"}
+
+
+def _ready_nodes(ground: Ground) -> list[str]:
+    """Those that the scheduler uses: ready, and no taint left of a time when they were not."""
+    ground.api.close()
+    items = ground.api.items(api.path_of("Node", "v1"))
+    conditions = {
+        item["metadata"]["name"]: {one["type"]: one["status"] for one in item["status"].get("conditions", ())}
+        for item in items
+        if not item["spec"].get("taints")
+    }
+    return [name for name, states in conditions.items() if states.get("Ready") == "True"]
 
 
 def pods(ground: Ground) -> list[dict[str, Any]]:
