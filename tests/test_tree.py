@@ -1,7 +1,9 @@
-"""The source tree: the rules that scripts/house.py checks."""
+"""The source tree: the rules that scripts/house.py checks, and that every decision has its test."""
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,3 +66,67 @@ def test_nine_equal_lines_are_a_copy(source: Path) -> None:
     assert problems(source).strip() == ""
     write(source, "sailing.py", "# the same\n\n" + eight + "\nsail()\n")
     assert "sailing.py:3: 9 lines equal those of" in problems(source)
+
+
+SOURCE = ROOT / "src" / "longboat"
+# Decisions that are tested through the one that uses them: they have no other user, or give only a part of its answer.
+TESTED_BY = {
+    "autoscaler/decide/": "autoscaler/decide/test_decide.py",  # tables of clusters and the whole plan for each
+    "autoscaler/model/": "autoscaler/decide/test_decide.py",
+    "autoscaler/observe/": "autoscaler/observe/test_from_objects.py",
+    "autoscaler/purchase/": "autoscaler/purchase/test_optimize.py",
+    "autoscaler/scale_down/": "autoscaler/decide/test_decide.py",
+    "bundles/trees": "bundles/test_extraction.py",
+    "engines/kubernetes/explain/unschedulable": "engines/kubernetes/explain/test_pending.py",
+    "engines/kubernetes/gate/reasons": "engines/kubernetes/gate/test_decide.py",
+    "engines/kubernetes/reconcile/survivors": "engines/kubernetes/reconcile/test_node_loss.py",
+    "engines/kubernetes/submit/capacity": "engines/kubernetes/submit/test_preflight.py",
+    "engines/kubernetes/submit/facts/": "engines/kubernetes/submit/facts/test_cluster_facts.py",
+    "engines/kubernetes/submit/quotas": "engines/kubernetes/submit/test_preflight.py",
+    "engines/shared/explanations": "conformance/test_explain.py",  # the same words on every engine
+    "engines/shared/run_summary": "cli/commands/test_ps.py",
+    "fitting/search": "fitting/test_packing.py",
+    "launcher/node/environment": "launcher/node/test_node.py",
+    "specs/assembly": "specs/test_read.py",
+    "specs/fields/rules": "specs/test_read_mistakes.py",
+}
+
+
+def decisions() -> list[str]:
+    """Modules of more than 60 lines whose docstring says that they are pure: nothing but decisions is in them."""
+    found = []
+    for file in sorted(SOURCE.rglob("*.py")):
+        text = file.read_text()
+        if text.count("\n") > 60 and re.search(r"\bPure\b", ast.get_docstring(ast.parse(text)) or ""):
+            found.append(str(file.relative_to(SOURCE).with_suffix("")))
+    return found
+
+
+def test_every_decision_has_a_test_of_its_name() -> None:
+    assert len(decisions()) > 40
+    without = []
+    for module in decisions():
+        folder, _, name = module.rpartition("/")
+        has_own = any((ROOT / "tests" / folder).rglob(f"test_{name}.py"))
+        if not has_own and module not in TESTED_BY and f"{folder}/" not in TESTED_BY:
+            without.append(module)
+    assert not without, "write test_NAME.py, or say in TESTED_BY which test decides on them"
+
+
+def test_tests_of_decisions_exist() -> None:
+    modules = decisions()
+    for module, test in TESTED_BY.items():
+        assert (ROOT / "tests" / test).is_file(), test
+        assert any(each == module or each.startswith(module) for each in modules), f"{module} is no decision any more"
+
+
+def test_folders_of_tests_are_those_of_the_source() -> None:
+    packages = {entry.name for entry in SOURCE.iterdir() if entry.is_dir()}
+    for folder in (ROOT / "tests").rglob("*"):
+        inside = folder.relative_to(ROOT / "tests")
+        if inside.parts[0] in packages and any(folder.glob("test_*.py")) and str(inside) not in FLOWS:
+            assert (SOURCE / inside).is_dir(), f"tests/{inside} mirrors no folder of src/longboat"
+
+
+# Tests of whole flows, with what they share.
+FLOWS = {"autoscaler/live", "engines/kubernetes/faults"}

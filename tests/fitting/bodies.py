@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape, node_of
 from longboat.fitting.model.pods import Pod, pod_of
+from longboat.fitting.packing import Placement, Shortfall
+from longboat.fitting.predicates import why_not
 
 Body = dict[str, Any]
 GPU = "nvidia.com/gpu"
+ZONE = "topology.kubernetes.io/zone"
+HOST = "kubernetes.io/hostname"
 
 
 def node_body(name: str, room: Body | None = None, *, labels: Body | None = None, **spec: Any) -> Body:
@@ -62,3 +69,21 @@ def node_affinity(*terms: list[Body]) -> Body:
 
 def wants(key: str, operator: str, *values: str) -> Body:
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def at(name: str, found: Pod) -> Pod:
+    return msgspec.structs.replace(found, node=name)
+
+
+def reason(wanted: Pod, shape: Any, *others: Pod) -> str | None:
+    fleet = Fleet([shape], [at(shape.name, one) for one in others])
+    return why_not(wanted, fleet.states[shape.name])
+
+
+def gpu_nodes(*gpus: int, **more: Any) -> list[NodeShape]:
+    return [node(f"n{number}", {GPU: str(count)}, **more) for number, count in enumerate(gpus)]
+
+
+def nodes_of(found: Placement | Shortfall) -> tuple[str, ...]:
+    assert isinstance(found, Placement), found
+    return found.nodes

@@ -13,23 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longboat.fitting.fleet import Fleet
-from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.packing import Placement, Shortfall, place, take, take_each
 from longboat.fitting.predicates import why_not
-from tests.fitting.bodies import GPU, affinity, gang, node, pod, term
-
-ZONE = "topology.kubernetes.io/zone"
-HOST = "kubernetes.io/hostname"
-
-
-def gpu_nodes(*gpus: int, **more: Any) -> list[NodeShape]:
-    return [node(f"n{number}", {GPU: str(count)}, **more) for number, count in enumerate(gpus)]
-
-
-def nodes_of(found: Placement | Shortfall) -> tuple[str, ...]:
-    assert isinstance(found, Placement), found
-    return found.nodes
+from tests.fitting.bodies import (
+    GPU,
+    HOST,
+    ZONE,
+    affinity,
+    gang,
+    gpu_nodes,
+    node,
+    nodes_of,
+    pod,
+    term,
+)
 
 
 def test_all_or_nothing() -> None:
@@ -62,63 +60,6 @@ def test_gpus_are_kept_for_who_needs_them() -> None:
     assert nodes_of(place([pod("x", {"cpu": "1"})], fleet)) == ("b-cpu",)
     mixed = [pod("cpu", {"cpu": "6"}), pod("gpu", {"cpu": "6", GPU: "1"})]
     assert nodes_of(place(mixed, fleet)) == ("b-cpu", "a-gpu"), "whoever needs GPUs chooses first"
-
-
-def test_fragmentation_is_seen() -> None:
-    fleet = Fleet(gpu_nodes(8, 8), [pod(f"o{n}", {GPU: "4"}, nodeName=f"n{n}") for n in range(2)])
-    found = place([pod("x", {GPU: "8"})], fleet)
-    assert isinstance(found, Shortfall)
-    assert str(found.lacks[0]) == "8 free of 16, at most 4 on one node"
-    assert found.reason == "2 nodes: needs 8 nvidia.com/gpu, 4 free"
-
-
-def test_what_is_short_only_together_is_named() -> None:
-    nodes = [node("a", {"cpu": "8", "memory": "1Gi"}), node("b", {"cpu": "1", "memory": "64Gi"})]
-    found = place([pod("x", {"cpu": "4", "memory": "8Gi"})], Fleet(nodes))
-    assert isinstance(found, Shortfall)
-    assert [lack.resource for lack in found.lacks] == ["memory", "cpu"]
-
-
-def test_no_node_would_do() -> None:
-    tainted = gpu_nodes(8, taints=[{"key": "t", "effect": "NoSchedule"}])
-    found = place([pod("x", {GPU: "1"})], Fleet([*tainted, node("b")]))
-    assert isinstance(found, Shortfall)
-    reasons = "1 node: needs 1 nvidia.com/gpu, the node has none; 1 node: taint t:NoSchedule is not tolerated"
-    assert found.reason == reasons
-    assert place([pod("x")], Fleet([])) == Shortfall(pod=pod("x"), placed=0, wanted=1)
-    assert Shortfall(pod=pod("x"), placed=0, wanted=1).reason == "there are no nodes"
-
-
-def test_one_per_node_and_one_per_zone() -> None:
-    apart = affinity("podAntiAffinity", term(HOST, {"app": "x"}))
-    alone = gang(3, {"cpu": "1"}, labels={"app": "x"}, affinity=apart)
-    assert sorted(nodes_of(place(alone, Fleet(gpu_nodes(0, 0, 0))))) == ["n0", "n1", "n2"]
-    assert isinstance(place(alone, Fleet(gpu_nodes(0, 0))), Shortfall)
-    zones = [node(f"{zone}{number}", labels={ZONE: zone}) for zone in "ab" for number in range(2)]
-    by_zone = affinity("podAntiAffinity", term(ZONE, {"app": "x"}))
-    pods = gang(2, {"cpu": "1"}, labels={"app": "x"}, affinity=by_zone)
-    assert {name[0] for name in nodes_of(place(pods, Fleet(zones)))} == {"a", "b"}
-    assert isinstance(place(gang(3, labels={"app": "x"}, affinity=by_zone), Fleet(zones)), Shortfall)
-
-
-def test_a_gang_that_wants_one_zone_finds_the_one_with_room() -> None:
-    zones = [node("a0", {GPU: "8"}, labels={ZONE: "a"})]
-    zones += [node(f"b{number}", {GPU: "8"}, labels={ZONE: "b"}) for number in range(2)]
-    near = affinity("podAffinity", term(ZONE, {"gang": "g"}))
-    pods = gang(2, {GPU: "8"}, labels={"gang": "g"}, affinity=near)
-    assert sorted(nodes_of(place(pods, Fleet(zones)))) == ["b0", "b1"]
-    assert isinstance(place(gang(3, {GPU: "8"}, labels={"gang": "g"}, affinity=near), Fleet(zones)), Shortfall)
-    held = Fleet(zones, [pod("old", labels={"gang": "g"}, nodeName="a0")])
-    assert isinstance(place(pods, held), Shortfall), "where one of them is already, the others must be too"
-
-
-def test_spread_over_zones() -> None:
-    zones = [node(f"{zone}{number}", {"cpu": "2"}, labels={ZONE: zone}) for zone in "abc" for number in range(2)]
-    even = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-    even["labelSelector"] = {"matchLabels": {"app": "x"}}
-    pods = gang(6, {"cpu": "1"}, labels={"app": "x"}, topologySpreadConstraints=[even])
-    found = nodes_of(place(pods, Fleet(zones)))
-    assert sorted(name[0] for name in found) == list("aabbcc")
 
 
 def test_a_small_mixed_gang_is_searched_through() -> None:
@@ -286,29 +227,6 @@ def test_nothing_is_ever_over_committed(fleet: Fleet, gangs: list[list[Pod]]) ->
                 fresh.add(one, fresh.states[state.name])
         trial = [msgspec.structs.replace(one, name=f"trial/{one.name}") for one in pods]
         assert place(trial, fleet) == place(trial, fresh), "what is remembered makes no difference"
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_index_of_a_large_fleet_keeps_up(seed: int) -> None:
-    """Few nodes change between two looks, pods leave as well as come: the same answers as from a fresh fleet."""
-    chance = random.Random(seed)
-    shapes = [node(f"n{number:02}", {GPU: chance.choice("48"), "cpu": chance.choice("48")}) for number in range(60)]
-    fleet = Fleet(shapes)
-    there: list[Pod] = []
-    for number in range(80):
-        requests = {"cpu": chance.choice("12"), **({GPU: chance.choice("124")} if chance.random() < 0.7 else {})}
-        wanted = gang(chance.randint(1, 6), requests, name=f"g{number}")
-        fresh = Fleet(shapes)
-        for one in there:
-            state = fleet.where(one)
-            assert state is not None
-            fresh.add(one, fresh.states[state.name])
-        assert place(wanted, fleet) == place(wanted, fresh)
-        if isinstance(take(wanted, fleet), Placement):
-            there += wanted
-        for one in chance.sample(there, min(len(there), chance.randint(0, 6))):
-            fleet.remove(one)
-            there.remove(one)
 
 
 @pytest.mark.parametrize("seed", range(3))

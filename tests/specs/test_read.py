@@ -30,13 +30,6 @@ data: [{url: "https://example.org/prepared_data.tar.gz", to: /var/tensorflow/dat
 """
 
 
-@pytest.fixture
-def read(tmp_path: Path) -> Reader:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    return Reader(folder)
-
-
 def test_digits(read: Reader) -> None:
     loaded = read(DIGITS)
     job = loaded.job
@@ -225,50 +218,6 @@ def test_a_problem_of_a_field_has_a_path_and_no_file(read: Reader) -> None:
     assert "type int" in read.says(fields={"run": "x", "env": {1: "A"}})
 
 
-def test_variables(read: Reader) -> None:
-    environment = {"N": "2", "WHO": "me", "EMPTY": "", "SPACE": "a b"}
-    job = read.job(
-        "run: echo ${WHO}\nsetup: echo ${WHO}\nnodes: ${N}\nimage: 'reg/${WHO}:${TAG:-latest}'\n"
-        "env:\n  A: ${SPACE}\n  B: $${WHO}\n  C: ${EMPTY}\n  D: ${EMPTY:-d}\n  E: $WHO\n  F: ${N}\n"
-        "roles: {worker: {run: 'r ${WHO}'}}",
-        environment=environment,
-    )
-    role = job.roles[0]
-    assert role.run == "r ${WHO}" and job.setup == "echo ${WHO}"
-    assert role.nodes == 2 and role.image == "reg/me:latest"
-    assert role.env == {"A": "a b", "B": "${WHO}", "C": "", "D": "d", "E": "$WHO", "F": "2"}
-
-
-def test_an_undefined_variable_is_one_problem_at_its_place(read: Reader) -> None:
-    problems = read.problems("run: x\nnodes: ${N}\nimage: ${\n")
-    assert [str(problem).split(": ")[0] for problem in problems] == ["0.yaml:2:8", "0.yaml:3:8"]
-    assert "the variable N is not set" in problems[0].message and "${N:-" in str(problems[0].hint)
-
-
-def test_a_substituted_value_is_not_shown(read: Reader) -> None:
-    text = read.says("run: x\nqueue: ${TOKEN}", environment={"TOKEN": "Very Secret"})
-    assert "Secret" not in text and "${TOKEN}" in text
-
-
-def test_secrets_are_never_substituted_nor_shown(read: Reader) -> None:
-    environment = {"TOKEN": "s3cret"}
-    for text in (
-        "secrets: {TOKEN: abc123}",
-        'secrets: {TOKEN: "${TOKEN}"}',
-        "secrets: [abc-123]",
-        "secrets: [TOKEN=abc123]",
-        "secrets: abc123",
-        "secrets: [hf_abc123abc123abc123abc123]",
-        "secrets: {hf_abc123abc123abc123abc123: }",
-        "secrets: {TOKEN: {env: 'abc 123'}}",
-        "secrets: {TOKEN: {env: [abc123]}}",
-        "secrets: {TOKEN: 123}",
-    ):
-        said = read.problems(f"run: x\n{text}", environment=environment)
-        shown = "".join(f"{problem} {problem.hint}" for problem in said)
-        assert "123" not in shown and "s3cret" not in shown, text
-
-
 def test_a_password_in_a_url_is_refused_and_not_shown(read: Reader) -> None:
     for url in ("https://me:hunter2@example.org/x", "ftp://me:hunter2@example.org/x"):
         assert "hunter2" not in read.says(f"run: x\ndata: [{{url: '{url}', to: d}}]")
@@ -277,59 +226,6 @@ def test_a_password_in_a_url_is_refused_and_not_shown(read: Reader) -> None:
 def test_a_secret_in_env_is_noticed(read: Reader) -> None:
     loaded = read("run: x\nenv: {HF_TOKEN: abc, TOKENIZER: bpe, MAX_TOKENS: 5}")
     assert len(loaded.notices) == 1 and "env.HF_TOKEN" in loaded.notices[0] and "abc" not in loaded.notices[0]
-
-
-def test_overrides(read: Reader) -> None:
-    text = "run: x\nretries: 2\nroles: {ps: {}, worker: {gpus: 1}}\ndata: [{url: 'https://a/b', to: d}]\nqueue: q"
-    job = read.job(
-        text,
-        overrides=[
-            "roles.worker.gpus=H100:2",
-            "roles.ps=null",
-            "retries.on=[oom, 3]",
-            "data.0.url=https://c/d",
-            "data.1={url: 'https://e/f', to: g}",
-            "labels.example.org/team=a",
-            'volumes."/mnt/v1.2".path=/x',
-            "env.A=#b: c",
-            "env.B='08'",
-            "env.C=a=b",
-            "checkpoints.keep=0",
-            "include.0=*.json",
-            "queue=null",
-            "run=echo 1: 2",
-        ],
-    )
-    assert [role.name for role in job.roles] == ["worker"]
-    assert job.roles[0].resources.gpus == Gpus(count=2, type="H100")
-    assert job.retries == Retries(count=2, on=("oom", 3))
-    assert [data.url for data in job.data] == ["https://c/d", "https://e/f"]
-    assert job.labels == {"example.org/team": "a"} and job.volumes == (Volume(target="/mnt/v1.2", path="/x"),)
-    assert job.roles[0].env == {"A": "#b: c", "B": "08", "C": "a=b"}
-    assert job.checkpoints.keep == 0 and job.include == ("*.json",) and job.queue is None
-    assert job.roles[0].run == "echo 1: 2"
-
-
-@pytest.mark.parametrize(
-    ("override", "says"),
-    [
-        ("a.b=c", "--set a.b: a: unknown field"),
-        ("noeds=2", '--set noeds: noeds: unknown field; did you mean "nodes"?'),
-        ("nodes", "--set nodes: expected PATH=VALUE"),
-        ("=2", "expected a path"),
-        ("a..b=2", "expected a path"),
-        ("a.=2", "expected a path"),
-        ("nodes=two", '--set nodes: nodes: found the text "two"'),
-        ("nodes.x=2", "--set nodes.x: nodes is not a mapping here"),
-        ("data.7.url=x", "--set data.7.url: found '7' as the place in a list, expected a number from 0 to 0"),
-        ("data.x.url=x", "data"),
-        ("env=[1", "--set env"),
-        ("roles.worker.gpus={cuont: 1}", "--set roles.worker.gpus: roles.worker.gpus.cuont: unknown field; did you"),
-    ],
-)
-def test_bad_overrides(read: Reader, override: str, says: str) -> None:
-    text = "run: x\nnodes: 1\ndata: []"
-    assert says in read.says(text, overrides=[override])
 
 
 @pytest.mark.parametrize(

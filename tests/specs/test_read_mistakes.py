@@ -12,13 +12,6 @@ from longboat.specs.read import read_job
 from tests.specs.reading import Reader
 
 
-@pytest.fixture
-def read(tmp_path: Path) -> Reader:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    return Reader(folder)
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [

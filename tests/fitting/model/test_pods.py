@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from longboat.fitting.model.nodes import Toleration
-from longboat.fitting.model.pods import PodSelector, PodTerm, pod_of, pods_of, shape_of
-from longboat.fitting.model.volumes import claims_of
+from longboat.fitting.model.pods import PodSelector, PodTerm, pod_of, pods_of
 from tests.fitting.bodies import affinity, node_affinity, pod, pod_body, term, wants
 
 DAEMON = {"kind": "DaemonSet", "name": "d", "controller": True}
@@ -79,30 +78,6 @@ def test_a_null_selector_selects_nothing() -> None:
     spread = {"topologyKey": "z", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     found = pod("a", topologySpreadConstraints=[spread]).shape.spread[0]
     assert not found.who.matches(pod("b"), {})
-
-
-def test_volumes_bind_to_where_they_are() -> None:
-    required = {"nodeSelectorTerms": [{"matchExpressions": [wants("zone", "In", "a")]}]}
-    volumes = [
-        {"metadata": {"name": "pv"}, "spec": {"nodeAffinity": {"required": required}}},
-        {"metadata": {"name": "old", "labels": {"topology.kubernetes.io/zone": "a__b"}}, "spec": {}},
-        {"metadata": {"name": "free"}, "spec": {}},
-    ]
-    claims = [
-        {"metadata": {"name": name, "namespace": "default"}, "spec": {"volumeName": bound}}
-        for name, bound in (("data", "pv"), ("legacy", "old"), ("nfs", "free"), ("unbound", ""))
-    ]
-    known = claims_of(claims, volumes)
-    assert set(known) == {("default", "data"), ("default", "legacy")}
-
-    def bound(*names: str) -> dict[str, object]:
-        mounts = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
-        return dict(shape_of(pod_body("p", volumes=mounts), known).placing.volumes)
-
-    assert bound("data", "nfs", "unbound", "missing") == {"data": ((("zone", "In", ("a",)),),)}
-    assert set(bound("legacy")) == {"legacy"}
-    own = pod_body("p", volumes=[{"name": "scratch", "ephemeral": {}}])
-    assert shape_of(own, {("default", "p-scratch"): known["default", "data"]}).placing.volumes
 
 
 def test_slim_structs_give_the_same() -> None:
