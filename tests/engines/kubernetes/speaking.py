@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from longboat.core.jobs import Job, Role
+from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.logs.merge import RunLogs
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view
 from longboat.engines.kubernetes.records import Record, State
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import AlreadyExists
+from longboat.kubeapi.errors import AlreadyExists, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, POD, VOLUME
 from testbed.clusters import Cluster
 
@@ -175,6 +177,27 @@ def state_of(client: Client, *, expected: int = 1) -> State:
     if len(found) >= expected and all(view.end is not None for view in found):
         return State(phase="succeeded", started=1.0, attempt=attempt)
     return State(phase="running", started=1.0, attempt=attempt)
+
+
+def follow_logs(
+    client: Client, record: Record, query: LogQuery, look: Callable[[], State], on_notice: Any = None
+) -> Iterator[LogLine]:
+    """The lines of a run whose state `look` tells."""
+    state = look()
+    is_followed = query.follow and not state.is_final
+    with RunLogs(client, record, query, on_notice=on_notice) as logs:
+        if not is_followed or query.tail is not None:
+            yield from logs.past(state)
+        if is_followed:
+            with logs.follow(state) as live:
+                while not live.is_complete:
+                    if live.wants_state():
+                        try:
+                            live.know(look())
+                        except Unreachable as error:
+                            live.know_nothing(error)
+                    yield from live.arrived()
+                yield from logs.vanished(live)
 
 
 def snapshot_of(client: Client, record: Record, **state: Any) -> RunSnapshot:

@@ -20,7 +20,7 @@ from longboat.engines.kubernetes.status import ENGINE
 
 if TYPE_CHECKING:
     from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
-    from longboat.engines.kubernetes.records import Record, State
+    from longboat.engines.kubernetes.records import Record
     from longboat.engines.kubernetes.settings import ClusterSettings
     from longboat.engines.kubernetes.submit.submission import Submitter
     from longboat.kubeapi.client import Client
@@ -173,23 +173,38 @@ class KubernetesEngine:
         return may_act
 
     def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
-        from longboat.engines.kubernetes.logs.merge import RunLogFollower
         from longboat.engines.kubernetes.observe.observe import find_record
 
         snapshot = self._observe(run)
         if query.follow and not snapshot.state.is_final:
             self._drives(snapshot.record)
-
-        def look() -> State:
-            return self._observe(run).state
-
-        follower = RunLogFollower(self.client, snapshot.record, query, look=look, on_notice=self._notice)
         is_silent = True
-        for line in follower.lines(snapshot.state):
+        for line in self._log_lines(snapshot, query):
             is_silent = False
             yield line
         if is_silent and query.follow:
             find_record(self.client, run)  # no line because it was removed under our eyes is another thing than no line
+
+    def _log_lines(self, snapshot: RunSnapshot, query: LogQuery) -> Iterator[LogLine]:
+        """What there is, and with `follow` what comes until the run has ended; its turns are taken here meanwhile."""
+        from longboat.engines.kubernetes.logs.merge import RunLogs
+        from longboat.kubeapi.errors import Unreachable
+
+        is_followed = query.follow and not snapshot.state.is_final
+        with RunLogs(self.client, snapshot.record, query, on_notice=self._notice) as logs:
+            if not is_followed or query.tail is not None:
+                yield from logs.past(snapshot.state)
+            if not is_followed:
+                return
+            with logs.follow(snapshot.state) as live:
+                while not live.is_complete:
+                    if live.wants_state():
+                        try:
+                            live.know(self._observe(snapshot.record.name).state)
+                        except Unreachable as error:
+                            live.know_nothing(error)
+                    yield from live.arrived()
+                yield from logs.vanished(live)
 
     def wait(self, run: str, *, timeout_s: float | None = None) -> RunStatus:
         from longboat.engines.kubernetes.reconcile.reconciler import wait_for_end

@@ -9,7 +9,7 @@ import pytest
 
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes.exec.pod_exec import Remote
-from longboat.engines.kubernetes.logs.merge import RunLogFollower, tail_of
+from longboat.engines.kubernetes.logs.merge import tail_of
 from longboat.engines.kubernetes.records import Record, State, Storage, ranks_of
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import POD
@@ -17,6 +17,7 @@ from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
 from tests.engines.kubernetes.speaking import (
     client_of,
+    follow_logs,
     record_of,
     role,
     speak,
@@ -33,8 +34,7 @@ def read(
     client: Client, record: Record, *, state: State = ENDED, notices: list[str] | None = None, **query: object
 ) -> list[LogLine]:
     told = [] if notices is None else notices
-    follower = RunLogFollower(client, record, LogQuery(**query), look=lambda: state, on_notice=told.append)  # type: ignore[arg-type]
-    return list(follower.lines())
+    return list(follow_logs(client, record, LogQuery(**query), lambda: state, told.append))  # type: ignore[arg-type]
 
 
 def texts(lines: list[LogLine]) -> list[str]:
@@ -85,8 +85,7 @@ def test_a_connection_cut_every_second_loses_and_doubles_nothing(
     cutting.start()
     try:
         with client_of(cluster, namespace, kubeconfig=api_proxy.kubeconfig) as broken:
-            follower = RunLogFollower(broken, record, LogQuery(follow=True), look=lambda: state_of(client, expected=2))
-            lines = list(follower.lines())
+            lines = list(follow_logs(broken, record, LogQuery(follow=True), lambda: state_of(client, expected=2)))
     finally:
         over.set()
         cutting.join()
@@ -172,7 +171,7 @@ def test_a_follower_sees_lines_at_once_and_those_of_a_retry_after_them(client: C
         attempt = 1 if any(view.attempt for view in pods) else 0
         return State(phase="succeeded" if is_over.is_set() else "running", started=1.0, attempt=attempt)
 
-    lines = RunLogFollower(client, record, LogQuery(follow=True, tail=1), look=look).lines()
+    lines = follow_logs(client, record, LogQuery(follow=True, tail=1), look)
     assert next(lines).data == b"again\n"
     Remote(client, namespace, pods[0].name).put("/longboat/node/go", open("/dev/null", "rb"))
     line = next(lines)
@@ -237,7 +236,7 @@ time.sleep(600)
     speak(client, program, storage=source, terminationGracePeriodSeconds=20)
     until_running(client)
     state = [State(phase="running", started=1.0)]
-    lines = RunLogFollower(client, record, LogQuery(follow=True), look=lambda: state[0]).lines()
+    lines = follow_logs(client, record, LogQuery(follow=True), lambda: state[0])
     assert [next(lines).data for _ in range(50)] == [b"line %d\n" % n for n in range(50)]
     client.delete(POD, "train-a0-worker-0")
     until("it is gone", lambda: client.find(POD, "train-a0-worker-0") is None)
@@ -273,9 +272,8 @@ shutil.copytree(NODE + "/logs", "/longboat/storage/longboat/train-01234567/logs/
 
     # A follower joins here, and sees all that was and all that comes.
     followed: list[LogLine] = []
-    query = LogQuery(follow=True)
-    follower = RunLogFollower(client, record, query, look=lambda: state_of(client))
-    following = threading.Thread(target=lambda: followed.extend(follower.lines()), daemon=True)
+    coming = follow_logs(client, record, LogQuery(follow=True), lambda: state_of(client))
+    following = threading.Thread(target=lambda: followed.extend(coming), daemon=True)
     following.start()
     remote.put("/longboat/node/rotated", open("/dev/null", "rb"))
     until("the rest", lambda: " 24099 " in tail_of(client, pod, lines=1))

@@ -112,6 +112,6 @@ def test_an_empty_log_without_last_words_is_looked_for_if_it_is_old(lasted_s: fl
 
 def test_whether_the_last_lines_of_a_rank_are_there() -> None:
     log = node_log(Cluster("1.out 1"), Copies(), pod_with({"0.out": 3, "1.out": 2}))
-    log.fills = False
+    log.source.fills = False
     assert keys(log) == [("1.out", 1)]
     assert log.lacks(0, 1) and not log.lacks(1, 1) and log.lacks(1, 2) and not log.lacks(2, 5)

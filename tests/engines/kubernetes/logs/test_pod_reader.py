@@ -57,6 +57,9 @@ class Source:
     def lacks_nothing(self, gap: LogGap) -> Iterator[PodLine]:
         raise AssertionError(f"nothing is missing: {gap}")
 
+    def close(self) -> None:
+        raise AssertionError("nobody stops it")
+
     def has_ended(self) -> bool:
         return True
 
@@ -131,7 +134,8 @@ def test_a_stream_that_begins_within_a_long_line_is_not_believed() -> None:
     whole = said(0, 1, 1.0, "x" * 500)[1]
     lines = [said(0, 0, 0.0), (1.0, whole[:300]), (9.0, whole[300:]), said(0, 2, 9.5)]
     kubelet = Kubelet(lines, [len(lines[0][1]) + 310])
-    log = log_of(kubelet, seen={"0.out": 1}, time=START + 11.0)
+    log = log_of(kubelet, time=START + 11.0)
+    log.seen["0.out"] = 1
     found = read(log)
     assert [(line.seq, len(line.data)) for line in found] == [(1, 501), (2, 4)]
 

@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from longboat.core.runs import LogLine, LogQuery
+from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.logs.lines import to_log_line
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
 from longboat.engines.kubernetes.observe.snapshot import PodView, pod_view
-from longboat.engines.kubernetes.records import State
+from longboat.engines.kubernetes.records import Record, State
+from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Unreachable
+from longboat.kubeapi.kinds import POD
 from longboat.kubeapi.watch import Change, Reflector
 
 HELD_BYTES = 16 << 20
@@ -107,22 +110,26 @@ class NodeReading:
 
 
 class LiveLogs:
-    """`look` observes the run (and may drive it on); `open_log` makes the reader of a pod, None: not wanted."""
+    """The lines of a run's pods as they are written. `open_log` makes the reader of a pod, None: not wanted.
+
+    It neither observes nor drives the run: whoever reads here does that when `wants_state`, tells what was seen
+    (`know`) and takes what `arrived`, in turns, until it `is_complete`.
+    """
 
     def __init__(
         self,
-        pods: Reflector[dict[str, Any]],
+        client: Client,
+        record: Record,
         query: LogQuery,
         *,
-        list_pods: Callable[[], list[dict[str, Any]]],
-        look: Callable[[], State],
         open_log: Callable[[PodView], NodeLog | None],
         notice: Callable[[str], None],
     ) -> None:
-        self._pods = pods
+        self.state = State()
+        self.is_complete = False
+        self._client = client
+        self._record = record
         self._query = query
-        self._list_pods = list_pods
-        self._look = look
         self._open_log = open_log
         self._notice = notice
         self._queue: queue.Queue[NodeReading | None] = queue.Queue()
@@ -130,58 +137,72 @@ class LiveLogs:
         self._room = ByteBudget()
         self._ignored: set[str] = set()
         self._looked = 0.0
-        self._is_stale = True
+        self._is_stale = False  # something happened that may be the end of the run
         self._answered = time.monotonic()
         self._last: list[dict[str, Any]] | None = None
         self._ended = 0.0  # when we learnt that the run has ended
-        self.state = State()
+        labels = names.pods_of(record.name)
+        self._pods: Reflector[dict[str, Any]] = Reflector(
+            client, POD, namespace=record.namespace, labels=labels, on_change=self._pod_changed
+        )
 
-    def know(self, state: State) -> None:
-        """What was seen of the run just now."""
+    def __enter__(self) -> LiveLogs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for reading in self._readings.values():
+            reading.stop()
+        self._pods.close()
+
+    def begin(self, state: State) -> None:
+        """Wait until the pods are known. `state`: as it was seen just now."""
+        self._pods.sync()
         self.state, self._looked = state, time.monotonic()
-        self._is_stale = any(view.end is not None for view in self._views())
+        if any(view.end is not None for view in self._views()):
+            self._is_stale = True
 
-    def wake(self, change: Change[dict[str, Any]]) -> None:
-        """A pod changed. One that starts has a log to open; one that ends may be the end of the run."""
+    def _pod_changed(self, change: Change[dict[str, Any]]) -> None:
+        """One that starts has a log to open; one that ends may be the end of the run."""
         phase = (change.object.get("status") or {}).get("phase")
         if change.type == "DELETED" or phase in ("Succeeded", "Failed"):
             self._is_stale = True
         self._queue.put(None)
 
-    def lines(self) -> Iterator[LogLine]:
-        try:
-            while True:
-                self._observe()
-                self._start()
-                if self.state.is_final and self._is_finished():
-                    yield from self._arrived(block=False)
-                    return
-                yield from self._arrived()
-        finally:
-            for reading in self._readings.values():
-                reading.stop()
+    def wants_state(self) -> bool:
+        """Whether the run is to be observed now. What changes from here on is a reason to observe it again."""
+        if self.state.is_final or self._pause() > 0:
+            return False
+        self._is_stale = False
+        return True
+
+    def know(self, state: State) -> None:
+        """What was seen of the run just now. Raises Unreachable."""
+        if state.is_final:
+            # The watch may lag behind: these are all the pods there will ever be.
+            self._last = list_pods(self._client, self._record)
+            self._ended = time.monotonic()
+        self.state = state
+        self._answered = self._looked = time.monotonic()
+
+    def know_nothing(self, error: Unreachable) -> None:
+        """The run could not be observed. Raises the error once that has lasted too long."""
+        self.state, self._looked = State(), time.monotonic()
+        if time.monotonic() - self._answered > OUTAGE_S:
+            raise error
+
+    def arrived(self) -> Iterator[LogLine]:
+        """What has come, or comes next."""
+        self._start()
+        if self.state.is_final and self._is_finished():
+            yield from self._queued(block=False)
+            self.is_complete = True
+        else:
+            yield from self._queued()
 
     @property
     def unfinished(self) -> list[NodeLog]:
         """Nodes whose pods vanished while they were followed."""
         return [reading.log for reading in self._readings.values() if reading.log.log.is_gone]
-
-    def _observe(self) -> None:
-        if self.state.is_final or self._pause() > 0:
-            return
-        self._is_stale = False
-        try:
-            self.state = self._look()
-            if self.state.is_final:
-                # The watch may lag behind: these are all the pods there will ever be.
-                self._last = self._list_pods()
-                self._ended = time.monotonic()
-            self._answered = time.monotonic()
-        except Unreachable:
-            self.state = State()
-            if time.monotonic() - self._answered > OUTAGE_S:
-                raise
-        self._looked = time.monotonic()
 
     def _pause(self) -> float:
         """Seconds until the run's state is looked at again."""
@@ -199,7 +220,7 @@ class LiveLogs:
         views = [view for view in self._views() if view.is_started and view.uid not in self._ignored]
         for view in views:
             if view.end is not None and view.uid in self._readings:
-                self._readings[view.uid].log.conclude()
+                self._readings[view.uid].log.source.conclude()
         new = [view for view in views if view.uid not in self._readings]
         answering = {view.uid for view in views if not view.is_unready}
         self._leave_silent(max((view.attempt for view in new), default=0), answering)
@@ -224,7 +245,7 @@ class LiveLogs:
                 reading.stop()
                 reading.is_done = reading.log.log.is_gone = True
 
-    def _arrived(self, *, block: bool = True) -> Iterator[LogLine]:
+    def _queued(self, *, block: bool = True) -> Iterator[LogLine]:
         """What came since, merged."""
         ready: dict[int, NodeReading] = {}
         try:
@@ -254,6 +275,10 @@ class LiveLogs:
                 reading.stop()
                 reading.is_done = True
         return all(reading.is_done for reading in self._readings.values()) and self._queue.empty()
+
+
+def list_pods(client: Client, record: Record) -> list[dict[str, Any]]:
+    return client.list(POD, namespace=record.namespace, labels=names.pods_of(record.name)).items
 
 
 def merged(lines: list[LogLine], query: LogQuery) -> Iterator[LogLine]:

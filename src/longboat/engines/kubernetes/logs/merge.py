@@ -1,20 +1,18 @@
 """The logs of a run: all pods of all attempts, merged, live or after the end, with what was kept of pods that are gone.
 
-`RunLogFollower` answers a LogQuery. Lines of a pod are read in `lines`, over broken streams in `pod_reader`; other
-places that have lines are in `sources`.
+`RunLogs` answers a LogQuery. Lines of a pod are read in `lines`, over broken streams in `pod_reader`; other places that
+have lines are in `sources`. Not here: observing and driving the run, which is up to whoever follows it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from typing import Any
+from contextlib import ExitStack, contextmanager
 
 from longboat.core.errors import LongboatError
 from longboat.core.runs import LogLine, LogQuery
-from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.logs.follow import LiveLogs, merged
+from longboat.engines.kubernetes.logs.follow import LiveLogs, list_pods, merged
 from longboat.engines.kubernetes.logs.lines import PodLine, lines_of_pod, to_log_line
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
 from longboat.engines.kubernetes.logs.sources import FileReader, LogSources, tail_lines
@@ -25,9 +23,8 @@ from longboat.engines.kubernetes.records import Record, State, ranks_of
 from longboat.engines.shared.logfiles import last_lines
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, Invalid
-from longboat.kubeapi.kinds import POD
 
-__all__ = ["RunLogFollower", "lines_of_pod", "tail_lines", "tail_of"]
+__all__ = ["RunLogs", "lines_of_pod", "tail_lines", "tail_of"]
 
 AT_ONCE = 16
 TAIL_LINES = 50
@@ -37,48 +34,38 @@ TAIL_BYTES = 8192
 LINE_BYTES = 1024
 
 
-class RunLogFollower:
-    """The lines of one run. `look` observes it now, and may drive it on while somebody waits for lines."""
+class RunLogs:
+    """The lines of one run: those there are (`past`), and those that come (`follow`)."""
 
     def __init__(
-        self,
-        client: Client,
-        record: Record,
-        query: LogQuery,
-        *,
-        look: Callable[[], State],
-        on_notice: Callable[[str], None] | None = None,
+        self, client: Client, record: Record, query: LogQuery, *, on_notice: Callable[[str], None] | None = None
     ) -> None:
         self._client = client
         self._record = record
         self._query = query
-        self._look = look
         self._notice = on_notice or (lambda text: None)
         self._logs: dict[tuple[int, str], NodeLog] = {}
         self._lasting = ExitStack()
 
-    def lines(self, state: State | None = None) -> Iterator[LogLine]:
-        """The lines the query asks for; with `follow`, until the run has ended and all of its lines were read.
+    def __enter__(self) -> RunLogs:
+        self._spool = self._lasting.enter_context(LogSpool())
+        self._kept = LogSources(self._record, self._spool.folder, in_pod=self._in_pod, aide=self._make_aide)
+        return self
 
-        `state`: as it was seen just now.
-        """
-        state = state or self._look()
-        is_followed = self._query.follow and not state.is_final
-        with self._lasting, LogSpool() as spool:
-            self._kept = LogSources(self._record, spool.folder, in_pod=self._in_pod, aide=self._make_aide)
-            if not is_followed or self._query.tail is not None:
-                self._read_all(spool, state)
-                lines = spool.lines(self._query)
-                yield from lines if self._query.tail is None else last_lines(lines, self._query.tail)
-            if is_followed:
-                yield from self._follow(state)
+    def __exit__(self, *_: object) -> None:
+        self._lasting.close()
 
     # what is there now
 
+    def past(self, state: State) -> Iterator[LogLine]:
+        """All lines that there are. `state`: as it was seen just now."""
+        self._read_all(self._spool, state)
+        lines = self._spool.lines(self._query)
+        yield from lines if self._query.tail is None else last_lines(lines, self._query.tail)
+
     def _read_all(self, spool: LogSpool, state: State) -> None:
-        views = [
-            view for view in map(pod_view, self._list_pods()) if self._is_wanted(view.role, view.index, view.attempt)
-        ]
+        pods = map(pod_view, list_pods(self._client, self._record))
+        views = [view for view in pods if self._is_wanted(view.role, view.index, view.attempt)]
         silent = [view for view in views if view.is_unready and view.end is None]
         started = [view for view in views if view.is_started and view not in silent]
         absent = self._absent(state, {(view.attempt, view.node) for view in views})
@@ -93,21 +80,17 @@ class RunLogFollower:
         for attempt, node, seen in absent:
             self._read_rest(spool, state, attempt, node, seen)
 
-    def _list_pods(self) -> list[dict[str, Any]]:
-        labels = names.pods_of(self._record.name)
-        return self._client.list(POD, namespace=self._record.namespace, labels=labels).items
-
     def _read_pod(self, spool: LogSpool, view: PodView) -> tuple[int, str, dict[str, int]] | None:
         """A pod's log into the spool. What cannot be read is handed back, to be looked for elsewhere."""
         log = NodeLog(self._client, self._record.namespace, view, self._query, self._kept)
         self._logs[(view.attempt, view.node)] = log
-        log.fills = self._query.tail is None
+        log.source.fills = self._query.tail is None
         part = spool.part(view.attempt, view.node)
         try:
             for batch in log.read(follow=False):
                 part.put(batch)
             ranks = ranks_of(self._record, view.role, view.index)
-            if not log.fills and any(log.lacks(rank, self._query.tail or 0) for rank in ranks):
+            if not log.source.fills and any(log.lacks(rank, self._query.tail or 0) for rank in ranks):
                 part.clear()
                 log = NodeLog(self._client, self._record.namespace, view, self._query, self._kept)
                 self._logs[(view.attempt, view.node)] = log
@@ -121,7 +104,7 @@ class RunLogFollower:
             self._notice(f"the log of {view.node} cannot be read from its machine: {error.message}")
             log.log.is_gone = True
         part.flush()
-        log.fills = True
+        log.source.fills = True
         return (view.attempt, view.node, log.log.seen) if log.log.is_gone else None
 
     def _read_rest(self, spool: LogSpool, state: State, attempt: int, node: str, seen: dict[str, int]) -> None:
@@ -157,41 +140,22 @@ class RunLogFollower:
 
     # live
 
-    def _follow(self, state: State) -> Iterator[LogLine]:
-        from longboat.kubeapi.watch import Change, Reflector
-
-        waker: list[Callable[[Change[dict[str, Any]]], None]] = [lambda change: None]
-        pods: Reflector[dict[str, Any]] = Reflector(
-            self._client,
-            POD,
-            namespace=self._record.namespace,
-            labels=names.pods_of(self._record.name),
-            on_change=lambda change: waker[0](change),
-        )
-        with pods:
-            pods.sync()
-            live = LiveLogs(
-                pods,
-                self._query,
-                list_pods=self._list_pods,
-                look=self._look,
-                open_log=self._open_log,
-                notice=self._notice,
-            )
-            live.know(state)
-            waker[0] = live.wake
-            yield from live.lines()
-            yield from self._vanished(live)
+    @contextmanager
+    def follow(self, state: State) -> Iterator[LiveLogs]:
+        """Those that come, from what was read on. `state`: as it was seen just now."""
+        with LiveLogs(self._client, self._record, self._query, open_log=self._open_log, notice=self._notice) as live:
+            live.begin(state)
+            yield live
 
     def _open_log(self, view: PodView) -> NodeLog | None:
         if not self._is_wanted(view.role, view.index, view.attempt):
             return None
         known = self._logs.get((view.attempt, view.node))
-        if known is not None and known.pod == view.name:
+        if known is not None and known.source.pod == view.name:
             return known
         return NodeLog(self._client, self._record.namespace, view, self._query, self._kept)
 
-    def _vanished(self, live: LiveLogs) -> Iterator[LogLine]:
+    def vanished(self, live: LiveLogs) -> Iterator[LogLine]:
         """The end of the logs of pods that were deleted while they were followed."""
         for log in live.unfinished:
             try:

@@ -41,6 +41,9 @@ class PodSource(Protocol):
     def open(self, *, follow: bool, since: float | None) -> AbstractContextManager[Iterator[bytes]]:
         """The log's bytes; an end that is not the log's end raises Unreachable."""
 
+    def close(self) -> None:
+        """End what is being read, from another thread; what is opened later ends at once."""
+
     def has_ended(self) -> bool:
         """Whether the container has ended. May raise ApiError."""
 
@@ -91,25 +94,23 @@ class _Rush:
 class PodLog:
     """`seen` is what was read; `is_gone` when the pod is no more."""
 
-    def __init__(
-        self,
-        source: PodSource,
-        *,
-        seen: dict[str, int] | None = None,
-        time: float = 0.0,
-        stop: threading.Event | None = None,
-    ) -> None:
-        self.seen: dict[str, int] = {} if seen is None else seen
+    def __init__(self, source: PodSource, *, time: float = 0.0) -> None:
+        self.seen: dict[str, int] = {}
         self.is_gone = False
         self.trouble = ""  # why there is no progress at present
         self.is_refused = False  # ... and whether the API server said so itself: it cannot reach the machine
         self._source = source
-        self._stop = stop or threading.Event()
+        self._stop = threading.Event()
         self._time = time  # of the last line
         self._parser = Parser()
         self._rush = _Rush()
         self._file_tries = FILE_TRIES
         self._is_fed = False  # the launcher's files were read to their end
+
+    def stop(self) -> None:
+        """End a reading from another thread."""
+        self._stop.set()
+        self._source.close()
 
     def read(self, *, follow: bool, is_over: bool = False) -> Iterator[list[PodLine]]:
         """What is new: until the container has ended with `follow`, else what there is now.
