@@ -10,7 +10,6 @@ from typing import NamedTuple
 import msgspec
 
 from longboat.autoscaler.decide.decide import decide
-from longboat.autoscaler.decide.offers import uses_of
 from longboat.autoscaler.model.machines import patience, template
 from longboat.autoscaler.model.plan import ScalingAction, ScalingPlan
 from longboat.autoscaler.model.snapshot import (
@@ -23,6 +22,7 @@ from longboat.autoscaler.model.snapshot import (
     SeenNode,
     SeenPod,
 )
+from longboat.autoscaler.purchase.offers import uses_of
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape, Taint, Toleration
 from longboat.fitting.model.pods import NodeConstraints, Pod, PodShape

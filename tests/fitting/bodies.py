@@ -10,7 +10,8 @@ from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape, node_of
 from longboat.fitting.model.pods import Pod, pod_of
 from longboat.fitting.packing import Placement, Shortfall
-from longboat.fitting.predicates import why_not
+from longboat.fitting.pod_affinity import AffinityView
+from longboat.fitting.predicates import amount_refusals, placing_refusals
 
 Body = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -77,7 +78,7 @@ def at(name: str, found: Pod) -> Pod:
 
 def reason(wanted: Pod, shape: Any, *others: Pod) -> str | None:
     fleet = Fleet([shape], [at(shape.name, one) for one in others])
-    return why_not(wanted, fleet.states[shape.name])
+    return why_not(wanted, fleet, shape.name)
 
 
 def gpu_nodes(*gpus: int, **more: Any) -> list[NodeShape]:
@@ -87,3 +88,12 @@ def gpu_nodes(*gpus: int, **more: Any) -> list[NodeShape]:
 def nodes_of(found: Placement | Shortfall) -> tuple[str, ...]:
     assert isinstance(found, Placement), found
     return found.nodes
+
+
+def why_not(pod: Pod, fleet: Fleet, node: str) -> str | None:
+    """None when the pod could be put there now. Reasons that no waiting cures come alone, else what is lacking now."""
+    state = fleet.states[node]
+    found = placing_refusals(pod.shape.placing, state.shape)
+    if not found:
+        found = [*amount_refusals(pod, state), *AffinityView(pod, fleet).refusals(state)]
+    return "; ".join(found) or None

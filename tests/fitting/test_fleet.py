@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from longboat.core.errors import InternalError
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import NodeConstraints
-from longboat.fitting.predicates import why_not
-from tests.fitting.bodies import GPU, affinity, node, node_affinity, pod, term, wants
+from tests.fitting.bodies import GPU, affinity, node, node_affinity, pod, term, wants, why_not
 
 HOST = "kubernetes.io/hostname"
 
@@ -29,7 +28,7 @@ def test_adding_and_removing_leaves_no_trace(pods: list[tuple[int, int, int]]) -
     fleet = Fleet([node(f"n{number}", {GPU: "4"}) for number in range(3)])
     before = picture(fleet)
     watcher = pod("w", affinity=affinity("podAntiAffinity", term(HOST, {"app": "1"})))
-    assert why_not(watcher, fleet.states["n0"]) is None  # from now on it is counted who has app=1
+    assert why_not(watcher, fleet, "n0") is None  # from now on it is counted who has app=1
     added = []
     for number, (where, gpus, app) in enumerate(pods):
         ports = [{"containerPort": 80, "hostPort": 8000 + app}]
@@ -41,16 +40,16 @@ def test_adding_and_removing_leaves_no_trace(pods: list[tuple[int, int, int]]) -
         added.append(one)
     for where in range(3):
         there = any(place == where and app == 1 for place, _, app in pods)
-        assert (why_not(watcher, fleet.states[f"n{where}"]) is not None) is there
+        assert (why_not(watcher, fleet, f"n{where}") is not None) is there
     copied = fleet.copy()
     for one in added:
         fleet.remove(one)
     assert picture(fleet) == before
-    assert all(why_not(watcher, state) is None for state in fleet.states.values())
+    assert all(why_not(watcher, fleet, name) is None for name in fleet.states)
     assert sum(len(state.pods) for state in copied.states.values()) == len(pods)
     for where in range(3):
         there = any(place == where and app == 1 for place, _, app in pods)
-        assert (why_not(watcher, copied.states[f"n{where}"]) is not None) is there
+        assert (why_not(watcher, copied, f"n{where}") is not None) is there
 
 
 def test_only_pods_that_are_bound_to_a_node_of_the_fleet_are_in_it() -> None:
@@ -98,5 +97,5 @@ def test_rules_that_name_few_nodes_find_them_all(count: int, which: int) -> None
         pod("p", affinity=node_affinity([wants("rare", "NotIn", str(which))])),
     ]
     for one in rules:
-        asked = tuple(sorted(name for name, state in fleet.states.items() if why_not(one, state) is None))
+        asked = tuple(sorted(name for name in fleet.states if why_not(one, fleet, name) is None))
         assert fleet.eligible(one.shape.placing) == asked

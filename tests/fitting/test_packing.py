@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.packing import Placement, Shortfall, place, take, take_each
-from longboat.fitting.predicates import why_not
 from tests.fitting.bodies import (
     GPU,
     HOST,
@@ -27,6 +26,7 @@ from tests.fitting.bodies import (
     nodes_of,
     pod,
     term,
+    why_not,
 )
 
 
@@ -83,7 +83,7 @@ def check_sound(pods: Sequence[Pod], names: Sequence[str], fleet: Fleet) -> None
     trial = fleet.copy()
     left = list(zip(pods, names))
     while left:
-        now = next((pair for pair in left if why_not(pair[0], trial.states[pair[1]]) is None), None)
+        now = next((pair for pair in left if why_not(pair[0], trial, pair[1]) is None), None)
         assert now is not None, f"none of {[(one.name, name) for one, name in left]} can be placed"
         left.remove(now)
         trial.add(now[0], trial.states[now[1]])
@@ -100,7 +100,7 @@ def fits_in_any_way(pods: Sequence[Pod], fleet: Fleet) -> bool:
             continue
         rest = [*pods[:number], *pods[number + 1 :]]
         for state in fleet.states.values():
-            if why_not(one, state) is None:
+            if why_not(one, fleet, state.name) is None:
                 fleet.add(one, state)
                 found = fits_in_any_way(rest, fleet)
                 fleet.remove(one)

@@ -13,12 +13,11 @@ import pytest
 from longboat.engines.kubernetes.gate.node_usage import observe_room
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod, pod_of
-from longboat.fitting.predicates import why_not
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import NODE, POD
 from testbed import api, kwok
 from testbed.clusters import Cluster
-from tests.fitting.bodies import affinity, term, wants
+from tests.fitting.bodies import affinity, term, wants, why_not
 
 pytestmark = pytest.mark.cluster
 
@@ -136,7 +135,7 @@ def accepted(client: Client, wanted: Pod, names: list[str]) -> dict[str, str | N
     room = observe_room(client)
     assert room is not None
     fleet = Fleet([node for node in room.nodes if node.name in names], room.pods)
-    return {name: why_not(wanted, state) for name, state in fleet.states.items()}
+    return {name: why_not(wanted, fleet, name) for name in fleet.states}
 
 
 def scheduled(client: Client, name: str) -> str | None:

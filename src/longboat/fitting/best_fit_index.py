@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from longboat.fitting.model.quantities import CPU, MEMORY
-
-if TYPE_CHECKING:
-    from longboat.fitting.fleet import NodeState
+from longboat.fitting.node_state import NodeState
 
 Entry = tuple[int, int, int, int, str]
 

@@ -12,57 +12,10 @@ from longboat.fitting.best_fit_index import BestFitIndex
 from longboat.fitting.eligibility import Eligibility
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import NodeConstraints, Pod, PodShape
-from longboat.fitting.model.quantities import PODS, is_scarce
-from longboat.fitting.model.requests import Port, clashes
+from longboat.fitting.node_state import NodeState
 from longboat.fitting.topology import Topology
 
-DEFAULT_PODS = 110
-"""What a kubelet allows unless told otherwise."""
-
 _MAX_CHANGES = 200_000
-
-
-class NodeState:
-    """One node and what is on it. `free` may be negative where a node shrank under its pods."""
-
-    __slots__ = ("shape", "name", "fleet", "free", "room", "pods", "ports", "devices", "scarce")
-
-    def __init__(self, shape: NodeShape, fleet: Fleet) -> None:
-        self.shape = shape
-        self.name = shape.name
-        self.fleet = fleet
-        self.free: dict[str, int] = dict(shape.allocatable)
-        self.room = self.free.pop(PODS, DEFAULT_PODS)
-        self.pods: dict[tuple[str, str], Pod] = {}
-        self.ports: dict[Port, int] = {}
-        self.scarce = tuple(name for name in self.free if is_scarce(name))
-        self.devices = shape.devices
-
-    def fits(self, shape: PodShape) -> int:
-        """How many pods of this shape there is room for, as far as amounts and ports go."""
-        count = self.room
-        free = self.free
-        for name, wanted in shape.requests:
-            if wanted > 0:
-                fitting = free.get(name, 0) // wanted
-                if fitting < count:
-                    count = fitting
-            if count <= 0:
-                return 0
-        if shape.ports and count > 0:
-            return 0 if clashes(shape.ports, self.ports) else 1
-        return max(count, 0)
-
-    def devices_free(self) -> int:
-        return sum(self.free[name] for name in self.scarce)
-
-    def copy(self, fleet: Fleet) -> NodeState:
-        found = NodeState.__new__(NodeState)
-        found.shape, found.name, found.fleet = self.shape, self.name, fleet
-        found.free, found.room = dict(self.free), self.room
-        found.pods, found.ports = dict(self.pods), dict(self.ports)
-        found.devices, found.scarce = self.devices, self.scarce
-        return found
 
 
 class Fleet:
@@ -75,7 +28,7 @@ class Fleet:
     ) -> None:
         """Pods bound to a node of the fleet are put there; the others are not the fleet's concern."""
         self.states: dict[str, NodeState] = {
-            node.name: NodeState(node, self) for node in sorted(nodes, key=lambda node: node.name)
+            node.name: NodeState(node) for node in sorted(nodes, key=lambda node: node.name)
         }
         self.topology = Topology(self.states, namespaces or {})
         self._where: dict[tuple[str, str], NodeState] = {}
@@ -89,7 +42,7 @@ class Fleet:
     def _forget(self) -> None:
         """The set of nodes is new: what was found out about it does not hold any more."""
         self._eligibility = Eligibility({name: state.shape for name, state in self.states.items()})
-        self._shelves: dict[tuple[int, str], BestFitIndex] = {}
+        self._indexes: dict[tuple[int, str], BestFitIndex] = {}
         self._changed: list[NodeState] = []
         self._totals: dict[str, int] | None = None
 
@@ -132,10 +85,10 @@ class Fleet:
         self._note(state)
 
     def _note(self, state: NodeState) -> None:
-        if self._shelves:
+        if self._indexes:
             self._changed.append(state)
             if len(self._changed) > _MAX_CHANGES:
-                self._shelves.clear()
+                self._indexes.clear()
                 self._changed.clear()
 
     def where(self, pod: Pod) -> NodeState | None:
@@ -148,7 +101,7 @@ class Fleet:
         for node in nodes:
             if node.name in self.states:
                 raise InternalError(f"node {node.name} is in the fleet already")
-            self.states[node.name] = NodeState(node, self)
+            self.states[node.name] = NodeState(node)
         self._forget()
 
     def remove_node(self, name: str) -> tuple[Pod, ...]:
@@ -164,24 +117,24 @@ class Fleet:
         """Names of the nodes where such a pod may be, whatever is on them; sorted."""
         return self._eligibility.select(placing)
 
-    def shelf(self, shape: PodShape, primary: str) -> BestFitIndex:
+    def best_fit(self, shape: PodShape, primary: str) -> BestFitIndex:
         """The eligible nodes in the order of best fit for pods that ask for `primary` (empty: for no device)."""
         names = self.eligible(shape.placing)
         key = (id(names), primary)
-        found = self._shelves.get(key)
+        found = self._indexes.get(key)
         if found is None:
             states = [self.states[name] for name in names]
-            found = self._shelves[key] = BestFitIndex(states, primary, len(self._changed))
+            found = self._indexes[key] = BestFitIndex(states, primary, len(self._changed))
         else:
             found.refresh(self._changed)
         return found
 
     def copy(self) -> Fleet:
         found = Fleet.__new__(Fleet)
-        found.states = {name: state.copy(found) for name, state in self.states.items()}
+        found.states = {name: state.copy() for name, state in self.states.items()}
         found.topology = self.topology.copy(found.states)
         found._where = {key: found.states[state.name] for key, state in self._where.items()}
-        found._shelves = {}
+        found._indexes = {}
         found._changed = []
         found._totals = None
         # Both see the same nodes until one of them forgets.

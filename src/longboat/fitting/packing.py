@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from longboat.core.jobs import Value
-from longboat.fitting.fleet import Fleet, NodeState
+from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.model.quantities import CPU, MEMORY, is_scarce, scarcity
+from longboat.fitting.node_state import NodeState
 from longboat.fitting.pod_affinity import AffinityView
 from longboat.fitting.search import search
 from longboat.fitting.shortfalls import ResourceShortfall, lacks_of, refusals_of
@@ -176,34 +177,34 @@ def _fill(kind: IdenticalPods, fleet: Fleet, domains: tuple[Domain, ...]) -> Pai
     """As many pods of the kind as find a place."""
     shape = kind.shape
     primary = min((name for name, _ in shape.requests if is_scarce(name)), key=scarcity, default="")
-    shelf = fleet.shelf(shape, primary)
-    neighbours = AffinityView(kind.pods[0], fleet)
+    index = fleet.best_fit(shape, primary)
+    affinity = AffinityView(kind.pods[0], fleet)
     pairs: Pairs = []
     left = list(reversed(kind.pods))
     while left:
         before = len(left)
-        for state in shelf.walk(shape.asks(primary), shape.asks(CPU)):
+        for state in index.walk(shape.asks(primary), shape.asks(CPU)):
             if domains and any(state.shape.labels.get(key, "") != value for key, value in domains):
                 continue
-            if neighbours.is_alone:
-                _put(left, state.fits(shape), state, pairs)
+            if affinity.is_alone:
+                pairs += _put(left, state.fits(shape), state, fleet)
             else:
-                while left and neighbours.allows(state) and state.fits(shape):
-                    _put(left, 1, state, pairs)
-                    neighbours.placed(state)
+                while left and affinity.allows(state) and state.fits(shape):
+                    pairs += _put(left, 1, state, fleet)
+                    affinity.placed(state)
             if not left:
                 break
         # A pod that was placed may have made room for others: near it, or where the spread now allows.
-        if neighbours.is_alone or len(left) == before:
+        if affinity.is_alone or len(left) == before:
             break
     return pairs
 
 
-def _put(left: list[Pod], count: int, state: NodeState, pairs: Pairs) -> None:
-    for _ in range(min(count, len(left))):
-        pod = left.pop()
-        state.fleet.add(pod, state)
-        pairs.append((pod, state))
+def _put(left: list[Pod], count: int, state: NodeState, fleet: Fleet) -> Pairs:
+    pairs = [(left.pop(), state) for _ in range(min(count, len(left)))]
+    for pod, _ in pairs:
+        fleet.add(pod, state)
+    return pairs
 
 
 def _shortfall(kind: IdenticalPods, pairs: Pairs, fleet: Fleet, explain: bool) -> Shortfall:

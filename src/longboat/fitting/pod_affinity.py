@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from longboat.fitting.eligibility import admits_labels, admits_taints
-from longboat.fitting.fleet import Fleet, NodeState
+from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import HOSTNAME
 from longboat.fitting.model.pods import Pod, PodTerm, SpreadConstraint
 from longboat.fitting.model.selectors import show_term
+from longboat.fitting.node_state import NodeState
 from longboat.fitting.topology import Counts
 
 

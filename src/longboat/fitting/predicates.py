@@ -5,7 +5,6 @@ The same rules as the scheduler's filters; `eligibility` and `NodeState.fits` ar
 
 from __future__ import annotations
 
-from longboat.fitting.fleet import NodeState
 from longboat.fitting.model.nodes import UNSCHEDULABLE, NodeShape, untolerated
 from longboat.fitting.model.pods import NodeConstraints, Pod
 from longboat.fitting.model.quantities import show, show_number
@@ -18,15 +17,7 @@ from longboat.fitting.model.selectors import (
     show_term,
     value_on_node,
 )
-from longboat.fitting.pod_affinity import AffinityView
-
-
-def why_not(pod: Pod, state: NodeState) -> str | None:
-    """None when the pod could be put there now. Reasons that no waiting cures come alone, else what is lacking now."""
-    found = placing_refusals(pod.shape.placing, state.shape)
-    if not found:
-        found = [*amount_refusals(pod, state), *AffinityView(pod, state.fleet).refusals(state)]
-    return "; ".join(found) or None
+from longboat.fitting.node_state import NodeState
 
 
 def placing_refusals(placing: NodeConstraints, node: NodeShape) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from longboat.fitting.fleet import Fleet, NodeState
+from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
+from longboat.fitting.node_state import NodeState
 from longboat.fitting.pod_affinity import AffinityView
 
 MAX_PODS = 16
@@ -44,11 +45,11 @@ class _Search:
         if number == len(self.pods):
             return True
         pod = self.pods[number]
-        neighbours = AffinityView(pod, self.fleet)
+        affinity = AffinityView(pod, self.fleet)
         tried: set[Any] = set()
         for state in self.choices[number]:
             mark = self._mark(state)
-            if mark in tried or not state.fits(pod.shape) or not neighbours.allows(state):
+            if mark in tried or not state.fits(pod.shape) or not affinity.allows(state):
                 continue
             tried.add(mark)
             self.steps += 1

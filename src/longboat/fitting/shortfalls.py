@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from longboat.core.jobs import Value
-from longboat.fitting.fleet import Fleet, NodeState
+from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.model.quantities import scarcity, show_number
+from longboat.fitting.node_state import NodeState
 from longboat.fitting.pod_affinity import AffinityView
 from longboat.fitting.predicates import amount_refusals, placing_refusals
 
@@ -61,29 +62,29 @@ def lacks_of(shape: PodShape, wanted: int, placed: int, fleet: Fleet) -> tuple[R
 
 def refusals_of(pod: Pod, fleet: Fleet) -> tuple[tuple[str, int], ...]:
     """Every reason with the number of nodes it holds on, most frequent first. Nodes in one state are judged once."""
-    neighbours = AffinityView(pod, fleet)
+    affinity = AffinityView(pod, fleet)
     able = set(fleet.eligible(pod.shape.placing))
     known: dict[object, str] = {}
     counts: dict[str, int] = {}
     for state in fleet.states.values():
-        mark = _mark(pod, state, state.name in able, neighbours)
+        mark = _mark(pod, state, state.name in able, affinity)
         text = known.get(mark)
         if text is None:
-            text = known[mark] = _reason(pod, state, neighbours)
+            text = known[mark] = _reason(pod, state, affinity)
         counts[text] = counts.get(text, 0) + 1
     return tuple(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
-def _reason(pod: Pod, state: NodeState, neighbours: AffinityView) -> str:
+def _reason(pod: Pod, state: NodeState, affinity: AffinityView) -> str:
     found = placing_refusals(pod.shape.placing, state.shape)
-    found = found or [*amount_refusals(pod, state), *neighbours.refusals(state)]
+    found = found or [*amount_refusals(pod, state), *affinity.refusals(state)]
     return "; ".join(found) or "taken by pods of the same gang"
 
 
-def _mark(pod: Pod, state: NodeState, is_able: bool, neighbours: AffinityView) -> object:
+def _mark(pod: Pod, state: NodeState, is_able: bool, affinity: AffinityView) -> object:
     """Equal for nodes that give the same reason."""
     node: NodeShape = state.shape
-    if not is_able or not neighbours.is_alone or pod.shape.ports:
+    if not is_able or not affinity.is_alone or pod.shape.ports:
         looked_at = {one[0] for one in pod.shape.placing.selector}
         if pod.shape.placing.affinity is None and not pod.shape.placing.volumes and not is_able:
             labels = tuple((key, node.labels.get(key)) for key in sorted(looked_at))

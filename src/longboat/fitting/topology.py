@@ -6,13 +6,10 @@ Counted only for those whom somebody asks about, and kept up to date from then o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from longboat.fitting.model.pods import Pod, PodSelector, PodTerm
 from longboat.fitting.model.selectors import Term
-
-if TYPE_CHECKING:
-    from longboat.fitting.fleet import NodeState
+from longboat.fitting.node_state import NodeState
 
 Pair = tuple[str, str]
 Counts = dict[str, int]

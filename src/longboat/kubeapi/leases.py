@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +31,11 @@ TTL_S = 15.0
 MANAGED_BY = {"app.kubernetes.io/managed-by": "longboat"}
 
 Object = dict[str, Any]
+
+
+def process_identity() -> str:
+    """What this process is called in a Lease: its pod's name, else host and process."""
+    return os.environ.get("LONGBOAT_POD") or f"{socket.gethostname()}-{os.getpid()}"
 
 
 class Lease:

@@ -31,32 +31,32 @@ _RANKS: dict[str, Callable[[int, int], tuple[float, float]]] = {
 class Scheduler:
     def __init__(self, ranking: Ranking = "least-allocated") -> None:
         self._rank = _RANKS[ranking]
-        self._shelves: dict[tuple[int, int], dict[str, SimulatedMachine]] = {}  # (free, size) -> machines
+        self._groups: dict[tuple[int, int], dict[str, SimulatedMachine]] = {}  # (free, size) -> machines
 
     def open(self, machine: SimulatedMachine) -> None:
         """The machine takes pods, with the room it has now."""
-        self._shelves.setdefault((machine.free, machine.gpus), {})[machine.name] = machine
+        self._groups.setdefault((machine.free, machine.gpus), {})[machine.name] = machine
 
     def close(self, machine: SimulatedMachine) -> None:
-        shelf = self._shelves.get((machine.free, machine.gpus))
-        if shelf is not None:
-            shelf.pop(machine.name, None)
+        group = self._groups.get((machine.free, machine.gpus))
+        if group is not None:
+            group.pop(machine.name, None)
 
     def find(self, gpus: int) -> SimulatedMachine | None:
         """Where a pod with so many GPUs goes."""
         best: dict[str, SimulatedMachine] | None = None
         score = (0.0, 0.0)
-        for (free, size), shelf in self._shelves.items():
-            if free >= gpus and shelf:
+        for (free, size), group in self._groups.items():
+            if free >= gpus and group:
                 rank = self._rank(size - free, size)
                 if best is None or rank < score:
-                    best, score = shelf, rank
+                    best, score = group, rank
         return None if best is None else next(iter(best.values()))
 
     def counts(self) -> dict[int, int]:
         """Free GPUs -> how many machines have so many."""
         found: dict[int, int] = {}
-        for (free, _), shelf in self._shelves.items():
-            if shelf:
-                found[free] = found.get(free, 0) + len(shelf)
+        for (free, _), group in self._groups.items():
+            if group:
+                found[free] = found.get(free, 0) + len(group)
         return found

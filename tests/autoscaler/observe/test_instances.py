@@ -22,7 +22,7 @@ def pool(name: str, provider: str) -> Pool:
     return Pool(name=name, machine=NodeShape(name=name, labels={}, allocatable=()), provider=provider, max=3)
 
 
-CHARGE = AutoscalerConfig(pools=(pool("gpu", "cloud"), pool("spot", "cloud"), pool("metal", "rack")))
+CONFIG = AutoscalerConfig(pools=(pool("gpu", "cloud"), pool("spot", "cloud"), pool("metal", "rack")))
 
 
 class Cloud:
@@ -47,14 +47,14 @@ class Cloud:
         raise NotImplementedError
 
 
-def seen(cloud: Cloud, memory: OrderBook | None = None, now: float = NOW) -> InstanceList:
-    return list_instances({"cloud": cloud, "rack": Cloud()}, CHARGE, memory or OrderBook(), now)
+def seen(cloud: Cloud, book: OrderBook | None = None, now: float = NOW) -> InstanceList:
+    return list_instances({"cloud": cloud, "rack": Cloud()}, CONFIG, book or OrderBook(), now)
 
 
 def test_all_is_well() -> None:
     found = seen(Cloud())
     assert {one.id for one in found.seen.machines} == {"m-gpu", "m-spot", "m-metal"}
-    assert (found.memory, found.blind, found.blocked) == (OrderBook(), {}, ())
+    assert (found.book, found.blind, found.blocked) == (OrderBook(), {}, ())
 
 
 def test_one_that_does_not_answer_blinds_its_own_pools_for_this_moment() -> None:
@@ -63,34 +63,34 @@ def test_one_that_does_not_answer_blinds_its_own_pools_for_this_moment() -> None
     assert set(found.blind) == {"gpu", "spot"} == {one.pool for one in found.blocked}
     assert all(one.is_blind for one in found.blocked)
     assert {one.id for one in found.seen.machines} == {"m-metal", "old"}, "what was promised is not forgotten"
-    assert found.memory.failures == ()
+    assert found.book.failures == ()
 
 
 def test_one_that_throttles_is_not_asked_until_its_pause_is_over_and_then_less_often() -> None:
-    cloud, memory, now = Cloud("throttled"), OrderBook(), NOW
+    cloud, book, now = Cloud("throttled"), OrderBook(), NOW
     for number in range(300):
         now = NOW + number
-        memory = seen(cloud, memory, now).memory
+        book = seen(cloud, book, now).book
     assert 7 <= cloud.asked <= 9, "300 loops, one a second"
-    (failure,) = memory.failures
+    (failure,) = book.failures
     assert failure.provider == "cloud" and failure.count == cloud.asked
-    found = seen(cloud, memory, failure.at + 1)
+    found = seen(cloud, book, failure.at + 1)
     assert set(found.blind) == {"gpu", "spot"} and found.blocked == ()
     assert "its provider cloud is not asked before" in found.blind["gpu"]
 
 
 def test_a_list_that_works_does_not_forget_that_orders_were_throttled() -> None:
-    memory = failed(OrderBook(), CHARGE.refusal("gpu", "throttled", NOW - 10))
-    assert seen(Cloud(), memory).memory == memory
+    book = failed(OrderBook(), CONFIG.refusal("gpu", "throttled", NOW - 10))
+    assert seen(Cloud(), book).book == book
 
 
 def test_rights_that_come_back_have_the_pools_asked_again() -> None:
-    refused = failed(OrderBook(), CHARGE.refusal("gpu", "auth", NOW - 500))
-    assert seen(Cloud(), refused).memory == refused, "who may list may still not be allowed to order"
-    lost = seen(Cloud("auth"), refused).memory
+    refused = failed(OrderBook(), CONFIG.refusal("gpu", "auth", NOW - 500))
+    assert seen(Cloud(), refused).book == refused, "who may list may still not be allowed to order"
+    lost = seen(Cloud("auth"), refused).book
     assert {(one.pool, one.is_blind) for one in lost.failures} == {("gpu", False), ("gpu", True), ("spot", True)}
-    assert seen(Cloud("auth"), lost, NOW + 10).memory == lost, "the same again is no news"
-    assert seen(Cloud(), lost, NOW + 20).memory.failures == ()
+    assert seen(Cloud("auth"), lost, NOW + 10).book == lost, "the same again is no news"
+    assert seen(Cloud(), lost, NOW + 20).book.failures == ()
 
 
 class Shrunken(Cloud):
@@ -110,32 +110,32 @@ def ordered(count: int, **more: Any) -> OrderBook:
     return OrderBook(orders=(msgspec.structs.replace(order, **more),))
 
 
-def look(memory: OrderBook, *machines: str, now: float = NOW, joined: JoinedInstances | None = None) -> InstanceList:
+def look(book: OrderBook, *machines: str, now: float = NOW, joined: JoinedInstances | None = None) -> InstanceList:
     clouds = {"cloud": Shrunken(*machines), "rack": Cloud()}
-    return list_instances(clouds, CHARGE, memory, now, joined or JoinedInstances(()))
+    return list_instances(clouds, CONFIG, book, now, joined or JoinedInstances(()))
 
 
 def test_a_list_that_lost_everything_is_not_believed_for_a_while() -> None:
-    memory = ordered(8)
+    book = ordered(8)
     for now in (NOW, NOW + 60, NOW + DISTRUST_S - 1):
-        found = look(memory, now=now)
-        memory = reconcile(found.memory, found.seen, JoinedInstances(()), CHARGE, now)
+        found = look(book, now=now)
+        book = reconcile(found.book, found.seen, JoinedInstances(()), CONFIG, now)
         assert set(found.blind) == {"gpu"} and "lacks 8 of 8 machines" in found.blind["gpu"]
         assert [(one.pool, one.is_blind) for one in found.blocked] == [("gpu", True)]
-        assert len(memory.order("t").machines) == 8, "nothing is forgotten"  # type: ignore[union-attr]
+        assert len(book.order("t").machines) == 8, "nothing is forgotten"  # type: ignore[union-attr]
         assert len([one for one in found.seen.machines if one.pool == "gpu"]) == 8
-        assert memory.doubts == {"gpu": NOW}, "and it is remembered since when, by whoever comes next"
-    found = look(memory, now=NOW + DISTRUST_S)
+        assert book.doubts == {"gpu": NOW}, "and it is remembered since when, by whoever comes next"
+    found = look(book, now=NOW + DISTRUST_S)
     assert not found.blind and not found.blocked
-    after = reconcile(found.memory, found.seen, JoinedInstances(()), CHARGE, NOW + DISTRUST_S)
+    after = reconcile(found.book, found.seen, JoinedInstances(()), CONFIG, NOW + DISTRUST_S)
     assert after.order("t") is None, "now it is believed"
-    assert look(after, now=NOW + DISTRUST_S + 1).memory.doubts == {}
+    assert look(after, now=NOW + DISTRUST_S + 1).book.doubts == {}
 
 
 def test_machines_that_are_back_end_the_doubt() -> None:
-    doubted = look(ordered(4)).memory
+    doubted = look(ordered(4)).book
     back = look(doubted, "m-0", "m-1", "m-2", "m-3", now=NOW + 5)
-    assert not back.blind and back.memory.doubts == {}
+    assert not back.blind and back.book.doubts == {}
 
 
 CASES: list[tuple[str, OrderBook, tuple[str, ...], JoinedInstances, bool]] = [
@@ -148,9 +148,9 @@ CASES: list[tuple[str, OrderBook, tuple[str, ...], JoinedInstances, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "memory", "listed", "joined", "is_doubted"), CASES, ids=[one[0] for one in CASES])
+@pytest.mark.parametrize(("what", "book", "listed", "joined", "is_doubted"), CASES, ids=[one[0] for one in CASES])
 def test_what_is_doubted(
-    what: str, memory: OrderBook, listed: tuple[str, ...], joined: JoinedInstances, is_doubted: bool
+    what: str, book: OrderBook, listed: tuple[str, ...], joined: JoinedInstances, is_doubted: bool
 ) -> None:
-    found = look(memory, *listed, joined=joined)
-    assert ("gpu" in found.blind) == is_doubted == ("gpu" in found.memory.doubts)
+    found = look(book, *listed, joined=joined)
+    assert ("gpu" in found.blind) == is_doubted == ("gpu" in found.book.doubts)

@@ -27,6 +27,7 @@ from longboat.autoscaler.model.snapshot import (
     ProviderFailure,
 )
 from longboat.autoscaler.model.times import text_of
+from longboat.autoscaler.model.turn import ActionResult
 from longboat.autoscaler.observe.from_objects import Body
 from longboat.autoscaler.observe.orders import (
     DELETING,
@@ -41,7 +42,6 @@ from longboat.autoscaler.observe.orders import (
 )
 from longboat.autoscaler.providers.provider import MachineRequest, Provider, ProviderAnswer, ProviderError
 from longboat.core.errors import LongboatError
-from longboat.core.jobs import Value
 from longboat.kubeapi.client import Client, Object
 from longboat.kubeapi.errors import Conflict, LeaseExpired, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import NODE
@@ -54,43 +54,36 @@ class LeadershipLost(LongboatError):
     """Another process leads now: nothing more is ordered or deleted."""
 
 
-class ActionResult(Value, frozen=True):
-    """An action and what became of it. An empty `trouble`: it was done."""
-
-    action: ScalingAction
-    trouble: str = ""
-
-
 class Actuator:
     def __init__(
         self,
         client: Client,
-        charge: AutoscalerConfig,
+        config: AutoscalerConfig,
         providers: Mapping[str, Provider],
         store: OrderStore,
         *,
         may_work: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._client, self._store, self._charge = client, store, charge
-        self._pools = {pool.name: pool for pool in charge.pools}
-        self._settings, self._providers = charge.settings, providers
-        self._may_work, self._settle_s = may_work, charge.pace.settle_s
-        self._evictions = Evictions(client, charge.settings)
+        self._client, self._store, self._config = client, store, config
+        self._pools = {pool.name: pool for pool in config.pools}
+        self._settings, self._providers = config.settings, providers
+        self._may_work, self._settle_s = may_work, config.pace.settle_s
+        self._evictions = Evictions(client, config.settings)
         self._throttled: dict[str, str] = {}  # providers that want to be asked less, since the turn began
 
     # growing
 
     def resume(self) -> list[ActionResult]:
-        """Send again the orders of which it is not known whether they were taken. The first deed of a turn."""
+        """Send again the orders of which it is not known whether they were taken. The first thing that a turn does."""
         self._throttled = {}
-        deeds = []
-        for order in self._store.memory.orders:
+        results = []
+        for order in self._store.book.orders:
             pool = self._pools.get(order.pool)  # one that left the pools file may come back, and its order with it
             if pool is not None and not order.is_confirmed and self._may_work() and not self._pause(pool):
                 what = f"an order of {text_of(order.asked)} that was not confirmed"
                 action = ScalingAction(kind="grow", pool=order.pool, count=order.count, reason=what)
-                deeds.append(ActionResult(action=action, trouble=self._send(order)))
-        return deeds
+                results.append(ActionResult(action=action, trouble=self._send(order)))
+        return results
 
     def _grow(self, action: ScalingAction) -> str:
         now = self._client.now()
@@ -108,17 +101,17 @@ class Actuator:
             for zone, count in zones
             if count > 0
         ]
-        memory = self._store.memory
+        book = self._store.book
         for order in orders:
-            memory = memory.with_order(order)
-        self._store.save(memory)
+            book = book.with_order(order)
+        self._store.save(book)
         return "; ".join(trouble for order in orders if (trouble := self._send(order)))
 
     def _send(self, order: PlacedOrder) -> str:
         pool = self._pools[order.pool]
         pause = self._pause(pool)
         if pause:  # since it was decided
-            self._store.save(self._store.memory.without(order.token))
+            self._store.save(self._store.book.without(order.token))
             return pause
         self._need_leadership()
         purchase = MachineRequest(token=order.token, count=order.count, zone=order.zone, spot=pool.spot)
@@ -127,9 +120,9 @@ class Actuator:
         except ProviderError as error:
             self._take_back(pool, order, error)
             return error.message
-        memory = worked(self._store.memory, pool, order.zone)
+        book = worked(self._store.book, pool, order.zone)
         machines = tuple(dict.fromkeys((*order.machines, *(one.id for one in made))))
-        self._store.save(memory.with_order(msgspec.structs.replace(order, machines=machines, is_confirmed=True)))
+        self._store.save(book.with_order(msgspec.structs.replace(order, machines=machines, is_confirmed=True)))
         return ""
 
     def _take_back(self, pool: Pool, order: PlacedOrder, error: ProviderError) -> None:
@@ -139,7 +132,7 @@ class Actuator:
                 self._providers[pool.provider].shrink(pool, (), (order.token,))
         except ProviderError:
             pass  # it told us that it cannot; the list will show what there is
-        self._store.save(failed(self._store.memory, self._refusal(pool, error, order.zone)).without(order.token))
+        self._store.save(failed(self._store.book, self._refusal(pool, error, order.zone)).without(order.token))
         if error.kind == "throttled":
             # Also where the pause is over before the next zone's turn comes: nothing more in this turn.
             self._throttled[pool.provider] = self._pause(pool) or error.message
@@ -150,7 +143,7 @@ class Actuator:
             raise LeadershipLost("another autoscaler leads now")
 
     def _refusal(self, pool: Pool, error: ProviderError, zone: str | None = None) -> ProviderFailure:
-        new = self._charge.refusal(pool.name, error.kind, self._client.now(), zone=zone)
+        new = self._config.refusal(pool.name, error.kind, self._client.now(), zone=zone)
         return msgspec.structs.replace(new, message=error.message)
 
     def _pause(self, pool: Pool) -> str:
@@ -158,7 +151,7 @@ class Actuator:
         if pool.provider in self._throttled:
             return self._throttled[pool.provider]
         now = self._client.now()
-        pause = paused(self._store.memory.failures, pool.provider, self._settings, now)
+        pause = paused(self._store.book.failures, pool.provider, self._settings, now)
         return closed(pool, (pause,), self._settings, now)[0].reason if pause is not None else ""
 
     def _shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
@@ -168,15 +161,15 @@ class Actuator:
             self._providers[pool.provider].shrink(pool, machines, tokens)
         except ProviderError as error:
             if error.kind in ("throttled", "auth"):
-                self._store.save(failed(self._store.memory, self._refusal(pool, error)))
+                self._store.save(failed(self._store.book, self._refusal(pool, error)))
             if error.kind != "not-found":
                 raise
         else:
-            self._store.save(shrank(self._store.memory, pool))
-        memory = self._store.memory
+            self._store.save(shrank(self._store.book, pool))
+        book = self._store.book
         for one in machines:
-            memory = without_machine(memory, one)
-        self._store.save(memory)
+            book = without_machine(book, one)
+        self._store.save(book)
 
     # all actions of a plan
 
@@ -185,21 +178,21 @@ class Actuator:
     ) -> list[ActionResult]:
         """`blind`: pools whose provider cannot be asked, with the reason; their machines are left alone."""
         recheck = Recheck(self._client, tuple(self._pools.values()), self._settings, seen, self._settle_s)
-        deeds = []
+        results = []
         for action in plan.actions:
             if not self._may_work():
                 break
             try:
                 trouble = self._why_not(action, blind) or self._do(action, recheck)
                 if trouble is not None:
-                    deeds.append(ActionResult(action=action, trouble=trouble))
+                    results.append(ActionResult(action=action, trouble=trouble))
             except (Unreachable, OrdersChanged, LeaseExpired, LeadershipLost):
                 raise
             except LongboatError as error:
-                deeds.append(ActionResult(action=action, trouble=error.message))
+                results.append(ActionResult(action=action, trouble=error.message))
         if self._may_work():
             self.remember(plan, snapshot)
-        return deeds
+        return results
 
     def _why_not(self, action: ScalingAction, blind: Mapping[str, str]) -> str:
         """Of what is asked of a provider: why it cannot be asked."""
@@ -291,7 +284,7 @@ class Actuator:
 
     def finish(self, nodes: Sequence[Body], seen: ProviderAnswer, blind: Mapping[str, str]) -> list[ActionResult]:
         """Deletions that somebody began."""
-        deeds = []
+        results = []
         recheck = Recheck(self._client, tuple(self._pools.values()), self._settings, seen, self._settle_s)
         for copy in nodes:
             meta = copy["metadata"]
@@ -305,26 +298,26 @@ class Actuator:
             there = recheck.why_not_finish(body)
             if there:
                 self._take_mark_off(meta["name"])
-                deeds.append(ActionResult(action=action, trouble=there))
+                results.append(ActionResult(action=action, trouble=there))
                 continue
             try:
                 self._remove(body, recheck)
-                deeds.append(ActionResult(action=action))
+                results.append(ActionResult(action=action))
             except ProviderError as error:
-                deeds.append(ActionResult(action=action, trouble=error.message))
-        return deeds
+                results.append(ActionResult(action=action, trouble=error.message))
+        return results
 
     # machines that never joined
 
     def _forget(self, action: ScalingAction) -> str:
         assert action.machine is not None and action.pool is not None
-        pool, memory = self._pools[action.pool], self._store.memory
+        pool, book = self._pools[action.pool], self._store.book
         token, _, number = action.machine.rpartition("/")
-        order = memory.order(token) if number.isdigit() else None
+        order = book.order(token) if number.isdigit() else None
         if order is not None:
             self._shrink(pool, (), (order.token,))
             ended = msgspec.structs.replace(order, count=len(order.machines))
-            self._store.save(self._store.memory.with_order(ended))
+            self._store.save(self._store.book.with_order(ended))
             return ""
         nodes = self._client.list(NODE, labels=f"{POOL_LABEL}={pool.name}").items
         named = ((one["metadata"]["name"], (one.get("spec") or {}).get("providerID")) for one in nodes)

@@ -1,4 +1,4 @@
-"""`decide(snapshot, settings, now) -> Plan` and its parts for growing; explanations of a Plan. Pure.
+"""`decide(snapshot, settings, now) -> Plan`, and explanations of a Plan. Pure: no I/O, no clock.
 
-No I/O, no clock. May import `model`, `purchase`, `scale_down`, `fitting`.
+May import `scale_down`, `scale_up`, `purchase`, `model`; `fitting`.
 """

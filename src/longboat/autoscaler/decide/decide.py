@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from longboat.autoscaler.decide.demand import demand_of
-from longboat.autoscaler.decide.fleets import Fleets
-from longboat.autoscaler.decide.headroom import ScaleUp
-from longboat.autoscaler.decide.offers import PoolOffer, limits_left, machines_within, offers_of
-from longboat.autoscaler.decide.scale_up import grow
 from longboat.autoscaler.model.daemonsets import daemons_by_pool
 from longboat.autoscaler.model.machines import Machine, machines_of, pods_by_node
 from longboat.autoscaler.model.plan import NodeNote, PoolNote, ScalingPlan
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot
+from longboat.autoscaler.purchase.offers import PoolOffer, limits_left, machines_within, offers_of
 from longboat.autoscaler.scale_down.scale_down import shrink
+from longboat.autoscaler.scale_up.demand import demand_of
+from longboat.autoscaler.scale_up.fleets import Fleets
+from longboat.autoscaler.scale_up.headroom import ScaleUp
+from longboat.autoscaler.scale_up.scale_up import grow
 
 
 def decide(snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float) -> ScalingPlan:

@@ -8,10 +8,9 @@ from functools import cached_property
 import msgspec
 
 from longboat.autoscaler.model.backoff import IN_ALL_ZONES
+from longboat.autoscaler.model.provider_settings import ProviderSettings
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, FailureKind, Pool, ProviderFailure
-from longboat.autoscaler.providers.settings import ExecSettings, ProviderSettings
 from longboat.core.jobs import Value
-from longboat.kubeapi.watch import UNHEALTHY_S
 
 INTERVAL_S = 10.0
 LEAST_S = 1.0
@@ -54,9 +53,3 @@ class AutoscalerConfig(Value, frozen=True, dict=True):
         setup = self.setups.get(pool, "") if kind == "auth" else ""
         zone = None if kind in IN_ALL_ZONES else zone
         return ProviderFailure(pool=pool, kind=kind, at=now, zone=zone, provider=provider, setup=setup)
-
-
-def stuck_s(charge: AutoscalerConfig) -> float:
-    """After so long without a loop that succeeded something is wrong: a loop may wait for each provider's commands."""
-    limits = (one.timeout_s for one in charge.providers.values() if isinstance(one, ExecSettings))
-    return UNHEALTHY_S + 2 * sum(limits)

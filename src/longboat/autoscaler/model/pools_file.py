@@ -10,8 +10,13 @@ from typing import Any
 
 import msgspec
 
+from longboat.autoscaler.model.provider_settings import (
+    PROVIDERS,
+    ExecSettings,
+    KwokSettings,
+    ProviderSettings,
+)
 from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings, Pool, ResourceLimits
-from longboat.autoscaler.providers.settings import PROVIDERS, ExecSettings, KwokSettings, ProviderSettings
 from longboat.core import resources
 from longboat.core.errors import LongboatError, NotFound
 from longboat.core.jobs import Value

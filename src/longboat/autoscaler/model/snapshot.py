@@ -7,7 +7,7 @@ from typing import Literal
 from longboat.core.jobs import Value
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod, PodShape
-from longboat.fitting.model.selectors import Term
+from longboat.fitting.model.selectors import Term, matches_labels
 
 POOL_LABEL = "longboat.dev/pool"
 CORDONED = "longboat.dev/cordoned-at"
@@ -114,6 +114,15 @@ class DisruptionBudget(Value, frozen=True):
     expressions: Term = ()  # that must hold besides
     selects_nothing: bool = False
     spares_unready: bool = True  # pods that are not ready count like those that are
+
+    def covers(self, pod: Pod) -> bool:
+        if self.selects_nothing or self.namespace != pod.namespace:
+            return False
+        labels = pod.labels
+        for key, value in self.selector.items():
+            if labels.get(key) != value:
+                return False
+        return not self.expressions or matches_labels(self.expressions, labels)
 
 
 class SeenNode(Value, frozen=True):

@@ -1,4 +1,4 @@
 """The cluster and the providers, read into a Snapshot: watches, gangs, budgets, instances, orders.
 
-Nothing is decided here. May import `model`, `providers`, `kubeapi`.
+Nothing is decided here. May import `providers`, `model`; `fitting` for its values, `kubeapi`.
 """

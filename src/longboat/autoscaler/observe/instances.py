@@ -25,7 +25,7 @@ NOBODY = JoinedInstances(())
 
 class InstanceList(Value, frozen=True):
     seen: ProviderAnswer
-    memory: OrderBook  # with what is to be remembered of this look
+    book: OrderBook  # with what is to be remembered of this look
     blind: dict[str, str] = {}  # pools whose provider cannot be asked, and why: they are left alone
     blocked: tuple[ProviderFailure, ...] = ()  # refusals of this moment only
 
@@ -36,8 +36,8 @@ FEW = 2
 
 def list_instances(
     providers: Mapping[str, Provider],
-    charge: AutoscalerConfig,
-    memory: OrderBook,
+    config: AutoscalerConfig,
+    book: OrderBook,
     now: float,
     joined: JoinedInstances = NOBODY,
 ) -> InstanceList:
@@ -46,48 +46,48 @@ def list_instances(
     refusals: list[Refusal] = []
     blind: dict[str, str] = {}
     blocked: list[ProviderFailure] = []
-    for name in sorted({pool.provider for pool in charge.pools}):
-        mine = [pool for pool in charge.pools if pool.provider == name]
-        pause = paused(memory.failures, name, charge.settings, now)
+    for name in sorted({pool.provider for pool in config.pools}):
+        mine = [pool for pool in config.pools if pool.provider == name]
+        pause = paused(book.failures, name, config.settings, now)
         if pause is not None:
-            blind.update({pool.name: _why(pool, pause, charge, now) for pool in mine})
+            blind.update({pool.name: _why(pool, pause, config, now) for pool in mine})
             continue
         try:
             found = providers[name].list(mine)
         except ProviderError as error:
-            memory, momentary = _noted(memory, mine, error, charge, now)
+            book, momentary = _noted(book, mine, error, config, now)
             blocked += momentary
             blind.update({pool.name: error.message for pool in mine})
             continue
-        memory = _renewed(memory, mine)
-        memory, doubted = _doubted(memory, mine, found, joined, charge, now)
+        book = _renewed(book, mine)
+        book, doubted = _doubted(book, mine, found, joined, config, now)
         blind.update({one.pool: one.message for one in doubted})
         blocked += doubted
         machines += [one for one in found.machines if one.pool not in blind]
         refusals += [one for one in found.refusals if one.pool not in blind]
-    for order in memory.orders:
+    for order in book.orders:
         if order.pool in blind:
             machines += [Instance(id=one, pool=order.pool, zone=order.zone) for one in order.machines]
     seen = ProviderAnswer(machines=tuple(machines), refusals=tuple(refusals))
-    return InstanceList(seen=seen, memory=memory, blind=blind, blocked=tuple(blocked))
+    return InstanceList(seen=seen, book=book, blind=blind, blocked=tuple(blocked))
 
 
 def _doubted(
-    memory: OrderBook,
+    book: OrderBook,
     pools: Sequence[Pool],
     found: ProviderAnswer,
     joined: JoinedInstances,
-    charge: AutoscalerConfig,
+    config: AutoscalerConfig,
     now: float,
 ) -> tuple[OrderBook, list[ProviderFailure]]:
     """Pools whose list lacks most of what was ordered, while that is not believed; and since when, remembered."""
     there = {one.id for one in found.machines}
-    doubts = dict(memory.doubts)
+    doubts = dict(book.doubts)
     blocked = []
     for pool in pools:
         waiting = [
             machine
-            for order in memory.orders
+            for order in book.orders
             if order.pool == pool.name and now - order.asked >= LAG_S
             for machine in order.machines
             if not joined.has(machine)
@@ -96,48 +96,48 @@ def _doubted(
         if len(lost) < FEW or 2 * len(lost) <= len(waiting):
             doubts.pop(pool.name, None)
             continue
-        until = doubts.setdefault(pool.name, now) + charge.pace.distrust_s
+        until = doubts.setdefault(pool.name, now) + config.pace.distrust_s
         if now < until:
             message = (
                 f"its provider's list lacks {len(lost)} of {len(waiting)} machines that were ordered; "
                 f"not believed before {text_of(until)}"
             )
-            new = charge.refusal(pool.name, "other", now)
+            new = config.refusal(pool.name, "other", now)
             blocked.append(msgspec.structs.replace(new, message=message, is_blind=True))
-    if doubts == memory.doubts:
-        return memory, blocked
-    return msgspec.structs.replace(memory, doubts=doubts), blocked
+    if doubts == book.doubts:
+        return book, blocked
+    return msgspec.structs.replace(book, doubts=doubts), blocked
 
 
-def _why(pool: Pool, pause: ProviderFailure, charge: AutoscalerConfig, now: float) -> str:
-    return closed(pool, (pause,), charge.settings, now)[0].reason
+def _why(pool: Pool, pause: ProviderFailure, config: AutoscalerConfig, now: float) -> str:
+    return closed(pool, (pause,), config.settings, now)[0].reason
 
 
 def _noted(
-    memory: OrderBook, pools: Sequence[Pool], error: ProviderError, charge: AutoscalerConfig, now: float
+    book: OrderBook, pools: Sequence[Pool], error: ProviderError, config: AutoscalerConfig, now: float
 ) -> tuple[OrderBook, list[ProviderFailure]]:
     """What a list that failed means: to be remembered, or of this moment only."""
     message = error.message
     if error.kind == "throttled":
-        new = charge.refusal(pools[0].name, "throttled", now)
-        return failed(memory, msgspec.structs.replace(new, message=message)), []
+        new = config.refusal(pools[0].name, "throttled", now)
+        return failed(book, msgspec.structs.replace(new, message=message)), []
     momentary = [
-        msgspec.structs.replace(charge.refusal(pool.name, error.kind, now), message=message, is_blind=True)
+        msgspec.structs.replace(config.refusal(pool.name, error.kind, now), message=message, is_blind=True)
         for pool in pools
     ]
     if error.kind != "auth":
-        return memory, momentary
-    known = {one.pool for one in memory.failures if one.is_blind}
+        return book, momentary
+    known = {one.pool for one in book.failures if one.is_blind}
     for one in momentary:
         if one.pool not in known:  # the same again is not worth a write in every loop
-            memory = failed(memory, one)
-    return memory, []
+            book = failed(book, one)
+    return book, []
 
 
-def _renewed(memory: OrderBook, pools: Sequence[Pool]) -> OrderBook:
+def _renewed(book: OrderBook, pools: Sequence[Pool]) -> OrderBook:
     """After a list that was had."""
     names = {pool.name for pool in pools}
-    if not any(one.is_blind and one.pool in names for one in memory.failures):
-        return memory
-    left = tuple(one for one in memory.failures if not (one.kind == "auth" and one.pool in names))
-    return msgspec.structs.replace(memory, failures=left)
+    if not any(one.is_blind and one.pool in names for one in book.failures):
+        return book
+    left = tuple(one for one in book.failures if not (one.kind == "auth" and one.pool in names))
+    return msgspec.structs.replace(book, failures=left)

@@ -14,7 +14,7 @@ from longboat.autoscaler.model.backoff import MOST_SAID, is_remembered, is_same
 from longboat.autoscaler.model.config import AutoscalerConfig
 from longboat.autoscaler.model.snapshot import Order, Pool, ProviderFailure
 from longboat.autoscaler.providers.provider import Instance, ProviderAnswer, Refusal
-from longboat.core.errors import EngineError
+from longboat.core.errors import EngineError, NotFound
 from longboat.core.jobs import Value
 from longboat.kubeapi.client import Client, Object
 from longboat.kubeapi.errors import AlreadyExists, Conflict
@@ -26,6 +26,8 @@ DELETING = "longboat.dev/deleting-at"
 LABELS = {"app.kubernetes.io/managed-by": "longboat"}
 LAG_S = 120.0
 """So long a machine that was promised may be missing from the provider's list."""
+RETRIES = 10
+"""Of a change that meets one of the autoscaler: it is made again on what that has written."""
 
 
 class PlacedOrder(Value, frozen=True):
@@ -76,25 +78,25 @@ class OrderStore:
     def __init__(self, client: Client, home: str) -> None:
         self._client, self._home = client, home
         self._body: Object | None = None
-        self.memory = OrderBook()
+        self.book = OrderBook()
 
     def load(self) -> OrderBook:
         self._body = self._client.find(CONFIG_MAP, NAME, namespace=self._home)
         text = ((self._body or {}).get("data") or {}).get("memory", "{}")
         try:
-            self.memory = msgspec.json.decode(text, type=OrderBook)
+            self.book = msgspec.json.decode(text, type=OrderBook)
         except msgspec.DecodeError as bad:
             where = f"the ConfigMap {self._home}/{NAME} is not understood: {bad}"
             raise EngineError(
                 where, hint="correct it, or delete it: machines are found again by their provider"
             ) from None
-        return self.memory
+        return self.book
 
-    def save(self, memory: OrderBook) -> None:
-        """Raises Stale. After an error nothing is known: load again."""
-        if memory == self.memory and self._body is not None:
+    def save(self, book: OrderBook) -> None:
+        """Raises OrdersChanged. After an error nothing is known: load again."""
+        if book == self.book and self._body is not None:
             return
-        data = {"memory": msgspec.json.encode(memory).decode()}
+        data = {"memory": msgspec.json.encode(book).decode()}
         try:
             if self._body is None:
                 meta = {"name": NAME, "namespace": self._home, "labels": LABELS}
@@ -104,7 +106,24 @@ class OrderStore:
                 self._body = self._client.replace({**self._body, "data": {**(self._body.get("data") or {}), **data}})
         except (Conflict, AlreadyExists):
             raise OrdersChanged(f"the ConfigMap {self._home}/{NAME} was changed by another process") from None
-        self.memory = memory
+        self.book = book
+
+    def retry(self, pools: Sequence[str]) -> list[str]:
+        """Have these pools, or all, asked again at once; returns those that were in back-off."""
+        for attempt in range(RETRIES):
+            book = self.load()
+            known = sorted({one.pool for one in book.failures})
+            unknown = [name for name in pools if name not in known]
+            if unknown:
+                those = f"these are: {', '.join(known)}" if known else "none is"
+                raise NotFound(f"pool {unknown[0]} is not in back-off; {those}", hint="longboat autoscaler status")
+            try:
+                self.save(retried(book, pools or known))
+                return [name for name in known if not pools or name in pools]
+            except OrdersChanged:
+                if attempt == RETRIES - 1:
+                    raise
+        return []
 
 
 class JoinedInstances:
@@ -123,17 +142,17 @@ class JoinedInstances:
 
 
 def reconcile(
-    memory: OrderBook, seen: ProviderAnswer, joined: JoinedInstances, charge: AutoscalerConfig, now: float
+    book: OrderBook, seen: ProviderAnswer, joined: JoinedInstances, config: AutoscalerConfig, now: float
 ) -> OrderBook:
     """Orders as they stand by what the provider shows; every machine that is no node belongs to one afterwards."""
-    settings, setups = charge.settings, charge.setups
-    memory = _refuse(memory, seen.refusals, charge, now)
+    settings, setups = config.settings, config.setups
+    book = _refuse(book, seen.refusals, config, now)
     there = {one.id: one for one in seen.machines}
     by_token: dict[str, list[str]] = {}
     for one in seen.machines:
         if one.token:
             by_token.setdefault(one.token, []).append(one.id)
-    orders = [_with(order, by_token.get(order.token, ())) for order in memory.orders]
+    orders = [_with(order, by_token.get(order.token, ())) for order in book.orders]
     claimed = {machine for order in orders for machine in order.machines}
     for one in sorted(seen.machines, key=lambda one: one.id):
         if one.id not in claimed and one.state != "stopping" and not joined.has(one.id, one.node):
@@ -145,9 +164,9 @@ def reconcile(
     ]
     kept = [order for order in kept if not is_orphan(order, setups) or order.missing or unjoined(order, joined)]
     return msgspec.structs.replace(
-        memory,
+        book,
         orders=tuple(sorted(kept, key=lambda order: (order.asked, order.token))),
-        failures=tuple(one for one in memory.failures if is_remembered(one, settings, now, setups)),
+        failures=tuple(one for one in book.failures if is_remembered(one, settings, now, setups)),
     )
 
 
@@ -156,10 +175,10 @@ def is_orphan(order: PlacedOrder, pools: Container[str]) -> bool:
     return order.pool not in pools
 
 
-def orphans(memory: OrderBook, pools: Container[str]) -> tuple[str, ...]:
+def orphans(book: OrderBook, pools: Container[str]) -> tuple[str, ...]:
     """Of every such pool: what was ordered there, for a person."""
     counts: dict[str, int] = {}
-    for order in memory.orders:
+    for order in book.orders:
         if is_orphan(order, pools):
             counts[order.pool] = counts.get(order.pool, 0) + order.count
     return tuple(
@@ -174,23 +193,23 @@ def unjoined(order: PlacedOrder, joined: JoinedInstances) -> list[str]:
     return [one for one in order.machines if not joined.has(one)]
 
 
-def without_machine(memory: OrderBook, machine: str) -> OrderBook:
+def without_machine(book: OrderBook, machine: str) -> OrderBook:
     """After its deletion: an order that counts it no more."""
     orders = []
-    for order in memory.orders:
+    for order in book.orders:
         left = tuple(one for one in order.machines if one != machine)
         gone = len(order.machines) - len(left)
         order = msgspec.structs.replace(order, machines=left, count=order.count - gone) if gone else order
         if order.count > 0:
             orders.append(order)
-    return msgspec.structs.replace(memory, orders=tuple(orders))
+    return msgspec.structs.replace(book, orders=tuple(orders))
 
 
-def orders_of(memory: OrderBook, seen: ProviderAnswer, joined: JoinedInstances, now: float) -> tuple[Order, ...]:
+def orders_of(book: OrderBook, seen: ProviderAnswer, joined: JoinedInstances, now: float) -> tuple[Order, ...]:
     """For `decide`: every machine that was ordered and is no node yet."""
     there = {one.id: one for one in seen.machines}
     found = []
-    for order in memory.orders:
+    for order in book.orders:
         alive = _alive(order, there, joined, now)
         for machine in (*alive, *order.stands_in()):
             known = there.get(machine)
@@ -207,28 +226,28 @@ def orders_of(memory: OrderBook, seen: ProviderAnswer, joined: JoinedInstances, 
     return tuple(found)
 
 
-def failed(memory: OrderBook, failure: ProviderFailure) -> OrderBook:
+def failed(book: OrderBook, failure: ProviderFailure) -> OrderBook:
     """One more refusal in a row, of its kind."""
-    before = [one for one in memory.failures if is_same(one, failure)]
-    others = [one for one in memory.failures if one not in before]
+    before = [one for one in book.failures if is_same(one, failure)]
+    others = [one for one in book.failures if one not in before]
     count = failure.count + max((one.count for one in before), default=0)
     new = msgspec.structs.replace(failure, count=count, message=failure.message[:MOST_SAID])
-    return msgspec.structs.replace(memory, failures=(*others, new))
+    return msgspec.structs.replace(book, failures=(*others, new))
 
 
-def worked(memory: OrderBook, pool: Pool, zone: str | None) -> OrderBook:
+def worked(book: OrderBook, pool: Pool, zone: str | None) -> OrderBook:
     """After an order that was taken."""
-    return _without(memory, lambda one: _is_over(one, pool) or (one.pool == pool.name and one.zone in (None, zone)))
+    return _without(book, lambda one: _is_over(one, pool) or (one.pool == pool.name and one.zone in (None, zone)))
 
 
-def shrank(memory: OrderBook, pool: Pool) -> OrderBook:
+def shrank(book: OrderBook, pool: Pool) -> OrderBook:
     """After a deletion that was taken: that says nothing about stock or quota."""
-    return _without(memory, lambda one: _is_over(one, pool))
+    return _without(book, lambda one: _is_over(one, pool))
 
 
-def retried(memory: OrderBook, pools: Sequence[str]) -> OrderBook:
+def retried(book: OrderBook, pools: Sequence[str]) -> OrderBook:
     """What a person says: these may be asked again at once."""
-    return _without(memory, lambda one: one.pool in pools)
+    return _without(book, lambda one: one.pool in pools)
 
 
 def _is_over(one: ProviderFailure, pool: Pool) -> bool:
@@ -237,9 +256,9 @@ def _is_over(one: ProviderFailure, pool: Pool) -> bool:
     return one.kind == "auth" and one.pool == pool.name
 
 
-def _without(memory: OrderBook, is_over: Callable[[ProviderFailure], bool]) -> OrderBook:
-    left = tuple(one for one in memory.failures if not is_over(one))
-    return memory if left == memory.failures else msgspec.structs.replace(memory, failures=left)
+def _without(book: OrderBook, is_over: Callable[[ProviderFailure], bool]) -> OrderBook:
+    left = tuple(one for one in book.failures if not is_over(one))
+    return book if left == book.failures else msgspec.structs.replace(book, failures=left)
 
 
 def _with(order: PlacedOrder, machines: Sequence[str]) -> PlacedOrder:
@@ -277,15 +296,15 @@ def _alive(order: PlacedOrder, there: Mapping[str, Instance], joined: JoinedInst
     return found
 
 
-def _refuse(memory: OrderBook, refusals: Sequence[Refusal], charge: AutoscalerConfig, now: float) -> OrderBook:
+def _refuse(book: OrderBook, refusals: Sequence[Refusal], config: AutoscalerConfig, now: float) -> OrderBook:
     for refusal in refusals:
-        order = memory.order(refusal.token) if refusal.token else None
+        order = book.order(refusal.token) if refusal.token else None
         if refusal.token is None:
-            waiting = (one for one in memory.orders if one.pool == refusal.pool and one.is_confirmed and one.missing)
+            waiting = (one for one in book.orders if one.pool == refusal.pool and one.is_confirmed and one.missing)
             order = next(waiting, None)
         if order is not None and order.missing:
-            new = charge.refusal(order.pool, refusal.kind, now, zone=refusal.zone or order.zone)
-            memory = failed(memory, msgspec.structs.replace(new, message=refusal.message))
+            new = config.refusal(order.pool, refusal.kind, now, zone=refusal.zone or order.zone)
+            book = failed(book, msgspec.structs.replace(new, message=refusal.message))
             ended = msgspec.structs.replace(order, count=len(order.machines), is_confirmed=True)
-            memory = memory.with_order(ended)
-    return memory
+            book = book.with_order(ended)
+    return book

@@ -155,7 +155,7 @@ def joined_in(objects: Mapping[str, list[Body]]) -> JoinedInstances:
 def snapshot_from(
     objects: Objects,
     pools: tuple[Pool, ...],
-    memory: OrderBook,
+    book: OrderBook,
     seen: ProviderAnswer,
     now: float,
     blocked: Iterable[ProviderFailure] = (),
@@ -172,6 +172,6 @@ def snapshot_from(
     return msgspec.structs.replace(
         found,
         nodes=nodes,
-        orders=tuple(one for one in orders_of(memory, seen, joined_in(objects), now) if one.pool in known),
-        failures=(*memory.failures, *blocked),
+        orders=tuple(one for one in orders_of(book, seen, joined_in(objects), now) if one.pool in known),
+        failures=(*book.failures, *blocked),
     )

@@ -1,4 +1,4 @@
-"""Who makes and deletes machines: the interface (`provider`) and one module for each kind.
+"""Node providers, who make and delete machines: the interface (`provider`), one module for each kind, a registry.
 
-Which machines are wanted is decided elsewhere. May import `model`, `kubeapi`, `fitting`, `specs`.
+When they are asked is `observe`'s and `act`'s. May import `model`; `fitting` for its values, `kubeapi`.
 """

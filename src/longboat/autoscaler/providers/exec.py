@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from longboat.autoscaler.model.provider_settings import ExecSettings, Verb
 from longboat.autoscaler.model.snapshot import FailureKind, Pool
 from longboat.autoscaler.providers.bounded_process import OutputTooLarge, communicate
 from longboat.autoscaler.providers.provider import (
@@ -26,7 +27,6 @@ from longboat.autoscaler.providers.provider import (
     ProviderError,
     Refusal,
 )
-from longboat.autoscaler.providers.settings import ExecSettings, Verb
 from longboat.core.jobs import Command, Value
 from longboat.fitting.model.quantities import show_number
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from longboat.autoscaler.model.provider_settings import KwokSettings
 from longboat.autoscaler.model.snapshot import FailureKind, Pool
 from longboat.autoscaler.providers.provider import (
     Description,
@@ -21,7 +22,6 @@ from longboat.autoscaler.providers.provider import (
     ProviderError,
     Refusal,
 )
-from longboat.autoscaler.providers.settings import KwokSettings
 from longboat.core.jobs import Value
 from longboat.core.resources import format_duration
 from longboat.fitting.model.nodes import HOSTNAME, ZONE

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from longboat.autoscaler.model.provider_settings import ExecSettings, ProviderSettings
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.providers.exec import ExecProvider
 from longboat.autoscaler.providers.kwok import KwokProvider
 from longboat.autoscaler.providers.provider import Description, Provider, ProviderError
-from longboat.autoscaler.providers.settings import ExecSettings, ProviderSettings
 from longboat.core.errors import UsageError
 from longboat.fitting.model.quantities import amount, show_number
 from longboat.kubeapi.client import Client

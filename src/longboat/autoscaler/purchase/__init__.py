@@ -1,4 +1,4 @@
-"""The cheapest machines for a demand: bin packing over the offers of all pools. Pure.
+"""The cheapest machines for a demand: what pools can provide, and bin packing over all of their offers. Pure.
 
-Who is served first is `decide`'s. May import `model`, `fitting`.
+Who is served first is `scale_up`'s. May import `model`; `fitting`.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from longboat.autoscaler.decide.offers import Zone, most_on_one
+from longboat.autoscaler.purchase.offers import Zone, most_on_one
 from longboat.autoscaler.purchase.purchase import (
     CapacityBudget,
     Contents,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from longboat.autoscaler.decide.offers import PoolOffer, Zone, uses_of
+from longboat.autoscaler.purchase.offers import PoolOffer, Zone, uses_of
 from longboat.fitting.model.pods import Pod, PodShape
 
 Contents = tuple[tuple[int, int], ...]

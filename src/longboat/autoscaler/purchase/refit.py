@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from longboat.autoscaler.decide.offers import PoolOffer
 from longboat.autoscaler.model.daemonsets import daemon_pods
 from longboat.autoscaler.model.machines import template
+from longboat.autoscaler.purchase.offers import PoolOffer
 from longboat.autoscaler.purchase.purchase import CapacityBudget, DemandGroup, MachineGroup, Purchase, price_key
 from longboat.fitting.eligibility import admits
 from longboat.fitting.fleet import Fleet

@@ -18,10 +18,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from longboat.autoscaler.act.actuator import ActionResult
-from longboat.autoscaler.loop import LoopTurn
 from longboat.autoscaler.model.plan import PendingItem
 from longboat.autoscaler.model.times import text_of
+from longboat.autoscaler.model.turn import ActionResult, LoopTurn
 from longboat.autoscaler.observe.orders import NAME as MEMORY
 from longboat.core.errors import LongboatError, UsageError
 from longboat.kubeapi.client import Client
@@ -64,11 +63,11 @@ def events_of(turn: LoopTurn, home: str) -> Iterator[EventDraft]:
                 reason = "PoolOff" if shut.until is None else "PoolBackOff"
                 where = f"pool {note.pool}" + (f", zone {shut.zone}" if shut.zone is not None else "")
                 yield EventDraft(CONFIG_MAP, home, MEMORY, reason, f"{where}: {shut.reason}", True, where)
-    for deed in turn.deeds:
-        if deed.action.node is not None:
-            message = deed.action.reason + (f" (not done: {deed.trouble})" if deed.trouble else "")
-            reason = REASONS.get(deed.action.kind, "Autoscaler")
-            yield EventDraft(NODE, "default", deed.action.node, reason, message, bool(deed.trouble))
+    for result in turn.results:
+        if result.action.node is not None:
+            message = result.action.reason + (f" (not done: {result.trouble})" if result.trouble else "")
+            reason = REASONS.get(result.action.kind, "Autoscaler")
+            yield EventDraft(NODE, "default", result.action.node, reason, message, bool(result.trouble))
     runs = {gang.name: gang.run for gang in turn.snapshot.gangs}
     for one in turn.plan.waiting:
         yield from _about_waiting(one, runs, turn)
@@ -87,7 +86,7 @@ def _about_waiting(one: PendingItem, runs: dict[str, str | None], turn: LoopTurn
 
 def ordered_for(one: PendingItem, turn: LoopTurn) -> str:
     """What was ordered for a run in this turn, in words for its owner; empty: nothing."""
-    grown = [deed.action for deed in turn.deeds if deed.action.kind == "grow" and not deed.trouble]
+    grown = [result.action for result in turn.results if result.action.kind == "grow" and not result.trouble]
     mine = [action for action in grown if one.run in action.runs]
     if not mine or one.expected is None:
         return ""
@@ -182,7 +181,7 @@ class Webhook:
     def turned(self, turn: LoopTurn) -> None:
         recovered = ["it works again"] if self._last_failure else []
         self._last_failure = ""
-        found = [*recovered, *(line_of(deed) for deed in turn.deeds if deed.action.kind != "cordon")]
+        found = [*recovered, *(line_of(result) for result in turn.results if result.action.kind != "cordon")]
         refused = {f"{one.run or one.pod} waits: {one.reason}" for one in turn.plan.waiting if one.expected is None}
         names = {text.partition(" waits: ")[0] for text in refused}
         found += sorted(text for text in refused if text.partition(" waits: ")[0] not in self._refused)
@@ -237,13 +236,13 @@ class Webhook:
             answer.read(1024)
 
 
-def line_of(deed: ActionResult) -> str:
-    return sentence(deed) + (f" - not done: {deed.trouble}" if deed.trouble else "")
+def line_of(result: ActionResult) -> str:
+    return sentence(result) + (f" - not done: {result.trouble}" if result.trouble else "")
 
 
-def sentence(deed: ActionResult) -> str:
+def sentence(result: ActionResult) -> str:
     """What was done; of what was not done, what was to be done."""
-    action, is_done = deed.action, not deed.trouble
+    action, is_done = result.action, not result.trouble
     node, was = f"node {action.node}", "was" if is_done else "was to be"
     what = {
         "grow": f"pool {action.pool} {'grows' if is_done else 'was to grow'} by {action.count}",

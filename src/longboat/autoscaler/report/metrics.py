@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from longboat.autoscaler.loop import LoopTurn
 from longboat.autoscaler.model.plan import PoolNote
+from longboat.autoscaler.model.turn import LoopTurn
 from longboat.core.errors import EngineError
 from longboat.engines.kubernetes.reconcile.health import BoundedServer, Check, answer_of
 
@@ -37,9 +37,9 @@ class Metrics:
             self._loops += 1
             self._seconds += turn.total_s
             self._decide_s += turn.decide_s
-            for deed in turn.deeds:
-                key = (deed.action.kind, deed.action.pool or "")
-                (self._troubles if deed.trouble else self._actions)[key] += deed.action.count or 1
+            for result in turn.results:
+                key = (result.action.kind, result.action.pool or "")
+                (self._troubles if result.trouble else self._actions)[key] += result.action.count or 1
 
     def failed(self, message: str) -> None:
         with self._lock:

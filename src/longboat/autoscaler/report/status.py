@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from longboat.autoscaler.loop import LoopTurn
 from longboat.autoscaler.model.plan import PendingItem, PoolNote
+from longboat.autoscaler.model.turn import LoopTurn
 from longboat.autoscaler.observe.orders import LABELS
 from longboat.autoscaler.report.events import sentence
 from longboat.core.errors import LongboatError
@@ -80,7 +80,7 @@ def report_of(turn: LoopTurn, before: Report | None, identity: str) -> Report:
         )
         for note in turn.plan.pools
     ]
-    new = [DeedReport(at=turn.now, text=sentence(one)[:500], trouble=one.trouble) for one in turn.deeds]
+    new = [DeedReport(at=turn.now, text=sentence(one)[:500], trouble=one.trouble) for one in turn.results]
     old = before.deeds if before is not None else ()
     return Report(
         at=turn.now,

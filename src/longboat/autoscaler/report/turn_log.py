@@ -1,4 +1,4 @@
-"""Turns as lines of a log: the state of every node, everybody who waits, every deed; as text or as JSON. Pure."""
+"""Turns as lines of a log: the state of every node, everybody who waits, every result; as text or as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from longboat.autoscaler.loop import LoopTurn
 from longboat.autoscaler.model.times import text_of
+from longboat.autoscaler.model.turn import LoopTurn
 from longboat.autoscaler.report.plan_json import plain_action, plain_node, plain_pool, plain_waiting
 
 Form = Literal["text", "json"]
@@ -16,17 +16,17 @@ NOT_NAMED = ("time", "what", "reason", "trouble", "backoffs")
 
 
 def lines(turn: LoopTurn, form: Form) -> Iterator[str]:
-    """One line for everything; a turn begins with its deeds and ends with its pools."""
+    """One line for everything; a turn begins with its results and ends with its pools."""
     for record in records(turn):
         yield json.dumps(record, ensure_ascii=False) if form == "json" else text(record)
 
 
 def records(turn: LoopTurn) -> Iterator[dict[str, Any]]:
     time = {"time": text_of(turn.now)}
-    if turn.deeds:
-        for deed in turn.deeds:
-            told = {"trouble": deed.trouble} if deed.trouble else {}
-            yield {**time, "what": "action", **plain_action(deed.action), **told}
+    if turn.results:
+        for result in turn.results:
+            told = {"trouble": result.trouble} if result.trouble else {}
+            yield {**time, "what": "action", **plain_action(result.action), **told}
     else:
         for action in turn.plan.actions:
             yield {**time, "what": "planned", **plain_action(action)}

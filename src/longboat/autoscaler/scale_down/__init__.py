@@ -1,4 +1,4 @@
-"""Which nodes are idle or under-utilized, and which are cordoned, drained and deleted. Pure.
+"""Scale down: which nodes are idle or under-utilized, and which are cordoned, drained and deleted. Pure.
 
-Doing it is `act`'s. May import `model`, `fitting`, and placement of `decide`.
+Doing it is `act`'s. May import `scale_up` (where pods would go, what was just bought), `model`; `fitting`.
 """

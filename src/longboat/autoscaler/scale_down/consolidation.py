@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from longboat.autoscaler.decide.relocation import move, moves_off
 from longboat.autoscaler.model.plan import NodeState
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.model.times import show
 from longboat.autoscaler.scale_down.node_usage import NodeTenants
 from longboat.autoscaler.scale_down.state import ScaleDownState, count_of
+from longboat.autoscaler.scale_up.relocation import move, moves_off
 
 MOST_LOOKED_AT = 64
 """Under-utilized nodes whose pods are tried elsewhere in one loop; the others come later."""

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from longboat.autoscaler.decide.fleets import Fleets
-from longboat.autoscaler.decide.headroom import ScaleUp
-from longboat.autoscaler.decide.relocation import move, moves_off
-from longboat.autoscaler.decide.upcoming_demand import has_work
 from longboat.autoscaler.model.machines import Machine
 from longboat.autoscaler.model.plan import NodeNote, NodeState, ScalingAction
 from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings, ClusterSnapshot, Pool, SeenPod
@@ -19,6 +15,10 @@ from longboat.autoscaler.model.times import show
 from longboat.autoscaler.scale_down.consolidation import consolidate
 from longboat.autoscaler.scale_down.node_usage import NodeTenants
 from longboat.autoscaler.scale_down.state import ScaleDownState, count_of
+from longboat.autoscaler.scale_up.fleets import Fleets
+from longboat.autoscaler.scale_up.headroom import ScaleUp
+from longboat.autoscaler.scale_up.relocation import move, moves_off
+from longboat.autoscaler.scale_up.upcoming_demand import has_work
 
 
 class ScaleDown(ScaleDownState):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from longboat.autoscaler.decide.fleets import Fleets
-from longboat.autoscaler.decide.headroom import ScaleUp
 from longboat.autoscaler.model.machines import Machine
 from longboat.autoscaler.model.plan import ActionKind, NodeNote, NodeState, ScalingAction
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, SeenPod
-from longboat.autoscaler.observe.pdbs import DisruptionsAllowed
+from longboat.autoscaler.scale_down.disruptions import DisruptionsAllowed
+from longboat.autoscaler.scale_up.fleets import Fleets
+from longboat.autoscaler.scale_up.headroom import ScaleUp
 
 
 class ScaleDownState:

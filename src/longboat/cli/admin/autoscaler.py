@@ -154,7 +154,7 @@ def run(context: str | None, home: str | None, pools: str, interval: str, **how:
     Only one works at a time, others stand by. The state of every node is printed every loop. Messages go to the
     webhook (as Slack takes them) whose address is in LONGBOAT_AUTOSCALER_WEBHOOK.
     """
-    from longboat.cli.admin.autoscaler_live import RunOptions
+    from longboat.autoscaler.service import RunOptions
     from longboat.cli.admin.autoscaler_live import run as run_live
     from longboat.core.resources import parse_duration
 
@@ -171,9 +171,9 @@ def run(context: str | None, home: str | None, pools: str, interval: str, **how:
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def status(context: str | None, home: str | None, output: str) -> None:
     """Show who leads, how the pools stand, who waits, and what was done last."""
-    from longboat.cli.admin.autoscaler_live import print_report, report
+    from longboat.cli.admin.autoscaler_live import print_report, read_status
 
-    found, holder, now = report(context, home)
+    found, holder, now = read_status(context, home)
     if found is None:
         raise NotFound("no autoscaler has ever worked here", hint="longboat autoscaler run --pools pools.yaml")
     if output == "table":

@@ -1,264 +1,69 @@
-"""The live half of `longboat autoscaler`: a look at a cluster, the loop until it is told to end, how it stands."""
+"""`longboat autoscaler` on a live cluster: a look, the service until it is told to end, its status."""
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
+import contextlib
 import sys
-import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from longboat.cli.output.terminal import clean, say
 from longboat.core.errors import UsageError
-from longboat.kubeapi.boottime import clock
 
 if TYPE_CHECKING:
-    from longboat.autoscaler.loop import AutoscalerLoop, LoopTurn, TurnListener
-    from longboat.autoscaler.model.config import AutoscalerConfig
     from longboat.autoscaler.model.snapshot_file import SavedSnapshot
-    from longboat.autoscaler.providers.provider import Provider
     from longboat.autoscaler.report.status import Report
+    from longboat.autoscaler.service import RunOptions
     from longboat.kubeapi.client import Client
 
-LEASE = "longboat-autoscaler"
-WEBHOOK = "LONGBOAT_AUTOSCALER_WEBHOOK"
-RETRIES = 10
 
+@contextlib.contextmanager
+def opened(context: str | None, home: str | None) -> Iterator[tuple[Client, str]]:
+    """A client of the cluster, and the namespace in which its autoscaler keeps its memory."""
+    from longboat.engines.kubernetes.install.install import lease_namespace
+    from longboat.kubeapi.client import Client
 
-class RunOptions(NamedTuple):
-    """How `run` was asked to work."""
-
-    interval_s: float
-    is_dry: bool
-    once: bool
-    metrics_port: int | None
-    log: Literal["text", "json"]
+    with Client.open(context=context) as client:
+        yield client, home or lease_namespace(client)
 
 
 def look_live(context: str | None, home: str | None, pools: str) -> SavedSnapshot:
-    """What there is to decide on now, read once from a cluster and from the providers. Nothing is changed."""
-    from longboat.autoscaler.model.config import AutoscalerConfig
-    from longboat.autoscaler.model.pools_file import read_pools, read_providers
-    from longboat.autoscaler.model.snapshot_file import SavedSnapshot
-    from longboat.autoscaler.observe.instances import list_instances
-    from longboat.autoscaler.observe.orders import OrderStore, reconcile
-    from longboat.autoscaler.observe.watch import joined_in, listed, snapshot_from
-    from longboat.autoscaler.providers.registry import open_providers
-    from longboat.kubeapi.client import Client
+    import msgspec
 
-    found, settings = read_pools(pools)
-    with Client.open(context=context) as client:
-        known = read_providers(pools)
-        charge = AutoscalerConfig(
-            pools=found, settings=settings, home=home_of(client, home), is_dry=True, providers=known
-        )
-        providers = open_providers(found, known, client, charge.home)
-        objects = listed(client)
-        memory = OrderStore(client, charge.home).load()
-        sight = list_instances(providers, charge, memory, client.now(), joined_in(objects))
-        now = client.now()
-        memory = reconcile(sight.memory, sight.seen, joined_in(objects), charge, now)
-        snapshot = snapshot_from(objects, found, memory, sight.seen, now, sight.blocked)
-        return SavedSnapshot(now=now, snapshot=snapshot, settings=settings)
+    from longboat.autoscaler.service import observe_once, read_config
+
+    config = read_config(pools)
+    with opened(context, home) as (client, where):
+        return observe_once(client, msgspec.structs.replace(config, home=where))
 
 
-def home_of(client: Client, home: str | None) -> str:
-    from longboat.cli.admin.controller import lease_home
+def run(context: str | None, home: str | None, pools: str, options: RunOptions) -> int:
+    import msgspec
 
-    return home or lease_home(client)
+    from longboat.autoscaler.service import AutoscalerService, Output, read_config
+    from longboat.cli.admin.controller import end_of_process, tell
 
+    config = read_config(pools, interval_s=options.interval_s, is_dry=options.is_dry)
+    ending = end_of_process()
 
-def run(context: str | None, home: str | None, pools: str, duty: RunOptions) -> int:
-    from longboat.autoscaler.model.config import AutoscalerConfig, LoopPace
-    from longboat.autoscaler.model.pools_file import read_pools, read_providers
-    from longboat.autoscaler.providers.registry import differences, open_providers
-    from longboat.kubeapi.client import Client
+    def log(lines: Iterable[str]) -> None:
+        for line in lines:
+            print(line if options.log == "json" else clean(line))
+        sys.stdout.flush()
 
-    found, settings = read_pools(pools)
-    ending = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ending.set())
-    with Client.open(context=context) as client:
-        where = home_of(client, home)
-        known = read_providers(pools)
-        providers = open_providers(found, known, client, where)
-        for text in differences(found, providers):
-            tell(text)
-        pace = LoopPace(interval_s=duty.interval_s)
-        charge = AutoscalerConfig(
-            pools=found, settings=settings, home=where, pace=pace, is_dry=duty.is_dry, providers=known
-        )
-        AutoscalerService(client, charge, providers, duty, ending).work()
+    with opened(context, home) as (client, where):
+        config = msgspec.structs.replace(config, home=where)
+        AutoscalerService(client, config, options, Output(log, tell), ending).run()
     return 0
 
 
-def tell(text: str) -> None:
-    say(f"longboat: {clean(text)}")
-
-
-class AutoscalerService:
-    """Stands by until it leads, works while it leads. A dry run needs no leader and never writes."""
-
-    def __init__(
-        self,
-        client: Client,
-        charge: AutoscalerConfig,
-        providers: dict[str, Provider],
-        duty: RunOptions,
-        ending: threading.Event,
-    ) -> None:
-        from longboat.autoscaler.report.metrics import Metrics
-        from longboat.kubeapi.leases import Leader
-
-        self.client, self.charge, self.providers = client, charge, providers
-        self.duty, self.ending = duty, ending
-        self.identity = os.environ.get("LONGBOAT_POD") or f"{socket.gethostname()}-{os.getpid()}"
-        self.leader = Leader(client, charge.home, self.identity, name=LEASE)
-        self.metrics = Metrics(self.leads)
-        self.journal = LoopPrinter(duty.log, ending if duty.once else None)
-
-    def leads(self) -> bool:
-        return self.charge.is_dry or self.leader.is_leader
-
-    def goes_on(self) -> bool:
-        return self.leads() and not self.ending.is_set()
-
-    def work(self) -> None:
-        from longboat.autoscaler.report.events import Events, Webhook
-        from longboat.autoscaler.report.status import Reporter
-
-        listeners: list[TurnListener] = [self.metrics, self.journal]
-        webhook = None
-        if not self.charge.is_dry:
-            listeners += [
-                Events(self.client, self.charge.home, tell),
-                Reporter(self.client, self.charge.home, self.identity, tell),
-            ]
-            if address := os.environ.get(WEBHOOK):
-                webhook = Webhook(address, tell, name=self.client.context or "")
-                listeners.append(webhook)
-        self.answer()
-        if not self.charge.is_dry:
-            self.leader.start()
-        try:
-            self.lead(tuple(listeners))
-        finally:
-            if not self.charge.is_dry:
-                self.leader.stop()
-            if webhook is not None:
-                webhook.close()
-
-    def answer(self) -> None:
-        if self.duty.metrics_port is not None:
-            from longboat.autoscaler.report.metrics import serve
-
-            checks = {"/healthz": self.why_unhealthy, "/readyz": self.why_not_ready}
-            server = serve(self.duty.metrics_port, self.metrics, checks)
-            tell(f"metrics at port {server.server_address[1]}")
-
-    def why_not_ready(self) -> str:
-        """Empty: it works, or stands by. An update waits for this before it ends the old one."""
-        if self.leader.trouble:
-            return self.leader.trouble
-        return "" if not self.leads() or self.journal.is_well else self.journal.trouble or "no loop has ended yet"
-
-    def why_unhealthy(self) -> str:
-        """What a restart may mend: threads that ended, loops that have failed (or hung) for long. Empty: nothing."""
-        from longboat.autoscaler.model.config import stuck_s
-
-        if not self.leader.is_alive:
-            return "a thread that keeps the Lease has ended"
-        lasted = self.journal.silent_s
-        if not self.leads() or lasted <= stuck_s(self.charge):
-            return ""
-        return f"no loop has succeeded for {lasted:.0f} s: {self.journal.trouble or 'the last has not ended'}"
-
-    def lead(self, listeners: tuple[TurnListener, ...]) -> None:
-        told = ""
-        while not self.ending.is_set():
-            if not self.charge.is_dry and not self.leader.wait(1.0):
-                if self.leader.trouble and self.leader.trouble != told:
-                    tell(self.leader.trouble)
-                told = self.leader.trouble
-                continue
-            self.journal.begin()
-            left_s = self.leader.mandate()
-            tell(f"{self.identity} {'looks only (dry run)' if self.charge.is_dry else 'leads'}")
-            self.loop(left_s, listeners).run(self.ending)
-            if not self.ending.is_set():
-                tell("another leads now")
-
-    def loop(self, left_s: Callable[[], float], listeners: tuple[TurnListener, ...]) -> AutoscalerLoop:
-        """Of one leadership: whatever it writes, it writes while that lasts."""
-        from longboat.autoscaler.loop import AutoscalerLoop
-        from longboat.autoscaler.providers.registry import open_providers
-
-        charge = self.charge
-        if charge.is_dry:
-            return AutoscalerLoop(self.client, charge, self.providers, listeners=listeners, may_work=self.goes_on)
-        client = self.client.within(left_s)
-        providers = open_providers(charge.pools, charge.providers, client, charge.home)
-
-        def goes_on() -> bool:
-            return left_s() > 0 and not self.ending.is_set()
-
-        return AutoscalerLoop(client, charge, providers, listeners=listeners, may_work=goes_on)
-
-
-class LoopPrinter:
-    """A listener of the loop: its lines go to stdout, what fails to stderr, once."""
-
-    def __init__(self, form: Literal["text", "json"], ends: threading.Event | None) -> None:
-        self.form, self.ends = form, ends
-        self.trouble = ""
-        self.is_well = False  # whether the last loop succeeded
-        self.warned: tuple[str, ...] = ()
-        self.begin()
-
-    def begin(self) -> None:
-        """From now on loops are expected."""
-        self._succeeded_at = clock()
-
-    @property
-    def silent_s(self) -> float:
-        """How long ago the last loop succeeded, or loops began."""
-        return clock() - self._succeeded_at
-
-    def turned(self, turn: LoopTurn) -> None:
-        from longboat.autoscaler.report.turn_log import lines
-
-        self.trouble, self.is_well = "", True
-        self._succeeded_at = clock()
-        for text in turn.warnings:
-            if text not in self.warned:
-                tell(text)
-        self.warned = turn.warnings
-        for line in lines(turn, self.form):
-            print(line if self.form == "json" else clean(line))
-        sys.stdout.flush()
-        if self.ends is not None:
-            self.ends.set()
-
-    def failed(self, message: str) -> None:
-        if message != self.trouble:
-            tell(f"this loop failed: {message}")
-        self.trouble, self.is_well = message, False
-
-
-def report(context: str | None, home: str | None) -> tuple[Report | None, str | None, float]:
+def read_status(context: str | None, home: str | None) -> tuple[Report | None, str | None, float]:
     """What the autoscaler wrote last, who holds its Lease, and the time there."""
-    from longboat.autoscaler.report.status import read_report
-    from longboat.kubeapi.client import Client
-    from longboat.kubeapi.kinds import LEASE as LEASE_KIND
+    from longboat.autoscaler import service
 
-    with Client.open(context=context) as client:
-        where = home_of(client, home)
-        found = read_report(client, where)
-        lease = client.find(LEASE_KIND, LEASE, namespace=where)
-        holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or None
-        return found, str(holder).rpartition("_")[0] if holder else None, client.now()
+    with opened(context, home) as (client, where):
+        report, holder = service.read_status(client, where)
+        return report, holder, client.now()
 
 
 def print_report(found: Report, holder: str | None, now: float) -> None:
@@ -320,26 +125,10 @@ def print_orders(found: Report, now: float) -> None:
 
 def retry(context: str | None, home: str | None, pools: tuple[str, ...]) -> list[str]:
     """Forget the refusals of these pools, or of all; returns those that were in back-off."""
-    from longboat.autoscaler.observe.orders import OrdersChanged, OrderStore, retried
-    from longboat.core.errors import NotFound
-    from longboat.kubeapi.client import Client
+    from longboat.autoscaler.observe.orders import OrderStore
 
-    with Client.open(context=context) as client:
-        store = OrderStore(client, home_of(client, home))
-        for attempt in range(RETRIES):
-            memory = store.load()
-            known = sorted({one.pool for one in memory.failures})
-            unknown = [name for name in pools if name not in known]
-            if unknown:
-                those = f"these are: {', '.join(known)}" if known else "none is"
-                raise NotFound(f"pool {unknown[0]} is not in back-off; {those}", hint="longboat autoscaler status")
-            try:
-                store.save(retried(memory, pools or known))
-                return [name for name in known if not pools or name in pools]
-            except OrdersChanged:
-                if attempt == RETRIES - 1:
-                    raise
-    return []
+    with opened(context, home) as (client, where):
+        return OrderStore(client, where).retry(pools)
 
 
 def need_pools(pools: str | None) -> str:

@@ -92,8 +92,8 @@ def objects_of(
     from pathlib import Path
 
     from longboat.autoscaler.model.pools_file import read_pools, read_providers
+    from longboat.autoscaler.model.provider_settings import KwokSettings
     from longboat.autoscaler.providers.registry import check_named
-    from longboat.autoscaler.providers.settings import KwokSettings
     from longboat.engines.kubernetes.install.autoscaler_manifests import autoscaler_objects
 
     wanted, known = read_pools(pools)[0], read_providers(pools)

@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from longboat.fitting.fleet import Fleet, NodeState
+from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import is_gpu, show, show_number
 from longboat.fitting.model.requests import clashes
+from longboat.fitting.node_state import NodeState
 from longboat.fitting.pod_affinity import AffinityView
 from longboat.fitting.predicates import placing_refusals
 
@@ -47,7 +48,7 @@ def node_reasons(pod: Pod, fleet: Fleet) -> list[str]:
         for resource, free, there in short[:1]:
             lacking.setdefault((resource, there > 0), []).append((state.name, free, there))
         if not refusals and not short:
-            refusals = _crowded(pod, state)
+            refusals = _crowded(pod, state, fleet)
         if refusals:
             fixed.setdefault("; ".join(refusals), []).append(state.name)
     groups = [
@@ -82,13 +83,13 @@ def _span(resource: str, counts: list[int]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _crowded(pod: Pod, state: NodeState) -> list[str]:
+def _crowded(pod: Pod, state: NodeState, fleet: Fleet) -> list[str]:
     if state.room <= 0:
         return ["no room for another pod"]
     port = clashes(pod.shape.ports, state.ports)
     if port is not None:
         return [f"port {port[2]} is taken"]
-    return list(AffinityView(pod, state.fleet).refusals(state))
+    return list(AffinityView(pod, fleet).refusals(state))
 
 
 def nodes_named(names: Sequence[str]) -> str:

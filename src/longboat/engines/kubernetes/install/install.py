@@ -12,6 +12,7 @@ from longboat.engines.kubernetes.install.controller_manifests import HOME, serve
 from longboat.engines.kubernetes.names import selector
 from longboat.engines.kubernetes.observe.observe import find_record, read_record
 from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -138,6 +139,14 @@ def is_installed(client: Client, namespace: str) -> bool | None:
         return absence(find_controller(client), namespace) is None
     except EngineError:
         return None
+
+
+def lease_namespace(client: Client) -> str:
+    """Where `install` keeps Leases; where nothing is installed, the namespace at hand."""
+    try:
+        return HOME if client.find(NAMESPACE, HOME) is not None else client.namespace
+    except ApiError:
+        return HOME
 
 
 def find_controller(client: Client) -> Object | None:

@@ -15,12 +15,12 @@ from longboat.autoscaler.report.status import Reporter
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.connection.transport import ApiRequest, Transport
 from longboat.kubeapi.leases import Lease
-from tests.autoscaler.live.stages import Stage, wait_for
-from tests.autoscaler.live.test_act import scatter
+from tests.autoscaler.act.test_actuator import scatter
+from tests.autoscaler.stages import Stage, wait_for
 
 pytestmark = [pytest.mark.cluster]
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "autoscaler.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "autoscaler.md"
 PATH = re.compile(
     r"/(?:api|apis/(?P<group>[^/]+))/v[^/]+(?:/namespaces/(?=[^/]+/)[^/]+)?"
     r"/(?P<kind>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<part>[^/]+))?$"
@@ -70,7 +70,7 @@ def test_every_documented_right_is_used_and_no_other(stage: Stage, monkeypatch: 
     assert lease.try_hold() and lease.try_hold()
     Lease(client, stage.namespace, "longboat-autoscaler", "you").try_hold()
     pool = stage.pool("cpu", machine={"gpus": 0}, max=3)
-    with client, stage.scaling(stage.charge(pool), client=client) as told:
+    with client, stage.scaling(stage.config(pool), client=client) as told:
         scatter(stage)
         wait_for("one machine is left", lambda: len(stage.machines()) == len(stage.nodes()) == 1)
         events, reporter = Events(client, stage.namespace, print), Reporter(client, stage.namespace, "me", print)

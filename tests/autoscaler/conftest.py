@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.clusters import Cluster
-from tests.autoscaler.live.stages import Stage
+from tests.autoscaler.stages import Stage
 
 
 @pytest.fixture

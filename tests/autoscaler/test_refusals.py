@@ -17,8 +17,8 @@ from longboat.autoscaler.providers.kwok import KwokProvider, SimulatedFault
 from longboat.autoscaler.providers.provider import Instance, MachineRequest, ProviderError
 from longboat.autoscaler.report.events import Events
 from longboat.kubeapi.kinds import EVENT
-from tests.autoscaler.live.stages import Stage, job_of, wait_for
-from tests.autoscaler.live.test_commands import Command
+from tests.autoscaler.stages import Stage, job_of, wait_for
+from tests.autoscaler.test_service import Command
 
 pytestmark = [pytest.mark.cluster]
 
@@ -47,11 +47,11 @@ def test_who_throttles_is_asked_again_later_and_no_dearer_pool_is_taken_instead(
     stage.client.create(job_of("train", stage.namespace, label, pods=2, labels=run))
     provider = Throttled(stage.client, stage.namespace)
     both = {"kwok": provider, "other": KwokProvider(stage.client, stage.namespace)}
-    with stage.scaling(stage.charge(cheap, dear), provider=both) as told:
+    with stage.scaling(stage.config(cheap, dear), provider=both) as told:
         wait_for("it runs", lambda: len(stage.pods("Running")) == 2)
     assert {one.pool for one in stage.machines()} == {cheap.name}
     assert provider.asked == 4, "once, once more, and then for both zones: the second zone was not asked in vain"
-    assert [bool(deed.trouble) for deed in told.deeds("grow")] == [True, True, False]
+    assert [bool(result.trouble) for result in told.results("grow")] == [True, True, False]
     words = [one.reason for turn in told.turns for one in turn.plan.waiting]
     assert any("a little later" in text and "slower, please" in text for text in words)
     assert failures(stage) == ()
@@ -62,13 +62,13 @@ def test_without_rights_a_pool_is_off_until_somebody_says_otherwise(stage: Stage
     stage.fault(SimulatedFault(pool=pool.name, kind="auth"))
     stage.job("train")
     said: list[str] = []
-    charge = stage.charge(pool)
-    with stage.scaling(charge, listeners=(Events(stage.client, stage.namespace, said.append),)) as told:
+    config = stage.config(pool)
+    with stage.scaling(config, listeners=(Events(stage.client, stage.namespace, said.append),)) as told:
         wait_for("it is off", lambda: failures(stage))
         stage.fault()
         before = len(told.turns)
         wait_for("more loops", lambda: len(told.turns) > before + 3)
-        assert len(told.deeds("grow")) == 1, "it is not asked again by itself"
+        assert len(told.results("grow")) == 1, "it is not asked again by itself"
         note = told.turns[-1].plan.pools[0]
         assert "off because of auth" in note.reason and f"longboat autoscaler retry {pool.name}" in note.reason
         assert [(one.kind, one.until) for one in note.backoffs] == [("auth", None)]
@@ -86,13 +86,13 @@ def test_a_change_in_the_pools_file_has_a_pool_asked_again(stage: Stage) -> None
     pool = stage.pool("gpu")
     stage.fault(SimulatedFault(pool=pool.name, kind="auth"))
     stage.job("train")
-    with stage.scaling(stage.charge(pool)):
+    with stage.scaling(stage.config(pool)):
         wait_for("it is off", lambda: failures(stage))
     stage.fault()
-    with stage.scaling(stage.charge(pool)) as told:  # a new process alone changes nothing
+    with stage.scaling(stage.config(pool)) as told:  # a new process alone changes nothing
         wait_for("some loops", lambda: len(told.turns) > 3)
-        assert not told.deeds("grow")
-    with stage.scaling(stage.charge(msgspec.structs.replace(pool, max=pool.max + 1))):
+        assert not told.results("grow")
+    with stage.scaling(stage.config(msgspec.structs.replace(pool, max=pool.max + 1))):
         wait_for("it runs", lambda: len(stage.pods("Running")) == 1)
 
 
@@ -106,11 +106,11 @@ class Forgetful(KwokProvider):
 
 def test_a_machine_that_is_not_there_is_deleted(stage: Stage) -> None:
     provider = Forgetful(stage.client, stage.namespace)
-    with stage.scaling(stage.charge(stage.pool("gpu")), provider=provider) as told:
+    with stage.scaling(stage.config(stage.pool("gpu")), provider=provider) as told:
         stage.job("train", run_for="0.1s")
         wait_for("it has ended", lambda: stage.is_done("train"))
         wait_for("all machines are gone", lambda: not stage.machines() and not stage.nodes())
-    assert [deed.trouble for deed in told.deeds("delete")] == [""]
+    assert [result.trouble for result in told.results("delete")] == [""]
     assert failures(stage) == ()
 
 
@@ -123,12 +123,12 @@ class Jailed(KwokProvider):
 
 def test_who_may_not_delete_does_not_buy(stage: Stage) -> None:
     provider = Jailed(stage.client, stage.namespace)
-    with stage.scaling(stage.charge(stage.pool("gpu")), provider=provider) as told:
+    with stage.scaling(stage.config(stage.pool("gpu")), provider=provider) as told:
         stage.job("first", run_for="0.1s")
         wait_for("it is off", lambda: failures(stage))
         stage.job("second", pods=2)
         wait_for("it is refused", lambda: "off because of auth" in " ".join(reasons(told.turns[-1])))
-    assert sum(deed.action.count for deed in told.deeds("grow")) == 1
+    assert sum(result.action.count for result in told.results("grow")) == 1
     assert [one.kind for one in failures(stage)] == ["auth"]
 
 

@@ -11,7 +11,7 @@ from longboat.autoscaler.model.config import LoopPace
 from longboat.autoscaler.model.snapshot import POOL_LABEL
 from longboat.autoscaler.observe import watch
 from longboat.kubeapi.kinds import Kind
-from tests.autoscaler.live.stages import GPU, Stage, Told, wait_for
+from tests.autoscaler.stages import GPU, Stage, Told, wait_for
 
 pytestmark = [pytest.mark.cluster]
 
@@ -64,7 +64,7 @@ def test_a_pod_group_waits_until_its_pods_exist(
 ) -> None:
     monkeypatch.setattr(watch, "LOOK_FOR_KINDS_S", 0.2)
     pace = LoopPace(interval_s=0.5, least_s=0.05, settle_s=0.0)
-    with stage.scaling(stage.charge(stage.pool("gpu"), pace=pace, idle_s=3600.0)) as told:
+    with stage.scaling(stage.config(stage.pool("gpu"), pace=pace, idle_s=3600.0)) as told:
         wait_for("it has looked", lambda: told.turns)
         stage.client.request("POST", DEFINITION.path(), body=definition)
         wait_for("it is served", lambda: stage.client.list(POD_GROUP, namespace=stage.namespace).items == [])
@@ -80,4 +80,4 @@ def test_a_pod_group_waits_until_its_pods_exist(
         assert not stage.machines()
         stage.client.create(pod(stage, "p-2"))
         wait_for("all run", lambda: len(stage.pods("Running")) == 3)
-    assert sum(deed.action.count for deed in told.deeds("grow")) == 3
+    assert sum(result.action.count for result in told.results("grow")) == 3

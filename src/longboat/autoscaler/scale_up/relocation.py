@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from longboat.autoscaler.decide.placement import size_of
-from longboat.autoscaler.decide.upcoming_demand import has_work
 from longboat.autoscaler.model.snapshot import SeenPod
-from longboat.fitting.fleet import Fleet, NodeState
+from longboat.autoscaler.scale_up.placement import size_of
+from longboat.autoscaler.scale_up.upcoming_demand import has_work
+from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import CPU, is_scarce, scarcity
+from longboat.fitting.node_state import NodeState
 from longboat.fitting.pod_affinity import AffinityView
 
 Move = tuple[Pod, str]
@@ -50,10 +51,10 @@ def move(moves: Sequence[Move], fleet: Fleet) -> None:
 def _place(pod: Pod, fleet: Fleet, node: str, closed: Container[str]) -> NodeState | None:
     shape = pod.shape
     primary = min((name for name, _ in shape.requests if is_scarce(name)), key=scarcity, default="")
-    neighbours = AffinityView(pod, fleet)
-    for state in fleet.shelf(shape, primary).walk(shape.asks(primary), shape.asks(CPU)):
+    affinity = AffinityView(pod, fleet)
+    for state in fleet.best_fit(shape, primary).walk(shape.asks(primary), shape.asks(CPU)):
         if state.name == node or state.name in closed or not has_work(state):
             continue
-        if state.fits(shape) and neighbours.allows(state):
+        if state.fits(shape) and affinity.allows(state):
             return state
     return None

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from longboat.autoscaler.act.actuator import ActionResult
-from longboat.autoscaler.loop import AutoscalerLoop, LoopTurn
+from longboat.autoscaler.loop import AutoscalerLoop
 from longboat.autoscaler.model.backoff import BackoffWindow
 from longboat.autoscaler.model.plan import NodeNote, PendingItem, PoolNote, ScalingAction, ScalingPlan
 from longboat.autoscaler.model.snapshot import ClusterSnapshot, Order
+from longboat.autoscaler.model.turn import ActionResult, LoopTurn
 from longboat.autoscaler.providers.kwok import KwokProvider
 from longboat.autoscaler.report.events import Events, Webhook, events_of, sentence
 from longboat.autoscaler.report.metrics import Metrics, serve
@@ -23,7 +23,7 @@ from longboat.autoscaler.report.status import DETAILS, Reporter, public, read_re
 from longboat.autoscaler.report.turn_log import lines
 from longboat.core.errors import UsageError
 from longboat.kubeapi.kinds import CONFIG_MAP, EVENT, NAMESPACE
-from tests.autoscaler.live.stages import Stage, pool, wait_for
+from tests.autoscaler.stages import Stage, pool, wait_for
 from tests.storage.answering import Told, answering
 
 GROW = ScalingAction(kind="grow", pool="gpu", count=2, reason="2 for default/r", zones={"a": 1, "b": 1})
@@ -68,7 +68,7 @@ TURN = LoopTurn(
             ),
         ),
     ),
-    deeds=(ActionResult(action=GROW), ActionResult(action=REMOVE, trouble="a pod is there")),
+    results=(ActionResult(action=GROW), ActionResult(action=REMOVE, trouble="a pod is there")),
     decide_s=0.25,
     total_s=0.5,
 )
@@ -235,9 +235,9 @@ def test_events_on_pods_runs_and_nodes_and_the_report(stage: Stage) -> None:
         Events(stage.client, stage.namespace, said.append),
         Reporter(stage.client, stage.namespace, "me", said.append),
     )
-    charge = stage.charge(stage.pool("gpu"))
+    config = stage.config(stage.pool("gpu"))
     loop = AutoscalerLoop(
-        stage.client, charge, {"kwok": KwokProvider(stage.client, stage.namespace)}, listeners=listeners
+        stage.client, config, {"kwok": KwokProvider(stage.client, stage.namespace)}, listeners=listeners
     )
     ending = threading.Event()
     thread = threading.Thread(target=loop.run, args=(ending,))

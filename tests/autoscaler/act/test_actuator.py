@@ -10,14 +10,14 @@ from longboat.autoscaler.act.actuator import Actuator
 from longboat.autoscaler.act.drain import Evictions
 from longboat.autoscaler.act.pre_delete_check import SELECTED_NODE
 from longboat.autoscaler.model.config import AutoscalerConfig
+from longboat.autoscaler.model.provider_settings import KwokSettings
 from longboat.autoscaler.model.snapshot import CORDONED, POOL_LABEL, AutoscalerSettings
 from longboat.autoscaler.observe.orders import DELETING, OrderStore
 from longboat.autoscaler.providers.kwok import KwokProvider, node_of
 from longboat.autoscaler.providers.provider import Instance
-from longboat.autoscaler.providers.settings import KwokSettings
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import NODE, PDB, POD, PVC
-from tests.autoscaler.live.stages import Stage, job_of, wait_for
+from tests.autoscaler.stages import Stage, job_of, wait_for
 
 pytestmark = [pytest.mark.cluster]
 
@@ -83,13 +83,13 @@ def scatter(stage: Stage) -> None:
 def test_pods_that_survive_it_are_moved_and_the_machine_goes(stage: Stage) -> None:
     pool = stage.pool("cpu", machine={"gpus": 0}, max=3)
     budget(stage, "small", 1)
-    with stage.scaling(stage.charge(pool, consolidate=True)) as told:
+    with stage.scaling(stage.config(pool, consolidate=True)) as told:
         scatter(stage)
         wait_for("one machine is left", lambda: len(stage.machines()) == len(stage.nodes()) == 1)
         wait_for("both run there", lambda: len(stage.pods("Running")) == 2)
-    assert [deed for deed in told.deeds("drain") if not deed.trouble]
+    assert [result for result in told.results("drain") if not result.trouble]
     assert {one["spec"]["nodeName"] for one in stage.pods("Running")} == {stage.nodes()[0]["metadata"]["name"]}
-    assert not [deed for deed in told.deeds("drain") if "stays" in deed.trouble]
+    assert not [result for result in told.results("drain") if "stays" in result.trouble]
 
 
 def test_a_budget_without_room_holds(stage: Stage) -> None:
@@ -132,9 +132,9 @@ def test_nothing_is_drained_without_our_cordon(stage: Stage) -> None:
     wait_for("it was evicted", lambda: not gone or stage.client.find(POD, gone[0]["metadata"]["name"]) is None)
 
 
-def begun(stage: Stage, charge: AutoscalerConfig) -> str:
+def begun(stage: Stage, config: AutoscalerConfig) -> str:
     """A node whose deletion had begun when its autoscaler died."""
-    with stage.scaling(charge):
+    with stage.scaling(config):
         stage.job("first", run_for="0.1s")
         wait_for("it has ended", lambda: stage.is_done("first"))
     (node,) = stage.nodes()
@@ -146,27 +146,27 @@ def begun(stage: Stage, charge: AutoscalerConfig) -> str:
 
 def test_a_deletion_that_had_begun_is_finished_whatever_is_wanted_now(stage: Stage) -> None:
     """A machine that is gone already must not be given work, even if somebody waits for just such a one."""
-    charge = stage.charge(stage.pool("gpu"), idle_s=3600.0)
-    before = begun(stage, charge)
-    KwokProvider(stage.client, stage.namespace).shrink(charge.pools[0], (f"kwok://{before}",))
+    config = stage.config(stage.pool("gpu"), idle_s=3600.0)
+    before = begun(stage, config)
+    KwokProvider(stage.client, stage.namespace).shrink(config.pools[0], (f"kwok://{before}",))
     stage.job("second")
-    with stage.scaling(charge) as told:
+    with stage.scaling(config) as told:
         wait_for("it runs", lambda: len(stage.pods("Running")) == 1)
         wait_for("the old one is gone", lambda: len(stage.machines()) == len(stage.nodes()) == 1)
     assert stage.nodes()[0]["metadata"]["name"] != before
-    assert not told.deeds("uncordon")
+    assert not told.results("uncordon")
 
 
 def test_a_deletion_that_had_begun_stops_at_a_pod_that_came_since(stage: Stage) -> None:
-    charge = stage.charge(stage.pool("gpu"), idle_s=3600.0)
-    before = begun(stage, charge)
+    config = stage.config(stage.pool("gpu"), idle_s=3600.0)
+    before = begun(stage, config)
     stage.job("second", tolerant=True)
     wait_for("it runs in spite of the cordon", lambda: len(stage.pods("Running")) == 1)
-    with stage.scaling(charge) as told:
+    with stage.scaling(config) as told:
         wait_for("the cordon is lifted", lambda: not stage.nodes()[0]["spec"].get("unschedulable"))
     (node,) = stage.nodes()
     assert node["metadata"]["name"] == before and DELETING not in node["metadata"]["annotations"]
-    assert len(stage.pods("Running")) == 1 and not told.deeds("grow")
+    assert len(stage.pods("Running")) == 1 and not told.results("grow")
 
 
 class Late(Client):
@@ -190,10 +190,10 @@ def bound_pod(node: str) -> dict[str, Any]:
 
 def test_a_pod_that_is_bound_while_the_mark_is_written_keeps_the_machine(stage: Stage) -> None:
     client = Late(stage.client.transport)
-    with stage.scaling(stage.charge(stage.pool("gpu")), client=client) as told:
+    with stage.scaling(stage.config(stage.pool("gpu")), client=client) as told:
         stage.job("train", run_for="0.1s")
         wait_for("the mark was written", lambda: client.is_late)
-        wait_for("it is seen", lambda: any("late is there" in one.trouble for one in told.deeds("delete")))
+        wait_for("it is seen", lambda: any("late is there" in one.trouble for one in told.results("delete")))
         wait_for("the mark is off", lambda: DELETING not in (stage.nodes()[0]["metadata"].get("annotations") or {}))
         assert len(stage.machines()) == len(stage.nodes()) == 1, "nothing was lost"
         client.delete(POD, "late", grace_s=0)
@@ -202,15 +202,15 @@ def test_a_pod_that_is_bound_while_the_mark_is_written_keeps_the_machine(stage: 
 
 def test_a_node_that_was_chosen_for_a_volume_stays(stage: Stage) -> None:
     """The scheduler binds the pod when its volume is there, long after it has chosen the node."""
-    with stage.scaling(stage.charge(stage.pool("gpu"), idle_s=3600.0)):
+    with stage.scaling(stage.config(stage.pool("gpu"), idle_s=3600.0)):
         stage.job("train", run_for="0.1s")
         wait_for("it has ended", lambda: stage.is_done("train"))
     name = str(stage.nodes()[0]["metadata"]["name"])
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "slow"}
     meta = {"name": "disk", "annotations": {SELECTED_NODE: name}}
     stage.client.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
-    with stage.scaling(stage.charge(stage.pool("gpu"))) as told:
-        wait_for("it is seen", lambda: any("claim" in one.trouble for one in told.deeds("delete")))
+    with stage.scaling(stage.config(stage.pool("gpu"))) as told:
+        wait_for("it is seen", lambda: any("claim" in one.trouble for one in told.results("delete")))
         assert len(stage.machines()) == 1
         # Everybody who may have a claim can write that: it keeps a node no longer than making a volume takes.
         long_ago = {"metadata": {"annotations": {CORDONED: "2026-11-15T12:00:00Z"}}}
@@ -221,7 +221,7 @@ def test_a_node_that_was_chosen_for_a_volume_stays(stage: Stage) -> None:
 
 def test_a_heartbeat_does_not_put_a_change_off(stage: Stage) -> None:
     name = node(stage, "one")
-    actor = Actuator(stage.client, stage.charge(stage.pool("cpu")), {}, OrderStore(stage.client, stage.namespace))
+    actor = Actuator(stage.client, stage.config(stage.pool("cpu")), {}, OrderStore(stage.client, stage.namespace))
     nodes = [stage.client.get(NODE, name)]
 
     def only_its_heart_beats() -> bool:

@@ -5,13 +5,13 @@ Each only in the pools it concerns and only within the limits; a cordon of ours 
 
 from __future__ import annotations
 
-from longboat.autoscaler.decide.fleets import Fleets
-from longboat.autoscaler.decide.offers import PoolOffer
-from longboat.autoscaler.decide.upcoming_demand import has_work
 from longboat.autoscaler.model.machines import Machine
 from longboat.autoscaler.model.plan import PendingItem, ScalingAction
 from longboat.autoscaler.model.snapshot import AutoscalerSettings
+from longboat.autoscaler.purchase.offers import PoolOffer
 from longboat.autoscaler.purchase.purchase import CapacityBudget, MachineGroup
+from longboat.autoscaler.scale_up.fleets import Fleets
+from longboat.autoscaler.scale_up.upcoming_demand import has_work
 
 
 class ScaleUp:

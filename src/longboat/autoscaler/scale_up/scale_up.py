@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from longboat.autoscaler.decide.demand import Demand, PendingWorkload
-from longboat.autoscaler.decide.fleets import Fleets
-from longboat.autoscaler.decide.headroom import ExtraMachines, Headroom, ScaleUp
-from longboat.autoscaler.decide.offers import Fits, PoolOffer
-from longboat.autoscaler.decide.placement import where, withdraw
-from longboat.autoscaler.decide.reasons import ReasonWriter
-from longboat.autoscaler.decide.serve import DemandServer, ServeResult
-from longboat.autoscaler.decide.upcoming_demand import soon
 from longboat.autoscaler.model.machines import Machine
 from longboat.autoscaler.model.plan import PendingItem, ScalingAction
 from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings
+from longboat.autoscaler.purchase.offers import Fits, PoolOffer
 from longboat.autoscaler.purchase.optimize import zones_of
 from longboat.autoscaler.purchase.purchase import CapacityBudget
+from longboat.autoscaler.scale_up.demand import Demand, PendingWorkload
+from longboat.autoscaler.scale_up.fleets import Fleets
+from longboat.autoscaler.scale_up.headroom import ExtraMachines, Headroom, ScaleUp
+from longboat.autoscaler.scale_up.placement import where, withdraw
+from longboat.autoscaler.scale_up.reasons import ReasonWriter
+from longboat.autoscaler.scale_up.serve import DemandServer, ServeResult
+from longboat.autoscaler.scale_up.upcoming_demand import soon
 from longboat.fitting.fleet import Fleet
 
 MOST_NAMED = 5

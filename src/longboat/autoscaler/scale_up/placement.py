@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from longboat.fitting.fleet import Fleet, NodeState
+from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import HOSTNAME
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.model.quantities import CPU, MEMORY, is_scarce, scarcity
+from longboat.fitting.node_state import NodeState
 from longboat.fitting.packing import take_each
 
 Pairs = list[tuple[Pod, NodeState]]
@@ -52,7 +53,7 @@ def _settle_alike(shape: PodShape, pods: list[Pod], fleet: Fleet) -> list[Pod]:
     """Alike pods that do not look at their neighbours."""
     primary = min((name for name, _ in shape.requests if is_scarce(name)), key=scarcity, default="")
     left = list(reversed(pods))
-    for state in fleet.shelf(shape, primary).walk(shape.asks(primary), shape.asks(CPU)):
+    for state in fleet.best_fit(shape, primary).walk(shape.asks(primary), shape.asks(CPU)):
         for _ in range(min(state.fits(shape), len(left))):
             fleet.add(left.pop(), state)
         if not left:

@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 
-from longboat.autoscaler.loop import AutoscalerLoop, LoopTurn, TurnListener
+from longboat.autoscaler.loop import AutoscalerLoop
 from longboat.autoscaler.model.config import AutoscalerConfig, LoopPace
 from longboat.autoscaler.model.pools_file import template_of
+from longboat.autoscaler.model.provider_settings import KwokSettings
 from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings, Pool
+from longboat.autoscaler.model.turn import LoopTurn, TurnListener
 from longboat.autoscaler.providers.kwok import BOOKS, KwokProvider, KwokState, SimulatedFault
 from longboat.autoscaler.providers.provider import Instance, Provider
-from longboat.autoscaler.providers.settings import KwokSettings
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, NODE, POD
@@ -48,8 +49,8 @@ class Told:
     def failed(self, message: str) -> None:
         self.failures.append(message)
 
-    def deeds(self, kind: str) -> list[Any]:
-        return [deed for turn in self.turns for deed in turn.deeds if deed.action.kind == kind]
+    def results(self, kind: str) -> list[Any]:
+        return [result for turn in self.turns for result in turn.results if result.action.kind == kind]
 
 
 class Stage:
@@ -76,14 +77,14 @@ class Stage:
 
     # the autoscaler
 
-    def charge(self, *pools: Pool, pace: LoopPace = QUICK, **settings: Any) -> AutoscalerConfig:
+    def config(self, *pools: Pool, pace: LoopPace = QUICK, **settings: Any) -> AutoscalerConfig:
         known = AutoscalerSettings(**{"idle_s": 0.0, "join_factor": 3.0, **settings})
         return AutoscalerConfig(pools=pools, settings=known, home=self.namespace, pace=pace)
 
     @contextlib.contextmanager
     def scaling(
         self,
-        charge: AutoscalerConfig,
+        config: AutoscalerConfig,
         kwok: KwokSettings | None = None,
         client: Client | None = None,
         provider: Provider | Mapping[str, Provider] | None = None,
@@ -93,7 +94,7 @@ class Stage:
         if not isinstance(provider, Mapping):
             provider = {"kwok": provider or KwokProvider(client, self.namespace, kwok)}
         ending, told = threading.Event(), Told()
-        loop = AutoscalerLoop(client, charge, provider, listeners=(told, self.told, *listeners))
+        loop = AutoscalerLoop(client, config, provider, listeners=(told, self.told, *listeners))
         thread = threading.Thread(target=loop.run, args=(ending,))
         thread.start()
         try:

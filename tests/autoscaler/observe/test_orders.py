@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from longboat.autoscaler.model.config import AutoscalerConfig
+from longboat.autoscaler.model.provider_settings import KwokSettings
 from longboat.autoscaler.model.snapshot import FailureKind
 from longboat.autoscaler.observe.orders import (
     LAG_S,
@@ -27,15 +28,14 @@ from longboat.autoscaler.observe.orders import (
     worked,
 )
 from longboat.autoscaler.providers.provider import Instance, ProviderAnswer, Refusal
-from longboat.autoscaler.providers.settings import KwokSettings
 from longboat.core.errors import EngineError
 from longboat.kubeapi.kinds import CONFIG_MAP
-from tests.autoscaler.live.stages import Stage, pool
+from tests.autoscaler.stages import Stage, pool
 
 NOW = 1_000_000.0
 NOBODY = JoinedInstances([])
 GPU, CPU = pool("gpu"), pool("cpu")
-CHARGE = AutoscalerConfig(pools=(GPU, CPU))
+CONFIG = AutoscalerConfig(pools=(GPU, CPU))
 
 
 def asked(token: str = "t", count: int = 2, **more: Any) -> PlacedOrder:
@@ -49,30 +49,30 @@ def machine(name: str, **more: Any) -> Instance:
 
 
 def after(
-    memory: OrderBook, *machines: Instance, joined: JoinedInstances = NOBODY, now: float = NOW, **more: Any
+    book: OrderBook, *machines: Instance, joined: JoinedInstances = NOBODY, now: float = NOW, **more: Any
 ) -> OrderBook:
-    return reconcile(memory, ProviderAnswer(machines=machines, **more), joined, CHARGE, now)
+    return reconcile(book, ProviderAnswer(machines=machines, **more), joined, CONFIG, now)
 
 
-def names(memory: OrderBook, *machines: Instance, joined: JoinedInstances = NOBODY, now: float = NOW) -> list[str]:
-    return [one.machine for one in orders_of(memory, ProviderAnswer(machines=machines), joined, now)]
+def names(book: OrderBook, *machines: Instance, joined: JoinedInstances = NOBODY, now: float = NOW) -> list[str]:
+    return [one.machine for one in orders_of(book, ProviderAnswer(machines=machines), joined, now)]
 
 
 def test_what_is_not_made_yet_has_a_stand_in() -> None:
-    memory = after(OrderBook(orders=(asked(),)))
-    assert names(memory) == ["t/0", "t/1"]
+    book = after(OrderBook(orders=(asked(),)))
+    assert names(book) == ["t/0", "t/1"]
 
 
 def test_machines_belong_to_their_order_by_token() -> None:
     there = machine("a", token="t")
-    memory = after(OrderBook(orders=(asked(is_confirmed=False),)), there)
-    assert memory.orders[0].machines == ("a",) and memory.orders[0].is_confirmed
-    assert names(memory, there) == ["a", "t/0"]
+    book = after(OrderBook(orders=(asked(is_confirmed=False),)), there)
+    assert book.orders[0].machines == ("a",) and book.orders[0].is_confirmed
+    assert names(book, there) == ["a", "t/0"]
 
 
 def test_machines_without_a_token_are_given_to_an_order_of_their_pool_and_zone() -> None:
-    memory = OrderBook(orders=(asked("x", 1, zone="a"), asked("y", 1, zone="b")))
-    found = after(memory, machine("m", zone="b"))
+    book = OrderBook(orders=(asked("x", 1, zone="a"), asked("y", 1, zone="b")))
+    found = after(book, machine("m", zone="b"))
     assert {one.token: one.machines for one in found.orders} == {"x": (), "y": ("m",)}
 
 
@@ -91,35 +91,35 @@ def test_a_machine_that_nobody_ordered_is_waited_for_as_well() -> None:
 )
 def test_a_machine_that_has_joined_is_no_order_any_more(joined: JoinedInstances) -> None:
     there = machine("a", token="t", node="other-name")
-    memory = after(OrderBook(orders=(asked(count=1),)), there, joined=joined)
-    assert memory.orders == () and names(memory, there, joined=joined) == []
+    book = after(OrderBook(orders=(asked(count=1),)), there, joined=joined)
+    assert book.orders == () and names(book, there, joined=joined) == []
 
 
 def test_half_of_an_order_has_joined() -> None:
     there = (machine("a", token="t"), machine("b", token="t"))
     joined = JoinedInstances([("a", "a")])
-    memory = after(OrderBook(orders=(asked(),)), *there, joined=joined)
-    assert memory.orders[0].machines == ("a", "b") and names(memory, *there, joined=joined) == ["b"]
+    book = after(OrderBook(orders=(asked(),)), *there, joined=joined)
+    assert book.orders[0].machines == ("a", "b") and names(book, *there, joined=joined) == ["b"]
 
 
 def test_a_machine_that_is_promised_is_waited_for_though_the_list_lags() -> None:
-    memory = OrderBook(orders=(asked(count=1, machines=("a",)),))
-    assert names(after(memory)) == ["a"]
-    assert after(memory, now=NOW + LAG_S).orders == ()
+    book = OrderBook(orders=(asked(count=1, machines=("a",)),))
+    assert names(after(book)) == ["a"]
+    assert after(book, now=NOW + LAG_S).orders == ()
 
 
 def test_a_machine_that_stops_is_not_counted_and_one_that_failed_is_overdue() -> None:
-    memory = OrderBook(orders=(asked(machines=("a", "b")),))
+    book = OrderBook(orders=(asked(machines=("a", "b")),))
     there = (machine("a", state="stopping"), machine("b", state="failed"))
-    (order,) = orders_of(after(memory, *there), ProviderAnswer(machines=there), NOBODY, NOW)
+    (order,) = orders_of(after(book, *there), ProviderAnswer(machines=there), NOBODY, NOW)
     assert (order.machine, order.asked) == ("b", 0.0)
 
 
 def test_a_late_refusal_ends_the_rest_of_its_order_and_is_remembered() -> None:
     refusal = Refusal(pool="gpu", kind="stockout", token="t", zone="a", message="none left")
-    memory = after(OrderBook(orders=(asked(zone="a"),)), machine("m", token="t"), refusals=(refusal,))
-    again = after(memory, machine("m", token="t"), refusals=(refusal,))
-    for found in (memory, again):
+    book = after(OrderBook(orders=(asked(zone="a"),)), machine("m", token="t"), refusals=(refusal,))
+    again = after(book, machine("m", token="t"), refusals=(refusal,))
+    for found in (book, again):
         (failure,) = found.failures
         assert (failure.kind, failure.zone, failure.count, failure.at) == ("stockout", "a", 1, NOW)
     assert names(again, machine("m", token="t")) == ["m"]
@@ -127,76 +127,76 @@ def test_a_late_refusal_ends_the_rest_of_its_order_and_is_remembered() -> None:
 
 def test_a_refusal_without_token_ends_the_oldest_order() -> None:
     refusal = Refusal(pool="gpu", kind="quota")
-    memory = after(OrderBook(orders=(asked(), asked("u"))), refusals=(refusal,))
-    assert [one.token for one in memory.orders] == ["u"] and len(memory.failures) == 1
+    book = after(OrderBook(orders=(asked(), asked("u"))), refusals=(refusal,))
+    assert [one.token for one in book.orders] == ["u"] and len(book.failures) == 1
 
 
 def test_refusals_in_a_row_are_counted_until_something_works() -> None:
-    first = failed(OrderBook(), CHARGE.refusal("gpu", "stockout", NOW, zone="a"))
-    memory = failed(
+    first = failed(OrderBook(), CONFIG.refusal("gpu", "stockout", NOW, zone="a"))
+    book = failed(
         first,
-        msgspec.structs.replace(CHARGE.refusal("gpu", "stockout", NOW + 1, zone="a"), message="x" * 999),
+        msgspec.structs.replace(CONFIG.refusal("gpu", "stockout", NOW + 1, zone="a"), message="x" * 999),
     )
-    (failure,) = memory.failures
+    (failure,) = book.failures
     assert (failure.count, failure.kind, failure.at, len(failure.message)) == (2, "stockout", NOW + 1, 200)
-    assert worked(memory, GPU, "b") is memory
-    assert worked(memory, GPU, "a").failures == ()
-    assert shrank(memory, GPU) is memory, "a deletion says nothing about stock"
-    assert after(memory, now=NOW + 7300).failures == ()
+    assert worked(book, GPU, "b") is book
+    assert worked(book, GPU, "a").failures == ()
+    assert shrank(book, GPU) is book, "a deletion says nothing about stock"
+    assert after(book, now=NOW + 7300).failures == ()
 
 
 def test_refusals_of_different_kinds_are_counted_apart() -> None:
-    memory = OrderBook()
+    book = OrderBook()
     kinds: tuple[FailureKind, ...] = ("stockout", "throttled", "stockout", "auth", "throttled", "quota")
     for kind in kinds:
-        memory = failed(memory, CHARGE.refusal("gpu", kind, NOW, zone="a"))
-    found = {one.kind: (one.count, one.zone) for one in memory.failures}
+        book = failed(book, CONFIG.refusal("gpu", kind, NOW, zone="a"))
+    found = {one.kind: (one.count, one.zone) for one in book.failures}
     assert found == {"stockout": (2, "a"), "throttled": (2, "a"), "auth": (1, None), "quota": (1, None)}
-    assert worked(memory, GPU, "b").failures == tuple(one for one in memory.failures if one.kind == "stockout")
-    assert {one.kind for one in shrank(memory, GPU).failures} == {"stockout", "quota"}
-    assert retried(memory, ["gpu"]).failures == () and retried(memory, ["cpu"]) is memory
+    assert worked(book, GPU, "b").failures == tuple(one for one in book.failures if one.kind == "stockout")
+    assert {one.kind for one in shrank(book, GPU).failures} == {"stockout", "quota"}
+    assert retried(book, ["gpu"]).failures == () and retried(book, ["cpu"]) is book
 
 
 def test_throttling_is_counted_for_the_provider_and_forgotten_after_minutes() -> None:
-    memory = failed(OrderBook(), CHARGE.refusal("gpu", "throttled", NOW))
-    memory = failed(memory, CHARGE.refusal("cpu", "throttled", NOW + 1))
-    (failure,) = memory.failures
+    book = failed(OrderBook(), CONFIG.refusal("gpu", "throttled", NOW))
+    book = failed(book, CONFIG.refusal("cpu", "throttled", NOW + 1))
+    (failure,) = book.failures
     assert (failure.provider, failure.count) == ("kwok", 2)
-    assert worked(memory, CPU, None).failures == ()
-    assert after(memory, now=NOW + 100).failures and not after(memory, now=NOW + 130).failures
+    assert worked(book, CPU, None).failures == ()
+    assert after(book, now=NOW + 100).failures and not after(book, now=NOW + 130).failures
 
 
 def test_an_auth_is_remembered_until_the_pools_file_says_something_else() -> None:
-    memory = failed(OrderBook(), CHARGE.refusal("gpu", "auth", NOW))
-    assert after(memory, now=NOW + 1e8) == memory, "time alone changes nothing"
+    book = failed(OrderBook(), CONFIG.refusal("gpu", "auth", NOW))
+    assert after(book, now=NOW + 1e8) == book, "time alone changes nothing"
     for other in (
         AutoscalerConfig(pools=(msgspec.structs.replace(GPU, max=11), CPU)),
         AutoscalerConfig(pools=(GPU, CPU), providers={"kwok": KwokSettings(ready_after_s=1.0)}),
     ):
-        assert reconcile(memory, ProviderAnswer(), NOBODY, other, NOW).failures == ()
+        assert reconcile(book, ProviderAnswer(), NOBODY, other, NOW).failures == ()
     same = AutoscalerConfig(pools=(GPU, msgspec.structs.replace(CPU, max=3)))
-    assert reconcile(memory, ProviderAnswer(), NOBODY, same, NOW).failures == memory.failures
+    assert reconcile(book, ProviderAnswer(), NOBODY, same, NOW).failures == book.failures
 
 
 def test_an_order_whose_pool_left_the_pools_file_is_kept_until_its_machines_are_nodes() -> None:
-    memory = OrderBook(orders=(asked(machines=("a", "b")), asked("u", 1, is_confirmed=False)))
+    book = OrderBook(orders=(asked(machines=("a", "b")), asked("u", 1, is_confirmed=False)))
     without = AutoscalerConfig(pools=(CPU,))
     late = NOW + 100 * LAG_S
-    kept = reconcile(memory, ProviderAnswer(), NOBODY, without, late)
-    assert kept.orders == memory.orders, "nobody can be asked what became of it"
+    kept = reconcile(book, ProviderAnswer(), NOBODY, without, late)
+    assert kept.orders == book.orders, "nobody can be asked what became of it"
     (words,) = orphans(kept, without.setups)
     assert "pool gpu is not in the pools file" in words and "3 machines" in words
-    back = reconcile(kept, ProviderAnswer(machines=(machine("a"), machine("b"))), NOBODY, CHARGE, late)
-    assert back.orders == memory.orders and orphans(back, CHARGE.setups) == ()
+    back = reconcile(kept, ProviderAnswer(machines=(machine("a"), machine("b"))), NOBODY, CONFIG, late)
+    assert back.orders == book.orders and orphans(back, CONFIG.setups) == ()
     joined = JoinedInstances([("a", "a"), ("b", "b")])
     assert [one.token for one in reconcile(kept, ProviderAnswer(), joined, without, late).orders] == ["u"]
 
 
 def test_a_machine_that_was_deleted_is_counted_in_no_order() -> None:
-    memory = OrderBook(orders=(asked(machines=("a", "b")), asked("u", 1, machines=("c",))))
-    assert [(one.count, one.machines) for one in without_machine(memory, "a").orders] == [(1, ("b",)), (1, ("c",))]
-    assert [one.token for one in without_machine(memory, "c").orders] == ["t"]
-    assert without_machine(memory, "x") == memory
+    book = OrderBook(orders=(asked(machines=("a", "b")), asked("u", 1, machines=("c",))))
+    assert [(one.count, one.machines) for one in without_machine(book, "a").orders] == [(1, ("b",)), (1, ("c",))]
+    assert [one.token for one in without_machine(book, "c").orders] == ["t"]
+    assert without_machine(book, "x") == book
 
 
 @pytest.mark.cluster
@@ -207,7 +207,7 @@ def test_the_memory_is_replaced_only_at_the_version_that_was_read(stage: Stage) 
     with pytest.raises(OrdersChanged):
         other.save(OrderBook())
     assert other.load() == OrderBook(orders=(asked(),))
-    other.save(other.memory.with_order(asked("u")))
+    other.save(other.book.with_order(asked("u")))
     with pytest.raises(OrdersChanged):
         one.save(OrderBook())
     assert [order.token for order in one.load().orders] == ["t", "u"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from longboat.autoscaler.decide.demand import PendingWorkload
-from longboat.autoscaler.decide.offers import LIMITED, Fits, PoolOffer, machines_within, uses_of
-from longboat.autoscaler.decide.placement import by_shape
 from longboat.autoscaler.model.machines import Machine
 from longboat.autoscaler.model.snapshot import AutoscalerSettings
 from longboat.autoscaler.model.times import text_of
+from longboat.autoscaler.purchase.offers import LIMITED, Fits, PoolOffer, machines_within, uses_of
 from longboat.autoscaler.purchase.optimize import Optimizer
 from longboat.autoscaler.purchase.purchase import CapacityBudget, DemandGroup
+from longboat.autoscaler.scale_up.demand import PendingWorkload
+from longboat.autoscaler.scale_up.placement import by_shape
 from longboat.core.resources import show_quantity
 from longboat.fitting.model.pods import Pod, PodShape
 

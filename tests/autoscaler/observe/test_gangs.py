@@ -17,7 +17,7 @@ from testbed.api import Api
 from testbed.clusters import Cluster
 from testbed.errors import Missing
 from testbed.up import up
-from tests.autoscaler.live.stages import GPU, Stage, Told, job_of, wait_for
+from tests.autoscaler.stages import GPU, Stage, Told, job_of, wait_for
 
 pytestmark = [pytest.mark.pods, pytest.mark.soak, pytest.mark.xdist_group("autoscaler-queues")]
 
@@ -65,8 +65,8 @@ def waiting(told: Told) -> dict[str, str]:
 
 
 def test_a_suspended_jobset_of_a_run_gets_its_machines_before_it_has_pods(stage: Stage) -> None:
-    charge = stage.charge(stage.pool("gpu"), stage.pool("other"), pace=WATCHED, idle_s=3600.0)
-    with stage.scaling(charge) as told:
+    config = stage.config(stage.pool("gpu"), stage.pool("other"), pace=WATCHED, idle_s=3600.0)
+    with stage.scaling(config) as told:
         wait_for("it has looked", lambda: told.turns)
         stage.client.create(job_set(stage, "by-hand", {}, "other"))
         run = {"longboat.dev/run": "train", "longboat.dev/attempt": "0"}
@@ -76,7 +76,7 @@ def test_a_suspended_jobset_of_a_run_gets_its_machines_before_it_has_pods(stage:
         stage.client.patch(JOBSET, "train", {"spec": {"suspend": False}}, namespace=stage.namespace)
         wait_for("the gang runs", lambda: len(stage.pods("Running")) == 4)
         assert len({one["spec"]["nodeName"] for one in stage.pods()}) == 4
-    assert [deed.action.count for deed in told.deeds("grow")] == [4]
+    assert [result.action.count for result in told.results("grow")] == [4]
     assert stage.nodes("other") == [], "what somebody suspended by hand wants nothing"
 
 
@@ -85,8 +85,8 @@ def test_what_waits_in_a_queue_gets_machines_when_it_has_quota(stage: Stage, clu
     for body in kueue.queue(queue, stage.namespace, {"cpu": "1000", GPU: "16"}):
         cluster_api.create(body)
     selector, labels = {POOL_LABEL: stage.name("gpu")}, {kueue.QUEUE_LABEL: queue}
-    charge = stage.charge(stage.pool("gpu"), pace=WATCHED, idle_s=3600.0)
-    with stage.scaling(charge) as told:
+    config = stage.config(stage.pool("gpu"), pace=WATCHED, idle_s=3600.0)
+    with stage.scaling(config) as told:
         wait_for("it has looked", lambda: told.turns)
         for name, pods in (("large", 4), ("small", 2)):
             body = job_of(name, stage.namespace, selector, pods=pods, suspend=True)
@@ -98,4 +98,4 @@ def test_what_waits_in_a_queue_gets_machines_when_it_has_quota(stage: Stage, clu
         raised = kueue.queue(queue, stage.namespace, {"cpu": "1000", GPU: "64"})[1]
         stage.client.patch(CLUSTER_QUEUE, queue, {"spec": raised["spec"]})
         wait_for("both run", lambda: len(stage.pods("Running")) == 6)
-    assert [deed.action.count for deed in told.deeds("grow")] == [2, 4]
+    assert [result.action.count for result in told.results("grow")] == [2, 4]

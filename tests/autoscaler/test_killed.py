@@ -17,12 +17,12 @@ import yaml
 
 from longboat.autoscaler.observe.orders import OrderStore
 from longboat.kubeapi.kinds import JOB
-from tests.autoscaler.live.nursery import KILLED
-from tests.autoscaler.live.stages import Stage, wait_for
+from tests.autoscaler.nursery import KILLED
+from tests.autoscaler.stages import Stage, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.soak]
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 KILLS = 100
 
 
@@ -30,7 +30,7 @@ class Nursery:
     def __init__(self, stage: Stage, pools: Path) -> None:
         path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)])
         environment = {**os.environ, **stage.environment, "PYTHONPATH": path}
-        command = [sys.executable, "-m", "tests.autoscaler.live.nursery", stage.namespace, str(pools)]
+        command = [sys.executable, "-m", "tests.autoscaler.nursery", stage.namespace, str(pools)]
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -41,8 +41,8 @@ def live(namespace: str, pools: str, after: int | None) -> None:
     found, settings = read_pools(pools)
     client = Client.open(namespace=namespace)
     pace = LoopPace(interval_s=0.3, least_s=0.02, settle_s=0.0)
-    charge = AutoscalerConfig(pools=found, settings=settings, home=namespace, pace=pace)
-    AutoscalerLoop(client, charge, {"kwok": KwokProvider(client, namespace)}).run(threading.Event())
+    config = AutoscalerConfig(pools=found, settings=settings, home=namespace, pace=pace)
+    AutoscalerLoop(client, config, {"kwok": KwokProvider(client, namespace)}).run(threading.Event())
 
 
 def main() -> None:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from longboat.autoscaler.decide.demand import PendingWorkload
-from longboat.autoscaler.decide.fleets import Fleets
-from longboat.autoscaler.decide.offers import Fits, PoolOffer, Zone
-from longboat.autoscaler.decide.placement import where, withdraw
 from longboat.autoscaler.model.daemonsets import daemon_pods
 from longboat.autoscaler.model.machines import template
+from longboat.autoscaler.purchase.offers import Fits, PoolOffer, Zone
 from longboat.autoscaler.purchase.purchase import CapacityBudget, MachineGroup, price_key
+from longboat.autoscaler.scale_up.demand import PendingWorkload
+from longboat.autoscaler.scale_up.fleets import Fleets
+from longboat.autoscaler.scale_up.placement import where, withdraw
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from longboat.kubeapi.kinds import CONFIG_MAP, LEASE
-from tests.autoscaler.live.stages import Stage, wait_for
-from tests.autoscaler.live.test_notices import Hook, hook  # noqa: F401  (a fixture)
+from tests.autoscaler.report.test_events import Hook, hook  # noqa: F401  (a fixture)
+from tests.autoscaler.stages import Stage, wait_for
 
 pytestmark = [pytest.mark.cluster]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from longboat.autoscaler.decide.demand import PendingWorkload
-from longboat.autoscaler.decide.fleets import Fleets
-from longboat.autoscaler.decide.offers import Fits
-from longboat.autoscaler.decide.placement import by_shape, is_plain, settle, withdraw
-from longboat.autoscaler.decide.topology import NewMachines, serve_neighbourly
+from longboat.autoscaler.purchase.offers import Fits
 from longboat.autoscaler.purchase.optimize import Optimizer
 from longboat.autoscaler.purchase.purchase import CapacityBudget, DemandGroup, MachineGroup, Purchase
+from longboat.autoscaler.scale_up.demand import PendingWorkload
+from longboat.autoscaler.scale_up.fleets import Fleets
+from longboat.autoscaler.scale_up.placement import by_shape, is_plain, settle, withdraw
+from longboat.autoscaler.scale_up.topology import NewMachines, serve_neighbourly
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.packing import Placement, take
 

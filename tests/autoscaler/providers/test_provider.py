@@ -13,17 +13,17 @@ import msgspec
 import pytest
 
 from longboat.autoscaler.model.pools_file import read_pools, read_providers
+from longboat.autoscaler.model.provider_settings import ExecSettings, KwokSettings
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.providers.exec import ExecProvider
 from longboat.autoscaler.providers.kwok import KwokProvider, SimulatedFault
 from longboat.autoscaler.providers.provider import KINDS, Instance, MachineRequest, Provider, ProviderError
 from longboat.autoscaler.providers.registry import differences, open_providers
-from longboat.autoscaler.providers.settings import ExecSettings, KwokSettings
 from longboat.core.errors import JobError, UsageError
 from longboat.kubeapi.kinds import NODE
-from tests.autoscaler.live.stages import Stage, pool
+from tests.autoscaler.stages import Stage, pool
 
-CLOUD = Path(__file__).with_name("cloud.py")
+CLOUD = Path(__file__).resolve().parents[1] / "cloud.py"
 VERBS = ("list", "grow", "shrink", "describe")
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from longboat.autoscaler.providers.settings import KwokSettings
+from longboat.autoscaler.model.provider_settings import KwokSettings
 from longboat.autoscaler.report.events import Events
 from longboat.autoscaler.report.status import Reporter, read_report
 from longboat.core.errors import Refused
 from testbed import stages
 from testbed.clusters import Cluster
-from tests.autoscaler.live.stages import Stage, wait_for
+from tests.autoscaler.stages import Stage, wait_for
 from tests.engines.kubernetes.benches import Bench
 
 pytestmark = [pytest.mark.cluster]
@@ -49,7 +49,7 @@ def test_from_no_machine_at_all_a_run_gets_its_machines_and_they_go_with_it(benc
         told_of = Reporter(stage.client, stage.namespace, "me", said.append)
         events = Events(stage.client, stage.namespace, said.append)
         slow = KwokSettings(ready_after_s=5.0)
-        with stage.scaling(stage.charge(stage.pool("gpu")), slow, listeners=(told_of, events)) as told:
+        with stage.scaling(stage.config(stage.pool("gpu")), slow, listeners=(told_of, events)) as told:
             wait_for("it is known", lambda: read_report(stage.client, stage.namespace) is not None)
             run = engine.submit(submission).name
             assert any("longboat may add" in text for text in bench.notices), bench.notices
@@ -61,10 +61,10 @@ def test_from_no_machine_at_all_a_run_gets_its_machines_and_they_go_with_it(benc
             ended = engine.wait(run, timeout_s=90)
             assert (ended.phase, ended.exit_code) == ("succeeded", 0), ended
             wait_for("no machine is left", lambda: not stage.nodes() and not stage.machines())
-        assert [deed.action.runs for deed in told.deeds("grow")] == [(f"{stage.namespace}/train",)]
+        assert [result.action.runs for result in told.results("grow")] == [(f"{stage.namespace}/train",)]
         gangs = [gang for turn in told.turns for gang in turn.snapshot.gangs]
         assert any(gang.is_suspended and len(gang.pods) == 3 for gang in gangs), "it waited at the gate"
-        assert not told.deeds("drain") and said == []
+        assert not told.results("drain") and said == []
         assert all(one["status"]["phase"] == "Succeeded" for one in stage.pods())
     finally:
         engine.close()

@@ -11,8 +11,8 @@ import pytest
 
 from longboat.autoscaler.observe.orders import OrderStore
 from longboat.kubeapi.kinds import LEASE
-from tests.autoscaler.live.stages import Stage, wait_for
-from tests.autoscaler.live.test_commands import Command
+from tests.autoscaler.stages import Stage, wait_for
+from tests.autoscaler.test_service import Command
 
 pytestmark = [pytest.mark.cluster]
 

@@ -17,8 +17,8 @@ from longboat.autoscaler.providers.exec import ExecProvider
 from longboat.kubeapi import watch
 from longboat.kubeapi.client import Client
 from testbed.proxy import ApiProxy
-from tests.autoscaler.live.stages import QUICK, Stage, job_of, wait_for
-from tests.autoscaler.live.test_providers import CLOUD, settings
+from tests.autoscaler.providers.test_provider import CLOUD, settings
+from tests.autoscaler.stages import QUICK, Stage, job_of, wait_for
 
 pytestmark = [pytest.mark.cluster]
 
@@ -64,10 +64,10 @@ def test_eight_machines_are_not_bought_again(stage: Stage, tmp_path: Path, monke
         monkeypatch.setattr(module, "LAG_S", 0.0)  # the list has shown them before
     rack = Rack(tmp_path)
     pool = stage.pool("gpu", provider="metal", boot_s=600.0, max=20)
-    charge = stage.charge(pool, pace=msgspec.structs.replace(QUICK, distrust_s=6.0))
+    config = stage.config(pool, pace=msgspec.structs.replace(QUICK, distrust_s=6.0))
     labels = {"longboat.dev/run": "train", "longboat.dev/attempt": "0"}
     stage.client.create(job_of("train", stage.namespace, {"longboat.dev/pool": pool.name}, pods=8, labels=labels))
-    with stage.scaling(charge, provider={"metal": rack.provider}) as told:
+    with stage.scaling(config, provider={"metal": rack.provider}) as told:
         wait_for("they are ordered", lambda: sum(len(one.machines) for one in orders(stage)) == 8)
         rack.says("{}")
         before = len(told.turns)
@@ -94,15 +94,15 @@ def test_an_order_outlives_a_pool_that_is_taken_out_of_the_file(stage: Stage, tm
     other = stage.pool("other")
     stage.job("train")
     providers = {"metal": rack.provider}
-    with stage.scaling(stage.charge(pool), provider=providers):
+    with stage.scaling(stage.config(pool), provider=providers):
         wait_for("it is ordered", lambda: any(one.machines for one in orders(stage)))
-    with stage.scaling(stage.charge(other)) as told:
+    with stage.scaling(stage.config(other)) as told:
         wait_for("loops go on", lambda: len(told.turns) > 3)
         assert any(pool.name in text and "1 machines" in text for text in told.turns[-1].warnings)
     assert len(orders(stage)) == 1
-    with stage.scaling(stage.charge(pool), provider=providers) as told:
+    with stage.scaling(stage.config(pool), provider=providers) as told:
         wait_for("loops go on", lambda: len(told.turns) > 3)
-        assert not told.deeds("grow")
+        assert not told.results("grow")
     assert len(rack.machines) == 1
 
 
@@ -111,7 +111,7 @@ def test_nothing_is_decided_on_a_picture_that_is_not_fresh(
 ) -> None:
     environment = {"KUBECONFIG": str(api_proxy.kubeconfig)}
     with Client.open(namespace=stage.namespace, environment=environment) as client:
-        with stage.scaling(stage.charge(stage.pool("gpu")), client=client) as told:
+        with stage.scaling(stage.config(stage.pool("gpu")), client=client) as told:
             wait_for("it works", lambda: len(told.turns) > 2)
             monkeypatch.setattr(watch, "BLIND_S", 1.0)
             api_proxy.freeze()  # connections stay, and nothing comes any more
@@ -120,7 +120,7 @@ def test_nothing_is_decided_on_a_picture_that_is_not_fresh(
             stage.job("train")
             failures = len(told.failures)
             wait_for("it tries again and again", lambda: len(told.failures) > failures + 2)
-            assert len(told.turns) == before and not told.deeds("grow") and not stage.machines()
+            assert len(told.turns) == before and not told.results("grow") and not stage.machines()
             monkeypatch.undo()
             api_proxy.restore()
             wait_for("it runs", lambda: len(stage.pods("Running")) == 1)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longboat.autoscaler.decide.demand import PendingWorkload
-from longboat.autoscaler.decide.fleets import Fleets
-from longboat.autoscaler.decide.offers import Fits, PoolOffer, uses_of
-from longboat.autoscaler.decide.placement import by_shape, settle, withdraw
-from longboat.autoscaler.decide.serve import ServeResult
+from longboat.autoscaler.purchase.offers import Fits, PoolOffer, uses_of
 from longboat.autoscaler.purchase.optimize import Optimizer
 from longboat.autoscaler.purchase.purchase import CapacityBudget, DemandGroup
-from longboat.fitting.fleet import NodeState
+from longboat.autoscaler.scale_up.demand import PendingWorkload
+from longboat.autoscaler.scale_up.fleets import Fleets
+from longboat.autoscaler.scale_up.placement import by_shape, settle, withdraw
+from longboat.autoscaler.scale_up.serve import ServeResult
+from longboat.fitting.node_state import NodeState
 
 MOST_TRIED = 5
 

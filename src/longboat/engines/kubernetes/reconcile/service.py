@@ -1,0 +1,107 @@
+"""The controller as a service: leader election, work while it leads, answers to probes.
+
+The work is `controller.Controller`; signals, parsing and printing are the command line's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from longboat.engines.kubernetes.reconcile.controller import Controller
+from longboat.engines.kubernetes.reconcile.health import serve
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.leases import Leader, process_identity
+
+LOOK_S = 0.2
+"""Between two looks at whether it still leads: so soon it ends when it is told to or another may lead."""
+REPORT_S = 10.0
+"""Between two looks at what its watches cannot see, which is told."""
+
+
+class ControllerService:
+    """Stands by until it leads, works while it leads. `say` is told what a person should read, `where` it works."""
+
+    def __init__(
+        self, client: Client, home: str, served: Sequence[str], *, where: str, say: Callable[[str], None]
+    ) -> None:
+        self.client = client
+        self.served = served
+        self.where = where
+        self.say = say
+        self.leader = Leader(client, home, process_identity())
+        self.ending = threading.Event()
+        self.controller: Controller | None = None
+        self.said: set[str] = set()
+
+    def run(self, ending: threading.Event, health_port: int | None) -> None:
+        """Until `ending` is set."""
+        self.ending = ending
+        if health_port is not None:
+            serve(health_port, {"/healthz": self.why_unhealthy, "/readyz": self.why_not_ready})
+        self.leader.start()
+        try:
+            self.work()
+        finally:
+            self.leader.stop()
+
+    def why_unhealthy(self) -> str:
+        """What a restart may mend: threads that ended, watches that have been blind for long. Empty: nothing."""
+        if not self.leader.is_alive:
+            return "a thread that keeps the Lease has ended"
+        controller = self.controller
+        return controller.why_unhealthy() if controller is not None and self.leader.is_leader else ""
+
+    def why_not_ready(self) -> str:
+        """Empty: it leads and sees what there is, or stands by. An update waits for this before it ends the old one."""
+        controller = self.controller
+        if self.leader.trouble:
+            return self.leader.trouble
+        if not self.leader.is_leader:
+            return ""
+        if controller is None:
+            return "it has only begun to lead"
+        return "" if controller.is_ready else "; ".join(controller.blind_spots()) or "not everything was seen yet"
+
+    def work(self) -> None:
+        while not self.ending.is_set():
+            if self.leader.wait(1.0):
+                self.lead()
+            else:
+                self.report([self.leader.trouble] if self.leader.trouble else [])
+
+    def lead(self) -> None:
+        """Take turns until told to end, or until another leads."""
+        left_s = self.leader.mandate()
+
+        def goes_on() -> bool:
+            return left_s() > 0 and not self.ending.is_set()
+
+        self.say(f"{self.leader.identity} leads" + (f", in {self.where}" if self.where else ""))
+        controller = Controller(
+            self.client.within(left_s),
+            namespaces=self.served or None,
+            say=self.say,
+            may_work=goes_on,
+        )
+        self.controller = controller
+        controller.start()
+        try:
+            since = 0.0
+            while goes_on():
+                self.ending.wait(LOOK_S)
+                since += LOOK_S
+                if since >= REPORT_S:
+                    since = 0.0
+                    self.report(controller.blind_spots())
+        finally:
+            controller.close()
+        if not self.ending.is_set():
+            self.say("another leads now")
+
+    def report(self, troubles: list[str]) -> None:
+        """Each once, and again only after it was over."""
+        for text in troubles:
+            if text not in self.said:
+                self.say(text)
+        self.said = set(troubles)
