@@ -8,8 +8,14 @@ import pytest
 
 from longboat.core.errors import NotFound
 from longboat.engines.kubernetes.exec.files import pod_of
-from longboat.engines.kubernetes.observe.node_loss import LEAST_LOST_S, is_reachable, with_losses
-from longboat.engines.kubernetes.observe.observe import LATE_S, SLOW_S, doubtful_hosts
+from longboat.engines.kubernetes.observe.node_loss import (
+    LATE_S,
+    LEAST_LOST_S,
+    SLOW_S,
+    doubtful_hosts,
+    is_reachable,
+    with_losses,
+)
 from longboat.engines.kubernetes.observe.snapshot import HostView, PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.reconcile.attempt_outcome import judge
@@ -294,11 +300,12 @@ def test_commands_beside_the_ranks_go_to_a_node_that_answers() -> None:
         ([ended(0, 1, at=NOW - 1), running(1, host="node-1")], set()),
         ([ended(0, 0, at=NOW - 600), running(1, host="node-1")], set()),
         ([running(0)], {"node-1"}),
+        ([ended(0), gone_by(1, PodEnd(exit_code=208, cause="lost"), host="node-1")], {"node-1"}),
     ],
 )
 def test_which_nodes_are_looked_at(pods: list[PodView], wanted: set[str]) -> None:
     state = State(phase="running", attempts=(opened(),), hosts=WHERE)
-    assert doubtful_hosts(record(), state, pods, NOW) == wanted
+    assert doubtful_hosts(state, pods, NOW) == wanted
 
 
 def test_kueue_gets_its_quota_back_when_a_run_ended_with_a_lost_node() -> None:

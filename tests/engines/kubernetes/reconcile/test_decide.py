@@ -7,8 +7,9 @@ import pytest
 
 from longboat.core.runs import Failure
 from longboat.engines.kubernetes.explain.containers import StartTrouble
+from longboat.engines.kubernetes.observe.node_loss import LATE_S
 from longboat.engines.kubernetes.observe.snapshot import HostView, QueueView, RunSnapshot
-from longboat.engines.kubernetes.observe.termination import GangEnd
+from longboat.engines.kubernetes.observe.termination import GangEnd, PodEnd
 from longboat.engines.kubernetes.reconcile.decide import (
     SLOW_TROUBLE_S,
     TROUBLE_S,
@@ -28,6 +29,7 @@ from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.run_samples import (
     NOW,
     ended,
+    gone_by,
     job,
     opened,
     pod,
@@ -269,13 +271,20 @@ def test_an_earlier_attempts_pod_on_a_lost_machine_holds_nobody_up() -> None:
     )
 
 
-def test_a_node_that_was_gone_before_anybody_looked_is_named() -> None:
+SILENT = ended(1, 208, cause="lost", message="nothing was heard of node worker-0 for 30 s", at=NOW - 1)
+
+
+def test_the_node_of_who_outlives_a_dead_one_is_looked_into_in_time() -> None:
+    """A pod whose node was deleted stays as it was until the cluster collects it, a minute later."""
+    turn = decide(snapshot(running(0, host="node-9"), SILENT), NOW)
+    assert turn.again_at is not None and NOW < turn.again_at < NOW + LATE_S
+
+
+@pytest.mark.parametrize("cause", ["lost", "preemption"])
+def test_a_deleted_node_whose_pods_were_collected_is_named(cause: str) -> None:
+    collected = gone_by(0, PodEnd(exit_code=208, cause=cause, message="the pod was taken away: PodGC"), host="node-9")
     hosts = {"node-9": HostView(name="node-9", is_there=False)}
-    state, turn = taken(snapshot(running(0, host="node-9"), running(1), hosts=hosts), NOW)
-    assert [action.pod for action in turn.actions if isinstance(action, ForceDelete)] == ["train-a0-worker-0"]
-    silent = ended(1, 208, cause="lost", message="nothing was heard of node worker-0 for 30 s")
-    failed = (workload(failed="index 0 failed"),)
-    over, _ = taken(snapshot(silent, state=state, hosts=hosts, workloads=failed), NOW + 60)
+    over, _ = taken(snapshot(collected, SILENT, hosts=hosts), NOW)
     failure = over.attempts[0].failure
     assert failure is not None and failure.message.startswith("node node-9 (worker-0) is gone from the cluster")
 
@@ -294,7 +303,7 @@ def test_what_a_slow_process_made_after_the_end_is_removed() -> None:
 def test_who_lingers_after_the_verdict_is_told_and_then_taken_away() -> None:
     seen = snapshot(ended(0, 3, gang=verdict(3, "setup"), at=NOW), running(1))
     due = NOW + 30 + LINGER_S
-    early = decide(seen, NOW + 1)
+    early = decide(seen, NOW + LATE_S + 1)
     assert early.actions == () and early.again_at == due
     assert decide(seen, due).actions == (SendStop(pod="train-a0-worker-1", grace_s=0.0),)
     dropped = decide(seen, due + LINGER_S + 1).actions

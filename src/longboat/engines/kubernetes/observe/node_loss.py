@@ -6,6 +6,8 @@ for the attempt is decided in `decide`, who is to blame in `attempt_outcome`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from longboat.core.errors import RUN_LOST_EXIT
@@ -16,8 +18,46 @@ from longboat.engines.kubernetes.records import State
 NODE_LOST = "NodeLost"
 LEAST_LOST_S = 10.0
 """A kubelet renews its Lease every 10 s: less silence than that says nothing, whatever a record asks for."""
+LATE_S = 5.0
+"""A pod that should be gone for this long, or that outlives a dead one of its gang for so long, is looked into."""
+SLOW_S = 10.0
+"""So long a container usually takes to start; the node of one that takes longer may be lost."""
 MOST_HOSTS = 128
 """Pods whose node is remembered in the state: it is written anew at every change, and read by every list."""
+
+
+def doubtful_hosts(state: State, pods: Sequence[PodView], now: float) -> set[str]:
+    """Nodes of pods that nobody vouches for: not ready, late to end or to start, or the last of a gang. Pure."""
+    current = [pod for pod in pods if pod.attempt == state.attempt]
+    dead = [pod.end.ended or 0.0 for pod in current if pod.end is not None and pod.end.exit_code]
+    is_ending = bool(dead) and min(dead) < now - LATE_S
+    found = set()
+    for pod in current if not state.is_final else ():
+        if pod.host and _is_speechless(pod):
+            found.add(pod.host)
+    for pod in pods:
+        is_late = pod.deleting_since is not None and pod.deleting_since < now - LATE_S
+        is_slow = not pod.is_started and pod.created < now - SLOW_S
+        if pod.host and pod.end is None and (pod.is_unready or is_late or is_slow or is_ending):
+            found.add(pod.host)
+    if current and not state.is_final:
+        there = {pod.node for pod in current}
+        found |= {host for member, host in state.hosts.items() if member not in there}
+    return found
+
+
+def _is_speechless(pod: PodView) -> bool:
+    """Whether the cluster ended the pod, and its launcher had no word in it: so end pods whose node is deleted."""
+    return pod.end is not None and pod.end.said is None and pod.end.cause in ("lost", "preemption")
+
+
+def first_doubt(snapshot: RunSnapshot) -> float | None:
+    """When the nodes of those who outlive a dead one of their gang are looked into; None: nobody does."""
+    current = snapshot.pods_of(snapshot.state.attempt)
+    dead = [pod.end.ended for pod in current if pod.end is not None and pod.end.exit_code and pod.end.ended]
+    if not dead or snapshot.state.is_final or all(pod.end for pod in current):
+        return None
+    return min(dead) + LATE_S
 
 
 def is_lost(host: HostView, limit_s: float, now: float) -> bool:
@@ -37,14 +77,14 @@ def with_losses(snapshot: RunSnapshot, now: float) -> RunSnapshot:
     lost = {name: host for name, host in snapshot.hosts.items() if is_lost(host, limit_s, now)}
     if not lost:
         return snapshot
-    pods = tuple(
-        _lost_pod(pod, lost[pod.host]) if pod.end is None and pod.host in lost else pod for pod in snapshot.pods
-    )
+    pods = tuple(_with_loss(pod, lost.get(pod.host or "")) for pod in snapshot.pods)
     judged = {name: msgspec.structs.replace(host, is_lost=True) for name, host in lost.items()}
     return msgspec.structs.replace(snapshot, pods=pods, hosts={**snapshot.hosts, **judged})
 
 
-def _lost_pod(pod: PodView, host: HostView) -> PodView:
+def _with_loss(pod: PodView, host: HostView | None) -> PodView:
+    if host is None or (pod.end is not None and (host.is_there or not _is_speechless(pod))):
+        return pod
     end = PodEnd(
         exit_code=RUN_LOST_EXIT,
         cause="lost",

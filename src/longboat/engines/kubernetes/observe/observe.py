@@ -17,6 +17,7 @@ import msgspec
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.explain.kueue import waiting_words
+from longboat.engines.kubernetes.observe.node_loss import doubtful_hosts
 from longboat.engines.kubernetes.observe.slim_objects import SlimNode
 from longboat.engines.kubernetes.observe.snapshot import (
     HostView,
@@ -55,10 +56,6 @@ MOST_DIGITS = 12
 """Of a moment in whole seconds: ten until the year 2286."""
 MOST_QUOTED = 300
 """Characters of a message about a record, a line or two of a terminal."""
-LATE_S = 5.0
-"""A pod that should be gone for this long, or that outlives a dead one of its gang for so long, is looked into."""
-SLOW_S = 10.0
-"""So long a container usually takes to start; the node of one that takes longer may be lost."""
 MOST_SINGLE = 8
 """Nodes that are read one by one; more are read in one list."""
 NODE_LEASES = "kube-node-lease"
@@ -172,7 +169,7 @@ def observe(client: Client, run: str, now: float) -> RunSnapshot:
         body,
         workloads=workloads,
         pods=_with_mounts(client, pods, now),
-        hosts=observe_hosts(client, doubtful_hosts(record, state, pods, now), pods),
+        hosts=observe_hosts(client, doubtful_hosts(state, pods, now), pods),
         queue=_queue(client, record, state, workloads),
     )
     return _with_failed(client, found, bodies if kind is JOB else None)
@@ -281,23 +278,6 @@ def _with_failed(client: Client, snapshot: RunSnapshot, jobs: Sequence[Object] |
         except ApiError:
             return snapshot
     return msgspec.structs.replace(snapshot, failed_nodes=failed_members(jobs, state.attempt))
-
-
-def doubtful_hosts(record: Record, state: State, pods: Sequence[PodView], now: float) -> set[str]:
-    """Nodes of pods that nobody vouches for: not ready, late to end or to start, or the last of a gang. Pure."""
-    current = [pod for pod in pods if pod.attempt == state.attempt]
-    dead = [pod.end.ended or 0.0 for pod in current if pod.end is not None and pod.end.exit_code]
-    is_ending = bool(dead) and min(dead) < now - LATE_S
-    found = set()
-    for pod in pods:
-        is_late = pod.deleting_since is not None and pod.deleting_since < now - LATE_S
-        is_slow = not pod.is_started and pod.created < now - SLOW_S
-        if pod.host and pod.end is None and (pod.is_unready or is_late or is_slow or is_ending):
-            found.add(pod.host)
-    if current and not state.is_final:
-        there = {pod.node for pod in current}
-        found |= {host for member, host in state.hosts.items() if member not in there}
-    return found
 
 
 def observe_hosts(client: Client, wanted: Collection[str], pods: Sequence[PodView] = ()) -> dict[str, HostView]:

@@ -8,6 +8,7 @@ only when nothing of that one runs any more.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import Value
 from longboat.core.runs import Attempt, Failure
-from longboat.engines.kubernetes.observe.node_loss import noted_hosts, silence_words, with_losses
+from longboat.engines.kubernetes.observe.node_loss import first_doubt, noted_hosts, silence_words, with_losses
 from longboat.engines.kubernetes.observe.progress import Progress, facts_of, progress_of
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.attempt_outcome import AttemptOutcome, expected_nodes, is_over, judge
@@ -265,14 +266,12 @@ def _progressed(state: State, progress: Progress, snapshot: RunSnapshot) -> Stat
     reason = silence_words(snapshot) or progress.reason
     if state.attempt and progress.phase != "running" and not reason:
         reason = state.reason
-    # A pod of a lost node is deleted in this very turn: whoever judges later must still know where it was.
-    is_worth_noting = progress.phase == "running" or any(pod.is_lost for pod in snapshot.pods)
     return _replace(
         state,
         phase=_phase(state, progress.phase),
         reason=reason,
         started=state.started or progress.started,
-        hosts=noted_hosts(state, snapshot) if is_worth_noting else state.hosts,
+        hosts=noted_hosts(state, snapshot) if progress.phase == "running" else state.hosts,
         cause=None if progress.phase == "running" else state.cause,
     )
 
@@ -332,6 +331,9 @@ def _with_fences(turn: Decision, snapshot: RunSnapshot, now: float) -> Decision:
     """Pods of lost nodes are deleted by force; nodes that may be lost are looked at again."""
     fences = [ForceDelete(pod=pod.name, uid=pod.uid) for pod in snapshot.pods if pod.is_lost and not pod.is_forced]
     again = turn.again_at
+    doubt = first_doubt(snapshot)
+    if doubt is not None and now <= doubt:
+        again = min(again or inf, doubt + 0.1)
     for pod in snapshot.pods:
         host = snapshot.hosts.get(pod.host or "")
         is_doubtful = pod.is_unready or pod.deleting_since is not None or (host and host.not_ready_since is not None)
