@@ -9,8 +9,9 @@ from longboat.kubeapi.client import Client, Page, read
 from longboat.kubeapi.errors import Expired
 from longboat.kubeapi.kinds import Kind
 
-PAGE = 250
-"""Objects of one answer. Bodies are some kilobytes each: a page is a megabyte or two, however many there are."""
+PAGE = 100
+"""Objects of one answer. Bodies are some kilobytes each, so a page is less than a megabyte, however many there are: the
+memory of a page that was let go stays with the thread that read it, in each of the threads that take turns at it."""
 ATTEMPTS = 3
 T = TypeVar("T")
 

@@ -43,7 +43,7 @@ ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 REFUSED_S = 30.0
 """A run whose objects may not be changed is tried again after so long."""
 AT_ONCE = 100
-"""Runs named in one selector; where more are asked for, all are listed."""
+"""Runs named in one selector: of names as long as they may be, the address of a request has 5 KiB."""
 NEAR = 16
 """So many of those who wait, the first in the order, have their words renewed whenever somebody serves the gate."""
 
@@ -72,7 +72,7 @@ class WaitingRun(msgspec.Struct, frozen=True):
     version: str
     made: float  # when the record was created, by the server's clock
     workloads: tuple[WorkloadView, ...]
-    pods: tuple[PodView, ...]  # that have not ended
+    pods: tuple[PodView, ...] = ()  # that have not ended, of a run that is in
     unschedulable: int = 0
     ended: tuple[PodView, ...] = ()  # looked for only where a run that is in lacks pods
 
@@ -191,22 +191,16 @@ def _told(mine: State, served: State) -> State:
 
 
 def _look(client: Client) -> list[WaitingRun]:
-    """All runs that the gate concerns, with their pods."""
+    """All runs that the gate concerns, with the pods of those that are in."""
     # Of a thousand that wait, each body is let go as soon as it is read.
     labels = f"{OURS},{names.KIND}=run,!{names.ENDED}"
     found = collect(client, CONFIG_MAP, lambda body: _read(body, client.namespace), labels=labels, into=SlimRecord)
-    asked = [record.name for _, record, _ in found]
     made: dict[str, list[WorkloadView]] = {}
-    for kind in {JOBSET if record.workload == "jobset" else JOB for _, record, _ in found}:
-        for run, views in _by_run(client, kind, asked, SlimWorkload, workload_view).items():
-            made.setdefault(run, []).extend(views)
-    pods = _by_run(client, POD, asked, RunPod, _sight, fields=UNFINISHED)
-    runs = [
-        _waiting(meta, record, state, made[record.name], pods.get(record.name, ()))
-        for meta, record, state in found
-        if any(one.owner == meta["uid"] for one in made.get(record.name, ()))
-    ]
-    return _with_ended(client, runs)
+    for kind in (JOB, JOBSET):
+        asked = [record.name for _, record, _ in found if (record.workload == "jobset") is (kind is JOBSET)]
+        made.update(_by_run(client, kind, asked, SlimWorkload, workload_view))
+    runs = (_waiting(meta, record, state, made.get(record.name, ())) for meta, record, state in found)
+    return _with_pods(client, [run for run in runs if run is not None])
 
 
 def _read(body: Any, namespace: str) -> tuple[Any, Record, State] | None:
@@ -234,51 +228,62 @@ def _sight(pod: Object) -> tuple[PodView, bool]:
 def _by_run(
     client: Client, kind: Kind, runs: Sequence[str], into: Any, view: Callable[[Any], T], *, fields: str = ""
 ) -> dict[str, list[T]]:
-    """Objects of these runs. Those of ended runs may be many more: they are not read where few are asked for."""
-    labels = f"{OURS},{names.ROLE}" if kind is POD else OURS
-    if len(runs) <= AT_ONCE:
-        labels += f",{names.RUN} in ({','.join(runs)})"
-    asked = frozenset(runs)
-
-    def keep(body: Any) -> tuple[str, T] | None:
-        run = body["metadata"]["labels"].get(names.RUN, "")
-        return (run, view(body)) if run in asked else None
-
+    """Objects of these runs and of no others: templates, and what ended runs left, may be many times as much."""
     found: dict[str, list[T]] = {}
-    for run, one in collect(client, kind, keep, labels=labels, fields=fields, into=into) if runs else ():
-        found.setdefault(run, []).append(one)
+    for first in range(0, len(runs), AT_ONCE):
+        labels = f"{OURS},{names.RUN} in ({','.join(runs[first : first + AT_ONCE])})"
+        labels += f",{names.ROLE}" if kind is POD else ""
+        seen = collect(client, kind, lambda body: (_run_of(body), view(body)), labels=labels, fields=fields, into=into)
+        for run, one in seen:
+            found.setdefault(run, []).append(one)
     return found
 
 
-def _with_ended(client: Client, runs: Sequence[WaitingRun]) -> list[WaitingRun]:
-    """A pod that is not there is still to come, or it has ended and gave back what it held: both are told apart here.
+def _run_of(body: Any) -> str:
+    return str(body["metadata"]["labels"][names.RUN])
 
-    Only of runs that lack one: pods that have ended stay for as long as their runs do.
+
+def _waiting(meta: Any, record: Record, state: State, made: Sequence[WorkloadView]) -> WaitingRun | None:
+    """None for a run that has nothing to be let in, or whose attempt is complete: it holds nothing and wants nothing.
+
+    Workloads of another owner are not of this run, whatever their labels say.
     """
-    lacking = [run.record.name for run in runs if run.lacks_pods]
-    ended: dict[str, list[PodView]] = {}
-    for first in range(0, len(lacking), AT_ONCE):
-        ended.update(_by_run(client, POD, lacking[first : first + AT_ONCE], RunPod, pod_view, fields=ENDED))
-    return [
-        msgspec.structs.replace(
-            run, ended=tuple(pod for pod in ended.get(run.record.name, ()) if pod.attempt == run.state.attempt)
-        )
-        for run in runs
-    ]
-
-
-def _waiting(
-    meta: Any, record: Record, state: State, made: Sequence[WorkloadView], pods: Sequence[tuple[PodView, bool]]
-) -> WaitingRun:
-    """Workloads of another owner are not of this run, whatever their labels say."""
-    own = [one for one in made if one.owner == meta["uid"] and one.attempt == state.attempt]
+    own = [one for one in made if one.owner == meta["uid"]]
+    current = [one for one in own if one.attempt == state.attempt]
+    if not own or (current and all(one.is_complete for one in current)):
+        return None
     return WaitingRun(
         record=record,
         state=state,
         version=str(meta["resourceVersion"]),
         made=created_within(record.created, seconds(meta.get("creationTimestamp"))),
-        workloads=tuple(one for one in own if not one.is_deleting),
-        pods=tuple(view for view, _ in pods if view.attempt == state.attempt),
+        workloads=tuple(one for one in current if not one.is_deleting),
+    )
+
+
+def _with_pods(client: Client, runs: Sequence[WaitingRun]) -> list[WaitingRun]:
+    """Who is not in is judged by the pods that it will have, and none of its pods is read.
+
+    A pod that is not there is still to come, or it has ended and gave back what it held: both are told apart here.
+    Pods that have ended are looked for only in runs that lack one: they stay for as long as their runs do.
+    """
+    inside = [run.record.name for run in runs if run.is_in]
+    alive = _by_run(client, POD, inside, RunPod, _sight, fields=UNFINISHED)
+    seen = [_with_alive(run, alive.get(run.record.name, ())) for run in runs]
+    lacking = [run.record.name for run in seen if run.lacks_pods]
+    ended = _by_run(client, POD, lacking, RunPod, pod_view, fields=ENDED)
+    return [
+        msgspec.structs.replace(
+            run, ended=tuple(pod for pod in ended.get(run.record.name, ()) if pod.attempt == run.state.attempt)
+        )
+        for run in seen
+    ]
+
+
+def _with_alive(run: WaitingRun, pods: Sequence[tuple[PodView, bool]]) -> WaitingRun:
+    return msgspec.structs.replace(
+        run,
+        pods=tuple(view for view, _ in pods if view.attempt == run.state.attempt),
         unschedulable=sum(is_unschedulable for _, is_unschedulable in pods),
     )
 
