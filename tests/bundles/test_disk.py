@@ -59,10 +59,10 @@ def test_a_store_that_may_not_be_written() -> None:
 SCRIPT = """
 from pathlib import Path
 from longboat.bundles.snapshot import take
-from longboat.bundles.store import Store
+from longboat.bundles.store import BundleStore
 from longboat.core.errors import EngineError
 try:
-    take(Path({root!r}), Store(Path({disk!r}) / "store"))
+    take(Path({root!r}), BundleStore(Path({disk!r}) / "store"))
 except EngineError as error:
     print(error.message, "|", error.hint)
     print(sorted(path.name for path in (Path({disk!r}) / "store" / "tmp").glob("*")))

@@ -26,9 +26,9 @@ TAKE = """
 import sys
 from pathlib import Path
 from longboat.bundles.snapshot import take
-from longboat.bundles.store import Store
+from longboat.bundles.store import BundleStore
 
-print(take(Path(sys.argv[1]), Store(Path(sys.argv[2]))).hash)
+print(take(Path(sys.argv[1]), BundleStore(Path(sys.argv[2]))).hash)
 """
 
 

@@ -80,13 +80,12 @@ def place(bench: Bench, kwok_nodes: Callable[..., list[str]]) -> Iterator[Callab
 
 SERVER = """
 import os, sys, time
-from longboat.engines.kubernetes import admitting
+from longboat.engines.kubernetes.gate import serve
+from longboat.engines.kubernetes.reconcile.reconciler import turn
 from longboat.kubeapi.client import Client
-from longboat.engines.kubernetes.reconcile.controller import Controller
-from longboat.engines.kubernetes.reconcile.reconciler import Driver, turn
 
 folder, namespace, run = sys.argv[1:]
-real = admitting.observe_room
+real = serve.observe_room
 
 def observe(*given, **more):
     room = real(*given, **more)
@@ -95,7 +94,7 @@ def observe(*given, **more):
         time.sleep(0.05)
     return room
 
-admitting.observe_room = observe
+serve.observe_room = observe
 with Client.open(namespace=namespace) as client:
     turn(client, run)
 """
