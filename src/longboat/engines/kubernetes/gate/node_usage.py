@@ -17,13 +17,11 @@ from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import NODE, POD, PVC, VOLUME, Kind
 
-PAGE = 2000
-
 
 def observe_room(client: Client, *, with_claims: bool = True) -> ClusterUsage | None:
     """All nodes and all unfinished pods; with the volumes that claims are bound to, where these may be listed."""
     try:
-        nodes = client.list(NODE, into=SlimNode, page=PAGE).items
+        nodes = client.list(NODE, into=SlimNode).items
     except (Forbidden, ObjectNotFound):
         return None
     claims = bound_claims(client) if with_claims else {}
@@ -33,9 +31,9 @@ def observe_room(client: Client, *, with_claims: bool = True) -> ClusterUsage | 
 
 def _list_pods(client: Client) -> list[SlimPod]:
     try:
-        return client.list(POD, everywhere=True, fields=UNFINISHED, into=SlimPod, page=PAGE).items
+        return client.list(POD, everywhere=True, fields=UNFINISHED, into=SlimPod).items
     except Forbidden:
-        return client.list(POD, fields=UNFINISHED, into=SlimPod, page=PAGE).items
+        return client.list(POD, fields=UNFINISHED, into=SlimPod).items
 
 
 def bound_claims(client: Client) -> Claims:

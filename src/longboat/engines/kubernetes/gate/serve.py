@@ -43,7 +43,7 @@ ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 REFUSED_S = 30.0
 """A run whose objects may not be changed is tried again after so long."""
 AT_ONCE = 100
-"""Runs named in one selector: of names as long as they may be, the address of a request has 5 KiB."""
+"""Runs named in one selector: of names as long as they may be, the address of a request has less than 5 KiB."""
 NEAR = 16
 """So many of those who wait, the first in the order, have their words renewed whenever somebody serves the gate."""
 
