@@ -84,8 +84,8 @@ def test_same_tree_same_hash_on_any_machine(tmp_path: Path) -> None:
         "from tests.bundles.trees import make, commit_all\n"
         "root = make(Path(sys.argv[1]), {'b/d': '->c', 'b/c': '2', 'a': '1'}); (root / 'a').chmod(0o664)\n"
         "os.utime(root / 'a', (1, 1)); commit_all(root)\n"
-        "from longboat.bundles.snapshot import take; from longboat.bundles.store import Store\n"
-        "print(take(root, Store(Path(sys.argv[2]))).hash)"
+        "from longboat.bundles.snapshot import take; from longboat.bundles.store import BundleStore\n"
+        "print(take(root, BundleStore(Path(sys.argv[2]))).hash)"
     )
     other = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "two"), str(tmp_path / "store two")],
@@ -302,8 +302,8 @@ def test_several_processes_and_one_that_is_killed(tmp_path: Path) -> None:
     root = make(tmp_path / "tree", {f"d{n % 7}/f{n}": os.urandom(2000) for n in range(300)})
     script = (
         "import sys; from pathlib import Path; from longboat.bundles.snapshot import take\n"
-        "from longboat.bundles.store import Store; print('up', flush=True)\n"
-        "print(take(Path(sys.argv[1]), Store(Path(sys.argv[2]))).hash)"
+        "from longboat.bundles.store import BundleStore; print('up', flush=True)\n"
+        "print(take(Path(sys.argv[1]), BundleStore(Path(sys.argv[2]))).hash)"
     )
 
     def start() -> subprocess.Popen[str]:
