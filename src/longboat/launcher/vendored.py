@@ -24,6 +24,7 @@ FILES = (
     "bundles/source/__init__.py",
     "bundles/source/limits.py",
     "bundles/trees.py",
+    "bundles/workdir.py",
     "core/__init__.py",
     "core/errors.py",
     "core/first_failure.py",

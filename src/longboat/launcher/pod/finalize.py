@@ -87,24 +87,13 @@ def _sync(folder: str) -> None:
 
 def collect(state: LauncherState) -> None:
     """Copy what the job's `artifacts` name out of the working copy, to `<artifacts>/<node>/`."""
-    import glob
-
-    from ..vendored import load
-
     plan = state.plan
     if not plan.artifacts_dir:
         return
-    work = os.path.realpath(plan.workdir)
-    for pattern in plan.artifacts:
-        if os.path.isabs(pattern) or ".." in pattern.split("/"):
-            continue
-        for match in glob.glob(os.path.join(glob.escape(work), pattern), recursive=True):
-            real = os.path.realpath(match)
-            if real != work and not real.startswith(work + "/"):
-                continue  # a link out of the working copy: the run's own checkpoints, data, volumes
-            target = os.path.join(plan.artifacts_dir, plan.node, os.path.relpath(match, work))
-            os.makedirs(plan.artifacts_dir, exist_ok=True)
-            load("bundles.merging").merge(real, target, plan.artifacts_dir)
+    for real, name in vendored.load("bundles.workdir").find_artifacts(plan.workdir, plan.artifacts):
+        os.makedirs(plan.artifacts_dir, exist_ok=True)
+        target = os.path.join(plan.artifacts_dir, plan.node, name)
+        vendored.load("bundles.merging").merge(real, target, plan.artifacts_dir)
     made = os.path.join(plan.artifacts_dir, plan.node)
     if os.path.isdir(made):
         _sync(made)

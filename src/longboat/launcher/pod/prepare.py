@@ -6,6 +6,7 @@ import os
 
 from ..node.jsonfiles import write_whole
 from ..node.state import LauncherState, NodeFailure
+from ..vendored import load
 from . import checkpoints
 from .workcopy import CodeError, lay_out
 
@@ -134,24 +135,11 @@ def _check_sources(links: dict[str, tuple[str, str]], root: str) -> None:
 
 
 def link(work: str, target: str, source: str) -> None:
-    """Make a folder of the pod appear in the working copy. Raises PlaceError."""
-    place = os.path.normpath(os.path.join(work, target))
-    if not place.startswith(work + "/"):
-        raise PrepareError("%s is outside of the working copy" % target)
-    parent = os.path.dirname(place)
-    os.makedirs(parent, exist_ok=True)
-    if os.path.realpath(parent) != os.path.normpath(
-        os.path.join(os.path.realpath(work), os.path.relpath(parent, work))
-    ):
-        raise PrepareError("%s lies behind a link of the code" % target)
-    if os.path.isdir(place) and not os.path.islink(place) and not os.listdir(place):
-        os.rmdir(place)
-    if os.path.lexists(place):
-        raise PrepareError(
-            "%s is part of the code and cannot be a volume, data or checkpoint folder too; add it to .longboatignore"
-            % target
-        )
-    os.symlink(source, place)
+    """Make a folder of the pod appear in the working copy. Raises PrepareError."""
+    try:
+        load("bundles.workdir").link_into(work, target, source)
+    except load("core.errors").EngineError as error:
+        raise PrepareError("%s; add it to .longboatignore" % error if error.hint else str(error)) from None
 
 
 def _settle_in(state: LauncherState) -> None:
@@ -208,7 +196,7 @@ def _data_items(
 
 
 def _url_of(item: dict[str, Any]) -> str:
-    """A URL that is a secret comes as a variable of the container, out of a Secret. Raises PlaceError."""
+    """A URL that is a secret comes as a variable of the container, out of a Secret. Raises PrepareError."""
     variable = item.get("variable")
     if variable is None:
         return str(item["url"])

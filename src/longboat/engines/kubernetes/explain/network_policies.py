@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from longboat.core.jobs import Value
+from longboat.engines.kubernetes.manifests.gang_file import COORDINATOR_PORT, LINE_PORT
 from longboat.fitting.model.selectors import matches_labels, term_of_pods
 
 Object = Mapping[str, Any]
 
-LINE_PORT = 29499
-COORDINATOR_PORT = 29500
 DNS_PORT = 53
 
 

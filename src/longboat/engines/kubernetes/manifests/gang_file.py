@@ -33,6 +33,7 @@ MOST_UNPACKED = 256 << 20
 COORDINATOR_PORT = 29500
 RANK_PORT = 2222
 LINE_PORT = 29499
+"""Of the channel between the launchers of a run; a launcher takes it for a gang file that names none."""
 TOKEN = f"{volumes.ROOT}/gang/token"
 
 CodeEntry = tuple[str, str, str, bool, str]

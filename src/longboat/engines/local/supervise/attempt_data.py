@@ -165,20 +165,12 @@ class AttemptOutputs:
 
     def collect(self, attempt_dir: Path) -> None:
         """Copy what `artifacts` names out of the working copies."""
-        for pattern in self._record.job.artifacts:
-            for work in attempt_dir.glob("*/work"):
-                self._collect_from(work, pattern)
+        from longboat.bundles.workdir import find_artifacts
 
-    def _collect_from(self, work: Path, pattern: str) -> None:
-        import glob
-
-        for match in glob.glob(pattern, root_dir=work, recursive=True):
-            source = work / match
-            real = Path(os.path.realpath(source))
-            if not real.is_relative_to(os.path.realpath(work)):
-                continue  # a link out of the working copy: the run's own checkpoints, data, volumes
-            target = self._files.artifacts / work.parent.name / match
-            copy(source, target, below=self._files.artifacts)
+        for work in attempt_dir.glob("*/work"):
+            for real, name in find_artifacts(os.fspath(work), self._record.job.artifacts):
+                target = self._files.artifacts / work.parent.name / name
+                copy(Path(real), target, below=self._files.artifacts)
 
     def sync_logs(self, attempt_dir: Path) -> None:
         """Logs and artifacts stay after the end, also when the power fails a moment later."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
 from longboat.core.layouts import Layout, NodeLayout, NodeSite, lay_out, ports_needed, scrubbed
 from longboat.engines.local.records import LocalRecord
@@ -117,19 +116,10 @@ class AttemptPreparation:
 
     def _link(self, node: AttemptNode, target: str, source: Path) -> None:
         """Make a folder of this machine appear in the working copy."""
-        place = Path(os.path.normpath(node.work / target))
-        if not place.is_relative_to(node.work) or place == node.work:
-            raise EngineError(f"{target} is outside of the working copy")
-        with disk(f"link {place}"):
-            make_folder(place.parent)
-            if place.is_dir() and not place.is_symlink() and not any(place.iterdir()):
-                place.rmdir()
-            if place.exists() or place.is_symlink():
-                raise EngineError(
-                    f"{target} is part of the code and cannot be a volume, data or checkpoint folder too",
-                    hint=f"add {target} to .longboatignore",
-                )
-            place.symlink_to(source)
+        from longboat.bundles.workdir import link_into
+
+        with disk(f"link {node.work / target}"):
+            link_into(os.fspath(node.work), target, os.fspath(source))
 
     def _plan(
         self, node: AttemptNode, gpus: tuple[Gpu, ...], environment: Environment, resume_from: str | None

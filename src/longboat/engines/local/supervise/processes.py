@@ -1,23 +1,21 @@
-"""Processes of this machine: identity that survives PID re-use, trees, and everything that carries a run's mark."""
+"""Processes of this machine: identity that survives PID re-use, trees, and everything that carries a run's mark.
+
+How /proc is read is known to the launcher, which does the same for its ranks.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable
 
-from longboat.bundles.durable import boot_id
+from longboat.bundles.durable import boot_id as boot_id
 from longboat.core.jobs import Value
-
-__all__ = [
-    "ProcessId", "become_subreaper", "boot_id", "descendants", "identify", "is_alive", "kill_until_gone", "marked",
-    "reap", "start_ticks",
-]  # fmt: skip
-
-_LINUX = sys.platform.startswith("linux")
+from longboat.launcher.node.processes import HAS_PROC, carriers, stat_fields, tree
+from longboat.launcher.node.processes import become_subreaper as become_subreaper
+from longboat.launcher.node.processes import start_ticks as start_ticks
 
 
 class ProcessId(Value, frozen=True):
@@ -28,22 +26,13 @@ class ProcessId(Value, frozen=True):
     boot_id: str | None = None
 
 
-def start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None if it is gone (or off Linux)."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return None
-
-
 def identify(pid: int) -> ProcessId:
     return ProcessId(pid=pid, start_ticks=start_ticks(pid), boot_id=boot_id())
 
 
 def is_alive(process: ProcessId) -> bool:
     """Whether that very process still runs (a zombie does not)."""
-    if not _LINUX:
+    if not HAS_PROC:
         try:
             os.kill(process.pid, 0)
         except OSError:
@@ -51,55 +40,23 @@ def is_alive(process: ProcessId) -> bool:
         return True
     if process.boot_id not in (None, boot_id()):
         return False
-    try:
-        with open(f"/proc/{process.pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return False
-    return fields[0] not in (b"Z", b"X") and process.start_ticks in (None, int(fields[19]))
+    fields = stat_fields(process.pid)
+    return bool(fields) and fields[0] not in ("Z", "X") and process.start_ticks in (None, int(fields[19]))
 
 
 def marked(uid: str, *, node: str | None = None, attempt: int | None = None) -> list[int]:
     """Pids of all live processes whose environment carries this run's mark. Linux only; elsewhere empty."""
-    if not _LINUX:
-        return []
     wanted = [b"LONGBOAT_RUN_UID=" + uid.encode()]
     if node is not None:
         wanted.append(b"LONGBOAT_NODE=" + node.encode())
     if attempt is not None:
         wanted.append(b"LONGBOAT_ATTEMPT=%d" % attempt)
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                variables = file.read().split(b"\0")
-        except OSError:
-            continue
-        if all(item in variables for item in wanted):
-            found.append(int(name))
-    return found
+    return carriers(wanted)
 
 
 def descendants(root: int) -> list[int]:
-    """All processes below this one (not itself), by a walk over /proc."""
-    if not _LINUX:
-        return []
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-                if fields[0] != b"Z":
-                    children.setdefault(int(fields[1]), []).append(int(name))
-    found: list[int] = []
-    pending = [root]
-    while pending:
-        below = children.get(pending.pop(), [])
-        found.extend(below)
-        pending.extend(below)
-    return found
+    """All processes below this one, not itself. Zombies are left out: they cannot be killed, only reaped."""
+    return [pid for pid in tree(root)[1:] if stat_fields(pid)[:1] != ["Z"]]
 
 
 def kill_until_gone(find: Callable[[], Iterable[int]], *, timeout_s: float = 10.0) -> bool:
@@ -130,13 +87,3 @@ def reap() -> list[tuple[int, int]]:
         if pid == 0:
             return ended
         ended.append((pid, status))
-
-
-def become_subreaper() -> None:
-    """Orphans of our launchers come to us instead of to init, so that we can end them. Linux only."""
-    if not _LINUX:
-        return
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
