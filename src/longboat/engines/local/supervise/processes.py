@@ -56,18 +56,25 @@ def marked(uid: str, *, node: str | None = None, attempt: int | None = None) -> 
 
 def descendants(root: int) -> list[int]:
     """All processes below this one, not itself. Zombies are left out: they cannot be killed, only reaped."""
+    if not HAS_PROC:  # the `ps` that would tell is a child as well
+        return []
     return [pid for pid in tree(root)[1:] if stat_fields(pid)[:1] != ["Z"]]
 
 
 def kill_until_gone(find: Callable[[], Iterable[int]], *, timeout_s: float = 10.0) -> bool:
-    """SIGKILL whatever `find` returns, again and again (trees fork), until it returns nothing."""
+    """SIGKILL whatever `find` returns, again and again (trees fork), until it returns nothing and all of it is gone.
+
+    A process whose parent dies first may not be found any more while it still takes its time to die.
+    """
     deadline = time.monotonic() + timeout_s
     pause = 0.002
+    killed: dict[int, ProcessId] = {}
     while True:
         pids = list(find())
-        if not pids:
+        if not pids and not any(map(is_alive, killed.values())):
             return True
         for pid in pids:
+            killed.setdefault(pid, identify(pid))
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
