@@ -1,4 +1,4 @@
 """The user's code as a content-addressed snapshot: what belongs to it, its hash, packing and safe unpacking.
 
-Its way into a cluster is the Kubernetes engine's. May import `core`.
+Also files and folders written so that nothing is lost or overwritten. Nothing of runs. May import `core`.
 """

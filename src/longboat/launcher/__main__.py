@@ -10,7 +10,7 @@ import sys
 _MODULES = {
     "--standin": "starters.torchrun_worker",
     "--agent": "starters.mpi_agent",
-    "--pod": "pod.pod",
+    "--pod": "pod_launcher",
     "--import": "pod.fetch",
     "--tell": "pod.control",
     "--status": "pod.control",
@@ -26,7 +26,7 @@ def start() -> int:
     package.__path__ = [here]
     sys.modules["longboat_launcher"] = package
     what = sys.argv[1] if len(sys.argv) > 1 else ""
-    module = _MODULES.get(what, "node.node")
+    module = _MODULES.get(what, "node_launcher")
     return int(__import__("longboat_launcher." + module, fromlist=["main"]).main(sys.argv[1:]))
 
 

@@ -36,6 +36,7 @@ FILES = (
     "storage/credentials/aws.py",
     "storage/credentials/azure.py",
     "storage/credentials/oauth_token.py",
+    "storage/credentials/sigv4.py",
     "storage/data.py",
     "storage/download.py",
     "storage/download_prefix.py",
@@ -48,7 +49,6 @@ FILES = (
     "storage/stores/object_store.py",
     "storage/stores/registry.py",
     "storage/stores/s3.py",
-    "storage/stores/sigv4.py",
     "storage/transfers.py",
     "storage/urls.py",
 )

@@ -1,4 +1,4 @@
-"""What outlives a run: checkpoints, data imports, object stores, and the HTTP under them.
+"""Volumes, data import, checkpoints: what outlives a run.
 
-Who mounts or fetches what is the engines' and the launcher's. May import `core`, `bundles`.
+Object stores are in `stores`, their credentials in `credentials`. May import `bundles`, `core`.
 """

@@ -12,8 +12,8 @@ import pytest
 
 from longboat.core.errors import EngineError
 from longboat.storage.credentials.aws import find_keys
+from longboat.storage.credentials.sigv4 import AwsKeys
 from longboat.storage.stores.registry import open_store
-from longboat.storage.stores.sigv4 import AwsKeys
 from longboat.storage.transfers import Transfer
 from longboat.storage.urls import object_url
 from tests.storage.faulty import between

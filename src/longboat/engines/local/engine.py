@@ -55,13 +55,8 @@ class LocalEngine:
         return make_plan(self.home, submission, notices)
 
     def submit(self, submission: Submission) -> RunStatus:
-        from longboat.engines.local.submit.submission import (
-            create_run,
-            free_name,
-            record_of,
-            snapshot_of,
-            supervisor_environment,
-        )
+        from longboat.engines.local.submit.submission import create_run, free_name, record_of, supervisor_environment
+        from longboat.engines.shared.code_snapshot import snapshot_of
 
         submission = self._complete(submission)
         if submission.run_id is not None:
@@ -105,7 +100,7 @@ class LocalEngine:
         from longboat.core.layouts import notices as layout_notices
         from longboat.engines.local.submit.machine import observe_machine
         from longboat.engines.local.submit.preflight import check
-        from longboat.engines.local.submit.submission import with_absolute_secrets
+        from longboat.engines.shared.code_snapshot import with_absolute_secrets
         from longboat.engines.shared.secrets import read_secrets
 
         machine = observe_machine(self.home.root, submission.environment)

@@ -1,4 +1,5 @@
-"""What every engine needs: the home folder, secrets, atomic files, log files, retry policy, summaries, explanations.
+"""What every engine needs: home folder, code snapshot, secrets, files, log files, retry policy, explanations.
 
-Nothing of processes or of a cluster. May import `core`, `bundles`, `specs`, `storage`; imports no engine.
+Nothing of processes or of a cluster. May import `core`, `bundles`, `storage`, the promises in
+`engine.py`; imports no engine.
 """

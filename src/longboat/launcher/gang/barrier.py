@@ -7,8 +7,8 @@ import time
 
 from ..node import processes
 from ..node.loop import ChildEnd
-from ..node.state import LauncherState, NodeFailure
 from ..ranks import failure_cause
+from ..ranks.state import LauncherState, NodeFailure
 from ..ranks.streams import RankStream
 
 TYPE_CHECKING = False
@@ -38,10 +38,6 @@ def prepare(
     if line is not None:
         state.phase = "waiting"
         _wait_for_go(state, line)
-        if not state.is_over and state.plan.resume_from:
-            from ..pod.checkpoint_upload import fetch_after
-
-            fetch_after(state)
     elif state.plan.wait_kind != "none":
         state.phase = "waiting"
         _wait_for_peers(state)

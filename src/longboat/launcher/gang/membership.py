@@ -12,7 +12,7 @@ import time
 
 from ..node.jsonfiles import dumps
 from ..node.plan import shared_path
-from ..node.state import LauncherState, NodeFailure
+from ..ranks.state import LauncherState, NodeFailure
 from . import messages
 from .coordinator import EXIT_SETUP, Coordinator
 

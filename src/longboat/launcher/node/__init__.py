@@ -1,4 +1,4 @@
-"""One node of a run: its plan, its event loop, its processes and cgroup, the order of its life.
+"""What a launcher stands on: the plan of its node, the event loop, processes and cgroups, JSON files, the environment.
 
-Not the ranks' streams (`ranks`), not the peers (`gang`), not what only pods need (`pod`). May import `location`.
+Nothing of ranks or peers, no order of things (`node_launcher`). May import `location`.
 """

@@ -11,7 +11,7 @@ import threading
 import time
 
 from ..node.jsonfiles import write_json
-from ..node.state import LauncherState, NodeFailure
+from ..ranks.state import LauncherState, NodeFailure
 from ..vendored import load
 from . import checkpoints
 from .fetch import run_import
@@ -42,6 +42,17 @@ def sends(state: LauncherState) -> bool:
     if plan.checkpoint_writer:
         return plan.node == plan.checkpoint_writer
     return plan.index == 0 if plan.checkpoint_dir.startswith(plan.directory + "/") else plan.node_rank == 0
+
+
+def watch_checkpoints(state: LauncherState, folder: str) -> None:
+    """One node removes old checkpoints: node 0, or each where each has a folder of its own. Who sends them to an object
+    store does both."""
+    plan = state.plan
+    if sends(state):
+        state.sender = Sender(state)
+        state.sender.start()
+    elif plan.wait_kind == "line" and (plan.node_rank == 0 or folder.startswith(plan.directory + "/")):
+        checkpoints.watch(folder, plan.keep_checkpoints, plan.attempt)
 
 
 class Sender:

@@ -12,7 +12,7 @@ from ..location import entry_point
 from ..node.jsonfiles import dumps, read_bytes, read_json, write_json, write_whole
 from ..node.loop import ChildEnd
 from ..node.processes import StartError
-from ..node.state import LauncherState
+from ..ranks.state import LauncherState
 from ..vendored import load
 
 TYPE_CHECKING = False

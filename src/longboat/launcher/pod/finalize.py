@@ -9,7 +9,7 @@ import os
 
 from .. import vendored
 from ..node.plan import resumed_from
-from ..node.state import LauncherState
+from ..ranks.state import LauncherState
 from . import checkpoints, termination
 
 TYPE_CHECKING = False

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..node.state import LauncherState
+    from ..ranks.state import LauncherState
 
 READERS = "readers"
 COMPLETE = "logs-complete"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..node.jsonfiles import write_whole
-from ..node.state import LauncherState, NodeFailure
+from ..ranks.state import LauncherState, NodeFailure
 from ..vendored import load
 from . import checkpoints
 from .workcopy import CodeError, lay_out

@@ -1,4 +1,4 @@
-"""The ranks of one node: starting them, their streams and heartbeats, why one failed, stacks of hung ones.
+"""The ranks of one node: the state its parts share, starting ranks, streams, heartbeats, why one failed, stacks.
 
-Nothing of other nodes. May import `node`.
+Nothing of other nodes. May import `node`, `vendored`; of `starters` only what torchrun's environment needs.
 """

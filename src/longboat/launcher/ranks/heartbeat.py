@@ -9,8 +9,8 @@ import time
 
 from ..node import processes
 from ..node.plan import resumed_from
-from ..node.state import LauncherState
 from .ranks import Rank
+from .state import LauncherState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import os
 from ..node import processes
 from ..node.environment import rank_environment
 from ..node.loop import ChildEnd
-from ..node.state import LauncherState, NodeFailure
 from . import failure_cause
 from .ranks import Rank, rank_report
+from .state import LauncherState, NodeFailure
 from .streams import pipe_size
 
 TYPE_CHECKING = False

@@ -13,9 +13,9 @@ import time
 
 from ..node import processes
 from ..node.jsonfiles import read_bytes
-from ..node.state import LauncherState
 from ..vendored import load
 from .ranks import Rank
+from .state import LauncherState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ..gang.handshake import MPI, Acceptor, frame, listen, proof, take_frame
 from ..node import processes
 from ..node.jsonfiles import dumps, loads
 from ..node.loop import POLLIN, POLLOUT, ChildEnd
-from ..node.state import LauncherState
+from ..ranks.state import LauncherState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import sys
 from ..location import entry_point
 from ..node.jsonfiles import loads, write_json, write_whole
 from ..node.plan import NodePlan
-from ..node.state import LauncherState
+from ..ranks.state import LauncherState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

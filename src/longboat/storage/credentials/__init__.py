@@ -1,4 +1,5 @@
-"""Where credentials of object stores come from: environment, profiles, metadata services, OAuth tokens.
+"""Where credentials of object stores come from, and how AWS requests are signed with them.
 
-No store is spoken to here. Standard library only: the launcher carries it. May import `storage.http`.
+Environment, profiles, metadata services, OAuth tokens; no store is spoken to here. Standard library only: the launcher
+carries it. May import `storage.http`, `storage.transfers`.
 """

@@ -14,8 +14,8 @@ from calendar import timegm
 from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError
+from longboat.storage.credentials.sigv4 import AwsKeys
 from longboat.storage.http import HttpExchange, HttpRejected, HttpRequest, children, parse_xml, text_of
-from longboat.storage.stores.sigv4 import AwsKeys
 from longboat.storage.transfers import BROKEN, reason_of
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from longboat.core.errors import EngineError
 from longboat.storage.credentials.aws import home_file, patiently
 from longboat.storage.credentials.azure import token_of
 from longboat.storage.credentials.oauth_token import BearerToken, Token
+from longboat.storage.credentials.sigv4 import AwsKeys
 from longboat.storage.http import HttpExchange, HttpRejected, HttpRequest
 from longboat.storage.stores.s3 import S3, checked_endpoint
-from longboat.storage.stores.sigv4 import AwsKeys
 from longboat.storage.transfers import BROKEN
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 from longboat.core.errors import EngineError
 from longboat.storage.credentials import aws
 from longboat.storage.credentials.oauth_token import RENEW_S
+from longboat.storage.credentials.sigv4 import EMPTY, AwsKeys, Signed, host_and_path, signed_headers
 from longboat.storage.http import (
     HttpExchange,
     HttpRejected,
@@ -26,7 +27,6 @@ from longboat.storage.http import (
     text_of,
 )
 from longboat.storage.stores.object_store import ObjectInfo, ObjectMissing, ObjectStore, size_of
-from longboat.storage.stores.sigv4 import EMPTY, AwsKeys, Signed, host_and_path, signed_headers
 from longboat.storage.transfers import LONGEST_PAUSE_S
 
 if TYPE_CHECKING:

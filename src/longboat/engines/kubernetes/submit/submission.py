@@ -90,7 +90,7 @@ class Submitter:
     def prepare(self, submission: Submission) -> PreparedRun:
         """Look and check; raises Refused. Nothing is created in the cluster."""
         from longboat.engines.kubernetes.submit.facts.cluster_facts import observe
-        from longboat.engines.local.submit.submission import snapshot_of, with_absolute_secrets
+        from longboat.engines.shared.code_snapshot import snapshot_of, with_absolute_secrets
 
         job = with_absolute_secrets(submission)
         with ThreadPoolExecutor(max_workers=4) as pool:

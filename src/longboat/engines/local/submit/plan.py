@@ -10,9 +10,10 @@ from longboat.core.plans import Action, Plan
 from longboat.core.resources import show_quantity
 from longboat.engines.engine import Submission
 from longboat.engines.local.submit.preflight import request_of
-from longboat.engines.local.submit.submission import free_name, record_of, snapshot_of
+from longboat.engines.local.submit.submission import free_name, record_of
 from longboat.engines.local.supervise.attempt_folders import example_ports, layout_of
 from longboat.engines.shared.checkpoint_store import kept_reason
+from longboat.engines.shared.code_snapshot import snapshot_of
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.secret_urls import redacted_job
 

@@ -15,13 +15,12 @@ import msgspec
 
 from longboat.bundles import durable
 from longboat.bundles.manifests import CodeSnapshot
-from longboat.bundles.snapshot import take
-from longboat.bundles.store import BundleStore
-from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.core.errors import EngineError, NotFound
 from longboat.core.jobs import Job
 from longboat.engines.engine import Submission
 from longboat.engines.local.records import KEPT_VARIABLES, LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.shared.code_snapshot import checkpoint_folder, with_absolute_secrets
 from longboat.engines.shared.files import (
     disk,
     locked,
@@ -33,26 +32,6 @@ from longboat.engines.shared.files import (
 )
 from longboat.engines.shared.home import NAME_LIMIT, Home
 from longboat.storage.urls import check_no_address, is_object_url, object_url, run_url
-
-
-def snapshot_of(home: Home, submission: Submission) -> CodeSnapshot | None:
-    """The code of the job, packed into the store; None when no code travels."""
-    job = submission.job
-    if job.workdir is None:
-        return None
-    root = Path(submission.base) / os.path.expanduser(job.workdir)
-    if not root.is_dir():
-        raise UsageError(f"workdir {root} is not a folder")
-    return take(root, BundleStore(home.folder("bundles")), include=job.include, exclude=_excluded(job, home.root, root))
-
-
-def _excluded(job: Job, home: Path, root: Path) -> list[str]:
-    """Checkpoints, data, volumes and our own home are not code, also where they are inside the workdir."""
-    places = [folder_of(job), *(item.to for item in job.data), *(volume.target for volume in job.volumes)]
-    if home.is_relative_to(root.resolve()):
-        places.append(str(home.relative_to(root.resolve())))
-    own = [os.path.normpath(place) for place in places if place and not os.path.isabs(place)]
-    return [*job.exclude, *(f"/{place}" for place in own if not place.startswith("..") and place != ".")]
 
 
 def record_of(home: Home, submission: Submission, *, name: str, snapshot: CodeSnapshot | None) -> LocalRecord:
@@ -79,15 +58,9 @@ def record_of(home: Home, submission: Submission, *, name: str, snapshot: CodeSn
 
 def checkpoint_dir(home: Home, submission: Submission, name: str) -> Path:
     """Where this run keeps its checkpoints: a folder of its own, outside of the run folder."""
-    to = folder_of(submission.job)
+    to = checkpoint_folder(submission.job)
     parent = home.root / "checkpoints" if to is None else Path(submission.base) / os.path.expanduser(to)
     return Path(os.path.abspath(parent)) / name
-
-
-def folder_of(job: Job) -> str | None:
-    """The folder of this machine that the job names for its checkpoints, if it names one."""
-    to = job.checkpoints.to
-    return None if to is None or is_object_url(to) else to
 
 
 def _store_of(job: Job, name: str, uid: str) -> str | None:
@@ -167,16 +140,6 @@ def supervisor_environment(record: LocalRecord, environment: Mapping[str, str]) 
 
     kept = {name: value for name, value in environment.items() if not is_scrubbed(name)}
     return {**kept, **record.environment}
-
-
-def with_absolute_secrets(submission: Submission) -> Job:
-    secrets = tuple(
-        secret
-        if secret.file is None
-        else msgspec.structs.replace(secret, file=str(Path(submission.base) / os.path.expanduser(secret.file)))
-        for secret in submission.job.secrets
-    )
-    return msgspec.structs.replace(submission.job, secrets=secrets)
 
 
 def _resume_from(home: Home, submission: Submission) -> str | None:

@@ -1,4 +1,4 @@
-"""One node of a run from its first moment to its last: setup, peers, ranks, end. Only this module knows the order."""
+"""The launcher of one node: its life from setup over peers and ranks to the end. Only this module knows the order."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import os
 import sys
 import time
 
-from ..gang.barrier import prepare
-from ..ranks.heartbeat import Heartbeats
-from ..ranks.rank_group import RankGroup
-from ..ranks.ranks import Rank
-from . import environment, processes
-from .jsonfiles import read_json, write_json
-from .loop import EventLoop
-from .plan import TOLD, NodePlan, PlanError, own_path, read_plan
-from .state import LauncherState, NodeFailure
+from .gang.barrier import prepare
+from .node import environment, processes
+from .node.jsonfiles import read_json, write_json
+from .node.loop import EventLoop
+from .node.plan import TOLD, NodePlan, PlanError, own_path, read_plan
+from .ranks.heartbeat import Heartbeats
+from .ranks.rank_group import RankGroup
+from .ranks.ranks import Rank
+from .ranks.state import LauncherState, NodeFailure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from typing import Any, Callable
 
-    from ..gang.membership import Membership
+    from .gang.membership import Membership
 else:
     import _signal as signal
 
@@ -113,14 +113,16 @@ class NodeLauncher:
             self._join()
         if plan.mpi and plan.starter in ("mpirun", "follower"):
             self._serve(plan.mpi)
-        prepare(state, self._before, self._line)
+        self._prepare()
         gang = None if state.is_over else RankGroup(state)
         if gang is not None:
             state.phase = "running"
             gang.start()
             self.beats.watch(self._hung, gang.killed)
-            if plan.checkpoint_dir:
-                self._watch_checkpoints(plan.checkpoint_dir)
+            if plan.checkpoint_dir and (plan.checkpoint_store or self._line is not None):
+                from .pod.checkpoint_upload import watch_checkpoints
+
+                watch_checkpoints(state, plan.checkpoint_dir)
         while state.running or state.is_asking or (state.is_serving and not state.is_over):
             self.loop.turn()
         state.is_done = True
@@ -131,28 +133,19 @@ class NodeLauncher:
             gang.finish()
         return self._finish()
 
-    def _watch_checkpoints(self, folder: str) -> None:
-        """One node removes old checkpoints: node 0, or each where each has a folder of its own. Who sends them to an
-        object store does both."""
-        if self.plan.checkpoint_store:
-            from ..pod.checkpoint_upload import Sender, sends
+    def _prepare(self) -> None:
+        """Until the ranks may start, or `state.failure` tells why they do not."""
+        prepare(self.state, self._before, self._line)
+        if self._line is not None and self.plan.resume_from and not self.state.is_over:
+            from .pod.checkpoint_upload import fetch_after
 
-            if sends(self.state):
-                self.state.sender = Sender(self.state)
-                self.state.sender.start()
-                return
-        if self.plan.wait_kind != "line":
-            return
-        if self.plan.node_rank == 0 or folder.startswith(self.plan.directory + "/"):
-            from ..pod.checkpoints import watch
-
-            watch(folder, self.plan.keep_checkpoints, self.plan.attempt)
+            fetch_after(self.state)
 
     def _serve(self, mpi: dict[str, Any]) -> None:
         """Before this node says that it is ready: mpirun may call at once."""
-        from ..gang.handshake import read_token
-        from ..starters.mpi_server import MpiServer
-        from ..starters.starters import mpirun_environment
+        from .gang.handshake import read_token
+        from .starters.mpi_server import MpiServer
+        from .starters.starters import mpirun_environment
 
         MpiServer(self.state, int(mpi["port"]), read_token(str(mpi["token_file"])))
         if self.plan.starter == "mpirun":
@@ -216,7 +209,7 @@ class NodeLauncher:
 
     def _join(self) -> None:
         """Before setup: from now on the others know that this node lives."""
-        from ..gang.membership import GangFollower, GangLeader
+        from .gang.membership import GangFollower, GangLeader
 
         if self.plan.node_rank == 0:
             self._line = GangLeader(self.state, self._obey)
@@ -262,8 +255,8 @@ class NodeLauncher:
         silent = (rank.rank, rank.silent_s()) if rank else self.beats.stalled
         if not state.end_by("hang"):
             return
-        from ..ranks.stack_dump import take_stacks
-        from ..vendored import load
+        from .ranks.stack_dump import take_stacks
+        from .vendored import load
 
         state.failure = failure = NodeFailure("hang", EXIT_HANG, "")
         state.is_asking = True
@@ -335,7 +328,7 @@ class NodeLauncher:
         if self._line is None:
             self.loop.cancel("beat")
         if self.plan.starter == "mpirun":
-            from ..starters.starters import forget_mpirun
+            from .starters.starters import forget_mpirun
 
             forget_mpirun(state.env, self.plan)
         self.beats.write()
@@ -356,11 +349,11 @@ class NodeLauncher:
 
     def _close(self, outcome: dict[str, object], verdict: dict[str, Any] | None) -> None:
         if self.plan.termination or self.plan.keep or self.plan.artifacts or self.state.sender is not None:
-            from ..pod.finalize import close
+            from .pod.finalize import close
 
             close(self.state, outcome, verdict)
         if self.plan.echo == "pod":
-            from ..pod.log_feed import wait_for_readers
+            from .pod.log_feed import wait_for_readers
 
             wait_for_readers(self.state)
 
@@ -368,7 +361,7 @@ class NodeLauncher:
         """This node has ended: tell, and on node 0 stay until all have."""
         if self._line is None:
             return None
-        from ..pod.finalize import announce
+        from .pod.finalize import announce
 
         announce(self.state, outcome, None)  # should this process be killed while it waits for the others
         self._line.ended(outcome)

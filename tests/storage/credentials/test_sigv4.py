@@ -7,7 +7,7 @@ from calendar import timegm
 
 import pytest
 
-from longboat.storage.stores.sigv4 import EMPTY, AwsKeys, Signed, canonical_request, signed_headers
+from longboat.storage.credentials.sigv4 import EMPTY, AwsKeys, Signed, canonical_request, signed_headers
 
 HOST = "examplebucket.s3.amazonaws.com"
 S3_KEYS = AwsKeys("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")

@@ -1,4 +1,4 @@
-"""A pod's first process: `launcher.pyz --pod FOLDER ROLE`. Makes everything a node needs, then runs it as any other.
+"""The launcher in a pod: `launcher.pyz --pod FOLDER ROLE`. Makes everything a node needs, then runs it as any other.
 
 FOLDER is /longboat in a pod; all paths are relative to it, so that a test can have several such folders on one machine.
 """
@@ -10,11 +10,11 @@ import sys
 import time
 import zlib
 
-from ..node.jsonfiles import loads, read_bytes, write_json
-from ..node.plan import NodePlan, PlanError
-from . import termination
-from .gang_file import GangError, plan_of
-from .prepare import make_ready
+from .node.jsonfiles import loads, read_bytes, write_json
+from .node.plan import NodePlan, PlanError
+from .pod import termination
+from .pod.gang_file import GangError, plan_of
+from .pod.prepare import make_ready
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def read_gang(path: str) -> dict[str, Any]:
 
 
 def _run(gang: dict[str, Any], raw: dict[str, Any], root: str, started: float) -> int:
-    from ..node.node import NodeLauncher
+    from .node_launcher import NodeLauncher
 
     directory = raw["directory"]
     for folder in (directory, raw["workdir"], raw["scratch"], os.path.join(directory, "home")):

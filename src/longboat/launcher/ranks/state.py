@@ -6,13 +6,13 @@ import os
 import time
 from _thread import allocate_lock
 
-from ..ranks.pod_log import PodLogWriter, stamp
-from ..ranks.ranks import Rank
-from ..ranks.streams import RECORD, RankStream, pipe_size
-from . import processes
-from .jsonfiles import write_json, write_whole
-from .loop import ChildEnd, EventLoop
-from .plan import NodePlan
+from ..node import processes
+from ..node.jsonfiles import write_json, write_whole
+from ..node.loop import ChildEnd, EventLoop
+from ..node.plan import NodePlan
+from .pod_log import PodLogWriter, stamp
+from .ranks import Rank
+from .streams import RECORD, RankStream, pipe_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
