@@ -127,3 +127,17 @@ open("mine", "x")
 """
     run = jobs.run(code, nodes=2, procs=1)
     assert run.phase == "succeeded", jobs.text(run.name)
+
+
+def test_sockets_fit_below_the_temporary_folder(jobs: Jobs) -> None:
+    """`multiprocessing.Manager` listens on one there; its path has at most 107 bytes, whatever the run is called."""
+    code = """
+import multiprocessing
+if __name__ == "__main__":
+    with multiprocessing.Manager() as manager:
+        shared = manager.list([1])
+        shared.append(2)
+        print(list(shared))
+"""
+    jobs.run(code, name="a-run-with-a-name-that-is-as-long-as-may")
+    assert jobs.text("a-run-with-a-name-that-is-as-long-as-may").strip() == "[1, 2]"

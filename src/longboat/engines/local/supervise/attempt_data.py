@@ -12,6 +12,7 @@ from longboat.bundles import durable
 from longboat.core.errors import EngineError, LongboatError
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.supervise import short_tmpdir
 from longboat.engines.local.supervise.attempt_folders import Environment
 from longboat.engines.shared.files import copy, disk, make_folder, remove_tree
 from longboat.engines.shared.home import Home
@@ -196,6 +197,7 @@ class AttemptOutputs:
         """Only the last attempt keeps its working copies."""
         for name in ("work", "scratch"):
             for folder in attempt_dir.glob(f"*/{name}"):
+                short_tmpdir.forget(folder, self._home.root)
                 remove_tree(folder)
 
     def forget(self) -> None:
@@ -203,6 +205,7 @@ class AttemptOutputs:
         if self._settling is not None:
             self._settling.join()
         for scratch in self._files.directory.glob("attempts/*/*/scratch"):
+            short_tmpdir.forget(scratch, self._home.root)
             remove_tree(scratch)
         remove_tree(self._files.directory / "volumes")
         from longboat.storage.checkpoints import forget_attempts

@@ -15,6 +15,7 @@ from longboat.core.layouts import Layout, NodeLayout, NodeSite, lay_out, ports_n
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.submit.machine import Gpu
+from longboat.engines.local.supervise.short_tmpdir import short_path
 from longboat.engines.shared.files import disk, make_folder, write_bytes
 from longboat.engines.shared.home import Home
 
@@ -146,7 +147,7 @@ class AttemptPreparation:
             "address": layout.address,
             "directory": str(node.directory),
             "workdir": str(node.work),
-            "scratch": str(node.directory / "scratch"),
+            "scratch": str(short_path(node.directory / "scratch", self._home.root)),
             "starter": layout.starter,
             "command": layout.command,
             "env": env,
