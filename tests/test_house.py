@@ -138,12 +138,13 @@ def test_no_python_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 def test_grammar_check_finds_new_syntax(tmp_path: Path) -> None:
+    shutil.copytree(
+        ROOT / "src" / "longboat", tmp_path / "src" / "longboat", ignore=shutil.ignore_patterns("__pycache__")
+    )
     launcher = tmp_path / "src" / "longboat" / "launcher"
-    launcher.mkdir(parents=True)
     (tmp_path / "scripts").mkdir()
     checker = tmp_path / "scripts" / "grammar.py"
     checker.write_text((ROOT / "scripts" / "grammar.py").read_text())
-    (launcher / "old.py").write_text("x = 1\n")
     assert run(sys.executable, str(checker)).returncode == 0
     (launcher / "new.py").write_text("match 1:\n    case 1: pass\n")
     found = run(sys.executable, str(checker))
