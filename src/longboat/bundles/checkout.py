@@ -1,4 +1,5 @@
-"""Lays a tree out as a private working copy. Not the store: contents come through a function that names their file."""
+"""Checkout of a tree as a private working copy. Not the store: contents come through a function that names their
+file."""
 
 from __future__ import annotations
 

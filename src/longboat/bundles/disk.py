@@ -1,4 +1,4 @@
-"""Writing to a disk that may be full, read-only or gone: atomic files, and one place where OSError ends."""
+"""Disk errors explained, and files on a disk that may be full, read-only or gone: one place where OSError ends."""
 
 from __future__ import annotations
 

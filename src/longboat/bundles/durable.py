@@ -1,4 +1,4 @@
-"""Writes that survive a power loss: fsync of a file before its rename, and of its folder after it.
+"""Durable, atomic writes that survive a power loss: fsync of a file before its rename, and of its folder after it.
 
 A rename alone keeps readers from seeing half a file, but after a power loss the new name may hold nothing: the kernel
 may write a name to the disk before the content. So every file that a promise depends on goes through here. What is

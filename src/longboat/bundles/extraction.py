@@ -1,4 +1,5 @@
-"""Unpacks archives of strangers: tar (plain, gzip, bzip2, xz) and zip. Nothing is ever written outside the target.
+"""Safe extraction of archives of strangers: tar (plain, gzip, bzip2, xz) and zip. Nothing is ever written outside the
+target.
 
 Refused: names that lead out, absolute ones, odd or repeated ones, links that leave the tree, devices, pipes, archives
 that grow without measure. Links are made last, so no file is written through one. Owners and times are not taken over.

@@ -1,4 +1,4 @@
-"""Copies files and folders into a folder that exists, and never through a symbolic link that is already there.
+"""Copying files and folders into a folder that exists, never through a symbolic link that is already there.
 
 Whoever may write to a destination can put a link in it, and so could what was copied before: a file written "to" such a
 link would be written wherever it leads. So every name below the destination is opened relative to its folder, without

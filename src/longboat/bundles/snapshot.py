@@ -1,4 +1,4 @@
-"""Takes the snapshot of a tree: what belongs to it, read once, kept in the store. Not the choice of files (`scan`)."""
+"""Taking the snapshot of a tree: what belongs to it, read once, kept in the store. Not the choice of files (`scan`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where bundles are kept: contents by their hash, manifests by the hash of their tree. Plain files, no daemon.
+"""The store of bundles: contents by their hash, manifests by the hash of their tree. Plain files, no daemon.
 
     objects/ab/cdef...   one content each, never changed        manifests/<hash>.json   one tree each
     cache/               what `take` knows of files by their stat  tmp/                  being written

@@ -12,8 +12,11 @@ from longboat.core.errors import BundleError
 
 GIB = 1 << 30
 MAX_PATH_BYTES = 4000
+"""Linux takes 4096, and the folder that the tree is laid out in comes before it."""
 MAX_NAME_BYTES = 255
+"""What Linux and macOS file systems take."""
 MAX_LINKS_FOLLOWED = 40
+"""As many as Linux follows."""
 
 
 class TreeLimits(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which framework a command belongs to, and who starts its processes. Pure: text in, answer out.
+"""The framework that a command belongs to, and who starts its processes. Pure: text in, answer out.
 
 It reads a command and the text of a script; it opens no file, runs nothing and expands no variable. A command it cannot
 read is nobody's: framework `none`, started by Longboat.

@@ -7,7 +7,6 @@ from typing import Literal
 from longboat.core.jobs import Job, Value
 
 Phase = Literal["pending", "starting", "running", "recovering", "succeeded", "failed", "stopped"]
-PHASES: tuple[Phase, ...] = ("pending", "starting", "running", "recovering", "succeeded", "failed", "stopped")
 FINAL_PHASES: tuple[Phase, ...] = ("succeeded", "failed", "stopped")
 
 

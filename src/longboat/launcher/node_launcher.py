@@ -26,9 +26,12 @@ else:
     import _signal as signal
 
 LEFTOVERS_S = 1.0
+"""Between SIGTERM and SIGKILL for what ranks leave behind: their own grace is over."""
 FULL_DISK_S = 60.0
+"""A full disk may be cleared by hand or by others; the end of the node does not wait longer for it."""
 RETRY_S = 0.5
 UNKILLABLE_S = 30.0
+"""SIGKILL works at once but for processes that hang in the kernel, on a dead mount or driver."""
 EXIT_INTERNAL, EXIT_USAGE, EXIT_ENGINE, EXIT_LOST, EXIT_HANG = 200, 201, 205, 208, 210
 
 
@@ -58,7 +61,7 @@ class NodeLauncher:
         self.loop = EventLoop()
         self.state = LauncherState(plan, self.loop)
         self._before = before
-        self._line: Membership | None = None
+        self._membership: Membership | None = None
         self._is_swept = False  # no process is left
 
     def run(self) -> int:
@@ -107,8 +110,8 @@ class NodeLauncher:
         os.chdir(plan.workdir)
         environment.provide_package(plan)
         state.env = environment.node_environment(plan, dict(os.environ))
-        self.beats = Heartbeats(state)
-        self.beats.start()
+        self.heartbeats = Heartbeats(state)
+        self.heartbeats.start()
         if plan.wait_kind == "line":
             self._join()
         if plan.mpi and plan.starter in ("mpirun", "follower"):
@@ -118,8 +121,8 @@ class NodeLauncher:
         if gang is not None:
             state.phase = "running"
             gang.start()
-            self.beats.watch(self._hung, gang.killed)
-            if plan.checkpoint_dir and (plan.checkpoint_store or self._line is not None):
+            self.heartbeats.watch(self._hung, gang.killed)
+            if plan.checkpoint_dir and (plan.checkpoint_store or self._membership is not None):
                 from .pod.checkpoint_upload import watch_checkpoints
 
                 watch_checkpoints(state, plan.checkpoint_dir)
@@ -135,8 +138,8 @@ class NodeLauncher:
 
     def _prepare(self) -> None:
         """Until the ranks may start, or `state.failure` tells why they do not."""
-        prepare(self.state, self._before, self._line)
-        if self._line is not None and self.plan.resume_from and not self.state.is_over:
+        prepare(self.state, self._before, self._membership)
+        if self._membership is not None and self.plan.resume_from and not self.state.is_over:
             from .pod.checkpoint_upload import fetch_after
 
             fetch_after(self.state)
@@ -174,13 +177,13 @@ class NodeLauncher:
 
     def _signalled(self, number: int) -> None:
         if number == signal.SIGUSR1:
-            if self._line is not None:
-                self._line.dump()
+            if self._membership is not None:
+                self._membership.dump()
             self._hung(None)
         elif number == signal.SIGUSR2:
             reason, grace_s = self._told("ending.json", "failure")
             self._end(reason, grace_s)
-        elif self._line is not None:
+        elif self._membership is not None:
             self._end_in_gang(*self._told(TOLD, "evicted"))
         else:
             self._end("stop", self.plan.grace_s)
@@ -205,23 +208,23 @@ class NodeLauncher:
         elif not state.is_asking:
             state.hasten(grace_s)
 
-    # in a gang with a line
+    # in a gang
 
     def _join(self) -> None:
         """Before setup: from now on the others know that this node lives."""
         from .gang.membership import GangFollower, GangLeader
 
         if self.plan.node_rank == 0:
-            self._line = GangLeader(self.state, self._obey)
+            self._membership = GangLeader(self.state, self._obey)
         else:
-            self._line = GangFollower(self.state, self._obey, self._line_lost)
-        self._line.stalled = lambda: self.beats.stalled
+            self._membership = GangFollower(self.state, self._obey, self._membership_lost)
+        self._membership.stalled = lambda: self.heartbeats.stalled
 
     def _obey(self, order: dict[str, Any]) -> None:
         """What node 0 says."""
-        assert self._line is not None
+        assert self._membership is not None
         if order["do"] == "go":
-            self._line.is_going = True
+            self._membership.is_going = True
             self.plan.resume_from = own_path(self.plan, order.get("resume_from"))
             self.state.env["LONGBOAT_RESUME_FROM"] = self.plan.resume_from or ""
         elif order["do"] == "dump":
@@ -231,19 +234,19 @@ class NodeLauncher:
 
     def _end_in_gang(self, reason: str, grace_s: float) -> None:
         """SIGTERM: told (`--tell`) it stops the gang; untold, the pod is taken away, and the gang ends with it."""
-        assert self._line is not None
+        assert self._membership is not None
         if reason != "evicted":
-            self._line.is_hurried = True  # who was told to stop does not wait for a node 0 that never came
-            self._line.stop(grace_s)
+            self._membership.is_hurried = True  # who was told to stop does not wait for a node 0 that never came
+            self._membership.stop(grace_s)
         elif self.state.ending is None:
             self.state.say("this pod is being taken away")
-            self._line.is_hurried = True
-            self._line.evicted()
+            self._membership.is_hurried = True
+            self._membership.evicted()
             if not self.state.is_done:
                 self.state.failure = NodeFailure("preemption", EXIT_LOST, "the pod was taken away by the cluster")
         self._end(reason, grace_s)
 
-    def _line_lost(self, message: str) -> None:
+    def _membership_lost(self, message: str) -> None:
         if self.state.end_by("lost"):
             self.state.say(message)
             self.state.failure = NodeFailure("lost", EXIT_LOST, message)
@@ -252,7 +255,7 @@ class NodeLauncher:
     def _hung(self, rank: Rank | None) -> None:
         """Take every rank's stacks, then end them all."""
         state = self.state
-        silent = (rank.rank, rank.silent_s()) if rank else self.beats.stalled
+        silent = (rank.rank, rank.silent_s()) if rank else self.heartbeats.stalled
         if not state.end_by("hang"):
             return
         from .ranks.stack_dump import take_stacks
@@ -320,18 +323,18 @@ class NodeLauncher:
                     self.loop.turn()
             if stream.problem:
                 state.say("the end of %s is lost: %s" % (stream.log, stream.problem))
-        if state.echo:
-            state.echo.finish()
+        if state.pod_log:
+            state.pod_log.finish()
 
     def _finish(self) -> int:
         state = self.state
-        if self._line is None:
+        if self._membership is None:
             self.loop.cancel("beat")
         if self.plan.starter == "mpirun":
             from .starters.starters import forget_mpirun
 
             forget_mpirun(state.env, self.plan)
-        self.beats.write()
+        self.heartbeats.write()
         if state.sender is not None:
             state.sender.hurry()
         outcome = self._outcome()
@@ -359,13 +362,13 @@ class NodeLauncher:
 
     def _gang_verdict(self, outcome: dict[str, object]) -> dict[str, Any] | None:
         """This node has ended: tell, and on node 0 stay until all have."""
-        if self._line is None:
+        if self._membership is None:
             return None
         from .pod.finalize import announce
 
         announce(self.state, outcome, None)  # should this process be killed while it waits for the others
-        self._line.ended(outcome)
-        verdict = self._line.wait_for_end()
+        self._membership.ended(outcome)
+        verdict = self._membership.wait_for_end()
         if verdict is not None:
             self.state.write("verdict.json", verdict)
         return verdict

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _WRITE_S = 1.0
+"""Readers look every two seconds; writing each of thousands of steps would cost the training more."""
 _PUBLISH_TRIES = 10  # renames that others are faster at; only two attempts at once, or two scripts, race for a name
 _RANK_VARIABLES = ("LONGBOAT_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _LOCAL_VARIABLES = ("LONGBOAT_LOCAL_RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")

@@ -1,4 +1,5 @@
-"""The launcher as one file: `python -m longboat.launcher.zipapp OUT` writes a zip file that Python runs directly."""
+"""The launcher as a zip application: `python -m longboat.launcher.zipapp OUT` writes a zip file that Python runs
+directly."""
 
 from __future__ import annotations
 

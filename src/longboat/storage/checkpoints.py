@@ -1,4 +1,5 @@
-"""Which checkpoints are complete, and which may go. Writing them is the trainer's work, through `longboat.checkpoint`.
+"""Checkpoints in a folder: which are complete, and which may go. Writing them is the trainer's work, through
+`longboat.checkpoint`.
 
 A complete one is a folder `step-N` that holds a file `.complete`. Trainers write under another name
 (`.step-N.aATTEMPT.NODE.RANDOM.tmp`, by hand `step-N.tmp-ANYTHING`) and rename at the end; whatever lacks name or marker

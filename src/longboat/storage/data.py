@@ -1,4 +1,5 @@
-"""Imports data once: downloaded, checked, unpacked, and marked as done, so that the next run finds it in place.
+"""Data import, once for all runs: downloaded, checked, unpacked, and marked as done, so that the next run finds it in
+place.
 
 Everything is prepared in the folder `.longboat` inside the target and moved out at the end; the marker comes last.
 

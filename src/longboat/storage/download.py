@@ -1,4 +1,4 @@
-"""Fetches one URL into one file: http, https, s3, gs, az and file. Knows nothing of archives.
+"""Download of one URL into one file: http, https, s3, gs, az and file. Knows nothing of archives.
 
 Messages name a URL without its user, password and query, which may be secrets.
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.

@@ -1,4 +1,4 @@
-"""All objects below a prefix, into one folder: a few at once, each resumed where it broke off.
+"""Download of all objects below a prefix into one folder: a few at once, each resumed where it broke off.
 
 Names come from a store and are not trusted: none leads out of the folder.
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.

@@ -1,4 +1,4 @@
-"""One request to an object store, or to whoever hands out credentials for it, and its answer. Signs nothing.
+"""HTTP: one request to an object store, or to whoever hands out credentials for it, and its answer. Signs nothing.
 
 Redirects are not followed: a signed request is good for one host only.
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.

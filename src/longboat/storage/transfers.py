@@ -1,4 +1,4 @@
-"""Brings the content of a source into one file: retried with back-off, carried on where it broke off.
+"""Resumable transfers of a source into one file: retried with back-off, carried on where it broke off.
 
 What a source is (a web server, an object store) and how it is asked is its own affair.
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
@@ -43,6 +43,7 @@ LONGEST_PAUSE_S = 30.0
 SYNC_BYTES = 64 << 20
 """How much may have to be fetched again after a power loss. A disk writes it in well under a second."""
 _MOST_CONNECTIONS = 1000
+"""Each that brings some bytes starts the tries anew; a server that sends a few each time must not go on for ever."""
 _MOST_NOTES = 1 << 17  # an ETag is a header, and those have at most 64 KiB
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from longboat.launcher.gang.messages import count_of, from_head, from_node
+from longboat.launcher.gang.messages import count_of, from_leader, from_node
 from longboat.launcher.node.jsonfiles import dumps, loads
 
 REPORT = {
@@ -53,7 +53,7 @@ def test_what_launchers_say_passes() -> None:
     for word in WORDS:
         assert from_node(word) == word
     for order in ORDERS:
-        assert from_head(order) == order
+        assert from_leader(order) == order
 
 
 @pytest.mark.parametrize("infinite", ["1e999", "-1e999", "NaN", "Infinity"])
@@ -62,7 +62,7 @@ def test_times_that_no_timer_can_hold(infinite: str) -> None:
         with pytest.raises(ValueError):
             from_node(loads(text.replace("X", infinite)))
     with pytest.raises(ValueError):
-        from_head(loads('{"do": "end", "reason": "stop", "grace_s": X}'.replace("X", infinite)))
+        from_leader(loads('{"do": "end", "reason": "stop", "grace_s": X}'.replace("X", infinite)))
 
 
 @pytest.mark.parametrize("value", [None, True, -1, 1.0, "1", [1], 1 << 63])

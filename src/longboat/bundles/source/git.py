@@ -1,5 +1,5 @@
-"""Asks git what belongs to a tree, at which commit it is and what is not committed. Reads only; runs no hook and no
-program that the repository names, changes no index."""
+"""What git says of a tree: what belongs to it, at which commit it is, what is not committed. Reads only; runs no hook
+and no program that the repository names, changes no index."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from longboat.core.errors import BundleError
 from longboat.core.jobs import Value
 
 MAX_DIFF_BYTES = 1 << 20
+"""The changes are kept to be read by people."""
 _TIMEOUT_S = 120.0
 _MOST_FILTERS = 100  # a command line has an end; repositories have one or two
 _SAFE = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "-c", "core.quotePath=false", "--no-pager")

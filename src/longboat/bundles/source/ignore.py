@@ -1,4 +1,5 @@
-"""Patterns as in .gitignore: what a line means, and what the lines of all folders say about a path. Pure.
+"""Ignore files, with patterns as in .gitignore: what a line means, and what the lines of all folders say about a path.
+Pure.
 
 One wish differs from git on purpose: `?` and `[...]` match one character, also one that takes several bytes.
 """

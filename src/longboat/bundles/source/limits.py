@@ -1,4 +1,4 @@
-"""Says before the work starts that a tree is too large, and where its weight is. Pure."""
+"""Size limits of a tree, told before the work starts, with where its weight is. Pure."""
 
 from __future__ import annotations
 

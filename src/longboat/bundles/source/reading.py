@@ -1,4 +1,4 @@
-"""Reads one file of a tree into the store. The file may change, vanish or become something else meanwhile."""
+"""Reading one file of a tree into the store. The file may change, vanish or become something else meanwhile."""
 
 from __future__ import annotations
 

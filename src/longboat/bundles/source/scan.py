@@ -1,4 +1,4 @@
-"""Finds what belongs to a tree: git's answer or all files, less .longboatignore, plus and minus what the job says.
+"""The files that belong to a tree: git's answer or all files, less .longboatignore, plus and minus what the job says.
 
 Sizes only; no content is read here. The order, strongest first: what never travels; files the job includes by their
 path; the job's `exclude`; the job's `include`; `.longboatignore`; git.

@@ -1,4 +1,4 @@
-"""Which files look like secrets, by their name or by their content. Pure; leaving them out is `snapshot`'s work.
+"""Files that look like secrets, by their name or by their content. Pure; leaving them out is `snapshot`'s work.
 
 A guess that errs on the careful side: a file named here can always be included by its exact path.
 """

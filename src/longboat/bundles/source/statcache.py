@@ -1,4 +1,4 @@
-"""Remembers the hash of files by their stat, so that an unchanged tree is not read again.
+"""A cache of file hashes by their stat, so that an unchanged tree is not read again.
 
 Like git's index: a file whose time is not clearly older than the moment it was read is read again, because a change
 within the same tick of the clock would not show.

@@ -1,4 +1,4 @@
-"""Is everything here that the embedded engine needs? Observes only."""
+"""The checks of `longboat doctor` for this machine: what the embedded engine needs. Observes only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beside the ranks: commands in their environment, files in and out of their working copies."""
+"""`exec` and `cp`: commands in the ranks' environment, files in and out of their working copies."""
 
 from __future__ import annotations
 

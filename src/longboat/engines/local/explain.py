@@ -1,4 +1,4 @@
-"""The post-mortem of a run on this machine: what its directory tells, in the words of `postmortems`."""
+"""The post-mortem of a run on this machine: what its directory tells, in the words of `explanations`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rebuilds a run's record and state from its attempts' files, where its own files are damaged. Changes no file.
+"""Repair of a run whose own files are damaged: its record and state from its attempts' files. Changes no file.
 
 A disk that lost a file, or half of one, must not make a run unreadable: the launchers' files (`plan.json`,
 `outcome.json`, `rank-<r>.json`, `beat.json`) tell nearly the same story. What is rebuilt is never tried again: nobody

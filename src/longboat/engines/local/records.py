@@ -1,4 +1,4 @@
-"""What is stored about a run: the record (written once) and the state (written by its supervisor).
+"""What the embedded engine stores about a run: the record (written once) and the state (written by its supervisor).
 
 The state is in two files. `state.json` is synced to the disk and has what is promised: attempts that began and ended,
 how the run ended. `progress.json` has the same fields and is written more often: what the run waits for, since when it

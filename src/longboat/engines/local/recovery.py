@@ -1,4 +1,5 @@
-"""A supervisor that vanished: noticed by its free lock, replaced by another one that carries on from the files."""
+"""Recovery from a supervisor that vanished: noticed by its free lock, replaced by another one that carries on from the
+files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removing a run without a trace; checkpoints stay unless purged."""
+"""Removal of a run without a trace; checkpoints stay unless purged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of a post-mortem, the same on every engine: first culprit, cause, the lines that show it, what to do next.
+"""Post-mortems in words, the same on every engine: first culprit, cause, the lines that show it, what to do next.
 
 Pure. What only one engine can know (a pod's fate, a node's pressure) is added by that engine.
 """

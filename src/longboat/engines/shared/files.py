@@ -1,4 +1,4 @@
-"""Plain files of the embedded engine, replaced whole. Errors of the disk become EngineError here.
+"""Plain files of the home folder, written atomically; locks. Errors of the disk become EngineError here.
 
 Which of them are synced is said where they are written; how, in bundles/durable.py.
 """

@@ -1,4 +1,4 @@
-"""Where everything of the embedded engine lives: LONGBOAT_HOME, else ~/.longboat."""
+"""The home folder: LONGBOAT_HOME, else ~/.longboat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failure means for a run, the same on every engine: is it tried again, how is it told. Pure."""
+"""The retry policy, the same on every engine: whether a failed run is tried again, and when; how that is told. Pure."""
 
 from __future__ import annotations
 

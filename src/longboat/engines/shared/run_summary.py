@@ -1,4 +1,4 @@
-"""What a list shows of a run, from the record and the state that every engine keeps of it. Pure."""
+"""The summary of a run that lists show, from the record and the state that every engine keeps of it. Pure."""
 
 from __future__ import annotations
 

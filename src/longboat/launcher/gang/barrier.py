@@ -1,4 +1,4 @@
-"""Before the ranks: the setup command, then the peers. Both end early when the node is told to end."""
+"""The barrier before the ranks: the setup command, then the peers. Both end early when the node is told to end."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ LOCK_RETRY_S = 0.1
 FILES_RETRY_S = 0.05
 DNS_RETRY_S = 0.5
 REPORT_S = 10.0
+"""How often it is told whom a node waits for."""
 EXIT_PEERS = 209
 
 
 def prepare(
-    state: LauncherState, before: Callable[[LauncherState], None] | None = None, line: Membership | None = None
+    state: LauncherState, before: Callable[[LauncherState], None] | None = None, membership: Membership | None = None
 ) -> None:
     """Run setup, say that this node is ready, wait for the others. `state.failure` tells when that did not work."""
     if before is not None:
@@ -35,9 +36,9 @@ def prepare(
     if state.is_over:
         return
     state.write("ready.json", {"address": state.plan.address, "time": time.time()})
-    if line is not None:
+    if membership is not None:
         state.phase = "waiting"
-        _wait_for_go(state, line)
+        _wait_for_go(state, membership)
     elif state.plan.wait_kind != "none":
         state.phase = "waiting"
         _wait_for_peers(state)
@@ -87,19 +88,19 @@ def _lock(state: LauncherState) -> int | None:
     return descriptor
 
 
-def _wait_for_go(state: LauncherState, line: Membership) -> None:
+def _wait_for_go(state: LauncherState, membership: Membership) -> None:
     """Node 0 says when all are ready."""
-    line.ready()
-    line.look()
+    membership.ready()
+    membership.look()
     begun = time.monotonic()
     report = begun + REPORT_S
-    while not state.is_over and not line.is_going:
-        before, state.missing = state.missing, line.missing()
+    while not state.is_over and not membership.is_going:
+        before, state.missing = state.missing, membership.missing()
         if state.missing != before:
             state.on_change()
-        if line.waited_in_vain():
+        if membership.waited_in_vain():
             text = "%s could not be reached within %g s" % (_listed(state.missing), state.plan.wait_timeout_s)
-            text += _because(line)
+            text += _because(membership)
             state.failure = NodeFailure("peers", EXIT_PEERS, text)
             state.say(text)
             return
@@ -107,15 +108,15 @@ def _wait_for_go(state: LauncherState, line: Membership) -> None:
         if now >= report:
             report += REPORT_S
             whom = _listed(state.missing) or "the others"
-            state.say("waiting since %d s for %s%s" % (now - begun, whom, _because(line)))
+            state.say("waiting since %d s for %s%s" % (now - begun, whom, _because(membership)))
         state.loop.after("peers", REPORT_S, lambda: None)
         state.loop.turn()
     state.loop.cancel("peers")
     state.missing = []
 
 
-def _because(line: Membership) -> str:
-    problem = line.problem()
+def _because(membership: Membership) -> str:
+    problem = membership.problem()
     return ": " + problem if problem else ""
 
 

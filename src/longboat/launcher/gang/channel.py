@@ -1,4 +1,5 @@
-"""The line of a gang: numbered messages between node 0 and every other node, over one TCP connection after another.
+"""The channel between launchers (the "line" of plans and gang files): numbered messages between node 0 and every other
+node, over one TCP connection after another.
 
 A connection may break at any moment: the other side connects again, both tell what they have, and what the other has
 not is sent again, so nothing is lost and nothing comes twice. Whoever connects proves the token first (`handshake`,

@@ -157,14 +157,14 @@ class Coordinator:
         """`exit_code`, `cause`, `message`, `node`, `first`; cause null for a gang that succeeded or was stopped."""
         if self.reason == "evicted":
             text = "node %s was taken away by the cluster" % self.culprit
-            return _sentence("preemption", EXIT_LOST, text, self.culprit)
+            return _verdict("preemption", EXIT_LOST, text, self.culprit)
         if self.reason == "peers":
-            return _sentence("peers", EXIT_SETUP, self._message, self.culprit)
+            return _verdict("peers", EXIT_SETUP, self._message, self.culprit)
         rules = load("core.first_failure")
         failure = rules.judge(self._ended(rules))
         if failure is None:
-            return _sentence(None, self._stop_code(rules) if self.reason == "stop" else 0, "")
-        found = _sentence(failure.cause, failure.exit_code, failure.message, failure.node, failure.report)
+            return _verdict(None, self._stop_code(rules) if self.reason == "stop" else 0, "")
+        found = _verdict(failure.cause, failure.exit_code, failure.message, failure.node, failure.report)
         return {**found, "tail": failure.tail} if failure.tail else found
 
     def _ended(self, rules: Any) -> Any:
@@ -197,7 +197,7 @@ def _failed(report: dict[str, Any]) -> bool:
     return bool(report.get("exit_code")) and report.get("ended_by") is None
 
 
-def _sentence(
+def _verdict(
     cause: str | None, exit_code: int | None, message: str, node: str = "", first: Any = None
 ) -> dict[str, Any]:
     return {"exit_code": exit_code, "cause": cause, "message": message, "node": node, "first": first}

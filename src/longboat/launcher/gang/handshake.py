@@ -32,6 +32,7 @@ UNPROVEN_MAX = 256
 """Connections that have not shown the token; far more than a gang has under way at one moment, as each takes one round
 trip. On systems with few descriptors it is an eighth of them, so that strangers never use up what the gang needs."""
 ACCEPTED_AT_ONCE = 64
+"""In one turn of the loop: a flood of strangers must not keep the node from its other work."""
 FULL_PAUSE_S = 0.2
 """How long nobody is accepted when the process has no descriptor left: poll would report the listener without end."""
 

@@ -1,4 +1,4 @@
-"""This node as a member of its gang: what it tells node 0, what it does when node 0 says so. Node 0 is one too.
+"""Membership of a node in its gang: what it tells node 0, what it does when node 0 says so. Node 0 is one too.
 
 The words of the line are here: a node says that it is `ready`, how each rank ended (`report`), that a rank is silent
 (`stalled`), that it has `ended`, that it was asked to `stop` or was `evicted`; node 0 says `go`, `end` and `dump`.
@@ -25,11 +25,17 @@ if TYPE_CHECKING:
 
 STACKS_MAX = 50_000
 REPORT_MAX = 900_000
+"""A frame holds 1 MiB (`handshake`)."""
 PING_S = 5.0
+"""Or a sixth of the time after which a node counts as lost, where that is short."""
 DUMP_S = 15.0
+"""Taking stacks takes up to 10 s (`stack_dump.ALL_S`), which is no silence."""
 ASLEEP_S = 5.0
+"""A gap this long between two ticks is this machine's own sleep, not the silence of others."""
 HURRIED_S = 2.0
+"""Who is being stopped does not wait for a node 0 that never came."""
 FAREWELL_S = 2.0
+"""Until all has arrived everywhere; a peer that has gone already is not waited for longer."""
 AGE_MAX_S = 5.0
 _OUTCOME_KEYS = ("exit_code", "cause", "message", "ended_by", "tail")
 
@@ -182,26 +188,26 @@ class GangLeader(Membership):
 
     def _take(self, node: str, message: dict[str, Any]) -> None:
         """One word of a node; what is not understood breaks its connection."""
-        kind, court, now = message["is"], self.coordinator, time.monotonic()
+        kind, coordinator, now = message["is"], self.coordinator, time.monotonic()
         orders: list[Order] = []
         if kind == "ready":
-            orders = court.ready(node, shared_path(self.state.plan, self.state.plan.resume_from))
+            orders = coordinator.ready(node, shared_path(self.state.plan, self.state.plan.resume_from))
             if orders:
                 self._begin()
         elif kind == "report":
             # How long the node took to say it, by its own clock: a busy node is not a later one.
-            orders = court.report(node, message["report"], now - float(message.get("age_s") or 0.0))
+            orders = coordinator.report(node, message["report"], now - float(message.get("age_s") or 0.0))
         elif kind == "stalled":
-            orders = court.stalled(int(message["rank"]), float(message["silent_s"]), now)
+            orders = coordinator.stalled(int(message["rank"]), float(message["silent_s"]), now)
         elif kind == "ended":
-            orders = court.ended(node, {**message["outcome"], "arrival": now}, now)
+            orders = coordinator.ended(node, {**message["outcome"], "arrival": now}, now)
         elif kind == "stop":
             grace_s = message.get("grace_s")
-            orders = court.stop(None if grace_s is None else float(grace_s), now)
+            orders = coordinator.stop(None if grace_s is None else float(grace_s), now)
         elif kind == "evicted":
-            orders = court.evicted(node, now)
+            orders = coordinator.evicted(node, now)
         elif kind == "dump":
-            orders = court.dump(now)
+            orders = coordinator.dump(now)
         self._give(orders)
 
     def _begin(self) -> None:
@@ -221,15 +227,15 @@ class GangLeader(Membership):
         self._give(self.coordinator.lost(node, channel.heard, "its launcher was started a second time", now))
 
     def check(self, now: float) -> None:
-        court, plan = self.coordinator, self.state.plan
+        coordinator, plan = self.coordinator, self.state.plan
         for node, channel in self._channels.items():
-            if court.members[node].first_heard is not None and now - channel.heard > self.lost_s:
+            if coordinator.members[node].first_heard is not None and now - channel.heard > self.lost_s:
                 text = "nothing was heard of its launcher for %g s" % self.lost_s
-                self._give(court.lost(node, channel.heard, text, now))
+                self._give(coordinator.lost(node, channel.heard, text, now))
         waited_s = now - self._waiting_since if self._waiting_since is not None else 0.0
-        if court.reason is None and court.unheard() and waited_s > plan.wait_timeout_s:
-            self._give(court.peers_missing(plan.wait_timeout_s, now))
-            message = str(court.verdict()["message"])
+        if coordinator.reason is None and coordinator.unheard() and waited_s > plan.wait_timeout_s:
+            self._give(coordinator.peers_missing(plan.wait_timeout_s, now))
+            message = str(coordinator.verdict()["message"])
             self.state.failure = NodeFailure("peers", EXIT_SETUP, message)
             self.state.say(message)
 
@@ -241,8 +247,8 @@ class GangLeader(Membership):
             channel.heard += gap_s
 
     def wait_for_end(self) -> dict[str, Any]:
-        court = self.coordinator
-        while not court.is_over and (court.reason is None or time.monotonic() < self._deadline()):
+        coordinator = self.coordinator
+        while not coordinator.is_over and (coordinator.reason is None or time.monotonic() < self._deadline()):
             self.loop.turn()
         until = time.monotonic() + FAREWELL_S
         while any(channel.is_up for channel in self._channels.values()) and time.monotonic() < until:
@@ -251,7 +257,7 @@ class GangLeader(Membership):
         self.loop.cancel("timeout")
         if self._listener is not None:
             self._listener.close()
-        return {**court.verdict(), "reason": court.reason}
+        return {**coordinator.verdict(), "reason": coordinator.reason}
 
     def _deadline(self) -> float:
         extra_s = DUMP_S if self.coordinator.reason == "hang" else 0.0
@@ -270,19 +276,19 @@ class GangFollower(Membership):
         Membership.__init__(self, state, obey)
         plan = state.plan
         self._lost = lost
-        self._head = plan.peers[0]["node"]
+        self._leader = plan.peers[0]["node"]
         self._waiting_since: float | None = None
         self._channel = Channel(self.loop, self._take, min(PING_S, self.lost_s / 6))
-        self._channel.on_nonsense = lambda text: self.not_understood(self._head, text)
+        self._channel.on_nonsense = lambda text: self.not_understood(self._leader, text)
         self._channel.on_heard = self._heard
         self._has_heard = False
         greeting = {"node": plan.node, "session": os.urandom(8).hex()}
         place, token = (plan.peers[0]["address"], plan.line_port), read_token(plan.line_token_file)
         self._dialer = Dialer(self.loop, place, token, greeting, self._channel)
-        self._dialer.on_refused = lambda reason: self._lost("node %s: %s" % (self._head, reason))
+        self._dialer.on_refused = lambda reason: self._lost("node %s: %s" % (self._leader, reason))
 
     def _take(self, message: dict[str, Any]) -> None:
-        self._inbox.append(messages.from_head(message))
+        self._inbox.append(messages.from_leader(message))
 
     def _heard(self) -> None:
         self._has_heard = True
@@ -296,14 +302,14 @@ class GangFollower(Membership):
 
     def check(self, now: float) -> None:
         if self._has_heard and now - self._channel.heard > self.lost_s:
-            self._lost("nothing was heard of node %s for %g s" % (self._head, self.lost_s))
+            self._lost("nothing was heard of node %s for %g s" % (self._leader, self.lost_s))
 
     def waited_in_vain(self) -> bool:
         since, limit_s = self._waiting_since, self.state.plan.wait_timeout_s
         return not self._has_heard and since is not None and time.monotonic() - since > limit_s
 
     def missing(self) -> list[str]:
-        return [] if self._has_heard else [self._head]
+        return [] if self._has_heard else [self._leader]
 
     def problem(self) -> str:
         return "" if self._channel.is_up else self._dialer.problem

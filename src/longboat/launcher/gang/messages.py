@@ -1,4 +1,4 @@
-"""Checks messages between launchers before anybody acts on them: keys, types and bounds. Pure.
+"""Validation of messages between launchers before anybody acts on them: keys, types and bounds. Pure.
 
 A member of the gang has shown the token and is still not trusted to speak the language: what it says ends up in timers,
 files and the verdict of node 0. A message that is not in order raises ValueError, which costs its connection.
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 DEPTH_MAX = 16
 """Containers inside of each other. A report has three. It is written as JSON again, by a function that recurs."""
 SECONDS_MAX = 1e9
+"""Thirty years: more is no duration."""
 NUMBER_MAX = 1e18
 COUNT_MAX = 1 << 62
 _TEXTS = ("cause", "message", "ended_by", "node", "role", "traceback", "stacks")
@@ -39,7 +40,7 @@ def from_node(message: Any) -> dict[str, Any]:
     return message  # type: ignore[no-any-return]
 
 
-def from_head(message: Any) -> dict[str, Any]:
+def from_leader(message: Any) -> dict[str, Any]:
     """What node 0 says to a node."""
     kind = _words(message, "do")
     if kind == "go":
@@ -119,11 +120,7 @@ def _check_text(value: Any, key: str) -> None:
 
 
 def _check_number(value: Any, key: str) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not -SECONDS_MAX * 1e9 < value < SECONDS_MAX * 1e9
-    ):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -NUMBER_MAX < value < NUMBER_MAX:
         raise ValueError("%s is not a number" % key)
     return value
 

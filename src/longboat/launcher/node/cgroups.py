@@ -9,6 +9,7 @@ from .jsonfiles import read_bytes
 
 ROOT = "/sys/fs/cgroup"
 _NO_LIMIT = 1 << 60
+"""cgroup v1 writes "no limit" as a number near 2**63."""
 
 
 class CgroupFiles:

@@ -1,4 +1,4 @@
-"""Starting programs and finding, measuring and ending process trees. It decides nothing.
+"""Processes: starting programs; finding, measuring and ending process trees. It decides nothing.
 
 Linux: the launcher is a sub-reaper, so whatever a rank leaves behind, double-forked or not, is a descendant of the
 launcher until it is gone. Elsewhere: process groups, best effort.

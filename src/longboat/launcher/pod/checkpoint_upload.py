@@ -1,7 +1,7 @@
 """Checkpoints that lie in an object store: sent there while the node runs and at its end, fetched before it starts.
 
-The ranks see a plain folder. What a checkpoint in a store is, is known to `storage.mirrors`, which travels with the
-launcher. A thread sends, for a store may take its time; nothing in here changes how the node ends.
+The ranks see a plain folder. What a checkpoint in a store is, is known to `storage.checkpoint_mirror`, which travels
+with the launcher. A thread sends, for a store may take its time; nothing in here changes how the node ends.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LOOK_S = 2.0
 LONGEST_PAUSE_S = 60.0
 LAST_TRIES = 2
+"""At the end of the node, of the last checkpoint."""
 TURN_S = 0.1
 LEAST_S = 3.0
 """Who is being stopped has the rest of its grace, and so long at least."""

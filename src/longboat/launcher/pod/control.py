@@ -1,4 +1,4 @@
-"""What is run beside a node to reach its launcher: `--tell FOLDER stop [GRACE_S]|dump`, `--status FOLDER`."""
+"""Control of a launcher by a program run beside it: `--tell FOLDER stop [GRACE_S]|dump`, `--status FOLDER`."""
 
 from __future__ import annotations
 

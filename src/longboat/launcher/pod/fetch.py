@@ -1,4 +1,4 @@
-"""What a pod fetches, in a process of its own (`--import FILE`): a download may take hours and block for minutes.
+"""Downloads of a pod, in a process of their own (`--import FILE`): a download may take hours and block for minutes.
 
 The work is that of `storage.data`, which travels with the launcher.
 """

@@ -1,4 +1,4 @@
-"""The last thing a pod's node does: logs and reports into the run's storage, artifacts, the termination message.
+"""The end of a pod's node: logs and reports into the run's storage, artifacts, the termination message.
 
 Nothing in here changes how the node ended; what cannot be kept is told on the log.
 """
@@ -56,7 +56,7 @@ def facts(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | 
         "ranks": [[each["rank"], each["exit_code"], each["ended_by"], each["step"]] for each in reports],
         "resumed_from": resumed_from(plan),
         "checkpoint": checkpoints.kept(plan.directory, plan.checkpoint_dir, plan.checkpoint_store),
-        "lines": state.echo.lines() if state.echo else None,
+        "lines": state.pod_log.lines() if state.pod_log else None,
         "gang": gang,
     }
 

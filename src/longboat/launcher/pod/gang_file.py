@@ -1,4 +1,4 @@
-"""From the gang file, which all nodes of an attempt share, to the plan of one node. Pure."""
+"""The gang file, which all nodes of an attempt share, and the plan of one node that it gives. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any, Iterable
 
 VERSION = 1
+# These three are for a gang file that does not tell.
 LINE_PORT = 29499
 PEERS_S = 600.0
 LOST_S = 30.0

@@ -1,4 +1,4 @@
-"""What a pod's node finds in place: code, volumes, folders, a home, a `python`, data. Failures are its outcome."""
+"""Preparation of a pod's node: code, volumes, folders, a home, a `python`, data. Failures are its outcome."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIMIT = 4096
+"""Bytes that Kubernetes takes of a termination message."""
 VERSION = 1
 _FIRST_KEYS = (
     "rank", "role", "node", "pid", "exit_code", "signal", "started", "ended", "ended_by", "cause", "message",

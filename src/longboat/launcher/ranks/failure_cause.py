@@ -1,9 +1,10 @@
-"""What a rank's last words say: the last lines, the Python traceback, the cause. Pure: bytes in, facts out."""
+"""Why a rank failed: the last lines of its log, the Python traceback, the cause. Pure: bytes in, facts out."""
 
 from __future__ import annotations
 
 TAIL_LINES = 20
 TAIL_BYTES = 256 * 1024
+"""Of the log, looked at for the cause: room for the longest traceback that is kept and much noise after it."""
 _LINE_MAX = 2000
 _TRACEBACK_MAX = 20000
 _NEAR_END = 30  # lines: a traceback further up was survived

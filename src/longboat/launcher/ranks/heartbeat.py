@@ -20,9 +20,13 @@ else:
     import _signal as signal
 
 BEAT_S = 2.0
+"""As often as an engine looks."""
 MEMORY_S = 10.0
+"""Reading /proc of every process of a large tree takes a while, and without a limit it is only shown."""
 MEMORY_LIMITED_S = 0.5
+"""With a limit of our own: the sooner it is enforced, the less is used beyond it."""
 DUMP_AFTER_S = 5.0
+"""An engine that knows of other nodes asks all of them for stacks; without one the launcher acts by itself."""
 
 
 class Heartbeats:

@@ -1,4 +1,4 @@
-"""The echo: every line of every rank on the launcher's own stdout, prefixed and whole.
+"""The pod's log: every line of every rank on the launcher's own stdout, prefixed and whole.
 
 In a pod the prefix is `RANK.STREAM SEQ TIME`, so that a reader can count lines and a broken stream can be resumed. It
 reads the lines back from the log files, so a slow reader of stdout costs no memory and never holds up a rank, and a
@@ -14,6 +14,7 @@ from ..node.loop import POLLOUT, EventLoop
 from .streams import RECORD, RankStream
 
 PATIENCE_S = 60.0
+"""The end of the node waits no longer for a reader of its stdout that takes nothing."""
 _READ = 65536
 _WRITE = 4096  # what a pipe that is ready takes without blocking
 

@@ -1,4 +1,4 @@
-"""Taking the Python stacks of every rank of a hung node. The ranks end afterwards; the caller sees to that.
+"""The dump of Python stacks of every rank of a hung node. The ranks end afterwards; the caller sees to that.
 
 A rank that imported `longboat` prints its stacks on SIGUSR1 and lives on. Any other Python process prints them on
 SIGABRT (PYTHONFAULTHANDLER=1) and dies. Stacks do not say whose they are, and all processes of a rank print into one
@@ -30,6 +30,7 @@ QUIET_S = 0.25
 SILENT_S = 2.0
 """A process that has neither written nor died for so long cannot: it hangs in the kernel, or ignores the signal."""
 ALL_S = 10.0
+"""For all processes of a rank together: the ranks are hung, and whoever asked waits to end them."""
 PROCESSES_MAX = 8
 _READ_MAX = 1 << 20
 

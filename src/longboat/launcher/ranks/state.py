@@ -24,7 +24,9 @@ else:
     import _signal as signal
 
 RETRY_S = 0.5
+"""How often a full disk is tried again."""
 KILL_AGAIN_S = 0.2
+"""A tree may fork while it is killed."""
 
 
 class RankShutdown:
@@ -71,7 +73,7 @@ class LauncherState:
         self.killing = False
         self.is_serving = False  # a follower: stay until told to end
         self.is_asking = False  # stacks are being taken: wait for them even when no process is left
-        self.echo = PodLogWriter(loop, 1, is_pod=plan.echo == "pod") if plan.echo else None
+        self.pod_log = PodLogWriter(loop, 1, is_pod=plan.echo == "pod") if plan.echo else None
         self.sender: Sender | None = None  # of checkpoints, to an object store
         self._said = 0
         self._has_refused = False
@@ -141,8 +143,8 @@ class LauncherState:
         """Make the pipe and log of this name (`3.out`) and tee from now on."""
         stream = RankStream(self.path("pipes", name), self.path("logs", name), size)
         self.streams.append(stream)
-        if self.echo:
-            self.echo.add(stream, label)
+        if self.pod_log:
+            self.pod_log.add(stream, label)
         self.loop.watch(stream.fd, lambda: self.tee(stream))
         return stream
 
@@ -151,8 +153,8 @@ class LauncherState:
         if stream.problem and not moved:
             self.loop.unwatch(stream.fd)
             self.loop.after(stream, RETRY_S, lambda: self._tee_again(stream))
-        elif moved and self.echo:
-            self.echo.more()
+        elif moved and self.pod_log:
+            self.pod_log.more()
 
     def _tee_again(self, stream: RankStream) -> None:
         self.loop.watch(stream.fd, lambda: self.tee(stream))
@@ -164,8 +166,8 @@ class LauncherState:
             for _ in range(64):
                 if not stream.move():
                     break
-        if self.echo:
-            self.echo.more()
+        if self.pod_log:
+            self.pod_log.more()
 
     def problems(self) -> list[str]:
         return sorted({"%s: %s" % (stream.log, stream.problem) for stream in self.streams if stream.problem})

@@ -15,6 +15,7 @@ from ..node.jsonfiles import dumps, loads, read_json
 from .mpi_server import END, REQUEST, STDERR, STDIN, STDOUT
 
 CONNECT_S = 30.0
+"""A launcher that is flooded drops those that wait; it is asked again until then."""
 EXIT_UNREACHABLE = 255  # as ssh
 _TAKES_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWw")
 

@@ -24,6 +24,7 @@ else:
 REQUEST, STARTED, STDIN, STDOUT, STDERR, END = b"R", b"S", b"I", b"O", b"E", b"X"
 EXIT_NOT_STARTED = 126  # as a shell says it
 _BUFFER_MAX = 1 << 20
+"""Bytes that mpirun does not take: then the command waits. That the command does not read: then it is given up."""
 
 
 class MpiServer:

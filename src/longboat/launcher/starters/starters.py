@@ -1,4 +1,4 @@
-"""What a node needs whose ranks are started by somebody else: stand-ins for torchrun, hosts and an agent for mpirun."""
+"""Set-up of a node whose ranks torchrun or mpirun start: stand-ins for torchrun, hosts and an agent for mpirun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where AWS credentials come from, first found: variables, a web identity, the profile in ~/.aws, the container's
+"""AWS credentials, first found: variables, a web identity, the profile in ~/.aws, the container's
 server, the machine's metadata. Values are in no message.
 
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.

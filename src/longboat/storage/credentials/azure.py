@@ -1,4 +1,4 @@
-"""Where Azure credentials come from, first found: a connection string, an account key, a shared access signature, a
+"""Azure credentials, first found: a connection string, an account key, a shared access signature, a
 workload identity or client secret, the machine's managed identity. Values are in no message.
 
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 RESOURCE = "https://storage.azure.com/"
 METADATA = "http://169.254.169.254"
 _NEAR_S = 2.0
+"""The metadata service is on the machine itself: who is not there after two seconds is not there."""
 _EMULATOR = (
     "AccountName=devstoreaccount1;BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1;AccountKey="
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="

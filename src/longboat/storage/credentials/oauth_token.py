@@ -1,4 +1,4 @@
-"""A token that is carried with every request: sought when it is first needed, and anew before it runs out.
+"""OAuth bearer tokens: sought when it is first needed, and anew before it runs out.
 
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
 """

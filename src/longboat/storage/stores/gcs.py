@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ENDPOINT = "https://storage.googleapis.com"
 TOKENS = "https://oauth2.googleapis.com/token"
 _NEAR_S = 2.0
+"""The metadata service is on the machine itself: who is not there after two seconds is not there."""
 _ADC = "~/.config/gcloud/application_default_credentials.json"
 
 

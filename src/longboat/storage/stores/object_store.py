@@ -1,4 +1,4 @@
-"""What an object store is: read, look, list below a prefix, write (large objects in parts), remove.
+"""The object store, as all of them offer it: read, look, list below a prefix, write (large objects in parts), remove.
 
 `ObjectStore` has what all of them share: patience, what errors mean, credentials that run out. `s3`, `gcs` and `azure`
 know how requests are written and signed. Standard library only and Python >= 3.8: this file also travels into pods,
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 AT_ONCE = 4
 PART = 16 << 20
+"""Of an object sent in parts; with four at once 64 MiB of memory, which is the trainer's."""
 _MOST_PARTS = 9000
+"""S3 takes 10,000."""
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired", "InvalidToken")

@@ -1,4 +1,4 @@
-"""Which store a URL means. Credentials come from the environment that is given, never from the URL.
+"""The store that a URL means. Credentials come from the environment that is given, never from the URL.
 
 Standard library only and Python >= 3.8: this file also travels into pods, inside the launcher.
 """

@@ -1,4 +1,5 @@
-"""Who may start now? First come, first served, and no later run may delay an earlier one. Pure.
+"""The queue of this machine, and which run may start now: first come, first served, and no later run may delay an
+earlier one. Pure.
 
 A run that does not fit reserves what it waits for: later runs only get what is left after that. So a run without GPUs
 passes one that waits for GPUs, and nobody starves.

@@ -1,4 +1,4 @@
-"""What this machine has: CPUs, memory, shared memory, disk, GPUs. Observes only."""
+"""The resources of this machine: CPUs, memory, shared memory, disk, GPUs. Observes only."""
 
 from __future__ import annotations
 

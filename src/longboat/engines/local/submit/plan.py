@@ -1,4 +1,4 @@
-"""What a submission would do, as a Plan."""
+"""The dry run: what a submission would do, as a Plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can this job ever run on this machine? Pure: a Job and a Machine in, refusal or notices out."""
+"""Preflight: whether a job can ever run on this machine. Pure: a Job and a Machine in, refusal or notices out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""From a Submission to a run folder: preflight, code, name, record. Nothing is visible until all of it is written."""
+"""Submission of a run, up to its folder: preflight, code, name, record. Nothing is visible until all of it is
+written."""
 
 from __future__ import annotations
 

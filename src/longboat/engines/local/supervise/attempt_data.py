@@ -1,4 +1,4 @@
-"""What goes into an attempt and what is kept of it: volumes, data, environments, checkpoints, artifacts."""
+"""Inputs and outputs of an attempt: volumes, data, environments, checkpoints, artifacts."""
 
 from __future__ import annotations
 

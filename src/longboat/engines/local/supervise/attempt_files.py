@@ -1,4 +1,5 @@
-"""Reads what the launchers of an attempt left: heartbeats, reports of ranks, outcomes, and what they mean together.
+"""The files that launchers of an attempt left, read back: heartbeats, reports of ranks, outcomes, and what they mean
+together.
 
 A file that is missing or damaged tells nothing. No file is written and no process is looked at here.
 """

@@ -20,6 +20,7 @@ from longboat.engines.shared.files import disk, make_folder, write_bytes
 from longboat.engines.shared.home import Home
 
 PEER_TIMEOUT_S = 600.0
+"""Setup of the slowest node is waited for, which may install packages."""
 
 
 class Environment(Value, frozen=True):

@@ -1,4 +1,4 @@
-"""Places on this machine as OS file locks: GPUs, port blocks, queue tickets. A crash frees them all.
+"""Resource slots of this machine as OS file locks: GPUs, port blocks, queue tickets. A crash frees them all.
 
 The lock descriptors are inherited by the launchers, so a slot stays taken until the last launcher of the run is gone.
 """

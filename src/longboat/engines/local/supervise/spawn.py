@@ -1,4 +1,4 @@
-"""Starting supervisors that outlive us, and waking them. What a supervisor does is in `supervisor`."""
+"""Detached supervisors: starting those that outlive us, and waking them. What a supervisor does is in `supervisor`."""
 
 from __future__ import annotations
 

@@ -39,6 +39,7 @@ from longboat.engines.shared.retry_policy import describe, retry_after, retry_no
 from longboat.engines.shared.secrets import read_secrets
 
 TICK_S = 2.0
+"""As often as launchers write their heartbeat; whatever is urgent wakes the supervisor."""
 PRUNE_S = 30.0
 SAVE_S = 600.0
 """How long the end of a run waits for a full disk; after that the next command finds the end from the other files."""
