@@ -112,9 +112,3 @@ def parse_gpus(text: str) -> Gpus:
     if kind.isdigit():
         return Gpus(count=int(kind))
     return Gpus(count=int(count) if count else 1, type=kind)
-
-
-def format_gpus(gpus: Gpus) -> str:
-    """`2` or `H100:8`; the least memory, if any, is added for people: `H100:8 (80Gi each)`."""
-    text = f"{gpus.type}:{gpus.count}" if gpus.type else str(gpus.count)
-    return f"{text} ({format_quantity(gpus.memory)} each)" if gpus.memory else text

@@ -113,7 +113,11 @@ def read_bytes(path: str, most: int = MOST) -> bytes:
 
 
 def write_whole(path: str, data: bytes, mode: int = 0o644) -> None:
-    """Write a file so that a reader sees all of it or nothing of it. Raises OSError and leaves nothing behind then."""
+    """Write a file so that a reader sees all of it or nothing of it. Raises OSError and leaves nothing behind then.
+
+    Not `durable.write_file`, which travels with the launcher: this is the first thing that every launcher does, and
+    loading anything for it would show in the time until a rank starts.
+    """
     temporary = path + ".tmp"
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
