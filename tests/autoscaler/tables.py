@@ -14,13 +14,13 @@ from longboat.autoscaler.decide.decide import decide
 from longboat.autoscaler.model.plan import ScalingAction, ScalingPlan
 from longboat.autoscaler.model.pools_file import read_pools
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Order, Pool, ProviderFailure
-from longboat.autoscaler.model.times import seconds_of, text_of
 from longboat.autoscaler.observe.from_objects import by_kind, snapshot_of
 from longboat.core.resources import parse_duration
+from longboat.core.times import format_time, parse_time
 
 FOLDER = Path(__file__).parent / "tables"
 NOW_TEXT = "2026-11-15T12:00:00Z"
-NOW = seconds_of(NOW_TEXT) or 0.0
+NOW = parse_time(NOW_TEXT) or 0.0
 GPU = "nvidia.com/gpu"
 GPU_TAINT = {"key": GPU, "effect": "NoSchedule"}
 
@@ -64,7 +64,7 @@ def pool_file(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def ago(text: str) -> str:
-    return text_of(NOW - parse_duration(str(text)))
+    return format_time(NOW - parse_duration(str(text)))
 
 
 def node(name: str, words: dict[str, Any], pools: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def check(plan: ScalingPlan, want: dict[str, Any]) -> None:
         assert re.search(text, waiting[full].reason), (text, waiting[full].reason)
     for name, moment in want.get("expected", {}).items():
         found = waiting[f"default/{name}"].expected
-        assert found is not None and text_of(found) == moment, (name, found)
+        assert found is not None and format_time(found) == moment, (name, found)
     if "waits" in want:
         assert sorted(map(str, waiting)) == sorted(f"default/{name}" for name in want["waits"])
     states = {one.node: one for one in plan.nodes}
@@ -249,7 +249,7 @@ def check(plan: ScalingPlan, want: dict[str, Any]) -> None:
     for name, kinds in want.get("backoffs", {}).items():
         assert [one.kind for one in pools[name].backoffs] == kinds, pools[name]
     if "next" in want:
-        assert plan.next_s is not None and text_of(NOW + plan.next_s) == want["next"], plan.next_s
+        assert plan.next_s is not None and format_time(NOW + plan.next_s) == want["next"], plan.next_s
     for pool, zones in want.get("zones", {}).items():
         (action,) = [one for one in plan.actions if one.kind == "grow" and one.pool == pool]
         assert action.zones == zones

@@ -16,10 +16,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
 from typing import Any
 
 from longboat.core.errors import LongboatError
+from longboat.core.times import format_time
 from longboat.kubeapi.boottime import clock
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import AlreadyExists, ApiError, Conflict, Forbidden, ObjectNotFound
@@ -139,7 +139,7 @@ class Lease:
             return None
 
     def _wanted(self, found: Object, transitions: int) -> Object:
-        now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = format_time(time.time(), digits=6)
         meta, spec = found.get("metadata") or {}, found.get("spec") or {}
         is_mine = spec.get("holderIdentity") == self.holder
         kept = {key: meta[key] for key in ("uid", "resourceVersion", "annotations", "ownerReferences") if key in meta}

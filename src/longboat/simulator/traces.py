@@ -18,6 +18,7 @@ from typing import IO
 
 from longboat.core.errors import EngineError, JobError, NotFound, Problem, UsageError
 from longboat.core.jobs import Value
+from longboat.core.times import parse_iso_time
 
 COLUMNS = ("timestamp", "duration", "num_gpus")
 MOST_PROBLEMS = 20
@@ -122,11 +123,7 @@ def moment_of(text: str) -> float | None:
     number = _number(text)
     if number is not None:
         return number
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+    return parse_iso_time(text)
 
 
 def _number(text: str) -> float | None:

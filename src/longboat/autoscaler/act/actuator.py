@@ -26,7 +26,6 @@ from longboat.autoscaler.model.snapshot import (
     Pool,
     ProviderFailure,
 )
-from longboat.autoscaler.model.times import text_of
 from longboat.autoscaler.model.turn import ActionResult
 from longboat.autoscaler.observe.from_objects import Body
 from longboat.autoscaler.observe.orders import (
@@ -42,6 +41,7 @@ from longboat.autoscaler.observe.orders import (
 )
 from longboat.autoscaler.providers.provider import MachineRequest, Provider, ProviderAnswer, ProviderError
 from longboat.core.errors import LongboatError
+from longboat.core.times import format_time
 from longboat.kubeapi.client import Client, Object
 from longboat.kubeapi.errors import Conflict, LeaseExpired, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import NODE
@@ -80,7 +80,7 @@ class Actuator:
         for order in self._store.book.orders:
             pool = self._pools.get(order.pool)  # one that left the pools file may come back, and its order with it
             if pool is not None and not order.is_confirmed and self._may_work() and not self._pause(pool):
-                what = f"an order of {text_of(order.asked)} that was not confirmed"
+                what = f"an order of {format_time(order.asked)} that was not confirmed"
                 action = ScalingAction(kind="grow", pool=order.pool, count=order.count, reason=what)
                 results.append(ActionResult(action=action, trouble=self._send(order)))
         return results
@@ -242,7 +242,7 @@ class Actuator:
     def _cordon(self, body: Object) -> str:
         if (body.get("spec") or {}).get("unschedulable"):
             return "" if CORDONED in _annotations(body) else "somebody else has cordoned it"
-        return self._change(body, {"unschedulable": True}, {CORDONED: text_of(self._client.now())})
+        return self._change(body, {"unschedulable": True}, {CORDONED: format_time(self._client.now())})
 
     def _uncordon(self, body: Object) -> str:
         if CORDONED not in _annotations(body):
@@ -256,7 +256,7 @@ class Actuator:
             trouble = recheck.why_stay(body)
             if trouble:
                 return trouble
-            now = text_of(self._client.now())
+            now = format_time(self._client.now())
             marks = {DELETING: now, CORDONED: _annotations(body).get(CORDONED, now)}
             trouble = self._change(body, {"unschedulable": True}, marks)
             if trouble:
@@ -377,4 +377,4 @@ def _annotations(body: Body) -> Mapping[str, str]:
 
 
 def _text(moment: float | None) -> str | None:
-    return None if moment is None else text_of(moment)
+    return None if moment is None else format_time(moment)

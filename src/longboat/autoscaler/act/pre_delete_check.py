@@ -12,11 +12,11 @@ import msgspec
 
 from longboat.autoscaler.model.machines import Machine, machines_of
 from longboat.autoscaler.model.snapshot import CORDONED, AutoscalerSettings, Pool
-from longboat.autoscaler.model.times import seconds_of
 from longboat.autoscaler.observe.do_not_disrupt import daemon_of, keep_of_pod
 from longboat.autoscaler.observe.from_objects import Body, snapshot_of
 from longboat.autoscaler.observe.gangs import mark_of
 from longboat.autoscaler.providers.provider import ProviderAnswer
+from longboat.core.times import parse_time
 from longboat.kubeapi.client import Client, Object
 from longboat.kubeapi.kinds import POD, PVC
 
@@ -85,7 +85,7 @@ class Recheck:
         if machine.condition != "failed":
             if machine.cordon != "ours":
                 return "our cordon was lifted"
-            since = seconds_of((body["metadata"].get("annotations") or {}).get(CORDONED))
+            since = parse_time((body["metadata"].get("annotations") or {}).get(CORDONED))
             if since is not None and now - since < self._settle_s:
                 return "cordoned a moment ago: a pod may still be on its way there"
             is_old = since is not None and now - since > CHOSEN_S

@@ -5,8 +5,8 @@ from __future__ import annotations
 from longboat.autoscaler.model.backoff import BackoffWindow
 from longboat.autoscaler.model.plan import NodeNote, PendingItem, PoolNote, ScalingAction, ScalingPlan
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Pool
-from longboat.autoscaler.model.times import show, text_of
 from longboat.core.jobs import Value
+from longboat.core.times import format_time, show_age
 from longboat.fitting.model.quantities import show as show_amount
 
 MOST_LISTED = 20
@@ -49,7 +49,7 @@ def _node(note: NodeNote, plan: ScalingPlan, snapshot: ClusterSnapshot, now: flo
     facts = [f"pool: {note.pool}"] if note.pool else []
     facts += _acts([one for one in plan.actions if one.node == note.node]) or ["now: nothing is done"]
     if note.idle_since is not None:
-        facts.append(f"idle since {text_of(note.idle_since)} ({show(now - note.idle_since)})")
+        facts.append(f"idle since {format_time(note.idle_since)} ({show_age(now - note.idle_since)})")
     here = [one for one in snapshot.pods if one.pod.node == note.node and not one.pod.is_finished]
     for one in here[:MOST_LISTED]:
         what = "part of the node, does not count" if one.daemon is not None else one.kept or "may be moved"
@@ -66,7 +66,7 @@ def _waiting(waiting: PendingItem, plan: ScalingPlan, snapshot: ClusterSnapshot,
     kind, name = ("run", waiting.run) if waiting.run is not None else ("pod", waiting.pod)
     facts = _acts([one for one in plan.actions if name in one.runs])
     if waiting.expected is not None:
-        facts.append(f"expected by {text_of(waiting.expected)} (in {show(max(waiting.expected - now, 0))})")
+        facts.append(f"expected by {format_time(waiting.expected)} (in {show_age(max(waiting.expected - now, 0))})")
     gang = next((one for one in snapshot.gangs if one.name == name), None) if kind == "run" else None
     if gang is not None:
         facts.append(f"{len(gang.pods)} pods without a node, {gang.held} with one")
@@ -86,7 +86,7 @@ def _pool(
     facts += [f"{count} {state}" for state, count in sorted(states.items())]
     facts += [f"{note.ordered} ordered and not joined yet"] if note.ordered else []
     facts += [_back_off(one, now) for one in note.backoffs]
-    facts.append(f"a machine is removed after it was idle for {show(settings.idle_s)}")
+    facts.append(f"a machine is removed after it was idle for {show_age(settings.idle_s)}")
     return Explained(kind="pool", name=note.pool, headline=f"pool {note.pool}: {note.reason}", facts=tuple(facts))
 
 
@@ -95,12 +95,12 @@ def _back_off(one: BackoffWindow, now: float) -> str:
     often = f"{one.kind}, {one.count} in a row" if one.count > 1 else one.kind
     if one.until is None:
         return f"{where}not asked ({often}): {one.reason}"
-    return f"{where}asked again at {text_of(one.until)} (in {show(one.until - now)}; {often})"
+    return f"{where}asked again at {format_time(one.until)} (in {show_age(one.until - now)}; {often})"
 
 
 def _machine(pool: Pool) -> str:
     has = [show_amount(name, count) for name, count in pool.machine.allocatable if count < 1 << 59]
-    return f"a machine has {', '.join(has)}; {pool.price:g} per hour; boots in {show(pool.boot_s)}"
+    return f"a machine has {', '.join(has)}; {pool.price:g} per hour; boots in {show_age(pool.boot_s)}"
 
 
 def _running(name: str, plan: ScalingPlan, snapshot: ClusterSnapshot) -> Explained | None:

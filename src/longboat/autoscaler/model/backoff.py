@@ -19,8 +19,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, FailureKind, Pool, ProviderFailure
-from longboat.autoscaler.model.times import text_of
 from longboat.core.jobs import Value
+from longboat.core.times import format_time
 
 IN_ALL_ZONES: tuple[FailureKind, ...] = ("quota", "auth", "not-found")
 OTHER_S = 60.0
@@ -137,5 +137,5 @@ def _words(failure: ProviderFailure, pool: Pool, moment: float | None) -> str:
         again = f"`longboat autoscaler retry {pool.name}` or a change of it in the pools file has it asked again"
         return f"off because of {failure.kind}{said}; {again}"
     if failure.kind == "throttled":
-        return f"throttled{said}, its provider {pool.provider} is not asked before {text_of(moment)}"
-    return f"{failure.kind}{said}, not asked again before {text_of(moment)}"
+        return f"throttled{said}, its provider {pool.provider} is not asked before {format_time(moment)}"
+    return f"{failure.kind}{said}, not asked again before {format_time(moment)}"

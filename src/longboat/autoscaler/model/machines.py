@@ -20,8 +20,8 @@ from longboat.autoscaler.model.snapshot import (
     SeenNode,
     SeenPod,
 )
-from longboat.autoscaler.model.times import show, text_of
 from longboat.core.jobs import Value
+from longboat.core.times import format_time, show_age
 from longboat.fitting.model.nodes import HOSTNAME, ZONE, NodeShape
 from longboat.fitting.model.quantities import is_gpu, is_scarce
 
@@ -127,12 +127,12 @@ def _condition(
         return "ready", "", None
     late = since + patience(pool, settings)
     if now > late:
-        return "failed", f"{what}, longer than {show(late - since)} ({settings.join_factor:g} boot times)", since
-    return "booting", f"{what}; expected by {text_of(max(since + pool.boot_s, now))}", since
+        return "failed", f"{what}, longer than {show_age(late - since)} ({settings.join_factor:g} boot times)", since
+    return "booting", f"{what}; expected by {format_time(max(since + pool.boot_s, now))}", since
 
 
 def _for(seconds: float) -> str:
-    return f"for {show(seconds)}"
+    return f"for {show_age(seconds)}"
 
 
 def lacking_gpu(node: SeenNode, pool: Pool) -> str | None:
@@ -170,15 +170,15 @@ def _as_it_will_be(shape: NodeShape, pool: Pool) -> NodeShape:
 def _of_order(order: Order, pool: Pool, settings: AutoscalerSettings, now: float) -> Machine:
     late = order.asked + patience(pool, settings)
     is_late = now > late
-    what = f"ordered {show(now - order.asked)} ago, has not joined"
+    what = f"ordered {show_age(now - order.asked)} ago, has not joined"
     expected = max(order.asked + pool.boot_s, now)
     return Machine(
         name=order.machine,
         shape=template(pool, order.zone, order.machine),
         condition="failed" if is_late else "booting",
-        reason=f"{what} within {show(late - order.asked)}"
+        reason=f"{what} within {show_age(late - order.asked)}"
         if is_late
-        else f"{what} yet; expected by {text_of(expected)}",
+        else f"{what} yet; expected by {format_time(expected)}",
         pool=pool,
         order=order,
         expected=expected,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from longboat.autoscaler.model.times import duration_of, seconds_of
+from longboat.core.resources import parse_duration
+from longboat.core.times import parse_time
 
 Body = Mapping[str, Any]
 
@@ -59,7 +60,7 @@ def keep_of_pod(body: Body, *, in_gang: bool) -> DoNotDisrupt:
     if in_gang or kind in ("Job", "JobSet"):
         whose = f" of {kind} {owner.get('name', '')}" if kind else ""
         return DoNotDisrupt(f"it is a training pod{whose}, which would lose its work")
-    kept = _undisrupted(annotations, seconds_of((body.get("status") or {}).get("startTime")), meta)
+    kept = _undisrupted(annotations, parse_time((body.get("status") or {}).get("startTime")), meta)
     if kept.reason and kept.until is None:
         return kept
     if safe != "true":
@@ -77,14 +78,12 @@ def _undisrupted(annotations: Body, since: float | None, meta: Body) -> DoNotDis
         text = str(annotations.get(name, "")).strip().lower()
         if text in ("", "false"):
             continue
-        length = duration_of(text)
-        if length is None:
-            # A value that nobody understands was meant to protect something.
-            return DoNotDisrupt(f"the annotation {name} is {text[:40]}")
-        begun = since if since is not None else seconds_of(meta.get("creationTimestamp"))
-        if begun is None:
-            return DoNotDisrupt(f"the annotation {name} is {text[:40]}")
-        return DoNotDisrupt(f"the annotation {name} is {text[:40]}", begun + length)
+        reason = f"the annotation {name} is {text[:40]}"
+        begun = since if since is not None else parse_time(meta.get("creationTimestamp"))
+        try:
+            return DoNotDisrupt(reason, None if begun is None else begun + parse_duration(text))
+        except ValueError:  # a value that nobody understands was meant to protect something
+            return DoNotDisrupt(reason)
     return FREE
 
 

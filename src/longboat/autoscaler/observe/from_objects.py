@@ -24,11 +24,11 @@ from longboat.autoscaler.model.snapshot import (
     SeenNode,
     SeenPod,
 )
-from longboat.autoscaler.model.times import seconds_of
 from longboat.autoscaler.observe.do_not_disrupt import FREE, daemon_of, keep_of_node, keep_of_pod
 from longboat.autoscaler.observe.gangs import OUR_GATES, GangIndex, GangPod, Key, gangs_of
 from longboat.autoscaler.observe.pdbs import budgets_of
 from longboat.core.errors import LongboatError, NotFound, UsageError
+from longboat.core.times import parse_time
 from longboat.fitting.model.nodes import node_of
 from longboat.fitting.model.pods import Claims, Pod, PodShape, pod_of, shape_of
 from longboat.fitting.model.quantities import amounts, is_scarce
@@ -165,10 +165,10 @@ def _node(body: Body) -> tuple[SeenNode, NodeMemory]:
     shape = node_of(body)
     node = SeenNode(
         shape=shape,
-        created=seconds_of(meta.get("creationTimestamp")) or 0.0,
+        created=parse_time(meta.get("creationTimestamp")) or 0.0,
         # A node that reports amounts and no condition at all was written by hand; a kubelet reports both.
         is_ready=ready.get("status") == "True" if ready is not None else bool(shape.allocatable) and not conditions,
-        ready_since=seconds_of((ready or {}).get("lastTransitionTime")),
+        ready_since=parse_time((ready or {}).get("lastTransitionTime")),
         kept=kept.reason,
         kept_until=kept.until,
         is_going=bool(meta.get("deletionTimestamp")),
@@ -177,9 +177,9 @@ def _node(body: Body) -> tuple[SeenNode, NodeMemory]:
     )
     memory = NodeMemory(
         node=shape.name,
-        idle_since=seconds_of(annotations.get(IDLE)),
-        cordoned_at=seconds_of(annotations.get(CORDONED)),
-        underused_since=seconds_of(annotations.get(UNDERUSED)),
+        idle_since=parse_time(annotations.get(IDLE)),
+        cordoned_at=parse_time(annotations.get(CORDONED)),
+        underused_since=parse_time(annotations.get(UNDERUSED)),
     )
     return node, memory
 
@@ -210,7 +210,7 @@ def _seen(body: Body, pod: Pod, gang: str | None) -> SeenPod:
     conditions = status.get("conditions") or ()
     return SeenPod(
         pod=pod,
-        created=seconds_of(meta.get("creationTimestamp")) or 0.0,
+        created=parse_time(meta.get("creationTimestamp")) or 0.0,
         ended=_ended(status) if pod.is_finished else None,
         kept=kept.reason,
         kept_until=kept.until,
@@ -226,13 +226,13 @@ def _ended(status: Body) -> float | None:
     """When the last of its containers ended."""
     found = []
     for one in status.get("containerStatuses") or ():
-        ended = seconds_of(((one.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+        ended = parse_time(((one.get("state") or {}).get("terminated") or {}).get("finishedAt"))
         if ended is not None:
             found.append(ended)
     if not found:
         conditions = status.get("conditions") or ()
         times = (
-            seconds_of(one.get("lastTransitionTime"))
+            parse_time(one.get("lastTransitionTime"))
             for one in conditions
             if one.get("type") in ("Ready", "ContainersReady")
         )

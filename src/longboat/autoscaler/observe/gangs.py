@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from longboat.autoscaler.model.snapshot import Gang
-from longboat.autoscaler.model.times import seconds_of
+from longboat.core.times import parse_time
 from longboat.fitting.model.pods import Claims, Pod, pod_of
 
 Body = Mapping[str, Any]
@@ -301,7 +301,7 @@ def _gang(
 
 
 def _value(groups: GangIndex, key: Key, pods: list[Pod], held: int, hold: str, bodies: list[Body]) -> Gang:
-    created = [seconds_of(body["metadata"].get("creationTimestamp")) for body in bodies]
+    created = [parse_time(body["metadata"].get("creationTimestamp")) for body in bodies]
     owners = [groups.hold_of(body) for body in bodies]
     return Gang(
         name=f"{key[0]}/{key[2].rstrip('/')}",

@@ -15,10 +15,10 @@ import msgspec
 from longboat.autoscaler.model.backoff import closed, paused
 from longboat.autoscaler.model.config import AutoscalerConfig
 from longboat.autoscaler.model.snapshot import Pool, ProviderFailure
-from longboat.autoscaler.model.times import text_of
 from longboat.autoscaler.observe.orders import LAG_S, JoinedInstances, OrderBook, failed
 from longboat.autoscaler.providers.provider import Instance, Provider, ProviderAnswer, ProviderError, Refusal
 from longboat.core.jobs import Value
+from longboat.core.times import format_time
 
 NOBODY = JoinedInstances(())
 
@@ -100,7 +100,7 @@ def _doubted(
         if now < until:
             message = (
                 f"its provider's list lacks {len(lost)} of {len(waiting)} machines that were ordered; "
-                f"not believed before {text_of(until)}"
+                f"not believed before {format_time(until)}"
             )
             new = config.refusal(pool.name, "other", now)
             blocked.append(msgspec.structs.replace(new, message=message, is_blind=True))

@@ -24,6 +24,7 @@ from longboat.autoscaler.providers.provider import (
 )
 from longboat.core.jobs import Value
 from longboat.core.resources import format_duration
+from longboat.core.times import format_time
 from longboat.fitting.model.nodes import HOSTNAME, ZONE
 from longboat.fitting.model.quantities import CPU, is_gpu
 from longboat.kubeapi.client import Client, Object
@@ -195,7 +196,7 @@ def _quantity(resource: str, count: int) -> str:
 
 
 def _ready(is_ready: bool) -> dict[str, str]:
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    now = format_time(time.time())
     times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
     if is_ready:
         return {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", **times}

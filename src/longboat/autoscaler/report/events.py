@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from longboat.autoscaler.model.plan import PendingItem
-from longboat.autoscaler.model.times import text_of
 from longboat.autoscaler.model.turn import ActionResult, LoopTurn
 from longboat.autoscaler.observe.orders import NAME as MEMORY
 from longboat.core.errors import LongboatError, UsageError
+from longboat.core.times import format_time
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.kinds import CONFIG_MAP, EVENT, NODE, POD, Kind
@@ -95,7 +95,7 @@ def ordered_for(one: PendingItem, turn: LoopTurn) -> str:
         + (" (for others too)" if len(action.runs) > 1 else "")
         for action in mine
     )
-    return f"waits for {counts}, ordered at {text_of(turn.now)}, expected by {text_of(one.expected)}"
+    return f"waits for {counts}, ordered at {format_time(turn.now)}, expected by {format_time(one.expected)}"
 
 
 class Events:
@@ -126,7 +126,7 @@ class Events:
         event: dict[str, Any] = {}
         try:
             body = self._client.find(about.kind, about.name, namespace=about.namespace)
-            event = event_of(about, body["metadata"]["uid"] if body is not None else "", text_of(now))
+            event = event_of(about, body["metadata"]["uid"] if body is not None else "", format_time(now))
             self._client.create(event)
         except LongboatError as error:
             if isinstance(error, ApiError) and _is_ending(error):

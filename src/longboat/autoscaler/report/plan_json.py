@@ -6,7 +6,7 @@ from typing import Any
 
 from longboat.autoscaler.model.backoff import BackoffWindow
 from longboat.autoscaler.model.plan import NodeNote, PendingItem, PoolNote, ScalingAction, ScalingPlan
-from longboat.autoscaler.model.times import text_of
+from longboat.core.times import format_time
 
 
 def plain_plan(plan: ScalingPlan) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def plain_waiting(waiting: PendingItem) -> dict[str, Any]:
     if waiting.pool is not None:
         found["pool"] = waiting.pool
     if waiting.expected is not None:
-        found["expected"] = text_of(waiting.expected)
+        found["expected"] = format_time(waiting.expected)
     return found
 
 
@@ -51,14 +51,14 @@ def plain_node(note: NodeNote) -> dict[str, Any]:
     if note.pool is not None:
         found["pool"] = note.pool
     if note.idle_since is not None:
-        found["idle_since"] = text_of(note.idle_since)
+        found["idle_since"] = format_time(note.idle_since)
     return found
 
 
 def plain_pool(note: PoolNote) -> dict[str, Any]:
     found: dict[str, Any] = {"pool": note.pool, "reason": note.reason, "size": note.size, "coming": note.coming}
     if note.blocked_until is not None:
-        found["blocked_until"] = text_of(note.blocked_until)
+        found["blocked_until"] = format_time(note.blocked_until)
     if note.ordered:
         found["ordered"] = note.ordered
     if note.backoffs:
@@ -72,5 +72,5 @@ def plain_closed(closed: BackoffWindow) -> dict[str, Any]:
     if closed.zone is not None:
         found["zone"] = closed.zone
     if closed.until is not None:
-        found["until"] = text_of(closed.until)
+        found["until"] = format_time(closed.until)
     return {**found, "reason": closed.reason}

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from longboat.autoscaler.model.times import text_of
 from longboat.autoscaler.model.turn import LoopTurn
 from longboat.autoscaler.report.plan_json import plain_action, plain_node, plain_pool, plain_waiting
+from longboat.core.times import format_time
 
 Form = Literal["text", "json"]
 NOT_NAMED = ("time", "what", "reason", "trouble", "backoffs")
@@ -22,7 +22,7 @@ def lines(turn: LoopTurn, form: Form) -> Iterator[str]:
 
 
 def records(turn: LoopTurn) -> Iterator[dict[str, Any]]:
-    time = {"time": text_of(turn.now)}
+    time = {"time": format_time(turn.now)}
     if turn.results:
         for result in turn.results:
             told = {"trouble": result.trouble} if result.trouble else {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from longboat.autoscaler.model.plan import NodeState
 from longboat.autoscaler.model.snapshot import Pool
-from longboat.autoscaler.model.times import show
 from longboat.autoscaler.scale_down.node_usage import NodeTenants
 from longboat.autoscaler.scale_down.state import ScaleDownState, count_of
 from longboat.autoscaler.scale_up.relocation import move, moves_off
+from longboat.core.times import show_age
 
 MOST_LOOKED_AT = 64
 """Under-utilized nodes whose pods are tried elsewhere in one loop; the others come later."""
@@ -67,7 +67,7 @@ def _why_wait(one: NodeTenants, pool: Pool, waited: float, ledger: ScaleDownStat
     if not ledger.settings.consolidate:
         return "consolidate is off"
     if waited < ledger.settings.idle_s:
-        return f"moved after another {show(ledger.settings.idle_s - waited)}"
+        return f"moved after another {show_age(ledger.settings.idle_s - waited)}"
     if one.name in ledger.growth.needed:
         return f"{ledger.growth.needed[one.name]} waits for it"
     if pool.name in ledger.growth.bought:

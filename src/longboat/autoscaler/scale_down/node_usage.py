@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from longboat.autoscaler.model.machines import Machine
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, SeenPod
-from longboat.autoscaler.model.times import text_of
+from longboat.core.times import format_time
 from longboat.fitting.model.quantities import CPU, MEMORY, is_gpu
 
 
@@ -53,13 +53,13 @@ class NodeTenants:
         node = self.machine.node
         if node is None or not node.kept or (node.kept_until is not None and node.kept_until <= self.now):
             return ""
-        return node.kept + (f" until {text_of(node.kept_until)}" if node.kept_until is not None else "")
+        return node.kept + (f" until {format_time(node.kept_until)}" if node.kept_until is not None else "")
 
     def unmovable(self) -> str:
         """The first pod that must not be moved, with the reason; empty: all may."""
         for one in self.work:
             if one.kept and (one.kept_until is None or one.kept_until > self.now):
-                until = f" until {text_of(one.kept_until)}" if one.kept_until is not None else ""
+                until = f" until {format_time(one.kept_until)}" if one.kept_until is not None else ""
                 return f"pod {one.name} stays: {one.kept}{until}"
         return ""
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from longboat.autoscaler.model.machines import Machine
 from longboat.autoscaler.model.plan import NodeNote, NodeState, ScalingAction
 from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings, ClusterSnapshot, Pool, SeenPod
-from longboat.autoscaler.model.times import show
 from longboat.autoscaler.scale_down.consolidation import consolidate
 from longboat.autoscaler.scale_down.node_usage import NodeTenants
 from longboat.autoscaler.scale_down.state import ScaleDownState, count_of
@@ -19,6 +18,7 @@ from longboat.autoscaler.scale_up.fleets import Fleets
 from longboat.autoscaler.scale_up.headroom import ScaleUp
 from longboat.autoscaler.scale_up.relocation import move, moves_off
 from longboat.autoscaler.scale_up.upcoming_demand import has_work
+from longboat.core.times import show_age
 
 
 class ScaleDown(ScaleDownState):
@@ -183,11 +183,11 @@ class ScaleDown(ScaleDownState):
                 self.note(one.machine, "grace-period", f"joined {self._joined(one)} ago", idle=self.now)
             elif self.now - (since or self.now) < self.settings.idle_s:
                 left = self.settings.idle_s - (self.now - (since or self.now))
-                how = f"for {show(self.now - since)}" if since is not None else "as of now"
+                how = f"for {show_age(self.now - since)}" if since is not None else "as of now"
                 self.note(
                     one.machine,
                     "idle",
-                    f"nothing runs here {how}; removed after another {show(left)}",
+                    f"nothing runs here {how}; removed after another {show_age(left)}",
                     idle=since or self.now,
                 )
             else:
@@ -202,7 +202,7 @@ class ScaleDown(ScaleDownState):
 
     def _joined(self, one: NodeTenants) -> str:
         node = one.machine.node
-        return show(self.now - (node.ready_since or node.created)) if node is not None else ""
+        return show_age(self.now - (node.ready_since or node.created)) if node is not None else ""
 
     def _retire(self, name: str, due: list[NodeTenants]) -> None:
         """Cordon machines of one pool that were idle for long enough, as many as may go."""
@@ -243,10 +243,10 @@ class ScaleDown(ScaleDownState):
     def _cordon_idle(self, one: NodeTenants, may_go: bool, why_not: str) -> None:
         since = one.idle_since()
         pool = one.machine.pool
-        how = f"nothing runs here for {show(self.now - since)}" if since is not None else "nothing runs here"
+        how = f"nothing runs here for {show_age(self.now - since)}" if since is not None else "nothing runs here"
         if not may_go:
             self.note(one.machine, "spare", f"{how}; kept: {why_not}", idle=since or self.now)
-        elif self.act("cordon", one.machine, f"{how} (idle: {show(self.settings.idle_s)})"):
+        elif self.act("cordon", one.machine, f"{how} (idle: {show_age(self.settings.idle_s)})"):
             if pool is not None:
                 self.staying[pool.name] -= 1
             self.note(one.machine, "idle", f"{how}: cordoned", idle=since or self.now)
@@ -275,7 +275,7 @@ def _ago(one: NodeTenants, now: float) -> str:
     memory = one.machine.memory
     if memory is None or memory.cordoned_at is None:
         return ""
-    return f"{show(now - memory.cordoned_at)} ago"
+    return f"{show_age(now - memory.cordoned_at)} ago"
 
 
 def shrink(

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from longboat.autoscaler.model.machines import Machine
 from longboat.autoscaler.model.snapshot import AutoscalerSettings
-from longboat.autoscaler.model.times import text_of
 from longboat.autoscaler.purchase.offers import LIMITED, Fits, PoolOffer, machines_within, uses_of
 from longboat.autoscaler.purchase.optimize import Optimizer
 from longboat.autoscaler.purchase.purchase import CapacityBudget, DemandGroup
 from longboat.autoscaler.scale_up.demand import PendingWorkload
 from longboat.autoscaler.scale_up.placement import by_shape
 from longboat.core.resources import show_quantity
+from longboat.core.times import format_time
 from longboat.fitting.model.pods import Pod, PodShape
 
 MOST_NAMED = 3
@@ -64,7 +64,7 @@ class ReasonWriter:
             what = "it can be let in" if unit.is_suspended else "the scheduler has only to place it"
             return None, f"there is room on {names_of([one.name for one in machines])}: {what}"
         expected = max(moments, default=self.now)
-        return expected, f"{'; '.join(parts)}; expected by {text_of(expected)}"
+        return expected, f"{'; '.join(parts)}; expected by {format_time(expected)}"
 
     def _asked(self, pool: str) -> float:
         delay = self.offers[pool].delay

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -261,18 +262,18 @@ def replayed(snapshot: str, pools: str | None, moment: float | None) -> SavedSna
 def moment_of(text: str | None) -> float | None:
     if text is None:
         return None
-    from longboat.autoscaler.model.times import has_zone, seconds_of
+    from longboat.core.times import parse_time
 
-    found = seconds_of(text.strip())
-    if found is None or not has_zone(text.strip()):
+    found = parse_time(text.strip())
+    if found is None or not re.search(r"([zZ]|[+-][0-9]{2}:?[0-9]{2})$", text.strip()):
         what = "not a time" if found is None else "a time without a zone"
         raise UsageError(f"--now: {what}: {text!r}", hint="write it like 2026-11-15T12:00:00Z")
     return found
 
 
 def print_plan(found: ScalingPlan) -> None:
-    from longboat.autoscaler.model.times import text_of
     from longboat.cli.output.tables import print_table
+    from longboat.core.times import format_time
 
     if found.actions:
         rows = [
@@ -285,7 +286,7 @@ def print_plan(found: ScalingPlan) -> None:
     if found.waiting:
         print()
         waiting = [
-            (one.run or one.pod, text_of(one.expected) if one.expected is not None else None, one.reason)
+            (one.run or one.pod, format_time(one.expected) if one.expected is not None else None, one.reason)
             for one in found.waiting
         ]
         print_table(("WAITING", "EXPECTED", "REASON"), waiting)

@@ -67,13 +67,13 @@ def read_status(context: str | None, home: str | None) -> tuple[Report | None, s
 
 
 def print_report(found: Report, holder: str | None, now: float) -> None:
-    from longboat.autoscaler.model.times import show, text_of
     from longboat.cli.output.tables import print_fields, print_table
+    from longboat.core.times import format_time, show_age
 
     print_fields(
         [
             ("leader", holder or "nobody: no autoscaler runs"),
-            ("last loop", f"{text_of(found.at)} ({show(now - found.at)} ago)"),
+            ("last loop", f"{format_time(found.at)} ({show_age(now - found.at)} ago)"),
             ("trouble", found.trouble),
             ("waiting", found.waiting_count),
             (
@@ -97,19 +97,19 @@ def print_report(found: Report, holder: str | None, now: float) -> None:
         print_table(("WAITING", "REASON"), [(one.run or one.pod, one.reason) for one in found.waiting])
     if found.deeds:
         print()
-        deeds = [(text_of(one.at), one.text, one.trouble) for one in found.deeds[:20]]
+        deeds = [(format_time(one.at), one.text, one.trouble) for one in found.deeds[:20]]
         print_table(("TIME", "WHAT", "NOT DONE BECAUSE"), deeds)
 
 
 def print_orders(found: Report, now: float) -> None:
     """Orders in flight, and where nothing is ordered at the moment."""
-    from longboat.autoscaler.model.times import show, text_of
     from longboat.cli.output.tables import print_table
+    from longboat.core.times import format_time, show_age
 
     if found.orders:
         print()
         orders = [
-            (one.pool, one.zone, one.count, f"{show(now - one.asked)} ago", text_of(one.expected), one.gang)
+            (one.pool, one.zone, one.count, f"{show_age(now - one.asked)} ago", format_time(one.expected), one.gang)
             for one in found.orders
         ]
         print_table(("ORDERED", "ZONE", "MACHINES", "ASKED", "EXPECTED", "FOR"), orders)
@@ -117,7 +117,7 @@ def print_orders(found: Report, now: float) -> None:
     if shut:
         print()
         rows = [
-            (pool, one.zone, one.kind, one.count, "off" if one.until is None else text_of(one.until), one.reason)
+            (pool, one.zone, one.kind, one.count, "off" if one.until is None else format_time(one.until), one.reason)
             for pool, one in shut
         ]
         print_table(("BACK-OFF", "ZONE", "KIND", "IN A ROW", "UNTIL", "REASON"), rows)

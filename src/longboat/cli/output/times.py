@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 from longboat.core import resources
 from longboat.core.errors import UsageError
+from longboat.core.times import format_time, parse_iso_time, show_age
 
 
 def parse_duration(text: str) -> float:
@@ -21,13 +20,10 @@ def parse_moment(text: str, now: float) -> float:
     if text.replace(".", "", 1).isdecimal() and float(text) >= 1e9:
         return float(text)
     if "-" in text[1:]:
-        from datetime import datetime, timezone
-
-        try:
-            moment = datetime.fromisoformat(text.removesuffix("Z") + ("+00:00" if text.endswith("Z") else ""))
-        except ValueError:
-            raise UsageError(f"not a time: {text!r}", hint="write 10m, or 2025-01-31T12:00:00Z") from None
-        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+        moment = parse_iso_time(text)
+        if moment is None:
+            raise UsageError(f"not a time: {text!r}", hint="write 10m, or 2025-01-31T12:00:00Z")
+        return moment
     return now - parse_duration(text)
 
 
@@ -35,21 +31,9 @@ def show_duration(seconds: float | None) -> str | None:
     """`0.4s`, `12s`, `3m20s`, `5h2m`, `4d1h`."""
     if seconds is None:
         return None
-    seconds = max(seconds, 0.0)
-    if seconds < 9.95:
-        return f"{seconds:.1f}s"
-    whole = round(seconds)
-    for big, small, size in (("d", "h", 86400), ("h", "m", 3600), ("m", "s", 60)):
-        if whole >= size:
-            rest = whole % size // {"h": 3600, "m": 60, "s": 1}[small]
-            return f"{whole // size}{big}{rest}{small}" if rest else f"{whole // size}{big}"
-    return f"{whole}s"
+    return f"{max(seconds, 0.0):.1f}s" if seconds < 9.95 else show_age(seconds)
 
 
 def show_moment(moment: float | None) -> str | None:
     """ISO 8601, UTC, milliseconds."""
-    if moment is None:
-        return None
-    millis = round(moment * 1000)
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(millis // 1000))
-    return f"{stamp}.{millis % 1000:03d}Z"
+    return None if moment is None else format_time(moment, digits=3)

@@ -9,15 +9,14 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
+from longboat.core.times import parse_time
 from longboat.kubeapi.errors import KubeconfigError, Unreachable
 from longboat.kubeapi.kubeconfig import ClusterAccess, pem
 
@@ -150,10 +149,8 @@ def read_answer(program: str, version: str, said: bytes) -> Answer:
 def _until(program: str, told: Any) -> float:
     if not told:
         return float("inf")
-    try:
-        whole_seconds = re.sub(r"\.\d+", "", str(told)).replace("Z", "+00:00")
-        expires = datetime.fromisoformat(whole_seconds).timestamp()
-    except ValueError:
-        raise Unreachable(f"{program}: expirationTimestamp is not a time") from None
+    expires = parse_time(told)
+    if expires is None:
+        raise Unreachable(f"{program}: expirationTimestamp is not a time")
     # One that is over already is used once: the server says whether it is any good.
     return max(expires - EARLY_S, time.time() + 1.0)

@@ -14,7 +14,6 @@ from longboat.engines.kubernetes.observe.snapshot import (
     mount_trouble,
     pod_view,
     queue_view,
-    seconds,
     workload_view,
 )
 
@@ -169,11 +168,3 @@ def test_members_whose_index_has_failed(text: str, members: set[str]) -> None:
     job = {"metadata": {"labels": labels}, "status": {"failedIndexes": text}}
     assert failed_members([job], 2) == members
     assert failed_members([job], 1) == set()
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [(TIME, AT), ("2026-11-15T07:00:00.250000Z", AT + 0.25), ("", None), (None, None), ("yesterday", None)],
-)
-def test_times(text: str | None, expected: float | None) -> None:
-    assert seconds(text) == expected

@@ -78,7 +78,7 @@ def wanted(name: str, size: str, *, access: str = "RWO", storage_class: str | No
 
 def view_of(claim: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], runs: Sequence[Record]) -> VolumeView:
     """One claim as users see it. `runs`: those that have not ended."""
-    from longboat.engines.kubernetes.observe.snapshot import seconds
+    from longboat.core.times import parse_time
 
     meta, spec, status = claim["metadata"], claim.get("spec") or {}, claim.get("status") or {}
     name = str(meta["name"])
@@ -90,7 +90,7 @@ def view_of(claim: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], runs: S
         size=str((status.get("capacity") or {}).get("storage") or asked),
         access=tuple(shorts.get(mode, mode) for mode in status.get("accessModes") or spec.get("accessModes") or ()),
         storage_class=spec.get("storageClassName") or None,
-        created=seconds(meta.get("creationTimestamp")),
+        created=parse_time(meta.get("creationTimestamp")),
         pods=tuple(sorted(pod["metadata"]["name"] for pod in pods if name in claims_of(pod) and not _has_ended(pod))),
         runs=tuple(sorted(record.name for record in runs if name in claims_of_run(record))),
     )

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longboat.core.runs import RunStatus
-from longboat.engines.kubernetes.observe.snapshot import seconds
+from longboat.core.times import parse_time
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.kinds import CONFIG_MAP, EVENT
@@ -44,7 +44,7 @@ def words_of(events: Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, str]
     newest: dict[str, tuple[float, str, str]] = {}
     for event in events:
         name = str((event.get("involvedObject") or {}).get("name") or "")
-        at = seconds(event.get("lastTimestamp") or event.get("firstTimestamp")) or 0.0
+        at = parse_time(event.get("lastTimestamp") or event.get("firstTimestamp")) or 0.0
         if name not in newest or at >= newest[name][0]:
             message = " ".join(str(event.get("message") or "").split())
             newest[name] = (at, str(event.get("reason") or ""), message[:LONGEST])

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from longboat.core.jobs import Value
+from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.explain.admission_errors import creation_troubles
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
@@ -19,7 +20,6 @@ from longboat.engines.kubernetes.explain.unschedulable import (
     node_reasons,
     scheduler_reasons,
 )
-from longboat.engines.kubernetes.observe.snapshot import seconds
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import node_of
 from longboat.fitting.model.pods import Pod, pod_of
@@ -92,7 +92,7 @@ def event_time(event: Object) -> float:
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     created = (event.get("metadata") or {}).get("creationTimestamp")
-    return next((moment for moment in map(seconds, (*times, created)) if moment is not None), 0.0)
+    return next((moment for moment in map(parse_time, (*times, created)) if moment is not None), 0.0)
 
 
 def _queue(sight: PendingFacts) -> list[StartTrouble]:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.decide import Admission, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.gate_lease import HeldGate, hold_gates
@@ -26,7 +27,6 @@ from longboat.engines.kubernetes.observe.snapshot import (
     RunSnapshot,
     WorkloadView,
     pod_view,
-    seconds,
     workload_view,
 )
 from longboat.engines.kubernetes.reconcile.apply import write_state
@@ -256,7 +256,7 @@ def _waiting(meta: Any, record: Record, state: State, made: Sequence[WorkloadVie
         record=record,
         state=state,
         version=str(meta["resourceVersion"]),
-        made=created_within(record.created, seconds(meta.get("creationTimestamp"))),
+        made=created_within(record.created, parse_time(meta.get("creationTimestamp"))),
         workloads=tuple(one for one in current if not one.is_deleting),
     )
 

@@ -9,11 +9,11 @@ wrote) have the key "".
 from __future__ import annotations
 
 import re
-from calendar import timegm
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import NamedTuple
 
 from longboat.core.runs import LogLine
+from longboat.core.times import parse_time
 
 FOREIGN = ""
 """Key of lines that are not the launcher's; `seen` counts them too."""
@@ -79,7 +79,7 @@ class Parser:
 
     def __init__(self) -> None:
         self._second = b""
-        self._epoch = 0
+        self._epoch = 0.0
 
     def parse(self, line: bytes) -> PodLine:
         found = _LINE.match(line)
@@ -87,11 +87,10 @@ class Parser:
             return PodLine(FOREIGN, -1, 0.0, line)
         key, no_newline, has_guard, seq, second, fraction = found.groups()
         if second != self._second:
-            try:
-                self._epoch = _epoch(second)
-            except ValueError:
+            epoch = parse_time(second.decode())
+            if epoch is None:
                 return PodLine(FOREIGN, -1, 0.0, line)
-            self._second = second
+            self._epoch, self._second = epoch, second
         time = self._epoch + (int(fraction) / 10 ** len(fraction) if fraction else 0.0)
         data = line[found.end() :]
         if has_guard and data.endswith(b"|\n"):
@@ -99,12 +98,6 @@ class Parser:
         if no_newline and data.endswith(b"\n"):
             data = data[:-1]
         return PodLine(key.decode(), int(seq), time, data)
-
-
-def _epoch(second: bytes) -> int:
-    from datetime import datetime
-
-    return timegm(datetime.strptime(second.decode(), "%Y-%m-%dT%H:%M:%S").timetuple())
 
 
 def is_lost(line: bytes) -> bool:

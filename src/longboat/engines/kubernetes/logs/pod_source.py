@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime, timezone
 
 from longboat.core.runs import LogQuery
+from longboat.core.times import format_time
 from longboat.engines.kubernetes.logs.launcher_logs import LauncherLogs
 from longboat.engines.kubernetes.logs.lines import LogGap, PodLine
 from longboat.engines.kubernetes.logs.sources import LogSources, gap_line
@@ -52,7 +52,7 @@ class PodLogSource:
         self._is_closed = False
 
     def open(self, *, follow: bool, since: float | None) -> closing[ResponseStream]:
-        moment = None if since is None else f"{datetime.fromtimestamp(int(since), timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+        moment = None if since is None else format_time(since)
         self._stream = self._client.log(
             self.pod,
             namespace=self._namespace,

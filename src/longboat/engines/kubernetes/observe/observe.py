@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.explain.kueue import waiting_words
 from longboat.engines.kubernetes.observe.node_loss import doubtful_hosts
@@ -30,7 +31,6 @@ from longboat.engines.kubernetes.observe.snapshot import (
     mount_trouble,
     pod_view,
     queue_view,
-    seconds,
     workload_view,
 )
 from longboat.engines.kubernetes.records import Record, State
@@ -193,9 +193,9 @@ def snapshot_of(
         uid=uid,
         version=str(metadata.get("resourceVersion", "")),
         record_hash=hash_of_record(body),
-        made=seconds(metadata.get("creationTimestamp")) or record.created,
+        made=parse_time(metadata.get("creationTimestamp")) or record.created,
         submitter_alive=_alive(metadata),
-        is_deleting=seconds(metadata.get("deletionTimestamp")) is not None,
+        is_deleting=parse_time(metadata.get("deletionTimestamp")) is not None,
         stop=read_stop(body),
         workloads=tuple(one for one in workloads if one.owner == uid),
         pods=tuple(pods),
@@ -306,4 +306,4 @@ def _host(client: Client, name: str) -> HostView:
         lease = client.find(LEASE, name, namespace=NODE_LEASES)
     except ApiError:
         return found  # few may read it: the node's own condition tells nearly as much
-    return host_view(name, body, seconds(((lease or {}).get("spec") or {}).get("renewTime")))
+    return host_view(name, body, parse_time(((lease or {}).get("spec") or {}).get("renewTime")))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timezone
 from typing import Any
 
 from longboat.core.jobs import Value
+from longboat.core.times import parse_time
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
 from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, INDEX, ROLE
 from longboat.engines.kubernetes.observe.termination import PodEnd, container_of, outcome_of_pod
@@ -132,18 +132,18 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         index=_number(labels.get(INDEX) or (meta.get("annotations") or {}).get(INDEX)),
         attempt=_number(labels.get(ATTEMPT)),
         phase=str(status.get("phase") or "Pending"),
-        created=seconds(meta.get("creationTimestamp")) or 0.0,
+        created=parse_time(meta.get("creationTimestamp")) or 0.0,
         host=spec.get("nodeName"),
         is_scheduled=bool(spec.get("nodeName")),
         is_started=running is not None or bool(state.get("terminated")),
         is_running=running is not None,
         is_unready=is_unready,
-        unready_since=seconds(conditions.get("Ready", {}).get("lastTransitionTime")) if is_unready else None,
-        started=seconds((running or {}).get("startedAt")) or (end.started if end else None),
+        unready_since=parse_time(conditions.get("Ready", {}).get("lastTransitionTime")) if is_unready else None,
+        started=parse_time((running or {}).get("startedAt")) or (end.started if end else None),
         waiting=str(waiting.get("reason") or ""),
         trouble=trouble_of(pod) if end is None else None,
         message=str(waiting.get("message") or unschedulable.get("message") or status.get("message") or ""),
-        deleting_since=seconds(meta.get("deletionTimestamp")),
+        deleting_since=parse_time(meta.get("deletionTimestamp")),
         is_forced="deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds") == 0,
         end=end,
     )
@@ -174,7 +174,7 @@ def workload_view(body: Mapping[str, Any]) -> WorkloadView:
         attempt=_number(labels.get(ATTEMPT)),
         role=str(labels.get(ROLE, "")),
         owner=owner_of(meta),
-        created=seconds(meta.get("creationTimestamp")) or 0.0,
+        created=parse_time(meta.get("creationTimestamp")) or 0.0,
         version=str(meta.get("resourceVersion", "")),
         is_suspended=bool(spec.get("suspend")),
         is_deleting="deletionTimestamp" in meta,
@@ -210,11 +210,11 @@ def host_view(name: str, node: Mapping[str, Any] | None, renewed: float | None =
     for condition in (node.get("status") or {}).get("conditions") or ():
         if condition.get("type") != "Ready" or condition.get("status") == "True":
             continue
-        since = seconds(condition.get("lastTransitionTime")) or 0.0
+        since = parse_time(condition.get("lastTransitionTime")) or 0.0
         if condition.get("status") == "False":
             said = str(condition.get("message") or condition.get("reason") or "not ready")
             return HostView(name=name, not_ready_since=since, said=" ".join(said.split())[:300])
-        heard = seconds(condition.get("lastHeartbeatTime")) or 0.0
+        heard = parse_time(condition.get("lastHeartbeatTime")) or 0.0
         if renewed is not None:
             return HostView(name=name, not_ready_since=min(since, max(renewed, heard, since - LEASE_BELIEVED_S)))
         return HostView(name=name, not_ready_since=min(since, max(heard, since - MONITOR_GRACE_S)))
@@ -238,16 +238,6 @@ def _indexes(text: str) -> Iterable[int]:
         first, _, last = part.partition("-")
         if first.isdigit() and (last or first).isdigit() and int(last or first) - int(first) < MOST_INDEXES:
             yield from range(int(first), int(last or first) + 1)
-
-
-def seconds(moment: object) -> float | None:
-    """Kubernetes' time, with or without a fraction, as seconds since the epoch."""
-    if not isinstance(moment, str) or not moment:
-        return None
-    try:
-        return datetime.fromisoformat(moment.replace("Z", "+00:00")).astimezone(timezone.utc).timestamp()
-    except ValueError:
-        return None
 
 
 def _number(text: object) -> int:

@@ -14,6 +14,7 @@ import msgspec
 from longboat.core.errors import RUN_LOST_EXIT, RUN_SETUP_EXIT
 from longboat.core.jobs import Value
 from longboat.core.runs import RankReport
+from longboat.core.times import parse_time
 
 START_REASONS = ("StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError")
 TAKEN_AWAY = ("PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet", "DeletionByTaintManager")
@@ -140,8 +141,8 @@ def outcome_of(container_status: Mapping[str, Any]) -> PodEnd | None:
         cause=cause,
         message=message,
         reason=reason,
-        started=_seconds(ended.get("startedAt")),
-        ended=_seconds(ended.get("finishedAt")),
+        started=parse_time(ended.get("startedAt")),
+        ended=parse_time(ended.get("finishedAt")),
         said=said,
     )
 
@@ -197,15 +198,3 @@ def _taken_away(status: Mapping[str, Any]) -> tuple[str, str] | None:
     if status.get("reason") in ("Evicted", "Preempting", "Terminated", "NodeShutdown"):
         return "preemption", f"the pod was taken away: {status.get('message') or status.get('reason')}"
     return None
-
-
-def _seconds(moment: object) -> float | None:
-    """Kubernetes' time as seconds since the epoch."""
-    from datetime import datetime, timezone
-
-    if not isinstance(moment, str):
-        return None
-    try:
-        return datetime.strptime(moment, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
-    except ValueError:
-        return None
