@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.runs import RunStatus
+from longboat.core.words import listing
 from longboat.engines.engine import Engine
 
 LATEST = "-"
@@ -29,7 +30,7 @@ def match(text: str, names: list[str]) -> str:
         return text
     found = [name for name in names if text and name.startswith(text)]
     if len(found) > 1:
-        raise UsageError(f"{text!r} is the beginning of {len(found)} runs", hint=f"one of {listing(found)}")
+        raise UsageError(f"{text!r} is the beginning of {len(found)} runs", hint=f"one of {listing(found, 8)}")
     if not found:
         raise NotFound(f"no run named {text!r}", hint=nearest_hint(text, names))
     return found[0]
@@ -39,9 +40,4 @@ def nearest_hint(text: str, names: list[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(text, names, n=3, cutoff=0.5)
-    return f"did you mean {listing(near)}?" if near else "longboat ps -a lists all runs"
-
-
-def listing(names: list[str], limit: int = 8) -> str:
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
+    return f"did you mean {listing(near, 3)}?" if near else "longboat ps -a lists all runs"

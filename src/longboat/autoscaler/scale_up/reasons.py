@@ -13,6 +13,7 @@ from longboat.autoscaler.scale_up.demand import PendingWorkload
 from longboat.autoscaler.scale_up.placement import by_shape
 from longboat.core.resources import show_quantity
 from longboat.core.times import format_time
+from longboat.core.words import listing
 from longboat.fitting.model.pods import Pod, PodShape
 
 MOST_NAMED = 3
@@ -178,5 +179,4 @@ def _unlimited(offers: Mapping[str, PoolOffer]) -> CapacityBudget:
 
 
 def names_of(names: Sequence[str]) -> str:
-    shown = ", ".join(sorted(names)[:MOST_NAMED])
-    return shown + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    return listing(sorted(names), MOST_NAMED)

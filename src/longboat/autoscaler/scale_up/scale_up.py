@@ -21,6 +21,7 @@ from longboat.autoscaler.scale_up.placement import where, withdraw
 from longboat.autoscaler.scale_up.reasons import ReasonWriter
 from longboat.autoscaler.scale_up.serve import DemandServer, ServeResult
 from longboat.autoscaler.scale_up.upcoming_demand import soon
+from longboat.core.words import listing
 from longboat.fitting.fleet import Fleet
 
 MOST_NAMED = 5
@@ -108,8 +109,7 @@ def _action(pool: str, extra: ExtraMachines, zones: dict[str, int]) -> ScalingAc
 
 
 def _for_whom(runs: list[str], count: int) -> str:
-    named = ", ".join(runs[:MOST_NAMED]) + (f" and {len(runs) - MOST_NAMED} more" if len(runs) > MOST_NAMED else "")
-    return f"{count} for {named}: no room on machines that are there or on their way"
+    return f"{count} for {listing(runs, MOST_NAMED)}: no room on machines that are there or on their way"
 
 
 def _buyers(outcome: ServeResult) -> dict[int, dict[str, int]]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from longboat.core.words import listing
 from longboat.fitting.model.quantities import (
     Amounts,
     amount,
@@ -93,9 +94,7 @@ def _holders(others: Sequence[Workload], wanted: Sequence[str]) -> str:
 
 
 def _named(names: Iterable[str]) -> str:
-    found = list(dict.fromkeys(names))
-    more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
-    return ", ".join(found[:_MOST_NAMES]) + more
+    return listing(list(dict.fromkeys(names)), _MOST_NAMES)
 
 
 def _short(resource: str, text: str) -> int:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from longboat.core.jobs import Value
+from longboat.core.words import listing
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import is_scarce, scarcity, show_asked, show_number
@@ -178,7 +179,7 @@ class WaitReasons:
         names = list(dict.fromkeys(name for stock in stocks for name in stock.holders))[:_MOST_NAMES]
         more = max((stock.holder_count for stock in stocks), default=0) - len(names)
         told = list(dict.fromkeys(_shown(name, namespace) for name in names))
-        return ", ".join(told) + (f" and {more} more" if more > 0 else "")
+        return listing(told, len(told), count=len(told) + more)
 
 
 def _holder(pod: Pod) -> str:

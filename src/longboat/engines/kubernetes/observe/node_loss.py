@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from longboat.core.errors import RUN_LOST_EXIT
+from longboat.core.words import listing
 from longboat.engines.kubernetes.observe.snapshot import HostView, PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.records import State
@@ -133,7 +134,7 @@ def silence_words(snapshot: RunSnapshot) -> str:
         if pod.end is None and host is not None and host.not_ready_since is not None:
             what = "is not ready" if host.said else "is silent"
             told.append(f"node {host.name} ({pod.node}) {what} and is given up after {limit_s:g} s")
-    return "; ".join(told[:3]) + (f" and {len(told) - 3} more" if len(told) > 3 else "")
+    return listing(told, 3, separator="; ")
 
 
 def is_reachable(pod: PodView, snapshot: RunSnapshot) -> bool:

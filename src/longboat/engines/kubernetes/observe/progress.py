@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from longboat.core.jobs import Value
 from longboat.core.runs import Phase
+from longboat.core.words import listing
 from longboat.engines.kubernetes.explain.unschedulable import scheduler_reasons
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.attempt_outcome import expected_nodes
@@ -36,7 +37,7 @@ def progress_of(snapshot: RunSnapshot) -> Progress:
         return Progress(phase="pending", reason=_queue_reason(snapshot))
     gone = [node for node in wanted if node not in {pod.node for pod in pods}]
     if gone and snapshot.state.phase == "running":
-        told = f"no pod of {_names(gone)} is left" + ("; the others are ending" if pods else "")
+        told = f"no pod of {listing(gone, 3)} is left" + ("; the others are ending" if pods else "")
         return Progress(phase="running", reason=told, is_complete=True)
     if any(pod.is_scheduled for pod in pods):
         unplaced = [pod for pod in pods if not pod.is_scheduled]
@@ -71,11 +72,7 @@ def _starting_reason(pods: Sequence[PodView], wanted: Sequence[str]) -> str:
 
 
 def _nodes(pods: Sequence[PodView]) -> str:
-    return _names([pod.node for pod in pods])
-
-
-def _names(nodes: Sequence[str]) -> str:
-    return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+    return listing([pod.node for pod in pods], 3)
 
 
 def facts_of(snapshot: RunSnapshot) -> tuple[str, ...]:

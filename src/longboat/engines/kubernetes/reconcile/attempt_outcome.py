@@ -15,6 +15,7 @@ from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.first_failure import NEVER_STARTED, exit_code_of, stop_code
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import Failure
+from longboat.core.words import listing
 from longboat.engines.kubernetes.observe.node_loss import NODE_LOST, vanished_on_lost_host
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.observe.termination import GangEnd, PodEnd
@@ -132,14 +133,10 @@ def _vanished(snapshot: RunSnapshot, attempt: int, missing: Sequence[str]) -> Fa
     if not workloads:
         message = "its Jobs were deleted while it ran"
     elif told:
-        message = f"no pod of {_names(missing)} is left: {told}"
+        message = f"no pod of {listing(missing, 4)} is left: {told}"
     else:
-        message = f"no pod of {_names(missing)} is left, and none says how it ended"
+        message = f"no pod of {listing(missing, 4)} is left, and none says how it ended"
     return Failure(cause="lost", exit_code=RUN_LOST_EXIT, message=message)
-
-
-def _names(nodes: Sequence[str]) -> str:
-    return ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
 
 
 def _pod_failure(node: str, end: PodEnd) -> Failure:

@@ -13,6 +13,7 @@ import msgspec
 
 from longboat.core.jobs import Gpus, Job, Role, Value
 from longboat.core.resources import show_quantity
+from longboat.core.words import listing
 from longboat.engines.kubernetes.manifests.pod_template import DRA
 from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 from longboat.engines.kubernetes.submit.facts.gpu_inventory import is_gpu_resource
@@ -368,5 +369,4 @@ def _kind(wanted: Gpus) -> str:
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ("node " if len(names) == 1 else "nodes ") + ", ".join(names[:most]) + more
+    return ("node " if len(names) == 1 else "nodes ") + listing(names, most)
