@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import EngineError
-from longboat.storage.checkpoints import complete_steps, newest_complete, prune
+from longboat.storage.checkpoints import checkpoint_at, complete_steps, newest_complete, prune
 
 
 def checkpoint(folder: Path, name: str, *, complete: bool = True) -> Path:
@@ -29,6 +29,14 @@ def test_order_is_that_of_numbers(tmp_path: Path) -> None:
         checkpoint(tmp_path, f"step-{step}")
     assert [step for step, _ in complete_steps(tmp_path)] == [0, 9, 10, 100]
     assert newest_complete(tmp_path) == tmp_path / "step-100"
+
+
+def test_what_a_place_offers_to_resume_from(tmp_path: Path) -> None:
+    own = checkpoint(tmp_path, "step-1")
+    newest = checkpoint(tmp_path, "step-2")
+    half = checkpoint(tmp_path, "step-3", complete=False)
+    assert (checkpoint_at(tmp_path), checkpoint_at(own)) == (newest, own)
+    assert checkpoint_at(half) is checkpoint_at(tmp_path / "missing") is checkpoint_at(own / "model.bin") is None
 
 
 def test_half_written_ones_are_skipped(tmp_path: Path) -> None:

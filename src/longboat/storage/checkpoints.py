@@ -39,6 +39,13 @@ def newest_complete(folder: Path) -> Path | None:
     return steps[-1][1] if steps else None
 
 
+def checkpoint_at(place: Path) -> Path | None:
+    """What a run that is told this place resumes from: a complete checkpoint itself, or the newest in a folder."""
+    if (place / MARKER).exists():
+        return place
+    return newest_complete(place) if place.is_dir() else None
+
+
 def begin_attempt(folder: Path, attempt: int, uid: str) -> None:
     """Fence off the attempts before this one; before it looks for what to resume from. Raises Fenced, EngineError.
 

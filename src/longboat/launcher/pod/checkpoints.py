@@ -29,6 +29,17 @@ def newest(folder: str | None) -> str | None:
         return None
 
 
+def checkpoint_at(place: str) -> str | None:
+    """A complete checkpoint itself, or the newest in a folder; None where there is none to be had."""
+    try:
+        from pathlib import Path
+
+        found = load("storage.checkpoints").checkpoint_at(Path(place))
+        return None if found is None else str(found)
+    except Exception:  # a storage that is gone
+        return None
+
+
 def kept(directory: str, folder: str | None, store: str | None) -> str | None:
     """The newest complete checkpoint where it outlives the node: as an address, if that is an object store."""
     if not store:

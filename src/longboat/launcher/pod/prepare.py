@@ -104,9 +104,7 @@ def resume_from(own: str | None, wanted: str | None, url: str | None = None) -> 
     newest = checkpoints.newest(own)
     if newest is not None or wanted is None:
         return newest
-    if os.path.exists(os.path.join(wanted, ".complete")):
-        return wanted
-    newest = checkpoints.newest(wanted)
+    newest = checkpoints.checkpoint_at(wanted)
     if newest is None:
         raise PrepareError("no complete checkpoint to resume from in %s" % (url or wanted))
     return newest

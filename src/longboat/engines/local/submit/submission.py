@@ -147,7 +147,7 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
     wanted = submission.job.checkpoints.resume
     if wanted is None:
         return None
-    from longboat.storage.checkpoints import newest_complete
+    from longboat.storage.checkpoints import checkpoint_at
 
     if is_object_url(wanted):
         object_url(wanted)  # an address that means nothing is refused now
@@ -157,9 +157,7 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
     with contextlib.suppress(NotFound):
         record = RunFiles(home.run_dir(wanted)).record()
         folder, store = Path(record.checkpoint_dir), record.checkpoint_store
-    if (folder / ".complete").exists():
-        return str(folder)
-    newest = newest_complete(folder) if folder.is_dir() else None
+    newest = checkpoint_at(folder)
     if newest is None and store is not None:
         return store
     if newest is None:
