@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.observe.observe import find_record, read_record
 from longboat.engines.kubernetes.reconcile.controller import Controller
+from longboat.engines.kubernetes.record_store import find_record, read_record
 from longboat.engines.kubernetes.records import State
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, LEASE, PDB, POD, SECRET, SERVICE

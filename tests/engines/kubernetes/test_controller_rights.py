@@ -10,8 +10,8 @@ import pytest
 
 from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.engines.kubernetes.install.controller_manifests import CLUSTER, ELECTION, RUNS
-from longboat.engines.kubernetes.observe.observe import STOP, stop_text
 from longboat.engines.kubernetes.reconcile.controller import Controller
+from longboat.engines.kubernetes.record_store import STOP, stop_text
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.status import brief_status
 from longboat.kubeapi.client import Client

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.kubernetes.observe.observe import read_record
+from longboat.engines.kubernetes.record_store import read_record
 from longboat.kubeapi.kinds import CONFIG_MAP
 from testbed import api, stages
 from testbed.clusters import Cluster

@@ -23,7 +23,7 @@ from longboat.engines.kubernetes.exec.claims import create_volume, wanted
 from longboat.engines.kubernetes.exec.helper_pod import HelperPod, HelperPodOptions, Security
 from longboat.engines.kubernetes.install import controller_manifests
 from longboat.engines.kubernetes.install.autoscaler_manifests import autoscaler_objects
-from longboat.engines.kubernetes.reconcile.apply import write_state
+from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import Record, State, Storage
 from longboat.engines.kubernetes.submit.code.packs import NewPack
 from longboat.engines.kubernetes.submit.code.upload import Upload, launcher_name, upload_objects

@@ -14,7 +14,7 @@ import pytest
 
 from longboat.engines.kubernetes.gate.decide import GATE_S, Admission, ClusterUsage, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.node_usage import observe_room
-from longboat.engines.kubernetes.observe.slim_objects import SlimPod
+from longboat.engines.kubernetes.slim_objects import SlimPod
 from longboat.fitting.model.pods import pod_of
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import JOB, NODE, POD

@@ -24,7 +24,7 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.install import controller_manifests
 from longboat.engines.kubernetes.install.controller_manifests import CLUSTER, ELECTION, RUNS
 from longboat.engines.kubernetes.manifests import objects
-from longboat.engines.kubernetes.observe.observe import STOP
+from longboat.engines.kubernetes.record_store import STOP
 from longboat.engines.kubernetes.records import Gate, Record, State, Storage
 from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, role_for
 from longboat.kubeapi.client import Client

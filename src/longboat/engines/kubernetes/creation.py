@@ -9,6 +9,7 @@ that the submitter created (`retry_template`). Not the decision to make one (`de
 from __future__ import annotations
 
 import base64
+import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,9 +19,10 @@ import msgspec
 from longboat.core.errors import EngineError
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import gang_file, pod_template, retry_template
+from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
 from longboat.engines.kubernetes.manifests.objects import AttemptStart, Owner, attempt_objects, retry_templates
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
-from longboat.engines.kubernetes.records import Record
+from longboat.engines.kubernetes.records import Record, State
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import AlreadyExists, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import CLAIM_TEMPLATE, JOB, JOBSET, SECRET, kind_of
@@ -29,6 +31,7 @@ Object = dict[str, Any]
 
 WORKLOADS = ("Job", "JobSet")
 AT_ONCE = 4
+LEAST_TIMEOUT_S = 1.0
 
 
 class ForeignObject(EngineError):
@@ -136,6 +139,15 @@ def make_attempt(client: Client, snapshot: RunSnapshot, attempt: int, start: Att
     made = retry_template.copies(templates, record, attempt, rendered)
     for each in [*(each for each in objects if each["kind"] not in WORKLOADS), *made]:
         create_object(client, each, owner=snapshot.uid)
+
+
+def start_of(record: Record, state: State, *, code: CodeManifest | None, now: float) -> AttemptStart:
+    timeout_s = record.job.timeout_s
+    if timeout_s is not None and state.started is not None:
+        # `started` is written by whoever may write the record: no attempt gets more than the whole time.
+        timeout_s = min(timeout_s, max(LEAST_TIMEOUT_S, state.started + timeout_s - now))
+    is_held = record.gated_by != "none"
+    return AttemptStart(token=secrets.token_hex(16), suspended=is_held, timeout_s=timeout_s, code=code)
 
 
 def _first_secret(client: Client, snapshot: RunSnapshot) -> Object:

@@ -173,7 +173,7 @@ class KubernetesEngine:
         return may_act
 
     def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
-        from longboat.engines.kubernetes.observe.observe import find_record
+        from longboat.engines.kubernetes.record_store import find_record
 
         snapshot = self._observe(run)
         if query.follow and not snapshot.state.is_final:
@@ -220,7 +220,7 @@ class KubernetesEngine:
     # ending
 
     def stop(self, run: str, *, grace_s: float | None = None) -> None:
-        from longboat.engines.kubernetes.observe.observe import STOP, stop_text
+        from longboat.engines.kubernetes.record_store import STOP, stop_text
         from longboat.kubeapi.kinds import CONFIG_MAP
 
         self._ending.add(run)
@@ -231,8 +231,8 @@ class KubernetesEngine:
         self._observe(run)
 
     def delete(self, run: str, *, purge: bool = False) -> None:
-        from longboat.engines.kubernetes.observe.observe import find_record, read_record
         from longboat.engines.kubernetes.reconcile.reconciler import wait_for_end
+        from longboat.engines.kubernetes.record_store import find_record, read_record
         from longboat.engines.kubernetes.records import State
         from longboat.engines.kubernetes.removal import clear_storage, purge_store, remove_run
 

@@ -36,7 +36,6 @@ class Record(Value, frozen=True):
     created: float
     user: str
     workload: WorkloadKind = "job"
-    gate: bool = False  # created suspended; a turn lets it in
     gate_s: float = 300.0  # how long a gang that was let in may take until all its pods have a node
     node_lost_s: float = 60.0  # a node of the cluster that is silent for so long is lost, and the attempt with it
     log_wait_s: float = 0.0  # how long an ended node waits for attached readers of its log
@@ -99,6 +98,11 @@ class State(Value, frozen=True):
     @property
     def is_final(self) -> bool:
         return self.phase in FINAL_PHASES
+
+
+def expected_nodes(job: Job) -> list[str]:
+    """Members of the gang: `worker-0`, ... The first is node 0."""
+    return [f"{role.name}-{index}" for role in job.roles for index in range(role.nodes)]
 
 
 def ranks_of(record: Record, role: str, index: int) -> range:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError, LongboatError
 from longboat.core.jobs import Job
+from longboat.storage.urls import check_no_address, is_object_url, object_url
 
 if TYPE_CHECKING:
     from longboat.engines.shared.home import Home
@@ -28,6 +29,19 @@ PLACES = {
     ),
 }
 """Those that tell which server a bucket is on: the same name means another bucket elsewhere."""
+
+COMPLETE = "a complete one is a folder step-N with a file .complete in it"
+"""Hint where there is none to resume from."""
+
+
+def resume_address(wanted: str) -> str | None:
+    """`checkpoints.resume` as an address in an object store; None for the name of a run or a folder. Raises UsageError
+    for an address that means nothing."""
+    if not is_object_url(wanted):
+        check_no_address(wanted)
+        return None
+    object_url(wanted)
+    return wanted.rstrip("/")
 
 
 def kept_reason(job: Job) -> str:

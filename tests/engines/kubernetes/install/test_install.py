@@ -17,7 +17,7 @@ import pytest
 from longboat.engines.kubernetes.install.autoscaler_manifests import AUTOSCALER
 from longboat.engines.kubernetes.install.controller_manifests import HOME
 from longboat.engines.kubernetes.install.install import is_installed, unattended
-from longboat.engines.kubernetes.observe.observe import STOP, stop_text
+from longboat.engines.kubernetes.record_store import STOP, stop_text
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP, NODE, POD
 from longboat.kubeapi.leases import CONTROLLER

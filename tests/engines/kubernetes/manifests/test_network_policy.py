@@ -14,7 +14,7 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.explain.network_policies import blockades
 from longboat.engines.kubernetes.manifests import objects as manifests
 from longboat.engines.kubernetes.manifests.dropped_fields import dropped_fields
-from longboat.engines.kubernetes.manifests.network_policy import is_possible, network_policy
+from longboat.engines.kubernetes.manifests.network_policy import network_policy
 from longboat.engines.kubernetes.manifests.objects import AttemptStart
 from longboat.engines.kubernetes.settings import read_settings, write_setting
 from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
@@ -78,9 +78,9 @@ def test_explanations_know_it() -> None:
 
 def test_who_may_not_create_one_has_none() -> None:
     right = next(one for one in PERMISSIONS if str(one) == "create networkpolicies.networking.k8s.io")
-    assert is_possible(ClusterFacts(namespace="n", groups=SERVED))
-    assert not is_possible(ClusterFacts(namespace="n", groups=SERVED, denied=(right,)))
-    assert not is_possible(ClusterFacts(namespace="n"))
+    assert ClusterFacts(namespace="n", groups=SERVED).can_isolate
+    assert not ClusterFacts(namespace="n", groups=SERVED, denied=(right,)).can_isolate
+    assert not ClusterFacts(namespace="n").can_isolate
 
 
 def test_the_setting(tmp_path: Path) -> None:

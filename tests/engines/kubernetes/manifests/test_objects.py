@@ -138,7 +138,7 @@ def test_the_owner_is_the_record_as_the_server_has_it() -> None:
 
 
 def test_a_run_to_be_applied_by_hand_has_no_owner_and_no_secret() -> None:
-    what = record(job(retries=Retries(count=2)), secrets={"B": ("train-env", "B"), "A": ("train-env", "A")}, gate=True)
+    what = record(job(retries=Retries(count=2)), secrets={"B": ("train-env", "B"), "A": ("train-env", "A")})
     shared = [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "longboat-code-x"}}]
     objects, notices = manifests.standalone(what, START, shared)
     assert kinds(objects) == [

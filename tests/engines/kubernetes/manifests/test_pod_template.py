@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from longboat.core.jobs import Gpus, Resources, Role
+from longboat.core.jobs import Resources, Role
 from longboat.engines.kubernetes.manifests import pod_template
 from longboat.engines.kubernetes.records import CodeStore, Record, Storage
 from tests.engines.kubernetes.manifest_samples import gpu_role, job, record, role
@@ -129,23 +129,6 @@ def test_a_gpu_type_is_any_of_the_labels_that_nodes_carry() -> None:
         {"matchExpressions": [{"key": "nvidia.com/gpu.product", "operator": "In", "values": ["A", "B"]}]},
     ]
     assert "affinity" not in spec_of(role("other"), gpu_selector=selector)
-
-
-def test_labels_of_nodes_that_have_a_type_of_gpu() -> None:
-    nodes = [
-        {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "x": "h100"},
-        {"nvidia.com/gpu.product": "NVIDIA-H100-PCIe"},
-        {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"},
-        {"karpenter.k8s.aws/instance-gpu-name": "a10g"},
-        {},
-    ]
-    assert pod_template.gpu_labels(Gpus(count=1, type="H100"), nodes) == {
-        "cloud.google.com/gke-accelerator": ("nvidia-h100-80gb",),
-        "nvidia.com/gpu.product": ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe"),
-    }
-    assert pod_template.gpu_labels(Gpus(count=1, type="H100-80GB"), nodes[:1]) != {}
-    assert pod_template.gpu_labels(Gpus(count=1, type="B200"), nodes) == {}
-    assert pod_template.gpu_labels(Gpus(count=1), nodes) == {}
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.kubernetes.observe.observe import STOP, stop_text
 from longboat.engines.kubernetes.reconcile.controller import Controller
+from longboat.engines.kubernetes.record_store import STOP, stop_text
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, NAMESPACE, POD
 from longboat.kubeapi.leases import TTL_S

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from longboat.engines.kubernetes.manifests import objects
-from longboat.engines.kubernetes.observe.observe import ALIVE, observe, snapshot_of
+from longboat.engines.kubernetes.observe.observe import observe, snapshot_of
 from longboat.engines.kubernetes.reconcile.handover import HANDOVER_S, handover_due
+from longboat.engines.kubernetes.record_store import ALIVE
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.submit.submission_heartbeat import BEAT_S, beating
 from longboat.kubeapi.client import Client

@@ -13,10 +13,10 @@ from typing import Any
 
 from longboat.core.errors import EngineError, NotFound, Refused, UsageError
 from longboat.core.jobs import Value
-from longboat.core.resources import format_quantity, parse_quantity
-from longboat.engines.kubernetes import names
+from longboat.core.resources import parse_quantity
 from longboat.engines.kubernetes.exec.helper_pod import claims_of
-from longboat.engines.kubernetes.reconcile.listing import records
+from longboat.engines.kubernetes.manifests.volumes import claim_object
+from longboat.engines.kubernetes.record_store import list_records
 from longboat.engines.kubernetes.records import Record
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import AlreadyExists, ApiError
@@ -125,21 +125,17 @@ def find_volume(client: Client, name: str) -> VolumeView:
 
 def _users(client: Client) -> tuple[list[dict[str, Any]], list[Record]]:
     pods = client.list(POD).items
-    return pods, [record for _, record, state in records(client) if not state.is_final]
+    return pods, [record for _, record, state in list_records(client) if not state.is_final]
 
 
 def create_volume(client: Client, claim: ClaimRequest, *, timeout_s: float) -> VolumeView:
     """Make the claim and wait until it is bound, or is known to wait for its first user. Raises EngineError."""
     binding = _binding(client, claim)
-    spec: dict[str, Any] = {
-        "accessModes": [claim.access],
-        "resources": {"requests": {"storage": format_quantity(claim.size)}},
-    }
-    if claim.storage_class is not None:
-        spec["storageClassName"] = claim.storage_class
-    meta = {"name": claim.name, "namespace": client.namespace, "labels": {names.MANAGED_BY: "longboat"}}
+    body = claim_object(
+        claim.name, client.namespace, size=claim.size, storage_class=claim.storage_class, access=claim.access
+    )
     try:
-        client.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
+        client.create(body)
     except AlreadyExists:
         raise Refused(f"there is a volume {claim.name} already", hint=f"longboat volume rm {claim.name}") from None
     return _until_bound(client, claim, binding, timeout_s)

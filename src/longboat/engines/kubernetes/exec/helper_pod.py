@@ -15,6 +15,7 @@ from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.exec.pod_exec import Remote
+from longboat.engines.kubernetes.manifests.security_context import container_security, pod_security
 from longboat.engines.kubernetes.manifests.volumes import STORAGE, is_inside, pod_volumes, storage_source
 from longboat.engines.kubernetes.observe.termination import container_of
 from longboat.engines.kubernetes.records import Record, Storage
@@ -25,7 +26,6 @@ from longboat.kubeapi.kinds import CONFIG_MAP, POD
 LIFE_S = 4 * 3600
 """A forgotten aide ends after so long."""
 START_S = 180.0
-USER = 1000
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError")
 PULLING = ("ErrImagePull", "ImagePullBackOff")
 PULL_S = 45.0
@@ -227,18 +227,16 @@ def pod_spec(image: str, security: Security, mounts: HelperMounts) -> Object:
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "2", "memory": "512Mi"}},
         "volumeMounts": mounts.mounts,
     }
-    profile: Object = {"seccompProfile": {"type": "RuntimeDefault"}}
-    if security == "restricted":
-        container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-        profile |= {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER}
-        profile["fsGroupChangePolicy"] = "OnRootMismatch"
+    own = container_security(security)
+    if own is not None:
+        container["securityContext"] = own
     return {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": LIFE_S,
         "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": profile,
+        "securityContext": pod_security(security),
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}, {"key": "amd.com/gpu", "operator": "Exists"}],
         "containers": [container],
         "volumes": mounts.volumes,

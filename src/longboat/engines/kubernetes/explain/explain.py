@@ -20,8 +20,8 @@ from longboat.engines.kubernetes.explain.pending import PendingFacts, event_time
 from longboat.engines.kubernetes.explain.pod_failures import fates
 from longboat.engines.kubernetes.logs.lines import Parser, batches
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
-from longboat.engines.kubernetes.observe.slim_objects import UNFINISHED, BoundPod, SlimNode
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
+from longboat.engines.kubernetes.slim_objects import UNFINISHED, BoundPod, SlimNode
 from longboat.engines.kubernetes.status import full_status
 from longboat.engines.shared.explanations import ADVICE, explain_status
 from longboat.kubeapi import kinds

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from longboat.engines.kubernetes.gate.decide import ClusterUsage
-from longboat.engines.kubernetes.observe.slim_objects import UNFINISHED, SlimNode, SlimPod
+from longboat.engines.kubernetes.slim_objects import UNFINISHED, SlimNode, SlimPod
 from longboat.fitting.model.nodes import node_of
 from longboat.fitting.model.pods import Claims, pods_of
 from longboat.fitting.model.volumes import claims_of

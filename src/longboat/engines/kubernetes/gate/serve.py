@@ -20,8 +20,7 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.decide import Admission, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.gate_lease import HeldGate, hold_gates
 from longboat.engines.kubernetes.gate.node_usage import bound_claims, observe_room
-from longboat.engines.kubernetes.observe.observe import BadRecord, is_record, read_record, read_stop
-from longboat.engines.kubernetes.observe.slim_objects import UNFINISHED, RunPod, SlimRecord, SlimWorkload
+from longboat.engines.kubernetes.manifests.gang_pods import gang_pods
 from longboat.engines.kubernetes.observe.snapshot import (
     PodView,
     RunSnapshot,
@@ -29,9 +28,9 @@ from longboat.engines.kubernetes.observe.snapshot import (
     pod_view,
     workload_view,
 )
-from longboat.engines.kubernetes.reconcile.apply import write_state
+from longboat.engines.kubernetes.record_store import BadRecord, is_record, read_record, read_stop, write_state
 from longboat.engines.kubernetes.records import Gate, Record, State
-from longboat.engines.kubernetes.submit.planned_pods import gang_pods
+from longboat.engines.kubernetes.slim_objects import UNFINISHED, RunPod, SlimRecord, SlimWorkload
 from longboat.fitting.model.pods import Claims, pod_of
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Conflict, Forbidden, LeaseExpired, ObjectNotFound, Unreachable

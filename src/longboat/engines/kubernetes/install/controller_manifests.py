@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from longboat.engines.kubernetes.manifests.security_context import container_security, unprivileged
 from longboat.kubeapi.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -136,12 +137,7 @@ def deployment_of(labels: Object, container: Object, volumes: list[Object], **an
                 "automountServiceAccountToken": True,
                 "enableServiceLinks": False,
                 "terminationGracePeriodSeconds": 30,
-                "securityContext": {
-                    "runAsNonRoot": True,
-                    "runAsUser": USER,
-                    "runAsGroup": USER,
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                },
+                "securityContext": unprivileged(USER),
                 "containers": [container],
                 "volumes": volumes,
             },
@@ -165,11 +161,7 @@ def container_of(name: str, image: str, port: int, memory: str) -> Object:
             {"name": "LONGBOAT_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         ],
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": memory}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": {**(container_security("restricted") or {}), "readOnlyRootFilesystem": True},
         "livenessProbe": _probe(port, "/healthz", periodSeconds=20, initialDelaySeconds=10, timeoutSeconds=10),
         "readinessProbe": _probe(port, "/readyz", periodSeconds=2, timeoutSeconds=5),
         "volumeMounts": [{"name": "home", "mountPath": "/home/longboat"}],

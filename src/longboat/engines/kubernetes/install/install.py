@@ -10,7 +10,7 @@ from longboat.core.errors import EngineError
 from longboat.engines.kubernetes.install.autoscaler_manifests import AUTOSCALER
 from longboat.engines.kubernetes.install.controller_manifests import HOME, served_namespaces
 from longboat.engines.kubernetes.names import selector
-from longboat.engines.kubernetes.observe.observe import find_record, read_record
+from longboat.engines.kubernetes.record_store import find_record, read_record
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.kinds import (

@@ -7,24 +7,13 @@ subject to policies.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.records import Record
 from longboat.kubeapi.kinds import NETWORK_POLICY
 
-if TYPE_CHECKING:
-    from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
-
-GROUP = NETWORK_POLICY.api_version.partition("/")[0]
 SWITCH = "longboat config set kubernetes.network_policy false"
-
-
-def is_possible(capabilities: ClusterFacts) -> bool:
-    """Whether the cluster serves NetworkPolicies and whoever submits may create them."""
-    return GROUP in capabilities.groups and not any(
-        (one.verb, one.group, one.resource) == ("create", GROUP, NETWORK_POLICY.plural) for one in capabilities.denied
-    )
 
 
 def policy_name(run: str, uid: str) -> str:

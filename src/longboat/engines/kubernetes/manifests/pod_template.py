@@ -7,15 +7,16 @@ pod has no service account token, and no GPU is visible where none was asked for
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from longboat.core.jobs import Gpus, Role
+from longboat.core.jobs import Role
 from longboat.core.resources import format_cpus, format_quantity
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import gpu_packing, volumes
 from longboat.engines.kubernetes.manifests.gang_file import engine_env
 from longboat.engines.kubernetes.manifests.overlay import overlaid
+from longboat.engines.kubernetes.manifests.security_context import container_security, pod_security
 from longboat.engines.kubernetes.records import Record
 
 Object = dict[str, Any]
@@ -27,17 +28,7 @@ AFTER_GRACE_S = 10
 """What the launcher has, after the ranks' grace, to write down how they ended."""
 
 DRA = "dra:"
-USER = 1000
 GPU_TAINT = "nvidia.com/gpu"
-GPU_LABELS = (
-    "nvidia.com/gpu.product",
-    "amd.com/gpu.product-name",
-    "gpu.intel.com/product",
-    "cloud.google.com/gke-accelerator",
-    "karpenter.k8s.aws/instance-gpu-name",
-    "gpu",
-)
-"""Labels that tell the type of a node's GPUs."""
 
 
 def pod_template(record: Record, role: Role, attempt: int, *, labels: Mapping[str, str]) -> Object:
@@ -56,7 +47,7 @@ def pod_template(record: Record, role: Role, attempt: int, *, labels: Mapping[st
                 "enableServiceLinks": False,
                 "serviceAccountName": record.service_account,
                 "imagePullSecrets": [{"name": name} for name in record.pull_secrets],
-                "securityContext": _pod_security(record),
+                "securityContext": pod_security(record.security),
                 "affinity": _affinity(record, role),
                 "tolerations": _tolerations(record, role),
                 "resourceClaims": _resource_claims(record, role, attempt),
@@ -75,26 +66,6 @@ def is_dra(record: Record, role: Role) -> bool:
 def claim_template_name(record: Record, role: Role, attempt: int) -> str:
     short = names.role_names(record.job, record.name, attempt, record.workload)[role.name]
     return names.job_name(record.name, attempt, short)
-
-
-def gpu_labels(wanted: Gpus, nodes: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
-    """For a GPU type, the labels (and their values) that nodes which have it carry. Empty: no node has it.
-
-    `H100` is found in `NVIDIA-H100-80GB-HBM3`, `nvidia-h100-80gb` and `h100`: upper and lower case, `-`, `_`, `.` and
-    blanks make no difference.
-    """
-    if wanted.type is None:
-        return {}
-    found: dict[str, set[str]] = {}
-    for labels in nodes:
-        for label in GPU_LABELS:
-            if label in labels and _plain(wanted.type) in _plain(labels[label]):
-                found.setdefault(label, set()).add(labels[label])
-    return {label: tuple(sorted(values)) for label, values in sorted(found.items())}
-
-
-def _plain(text: str) -> str:
-    return "".join(char for char in text.lower() if char.isalnum())
 
 
 def _annotations(record: Record) -> dict[str, str]:
@@ -118,7 +89,7 @@ def _container(record: Record, role: Role) -> Object:
             "workingDir": volumes.NODE,
             "env": _env(record, role),
             "resources": _resources(record, role),
-            "securityContext": _container_security(record),
+            "securityContext": container_security(record.security),
             "terminationMessagePath": "/dev/termination-log",
             "terminationMessagePolicy": "File",
             "volumeMounts": _mounts(record),
@@ -247,26 +218,6 @@ def _affinity(record: Record, role: Role) -> Object:
     ]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     return {**found, "nodeAffinity": required}
-
-
-def _pod_security(record: Record) -> Object:
-    seccomp = {"seccompProfile": {"type": "RuntimeDefault"}}
-    if record.security != "restricted":
-        return seccomp
-    return {
-        **seccomp,
-        "runAsNonRoot": True,
-        "runAsUser": USER,
-        "runAsGroup": USER,
-        "fsGroup": USER,
-        "fsGroupChangePolicy": "OnRootMismatch",
-    }
-
-
-def _container_security(record: Record) -> Object | None:
-    if record.security != "restricted":
-        return None
-    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def _without_empty(fields: Object) -> Object:

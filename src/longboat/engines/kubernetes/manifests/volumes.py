@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from longboat.core.errors import Refused
-from longboat.core.jobs import Access, Checkpoints, Job, Value, Volume
+from longboat.core.jobs import Checkpoints, Job, Value, Volume
 from longboat.core.resources import format_quantity
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.records import Record, Storage
@@ -178,7 +178,7 @@ def claims(job: Job, namespace: str) -> list[Object]:
     """The claims that the job wants made if they do not exist. Nobody owns them: they outlive every run."""
     made = {volume.claim: volume for volume in reversed(job.volumes) if volume.claim and volume.size is not None}
     return [
-        claim(
+        claim_object(
             name,
             namespace,
             size=volume.size or 0,
@@ -189,7 +189,7 @@ def claims(job: Job, namespace: str) -> list[Object]:
     ]
 
 
-def claim(name: str, namespace: str, *, size: int, storage_class: str | None = None, access: Access) -> Object:
+def claim_object(name: str, namespace: str, *, size: int, storage_class: str | None = None, access: str) -> Object:
     """A PersistentVolumeClaim. Without a class, the cluster's default."""
     spec: Object = {"accessModes": [access], "resources": {"requests": {"storage": format_quantity(size)}}}
     if storage_class is not None:

@@ -1,4 +1,5 @@
-"""Objects of a run read into one value: records, Jobs, pods, nodes, termination messages, progress.
+"""A run as it is: its record, Jobs, pods and nodes read into one value; termination messages, progress, lost nodes.
 
-What to do about it is decided in `reconcile`. May import `manifests`, `kubeapi` and the plain words of `explain`.
+What to do about it is decided in `reconcile`. May import `record_store`, `kubeapi`, and the words that `explain` has
+for single objects.
 """

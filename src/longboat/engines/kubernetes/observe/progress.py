@@ -10,7 +10,7 @@ from longboat.core.runs import Phase
 from longboat.core.words import listing
 from longboat.engines.kubernetes.explain.unschedulable import scheduler_reasons
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
-from longboat.engines.kubernetes.reconcile.attempt_outcome import expected_nodes
+from longboat.engines.kubernetes.records import expected_nodes
 
 FACTS = 12
 

@@ -69,7 +69,6 @@ class WorkloadView(Value, frozen=True):
 class QueueView(Value, frozen=True):
     """What Kueue says about an attempt."""
 
-    is_admitted: bool = False
     is_evicted: bool = False
     message: str = ""
 
@@ -195,7 +194,7 @@ def queue_view(workload: Mapping[str, Any], words: str = "") -> QueueView:
     held = {one.get("type"): one.get("reason") for one in conditions if one.get("status") == "True"}
     # Pods that were not ready in time never ran together: the same attempt may be admitted again.
     is_evicted = "Evicted" in held and held["Evicted"] != "PodsReadyTimeout"
-    return QueueView(is_admitted="Admitted" in held, is_evicted=is_evicted, message=words)
+    return QueueView(is_evicted=is_evicted, message=words)
 
 
 def host_view(name: str, node: Mapping[str, Any] | None, renewed: float | None = None) -> HostView:

@@ -6,18 +6,14 @@ that was read: `Conflict` means that somebody else took a turn, and is passed on
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.creation import make_attempt
-from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
-from longboat.engines.kubernetes.manifests.objects import AttemptStart, Owner
+from longboat.engines.kubernetes.creation import make_attempt, start_of
+from longboat.engines.kubernetes.manifests.objects import Owner
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
-from longboat.engines.kubernetes.reconcile.attempt_outcome import expected_nodes
 from longboat.engines.kubernetes.reconcile.decide import (
     Action,
     Admit,
@@ -28,13 +24,13 @@ from longboat.engines.kubernetes.reconcile.decide import (
     ForceDelete,
     SendStop,
 )
-from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.record_store import write_state
+from longboat.engines.kubernetes.records import State, expected_nodes
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD
+from longboat.kubeapi.kinds import JOB, JOBSET, POD
 
 Object = dict[str, Any]
 
-LEAST_TIMEOUT_S = 1.0
 MOST_TAILS = 16
 """Nodes whose last lines are kept in the record, those that failed first."""
 TOLD_AT_ONCE = 16
@@ -74,16 +70,6 @@ def act(client: Client, snapshot: RunSnapshot, action: Action) -> State | None:
     elif isinstance(action, ForceDelete):
         client.delete(POD, action.pod, grace_s=0, uid=action.uid)
     return None
-
-
-def write_state(client: Client, run: str, version: str, state: State) -> str:
-    """Replace the state if the record is still as it was at this version; else Conflict."""
-    metadata: Object = {"resourceVersion": version}
-    if state.is_final:
-        metadata["labels"] = {names.ENDED: "true"}
-    body = {"metadata": metadata, "data": {"state": msgspec.json.encode(state).decode()}}
-    written = client.patch(CONFIG_MAP, run, body)
-    return str(written["metadata"]["resourceVersion"])
 
 
 def _with_tails(client: Client, snapshot: RunSnapshot, turn: Decision) -> State | None:
@@ -127,15 +113,6 @@ def create_attempt(client: Client, snapshot: RunSnapshot, attempt: int) -> None:
     """The objects of a later attempt; the code is what the first had. Raises CannotRetry and Foreign."""
     start = start_of(snapshot.record, snapshot.state, code=None, now=client.now())
     make_attempt(client, snapshot, attempt, start, owner_of(snapshot))
-
-
-def start_of(record: Record, state: State, *, code: CodeManifest | None, now: float) -> AttemptStart:
-    timeout_s = record.job.timeout_s
-    if timeout_s is not None and state.started is not None:
-        # `started` is written by whoever may write the record: no attempt gets more than the whole time.
-        timeout_s = min(timeout_s, max(LEAST_TIMEOUT_S, state.started + timeout_s - now))
-    is_held = record.gated_by != "none"
-    return AttemptStart(token=secrets.token_hex(16), suspended=is_held, timeout_s=timeout_s, code=code)
 
 
 def tell_all(client: Client, snapshot: RunSnapshot, actions: Sequence[SendStop]) -> None:

@@ -19,6 +19,7 @@ from longboat.core.words import listing
 from longboat.engines.kubernetes.observe.node_loss import NODE_LOST, vanished_on_lost_host
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.observe.termination import GangEnd, PodEnd
+from longboat.engines.kubernetes.records import expected_nodes
 
 CONSEQUENCES = ("preemption", "peers", "lost")
 """Causes that may follow from another node's end, the likeliest origin first."""
@@ -28,10 +29,6 @@ class AttemptOutcome(Value, frozen=True):
     how: Literal["succeeded", "failed", "stopped"]
     exit_code: int | None = None
     failure: Failure | None = None
-
-
-def expected_nodes(job: Job) -> list[str]:
-    return [f"{role.name}-{index}" for role in job.roles for index in range(role.nodes)]
 
 
 def deciding_nodes(job: Job) -> list[str]:

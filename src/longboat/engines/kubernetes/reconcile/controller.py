@@ -20,10 +20,10 @@ from longboat.core.errors import LongboatError, NotFound
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.serve import GateGroup, share_gate, unshare_gate
 from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
-from longboat.engines.kubernetes.observe.observe import STATES, STOP
 from longboat.engines.kubernetes.observe.termination import NodeEnd
 from longboat.engines.kubernetes.reconcile.reconciler import Reconciled, turn
 from longboat.engines.kubernetes.reconcile.workqueue import RunKey, WorkQueue
+from longboat.engines.kubernetes.record_store import STATES, STOP
 from longboat.engines.kubernetes.records import State
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import LeaseExpired, ObjectNotFound, Unreachable

@@ -19,7 +19,7 @@ from longboat.core.runs import Attempt, Failure
 from longboat.engines.kubernetes.observe.node_loss import first_doubt, noted_hosts, silence_words, with_losses
 from longboat.engines.kubernetes.observe.progress import Progress, facts_of, progress_of
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
-from longboat.engines.kubernetes.reconcile.attempt_outcome import AttemptOutcome, expected_nodes, is_over, judge
+from longboat.engines.kubernetes.reconcile.attempt_outcome import AttemptOutcome, is_over, judge
 from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made
 from longboat.engines.kubernetes.reconcile.survivors import (
     LINGER_S,
@@ -29,7 +29,7 @@ from longboat.engines.kubernetes.reconcile.survivors import (
     settling_s,
     told_to_stop,
 )
-from longboat.engines.kubernetes.records import State
+from longboat.engines.kubernetes.records import State, expected_nodes
 from longboat.engines.shared.retry_policy import describe, retry_after, retry_note, start_failure, stop_note
 
 SUSPICIOUS_S = 5.0

@@ -6,66 +6,40 @@ cost a few requests. Turns are taken by those who follow a run, and by the contr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
-from longboat.core.errors import EngineError
 from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.observe.observe import (
-    is_record,
-    list_queued,
-    queue_of,
-    read_record,
-    snapshot_of,
-)
-from longboat.engines.kubernetes.observe.slim_objects import RunPod, SlimRecord, SlimWorkload
+from longboat.engines.kubernetes.observe.observe import list_queued, queue_of, snapshot_of
 from longboat.engines.kubernetes.observe.snapshot import (
     pod_view,
     workload_view,
 )
 from longboat.engines.kubernetes.reconcile.reconciler import foreseen
-from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.record_store import ListedRun, list_records
+from longboat.engines.kubernetes.records import State
+from longboat.engines.kubernetes.slim_objects import RunPod, SlimWorkload
 from longboat.engines.kubernetes.status import brief_status
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, ObjectNotFound
-from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
+from longboat.kubeapi.kinds import JOB, JOBSET, POD, Kind
 
 OURS = f"{names.MANAGED_BY}=longboat"
-RECORDS = f"{OURS},{names.KIND}=run"
 AT_ONCE = 100
 """Runs named in one selector, of at most 41 characters each: an address of 8 KiB is what every proxy passes on."""
 MOST_NAMED = 400
 """Of more runs that have not ended, everything is listed: what ended runs left is then the smaller part."""
 
 
-class ListedRun(NamedTuple):
-    """A record, with the object that holds it."""
-
-    body: Mapping[str, Any]
-    record: Record
-    state: State
-
-
 def list_runs(client: Client, notice: Callable[[str], None]) -> Sequence[RunStatus]:
     """Newest first."""
-    seen = list(records(client, notice))
+    seen = list(list_records(client, notice))
     opened = [one for one in seen if not one.state.is_final]
     states = foresee(client, opened, notice) if opened else {}
     found = [brief_status(one.record, states.get(one.record.name, one.state)) for one in seen]
     return sorted(found, key=lambda status: (-status.created, status.name))
-
-
-def records(client: Client, notice: Callable[[str], None] = lambda _: None) -> Iterator[ListedRun]:
-    """All runs of the namespace; one whose record nobody may act upon is told of and left out."""
-    for body in client.list(CONFIG_MAP, labels=RECORDS, into=SlimRecord).items:
-        if not is_record(body):
-            continue
-        try:
-            yield ListedRun(body, *read_record(body))
-        except EngineError as error:
-            notice(error.message)
 
 
 def foresee(client: Client, opened: Sequence[ListedRun], notice: Callable[[str], None]) -> dict[str, State]:

@@ -21,11 +21,12 @@ from longboat.core.errors import RUN_LOST_EXIT, EngineError, NotFound
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import CannotRetry, ForeignObject
 from longboat.engines.kubernetes.observe.observe import observe, snapshot_of
-from longboat.engines.kubernetes.observe.slim_objects import UNFINISHED
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot, pod_view, workload_view
-from longboat.engines.kubernetes.reconcile.apply import apply, write_state
+from longboat.engines.kubernetes.reconcile.apply import apply
 from longboat.engines.kubernetes.reconcile.decide import Action, Decision, decide
+from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import Record
+from longboat.engines.kubernetes.slim_objects import UNFINISHED
 from longboat.engines.shared.retry_policy import describe
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Conflict, Forbidden, ObjectNotFound, Unreachable
@@ -184,10 +185,6 @@ class Reconciler:
         self._wake.set()
         for reflector in (*self._reflectors.values(), *([self._gate] if self._gate else [])):
             reflector.close()
-
-    def poke(self) -> None:
-        """Look again now."""
-        self._wake.set()
 
     def snapshots(self, timeout_s: float | None = None) -> Iterator[RunSnapshot]:
         """The run after every turn, until it has ended or the time is over. Raises NotFound."""

@@ -13,7 +13,7 @@ from longboat.core.jobs import Value
 from longboat.engines.kubernetes.observe.node_loss import is_host_well, is_reachable
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import PodEnd
-from longboat.engines.kubernetes.reconcile.attempt_outcome import expected_nodes
+from longboat.engines.kubernetes.records import expected_nodes
 
 SETTLING_S = 5.0
 """Launchers that have met are given so long to hear of a death by themselves: what they say then says more."""

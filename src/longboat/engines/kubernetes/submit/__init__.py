@@ -1,4 +1,5 @@
 """From a job to a run in a cluster: what the cluster offers, preflight, the code's upload, creation of the objects.
 
-Not what happens afterwards (`reconcile`). May import `manifests`, `explain`, `exec`, `kubeapi`.
+Not what happens afterwards (`reconcile`). May import `reconcile`, `gate`, `explain`, `exec`, `creation`, `manifests`,
+`kubeapi`.
 """

@@ -64,7 +64,7 @@ def make_manifests(submitter: Submitter, offer: PreparedRun) -> tuple[list[dict[
 
     Code and launcher are among them; values of secrets are not. Raises Refused for code that only fits a storage.
     """
-    from longboat.engines.kubernetes.reconcile.apply import start_of
+    from longboat.engines.kubernetes.creation import start_of
     from longboat.engines.kubernetes.submit.code.upload import plan_upload, upload_objects
 
     # Without a client nothing is taken to be in the cluster already, and without a storage all of it is in objects.

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from longboat.core.errors import NotFound, Refused
-from longboat.engines.kubernetes.observe.observe import find_record, read_record
+from longboat.engines.kubernetes.record_store import find_record, list_records, read_record
 from longboat.engines.kubernetes.records import Record, State, Storage
+from longboat.engines.shared.checkpoint_store import COMPLETE, resume_address
 from longboat.kubeapi.client import Client
-from longboat.storage.urls import check_no_address, is_object_url, object_url
-
-HINT = "a complete one is a folder step-N with a file .complete in it"
+from longboat.storage.urls import object_url
 
 
 def find_checkpoint(client: Client, wanted: str | None, storage: Storage | None) -> str | None:
     """The folder that `checkpoints.resume` means. Raises NotFound where there is no complete checkpoint."""
     if wanted is None:
         return None
-    from longboat.engines.kubernetes.reconcile.listing import records
-
-    if is_object_url(wanted):
-        object_url(wanted)  # an address that means nothing is refused now
-        return wanted.rstrip("/")
-    check_no_address(wanted)
+    address = resume_address(wanted)
+    if address is not None:
+        return address
     if wanted.startswith("/"):
-        for _, record, state in records(client):
+        for _, record, state in list_records(client):
             if wanted.rstrip("/") in (record.checkpoint_dir, state.checkpoint):
                 return _newest(client, record, state)
         return wanted.rstrip("/")
@@ -30,7 +26,7 @@ def find_checkpoint(client: Client, wanted: str | None, storage: Storage | None)
         record, state = read_record(find_record(client, wanted))
     except NotFound:
         message = f"no complete checkpoint to resume from: there is no run {wanted!r} in namespace {client.namespace}"
-        raise NotFound(message, hint=f"name a run, or a folder of the storage; {HINT}") from None
+        raise NotFound(message, hint=f"name a run, or a folder of the storage; {COMPLETE}") from None
     if record.checkpoint_store is None:
         _check_storage(record, storage)
     return _newest(client, record, state)
@@ -49,7 +45,7 @@ def _newest(client: Client, record: Record, state: State) -> str:
         raise NotFound(
             f"no complete checkpoint to resume from in {record.checkpoint_store or record.checkpoint_dir} of run"
             f" {record.name}",
-            hint=HINT,
+            hint=COMPLETE,
         )
     if record.checkpoint_store is not None:
         object_url(record.checkpoint_store)  # pods fetch from there: nothing but a bucket

@@ -21,15 +21,14 @@ from longboat.core.errors import EngineError, Refused
 from longboat.core.jobs import Job, Value
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.creation import WORKLOADS, create_object, make_first, templates_of
+from longboat.engines.kubernetes.creation import WORKLOADS, create_object, make_first, start_of, templates_of
 from longboat.engines.kubernetes.explain.admission_errors import admission_trouble
 from longboat.engines.kubernetes.gate.node_usage import bound_claims
 from longboat.engines.kubernetes.manifests import objects as manifests
 from longboat.engines.kubernetes.manifests.dropped_fields import dropped_fields
-from longboat.engines.kubernetes.manifests.network_policy import SWITCH, is_possible
+from longboat.engines.kubernetes.manifests.network_policy import SWITCH
 from longboat.engines.kubernetes.manifests.volumes import check_volumes, places, run_storage, storage_notices
-from longboat.engines.kubernetes.observe.observe import hash_of_record, is_record, read_record, read_stop
-from longboat.engines.kubernetes.reconcile.apply import start_of
+from longboat.engines.kubernetes.record_store import hash_of_record, is_record, read_record, read_stop
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of
 from longboat.engines.kubernetes.status import STARTING, current_user
@@ -171,7 +170,6 @@ class Submitter:
             namespace=self.client.namespace,
             created=self.client.now(),
             user=current_user(),
-            gate=queue is None and is_gated(job),
             gate_s=settings.gate_s,
             node_lost_s=settings.node_lost,
             log_wait_s=settings.log_wait_s,
@@ -190,7 +188,7 @@ class Submitter:
             secrets={variable: (names.env_secret(name), variable) for variable in offer.secrets},
             queue=queue,
             queue_priority=(offer.queue_priority or settings.priority_class) if queue is not None else None,
-            network_policy=settings.network_policy and is_possible(capabilities),
+            network_policy=settings.network_policy and capabilities.can_isolate,
             notices=offer.notices,
             **fields,
         )

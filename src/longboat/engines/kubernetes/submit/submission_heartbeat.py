@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterator
 
 from longboat.core.errors import LongboatError
-from longboat.engines.kubernetes.observe.observe import ALIVE
 from longboat.engines.kubernetes.reconcile.handover import HANDOVER_S
+from longboat.engines.kubernetes.record_store import ALIVE
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP
 

@@ -21,6 +21,7 @@ from longboat.core.jobs import Job
 from longboat.engines.engine import Submission
 from longboat.engines.local.records import KEPT_VARIABLES, LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.shared.checkpoint_store import COMPLETE, resume_address
 from longboat.engines.shared.code_snapshot import checkpoint_folder, with_absolute_secrets
 from longboat.engines.shared.files import (
     disk,
@@ -32,7 +33,7 @@ from longboat.engines.shared.files import (
     write_bytes,
 )
 from longboat.engines.shared.home import NAME_LIMIT, Home
-from longboat.storage.urls import check_no_address, is_object_url, object_url, run_url
+from longboat.storage.urls import is_object_url, run_url
 
 
 def record_of(home: Home, submission: Submission, *, name: str, snapshot: CodeSnapshot | None) -> LocalRecord:
@@ -149,10 +150,9 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
         return None
     from longboat.storage.checkpoints import checkpoint_at
 
-    if is_object_url(wanted):
-        object_url(wanted)  # an address that means nothing is refused now
-        return wanted
-    check_no_address(wanted)
+    address = resume_address(wanted)
+    if address is not None:
+        return address
     folder, store = Path(submission.base) / os.path.expanduser(wanted), None
     with contextlib.suppress(NotFound):
         record = RunFiles(home.run_dir(wanted)).record()
@@ -161,10 +161,7 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
     if newest is None and store is not None:
         return store
     if newest is None:
-        raise NotFound(
-            f"no complete checkpoint to resume from in {folder}",
-            hint="a complete one is a folder step-N with a file .complete in it",
-        )
+        raise NotFound(f"no complete checkpoint to resume from in {folder}", hint=COMPLETE)
     return str(newest)
 
 

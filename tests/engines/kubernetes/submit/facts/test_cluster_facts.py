@@ -52,7 +52,6 @@ def test_an_administrator_sees_everything_with_few_requests(cluster: Cluster, na
     assert seen.nodes is not None and seen.sees_all_pods
     assert seen.quotas == () and seen.limits == () and seen.storage_classes == ()
     assert seen.has_namespace and seen.has_service_account and seen.pull_secrets == ()
-    assert seen.priority_classes and "system-node-critical" in seen.priority_classes
     assert seen.security == "privileged" and seen.autoscaler is None
     assert requests <= 16
 

@@ -16,8 +16,8 @@ import msgspec
 from longboat.core.jobs import Gpus, Job, Value
 from longboat.engines.kubernetes.install.controller_manifests import HOME
 from longboat.engines.kubernetes.manifests.pod_template import DRA
-from longboat.engines.kubernetes.observe.slim_objects import UNFINISHED, BoundPod, SlimNode
 from longboat.engines.kubernetes.records import Storage
+from longboat.engines.kubernetes.slim_objects import UNFINISHED, BoundPod, SlimNode
 from longboat.engines.kubernetes.submit.facts import surroundings
 from longboat.engines.kubernetes.submit.facts.gpu_inventory import (
     DEFAULT_GPU,
@@ -72,7 +72,6 @@ class ClusterFacts(Value, frozen=True):
     lost_secrets: tuple[str, ...] = ()  # of these, those that do not exist
     storage_classes: tuple[StorageClass, ...] | None = None  # of a job's submission: only if it names a claim
     claims: dict[str, ClaimView] | None = None  # of the namespace; read only if the job or the context names one
-    priority_classes: dict[str, int] | None = None  # read only without a job
     autoscaler: Autoscaler | None = None
 
     @property
@@ -82,6 +81,13 @@ class ClusterFacts(Value, frozen=True):
     @property
     def has_kueue(self) -> bool:
         return KUEUE_GROUP in self.groups
+
+    @property
+    def can_isolate(self) -> bool:
+        """Whether NetworkPolicies are served and whoever submits may create them."""
+        group, plural = kinds.NETWORK_POLICY.api_version.partition("/")[0], kinds.NETWORK_POLICY.plural
+        denied = {(one.verb, one.group, one.resource) for one in self.denied}
+        return group in self.groups and ("create", group, plural) not in denied
 
     def queue(self, name: str) -> LocalQueue | None:
         return next((queue for queue in self.queues or () if queue.name == name), None)
@@ -182,7 +188,6 @@ class _Look:
         account = start(lambda: self.client.find(kinds.SERVICE_ACCOUNT, self.account) or {})
         named = named_claims(job, self.settings)
         classes = start(lambda: list_(kinds.STORAGE_CLASS).items) if named or job is None else None
-        priorities = start(lambda: list_(kinds.PRIORITY_CLASS).items) if job is None else None
         claims = start(lambda: list_(kinds.PVC).items) if named else None
 
         def collect() -> dict[str, Any]:
@@ -195,7 +200,6 @@ class _Look:
                 "is_terminating": ((space or {}).get("status") or {}).get("phase") == "Terminating",
                 "storage_classes": _each(self.result(classes), surroundings.storage_class_of) if classes else None,
                 "claims": _claims(self.result(claims)) if claims else None,
-                "priority_classes": _priorities(self.result(priorities)) if priorities else None,
                 **self.account_facts(self.result(account)),
             }
 
@@ -384,9 +388,3 @@ def _claims(bodies: Iterable[Mapping[str, Any]] | None) -> dict[str, ClaimView] 
         return None
     found = (surroundings.claim_of(body) for body in bodies)
     return {claim.name: claim for claim in found}
-
-
-def _priorities(bodies: Iterable[Mapping[str, Any]] | None) -> dict[str, int] | None:
-    if bodies is None:
-        return None
-    return {str(body["metadata"]["name"]): int(body.get("value") or 0) for body in bodies}

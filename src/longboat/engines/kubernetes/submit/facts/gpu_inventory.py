@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from longboat.core.jobs import Gpus, Value
 from longboat.core.resources import parse_quantity
-from longboat.engines.kubernetes.manifests.pod_template import GPU_LABELS
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.quantities import is_gpu
 
@@ -15,6 +14,15 @@ DEFAULT_GPU = "nvidia.com/gpu"
 PLAIN = (DEFAULT_GPU, "amd.com/gpu", "alpha.kubernetes.io/nvidia-gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 MIG = "nvidia.com/mig-"
 
+GPU_LABELS = (
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "gpu.intel.com/product",
+    "cloud.google.com/gke-accelerator",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "gpu",
+)
+"""Labels that tell the type of a node's GPUs."""
 MEMORY_LABELS = ("nvidia.com/gpu.memory", "gpu.nvidia.com/vram")
 """MiB per GPU (the second: GiB)."""
 

@@ -46,7 +46,6 @@ class LocalQueue(Value, frozen=True):
     cluster_queue: str = ""
     is_active: bool | None = None
     message: str = ""
-    pending: int | None = None  # workloads that wait in it
     flavors: tuple[FlavorQuota, ...] | None = None  # what its ClusterQueue can ever give; None: may not be looked at
 
 
@@ -78,8 +77,6 @@ class ClaimView(Value, frozen=True):
 class StorageClass(Value, frozen=True):
     name: str
     is_default: bool = False
-    provisioner: str = ""
-    waits_for_pod: bool = False  # volumeBindingMode WaitForFirstConsumer
 
 
 class Autoscaler(Value, frozen=True):
@@ -136,7 +133,6 @@ def queue_of(body: Mapping[str, Any]) -> LocalQueue:
         cluster_queue=str((body.get("spec") or {}).get("clusterQueue") or ""),
         is_active=None if active is None else active.get("status") == "True",
         message="" if active is None else str(active.get("message") or ""),
-        pending=status.get("pendingWorkloads"),
     )
 
 
@@ -182,8 +178,6 @@ def storage_class_of(body: Mapping[str, Any]) -> StorageClass:
     return StorageClass(
         name=str(meta["name"]),
         is_default=(meta.get("annotations") or {}).get(DEFAULT_CLASS) == "true",
-        provisioner=str(body.get("provisioner") or ""),
-        waits_for_pod=body.get("volumeBindingMode") == "WaitForFirstConsumer",
     )
 
 

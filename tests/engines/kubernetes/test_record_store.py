@@ -11,16 +11,10 @@ import pytest
 
 from longboat.core.jobs import Gpus, Resources
 from longboat.engines.kubernetes.manifests import objects
-from longboat.engines.kubernetes.observe.observe import (
-    STOP,
-    BadRecord,
-    hash_of_record,
-    read_record,
-    read_stop,
-    snapshot_of,
-)
+from longboat.engines.kubernetes.observe.observe import snapshot_of
 from longboat.engines.kubernetes.observe.snapshot import WorkloadView
 from longboat.engines.kubernetes.reconcile.reconciler import shortest
+from longboat.engines.kubernetes.record_store import STOP, BadRecord, hash_of_record, read_record, read_stop
 from longboat.engines.kubernetes.records import State
 from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.manifest_samples import job, record, role

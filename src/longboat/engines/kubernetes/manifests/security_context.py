@@ -1,0 +1,32 @@
+"""Security contexts of pods and containers that a namespace's Pod Security level accepts. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Object = dict[str, Any]
+
+USER = 1000
+"""Whom a run's pods run as at the restricted level, which asks for any user but root."""
+
+
+def pod_security(level: str) -> Object:
+    """Of a run's pods and their helpers: the restricted level's, else the image's own user."""
+    if level != "restricted":
+        return {"seccompProfile": {"type": "RuntimeDefault"}}
+    return {**unprivileged(USER), "fsGroup": USER, "fsGroupChangePolicy": "OnRootMismatch"}
+
+
+def unprivileged(user: int) -> Object:
+    """The least that the restricted level asks of a pod."""
+    return {
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+    }
+
+
+def container_security(level: str) -> Object | None:
+    """What the restricted level asks of each container; None at any other level."""
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}} if level == "restricted" else None

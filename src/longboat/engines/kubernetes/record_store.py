@@ -1,0 +1,157 @@
+"""The ConfigMap of a run: found, listed and read within bounds; its state replaced. What it holds is in `records`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.slim_objects import SlimRecord
+from longboat.engines.shared.stop_request import StopRequest
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import CONFIG_MAP
+
+STOP = f"{names.DOMAIN}/stop"
+ALIVE = f"{names.DOMAIN}/submitter-alive-at"
+"""Annotation of the record: seconds since the epoch, by the server's clock. Whoever forges it delays his own run."""
+MOST_NODES = 50_000
+"""Nodes of one run, ten times what the largest clusters have: of a number that somebody forged no list is made."""
+MOST_ATTEMPTS = 1_000_000
+"""Attempts that a state may speak of; a run that fails at once every second has as many after eleven days."""
+MOST_GRACE_S = 1e7
+"""Seconds, four months: no pod has a longer one."""
+MOST_MOMENT = 1e12
+MOST_QUOTED = 300
+"""Characters of a message about a record, a line or two of a terminal."""
+
+RUN_RECORDS = names.selector([(names.MANAGED_BY, "longboat"), (names.KIND, "run")])
+
+Object = dict[str, Any]
+_UID = re.compile(r"[0-9a-f]{8,64}")
+"""A part of it is in the names of the run's folders."""
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_WILD = re.compile(r"(?<![\d.])\d{17}|[eE]\+?(?:\d{3}|[2-9]\d|1[6-9])")
+"""Numbers of 10^16 and more. No amount, moment or code of a run is as large, and what is computed with larger ones
+overflows where nobody expects it: as a time, as a float, or when it is printed."""
+
+# Made here and not when first needed: msgspec builds type information lazily and not thread-safely.
+RECORDS = msgspec.json.Decoder(Record)
+STATES = msgspec.json.Decoder(State)
+STOPS = msgspec.json.Decoder(StopRequest)
+
+
+def find_record(client: Client, run: str) -> Object:
+    """The ConfigMap of a run. Raises NotFound."""
+    found = client.find(CONFIG_MAP, run) if _is_name(run) else None
+    if found is None or not is_record(found):
+        raise NotFound(f"no run named {run!r} in namespace {client.namespace}", hint="`longboat ps -a` lists all runs")
+    return found
+
+
+def _is_name(run: str) -> bool:
+    try:
+        names.check_run_id(run)
+    except UsageError:
+        return False
+    return True
+
+
+class ListedRun(NamedTuple):
+    """A record, with the object that holds it."""
+
+    body: Mapping[str, Any]
+    record: Record
+    state: State
+
+
+def list_records(client: Client, notice: Callable[[str], None] = lambda _: None) -> Iterator[ListedRun]:
+    """All runs of the namespace; one whose record nobody may act upon is told of and left out."""
+    for body in client.list(CONFIG_MAP, labels=RUN_RECORDS, into=SlimRecord).items:
+        if not is_record(body):
+            continue
+        try:
+            yield ListedRun(body, *read_record(body))
+        except EngineError as error:
+            notice(error.message)
+
+
+def is_record(body: Mapping[str, Any]) -> bool:
+    """Whether a ConfigMap is there for a run; what it holds may still be of no use (`read_record`)."""
+    labels = (body.get("metadata") or {}).get("labels") or {}
+    return labels.get(names.KIND) == "run"
+
+
+class BadRecord(EngineError):
+    """A record that nobody acts upon: it is damaged, of a newer version, or about another run than its object."""
+
+    def __init__(self, run: str, what: str) -> None:
+        # Others wrote what is quoted here: nothing of it steers a terminal or fills a log.
+        shown = "".join(char if char.isprintable() else "?" for char in what[:MOST_QUOTED])
+        super().__init__(f"the record of run {run} {shown}", hint="`longboat rm --force` removes it")
+
+
+def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
+    """Record and state of a ConfigMap: the one way in, for whoever acts and whoever shows. Raises BadRecord.
+
+    Tenants can write ConfigMaps. So a record is about the run of its object's own name and namespace or about none, and
+    what it says is bounded before anything is computed from it.
+    """
+    metadata, data = body.get("metadata") or {}, body.get("data") or {}
+    name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
+    written, kept = data.get("record") or "", data.get("state") or "{}"
+    try:
+        record = RECORDS.decode(written)
+        state = STATES.decode(kept)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise BadRecord(name, f"is damaged: {error}") from None
+    # After it was read: in a text that is JSON every string ends, and so the search does not begin again and again.
+    if any(_WILD.search(_STRING.sub("", text)) for text in (written, kept)):
+        raise BadRecord(name, "is damaged: it holds a number that is out of all bounds")
+    if (record.name, record.namespace) != (name, namespace):
+        about = f"{record.namespace[:64]}/{record.name[:64]}"
+        raise BadRecord(name, f"in namespace {namespace} says that it is about {about}; nothing is done about it")
+    if not _UID.fullmatch(record.uid):
+        raise BadRecord(name, "is damaged: its uid is none")
+    if not 0 < record.job.nodes <= MOST_NODES or any(role.nodes < 0 for role in record.job.roles):
+        raise BadRecord(name, f"is damaged: it asks for {record.job.nodes} nodes, and a run has 1 to {MOST_NODES}")
+    if not 0 <= state.attempt <= MOST_ATTEMPTS:
+        raise BadRecord(name, f"is damaged: it says that attempt {state.attempt} is next")
+    return record, state
+
+
+def hash_of_record(body: Mapping[str, Any]) -> str:
+    """Of the text as it is written: what a template vouches for."""
+    return hashlib.sha256(((body.get("data") or {}).get("record") or "").encode()).hexdigest()
+
+
+def read_stop(body: Mapping[str, Any]) -> StopRequest | None:
+    text = ((body.get("metadata") or {}).get("annotations") or {}).get(STOP)
+    if not text:
+        return None
+    try:
+        found = STOPS.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        found = StopRequest(at=0.0)
+    # Whoever wrote this wanted a stop, with whatever grace.
+    return found if abs(found.at) < MOST_MOMENT and 0 <= (found.grace_s or 0) <= MOST_GRACE_S else StopRequest(at=0.0)
+
+
+def stop_text(at: float, grace_s: float | None) -> str:
+    return json.dumps({"at": at, "grace_s": grace_s})
+
+
+def write_state(client: Client, run: str, version: str, state: State) -> str:
+    """Replace the state if the record is still as it was at this version; else Conflict."""
+    metadata: Object = {"resourceVersion": version}
+    if state.is_final:
+        metadata["labels"] = {names.ENDED: "true"}
+    body = {"metadata": metadata, "data": {"state": msgspec.json.encode(state).decode()}}
+    written = client.patch(CONFIG_MAP, run, body)
+    return str(written["metadata"]["resourceVersion"])
