@@ -25,8 +25,8 @@ def start() -> int:
     package = type(sys)("longboat_launcher")
     package.__path__ = [here]
     sys.modules["longboat_launcher"] = package
-    what = sys.argv[1] if len(sys.argv) > 1 else ""
-    module = _MODULES.get(what, "node_launcher")
+    option = sys.argv[1] if len(sys.argv) > 1 else ""
+    module = _MODULES.get(option, "node_launcher")
     return int(__import__("longboat_launcher." + module, fromlist=["main"]).main(sys.argv[1:]))
 
 

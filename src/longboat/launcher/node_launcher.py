@@ -117,11 +117,11 @@ class NodeLauncher:
         if plan.mpi and plan.starter in ("mpirun", "follower"):
             self._serve(plan.mpi)
         self._prepare()
-        gang = None if state.is_over else RankGroup(state)
-        if gang is not None:
+        ranks = None if state.is_over else RankGroup(state)
+        if ranks is not None:
             state.phase = "running"
-            gang.start()
-            self.heartbeats.watch(self._hung, gang.killed)
+            ranks.start()
+            self.heartbeats.watch(self._hung, ranks.killed)
             if plan.checkpoint_dir and (plan.checkpoint_store or self._membership is not None):
                 from .pod.checkpoint_upload import watch_checkpoints
 
@@ -132,8 +132,8 @@ class NodeLauncher:
         self._sweep()
         self._is_swept = True
         self._drain()
-        if gang is not None:
-            gang.finish()
+        if ranks is not None:
+            ranks.finish()
         return self._finish()
 
     def _prepare(self) -> None:

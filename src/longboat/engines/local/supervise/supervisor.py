@@ -57,7 +57,7 @@ class Supervisor:
         self.state: LocalState = self.files.state(is_alone=True)
         self._wake = self._open_wake()
         self._alarm = self._catch_children()
-        self._queue: SlotTicket | None = None
+        self._slot: SlotTicket | None = None
         self._ports = Ports()
         self._node_ports: list[tuple[int, ...]] = []
         self._gpus: list[tuple[Gpu, ...]] = []
@@ -92,19 +92,19 @@ class Supervisor:
     def _attempt(self) -> Failure | None:
         """One attempt, from the queue to its end. None when the run has ended for good."""
         try:
-            if self._queue is None:
+            if self._slot is None:
                 self._wait_for_turn()
             self._save(phase="recovering" if self.state.attempt else "starting", reason="")
-            gang = self._start()
+            launchers = self._start()
         except StoppedBeforeStart:
             raise
         except LongboatError as error:
             return start_failure("data" if isinstance(error, DataFailed) else "setup", error.message)
         try:
-            self._watch(gang)
+            self._watch(launchers)
         finally:
-            gang.close()
-        return self._conclude(gang.ending())
+            launchers.close()
+        return self._conclude(launchers.ending())
 
     def _conclude(self, ending: AttemptEnd) -> Failure | None:
         problem = self._collect()
@@ -173,17 +173,17 @@ class Supervisor:
 
     def _wait_for_turn(self) -> None:
         job, record = self.job, self.record
-        queue = SlotTicket(
+        slot = SlotTicket(
             self.home, run=record.name, number=record.number, request=request_of(job), priority=job.priority
         )
-        self._queue = queue
+        self._slot = slot
         while True:
             self._raise_if_stopped()
             machine = observe_machine(self.home.root, os.environ)
-            reason, gpus = queue.try_start(machine)
+            reason, gpus = slot.try_start(machine)
             if reason is None:
                 self._gpus = gpus
-                self._save(gpus=queue.ticket.gpus)
+                self._save(gpus=slot.ticket.gpus)
                 self._poke_waiting()
                 return
             if reason != self.state.reason:
@@ -203,34 +203,34 @@ class Supervisor:
         preparation.make(gpus=self._gpus, links=links, environment=environment, resume_from=resume)
         self._raise_if_stopped()
         variables = {**os.environ, **read_secrets(self.home, self.job.secrets, os.environ)}
-        gang = Launchers(preparation.nodes, self.record, attempt=attempt)
+        launchers = Launchers(preparation.nodes, self.record, attempt=attempt)
         started = Attempt(number=attempt, started=time.time(), resumed_from=resume)
         # Before the first rank: a power loss must not make this attempt look as if it had never begun.
         attempts = (*(a for a in self.state.attempts if a.number != attempt), started)
         self._save(is_durable=True, attempts=attempts)
-        assert self._queue is not None
-        gang.start(variables, [*self._queue.descriptors, *self._ports.descriptors])
-        return gang
+        assert self._slot is not None
+        launchers.start(variables, [*self._slot.descriptors, *self._ports.descriptors])
+        return launchers
 
-    def _watch(self, gang: Launchers) -> None:
+    def _watch(self, launchers: Launchers) -> None:
         is_running = False
         pause, pruned = 0.01, time.monotonic()
         while True:
-            gang.note_exits(reap())
-            if gang.is_over:
+            launchers.note_exits(reap())
+            if launchers.is_over:
                 return
             if not is_running:
-                is_running = self._note_running(gang)
-            self._obey(gang)
-            gang.check()
+                is_running = self._note_running(launchers)
+            self._obey(launchers)
+            launchers.check()
             if time.monotonic() - pruned > PRUNE_S:
                 self._outputs.prune(self.state.attempt)
                 pruned = time.monotonic()
-            pause = TICK_S if is_running and gang.reason is None else min(pause * 1.5, 0.25)
+            pause = TICK_S if is_running and launchers.reason is None else min(pause * 1.5, 0.25)
             self._pause(min(pause, self._time_left()))
 
-    def _note_running(self, gang: Launchers) -> bool:
-        phase, missing = gang.phase()
+    def _note_running(self, launchers: Launchers) -> bool:
+        phase, missing = launchers.phase()
         if phase == "running":
             self._outputs.note_setup_done()
             self._save(phase="running", reason="", started=self.state.started or time.time())
@@ -242,12 +242,12 @@ class Supervisor:
             self._save(reason=reason)
         return False
 
-    def _obey(self, gang: Launchers) -> None:
+    def _obey(self, launchers: Launchers) -> None:
         request = self.files.stop_request()
         if request is not None:
-            gang.end("stop", grace_s=self.job.grace_s if request.grace_s is None else request.grace_s)
+            launchers.end("stop", grace_s=self.job.grace_s if request.grace_s is None else request.grace_s)
         elif self._time_left() <= 0:
-            gang.end("timeout")
+            launchers.end("timeout")
 
     def _time_left(self) -> float:
         if self.job.timeout_s is None or self._running_since is None:
@@ -274,8 +274,8 @@ class Supervisor:
 
     def _release(self) -> None:
         self._ports.release()
-        if self._queue is not None:
-            self._queue.release()
+        if self._slot is not None:
+            self._slot.release()
             self._poke_waiting()
         self.files.wake.unlink(missing_ok=True)
 
@@ -306,8 +306,8 @@ class Supervisor:
 
     def _poke_waiting(self) -> None:
         """Tell the first runs of the queue to look again; each that starts tells the next."""
-        assert self._queue is not None
-        for name in self._queue.waiting()[:8]:
+        assert self._slot is not None
+        for name in self._slot.waiting()[:8]:
             wake(RunFiles(self.home.runs / name))
 
     def _open_wake(self) -> int:
