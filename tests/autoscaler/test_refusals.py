@@ -32,11 +32,11 @@ class Throttled(KwokProvider):
 
     asked = 0
 
-    def grow(self, pool: Pool, purchase: MachineRequest) -> tuple[Instance, ...]:
+    def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
         self.asked += 1
         if self.asked < 3:
             raise ProviderError("slower, please", kind="throttled")
-        return super().grow(pool, purchase)
+        return super().grow(pool, request)
 
 
 def test_who_throttles_is_asked_again_later_and_no_dearer_pool_is_taken_instead(stage: Stage) -> None:

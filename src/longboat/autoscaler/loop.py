@@ -1,7 +1,7 @@
-"""observe -> decide -> act, again and again: whenever something changes, and when time alone changes something.
+"""The control loop: observe -> decide -> act, whenever something changes and when time alone changes something.
 
 A turn keeps nothing that the next could not find in the cluster or at the provider. Who may work (the leader) is told
-from outside. Not here: deciding (`decide`), doing (`act`), showing (`report.turn_log`, `metrics`, `report.events`).
+from outside (`service`). Not here: deciding (`decide`), doing (`act`), showing (`report`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nodes in the order of best fit, kept sorted while pods come and go: an index instead of a scan. Pure.
+"""Best-fit index: nodes in the order of best fit, kept sorted while pods come and go. Pure.
 
 For pods that ask for a device: the node with the fewest free ones first, so that whole nodes stay whole. For others:
 nodes without devices first, so that those with devices are kept for who needs them. Then the least CPU and memory free.

@@ -1,4 +1,4 @@
-"""Which nodes a pod may be on, whatever is on them: nodeSelector, node affinity, taints, cordons, volumes. Pure.
+"""Eligible nodes of a pod, whatever is on them: nodeSelector, node affinity, taints, cordons, volumes. Pure.
 
 Nodes that do not differ in what a rule looks at are judged once (a class of nodes), and a rule that names few nodes is
 judged on those only.

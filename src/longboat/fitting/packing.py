@@ -1,4 +1,4 @@
-"""Places for all pods of a gang, or for none. Pure: `place` leaves the fleet as it is, `take` puts the pods there.
+"""Bin packing of gangs: places for all pods or for none. Pure: `place` leaves the fleet, `take` puts the pods there.
 
 Pods of one kind are placed together, the kind that asks for the scarcest first, each on the node that it fills best.
 For pods of one kind the answer is exact. For several kinds a few orders are tried and then, where the gang is small,

@@ -1,4 +1,4 @@
-"""Whether a pod's neighbours allow it on a node: pod affinity and anti-affinity (both ways), topology spread. Pure."""
+"""Pod affinity and anti-affinity (both ways) and topology spread: whether other pods allow a pod on a node. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a pod does not fit on a node, in words that a user understands. Pure.
+"""Scheduling predicates with reasons: why a pod does not fit on a node, for users. Pure.
 
 The same rules as the scheduler's filters; `eligibility` and `NodeState.fits` are the fast forms without words.
 """

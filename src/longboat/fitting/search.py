@@ -1,4 +1,4 @@
-"""All ways to place a small gang of different pods, up to a bound. Pure; nodes in the same state are tried once."""
+"""Exhaustive search for places of a small gang, up to a bound. Pure; nodes in the same state are tried once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is too little of when pods find no place, and on how many nodes for which reason. Pure."""
+"""Shortfalls: which resource pods lack when they find no place, and on how many nodes for which reason. Pure."""
 
 from __future__ import annotations
 

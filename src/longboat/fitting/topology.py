@@ -1,4 +1,4 @@
-"""Pods that want to be near, apart or spread: how many of whom are in which domain of a node label. Pure.
+"""Topology domains: how many of which pods are in which domain of a node label. Pure.
 
 Counted only for those whom somebody asks about, and kept up to date from then on.
 """

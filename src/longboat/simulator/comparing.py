@@ -1,4 +1,4 @@
-"""Several policies on one trace, each in a world of its own with the same pools and conditions."""
+"""Comparison of policies on one trace, each in a world of its own with the same pools and conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in the simulated world: machines, jobs and their pods. Mutable state without rules; those are in `world`."""
+"""Entities of the simulated world: machines, jobs and their pods. Mutable state; the rules are in `world`."""
 
 from __future__ import annotations
 

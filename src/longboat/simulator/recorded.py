@@ -1,4 +1,4 @@
-"""What ran in a cluster, from snapshots recorded there: a trace to replay, and what the cluster really had.
+"""Traces from recorded snapshots of a cluster: what ran there, and what the cluster really had.
 
 Pods are told by namespace and name, gangs by their gang or run. What happened between two snapshots is not known: a job
 started when it was first seen on a node and ended when it was last seen there, or when its pod says it ended. Pods

@@ -1,4 +1,4 @@
-"""What a replay came to, in figures. Values; the counting while it runs is `metrics`."""
+"""Results of a replay, in figures. Values; the counting while it runs is `metrics`."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Cloud:
             raise ProviderError(f"it says {self.kind}", kind=self.kind)
         return ProviderAnswer(machines=tuple(Instance(id=f"m-{one.name}", pool=one.name) for one in pools))
 
-    def grow(self, pool: Pool, purchase: MachineRequest) -> tuple[Instance, ...]:
+    def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
         raise NotImplementedError
 
     def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Doing what was decided, so that a crash between any two steps does no harm. Nothing is decided here but to leave out.
+"""Carries out a plan so that a crash between any two steps does no harm. Nothing is decided here but to leave out.
 
 Growing: the order is written down, sent under its token, and confirmed; an order that was written and not confirmed is
 sent again. Shrinking: cordon with our mark in one write; look again at the API itself, not at a copy; mark the node as
@@ -114,9 +114,9 @@ class Actuator:
             self._store.save(self._store.book.without(order.token))
             return pause
         self._need_leadership()
-        purchase = MachineRequest(token=order.token, count=order.count, zone=order.zone, spot=pool.spot)
+        request = MachineRequest(token=order.token, count=order.count, zone=order.zone, spot=pool.spot)
         try:
-            made = self._providers[pool.provider].grow(pool, purchase)
+            made = self._providers[pool.provider].grow(pool, request)
         except ProviderError as error:
             self._take_back(pool, order, error)
             return error.message

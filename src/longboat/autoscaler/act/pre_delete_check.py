@@ -1,4 +1,4 @@
-"""Whether a node may still be deleted: looked up at the API itself, right before it is done. Reads only.
+"""Check before deletion: whether a node may still go, asked of the API itself and not of a copy. Reads only.
 
 What was decided on a copy of the cluster may be old by now. Any doubt means that the machine stays for this loop.
 """

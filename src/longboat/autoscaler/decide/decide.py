@@ -23,9 +23,9 @@ def decide(snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float) 
     daemons = daemons_by_pool(snapshot, machines, pods)
     offers = offers_of(snapshot.pools, machines, snapshot.failures, daemons, settings, now)
     limits = limits_left(settings.limits, machines)
-    stage = Fleets(machines, pods, daemons, settings, snapshot.namespaces)
-    growth = grow(demand_of(snapshot, settings), stage, offers, limits, settings, now)
-    actions, notes = shrink(snapshot, stage, growth, pods, settings, now)
+    fleets = Fleets(machines, pods, daemons, settings, snapshot.namespaces)
+    growth = grow(demand_of(snapshot, settings), fleets, offers, limits, settings, now)
+    actions, notes = shrink(snapshot, fleets, growth, pods, settings, now)
     return ScalingPlan(
         actions=(*growth.actions, *actions),
         waiting=tuple(growth.waiting),

@@ -1,4 +1,4 @@
-"""After a refusal: who is not asked again for how long, by the kind of the error. Pure.
+"""Backoff after a provider's refusal: which pools and zones are not asked for how long, by the kind of error. Pure.
 
 | kind      | who is left alone         | how long                                                                     |
 |-----------|---------------------------|------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""What a running autoscaler is in charge of, and at which pace it works. Values only."""
+"""Configuration of a running autoscaler: pools, settings, providers, pace of the loop. Values only."""
 
 from __future__ import annotations
 

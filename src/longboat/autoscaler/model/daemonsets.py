@@ -1,4 +1,4 @@
-"""What DaemonSets and the parts of a node take from every new machine of a pool. Pure.
+"""DaemonSet overhead: what DaemonSets and static pods take from every new machine of a pool. Pure.
 
 From the DaemonSets themselves; those that the snapshot does not hold are learnt from the pods on running nodes.
 """

@@ -1,4 +1,4 @@
-"""What the autoscaler has decided: actions and, for everything left as it is, the reason. Values only."""
+"""The autoscaler's plan: actions and, for everything left as it is, the reason. Values only."""
 
 from __future__ import annotations
 

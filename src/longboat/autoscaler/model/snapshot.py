@@ -1,4 +1,4 @@
-"""What the autoscaler saw at one moment, and what it was told: the only things `decide` reads. Values only."""
+"""Snapshot and settings of the autoscaler: all that `decide` reads. Values only."""
 
 from __future__ import annotations
 

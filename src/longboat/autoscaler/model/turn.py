@@ -1,4 +1,4 @@
-"""One turn of the loop, as a value: what was seen, what was decided, what became of it; and who is told of it."""
+"""One turn of the loop, as a value: snapshot, plan, results of its actions; and the listeners that are told of it."""
 
 from __future__ import annotations
 

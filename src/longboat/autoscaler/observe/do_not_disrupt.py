@@ -1,4 +1,4 @@
-"""What must not be moved, and why: pods and nodes as the API prints them to a reason. Pure.
+"""Do-not-disrupt rules: which pods and nodes must not be moved, and why. Pure.
 
 A pod that may be moved is one that somebody makes again elsewhere without loss. Everything else stays where it is.
 """

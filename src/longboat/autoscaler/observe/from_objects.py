@@ -1,4 +1,4 @@
-"""The List that `kubectl get nodes,pods,jobs,poddisruptionbudgets -o json` prints, as a Snapshot.
+"""Kubernetes objects to a Snapshot: what `kubectl get nodes,pods,jobs,poddisruptionbudgets -o json` prints.
 
 Honoured where the List holds them: DaemonSets, PersistentVolumes and claims, JobSets, PodGroups, Kueue's Workloads,
 PriorityClasses, Namespaces. Other kinds are passed over.

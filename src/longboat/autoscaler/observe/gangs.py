@@ -1,4 +1,4 @@
-"""Who belongs together: gangs told by our labels, JobSet, Kueue, PodGroups and Volcano, from the API's JSON. Pure.
+"""Gangs: pods that run together, by our labels, JobSet, Kueue, PodGroups and Volcano; from the API's JSON. Pure.
 
 A gang's pods that do not exist yet (a suspended Job, pods still to be made) stand in as pods of its templates.
 """

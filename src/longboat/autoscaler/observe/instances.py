@@ -1,4 +1,4 @@
-"""What the providers show of their machines, and of those that cannot be asked now: why. It asks, and only reads.
+"""Instances as the providers list them, and why a provider cannot be asked or believed now. Reads only.
 
 A provider that throttles is not asked at all until its pause is over. One whose list cannot be had is tried again in
 every loop; meanwhile nothing is bought from it or deleted there. A list that was refused for lack of rights and then

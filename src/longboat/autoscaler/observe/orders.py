@@ -1,4 +1,4 @@
-"""What the autoscaler remembers between loops, in the cluster: orders and refusals in one ConfigMap, marks on nodes.
+"""Orders and refusals between loops, kept in one ConfigMap of the cluster; marks on nodes.
 
 The machines themselves are the provider's to tell (`ProviderAnswer`); an order is written down before it is sent, so
 that whoever comes after a crash sends it again under the same token. `OrderStore` reads and writes, the rest is pure.

@@ -1,4 +1,4 @@
-"""The live cluster as the objects that `from_objects.snapshot_of` reads: followed by watches, or listed once.
+"""Watches of a live cluster: the objects that `from_objects.snapshot_of` reads, kept up to date or listed once.
 
 Kinds that a cluster need not serve (JobSet, Kueue, PodGroups, Volcano) are followed where it does. Not here: what the
 objects mean, and what the provider says.

@@ -1,4 +1,4 @@
-"""Talks to a child process through pipes, with a bound on time and on every buffer that the child fills."""
+"""Child processes with a bound on time and on every buffer that the child fills."""
 
 from __future__ import annotations
 

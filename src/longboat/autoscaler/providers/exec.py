@@ -1,4 +1,4 @@
-"""Machines by four commands that a user supplies: list, grow, shrink, describe. JSON on stdin and on stdout.
+"""The exec provider: machines by four commands of the user (list, grow, shrink, describe), JSON in and out.
 
 A command is started without a shell unless it is written as one text, as its own process group, with a time limit, and
 gets nothing but the question; the protocol is in docs/autoscaler.md. Whatever goes wrong becomes one ProviderError.
@@ -68,20 +68,20 @@ class ExecProvider:
         self._check("list", found, {pool.name for pool in pools})
         return ProviderAnswer(machines=found.machines, refusals=found.refusals)
 
-    def grow(self, pool: Pool, purchase: MachineRequest) -> tuple[Instance, ...]:
+    def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
         asked = {
             "pool": _pool(pool),
-            "token": purchase.token,
-            "count": purchase.count,
-            "zone": purchase.zone,
-            "spot": purchase.spot,
+            "token": request.token,
+            "count": request.count,
+            "zone": request.zone,
+            "spot": request.spot,
         }
         found = self._ask("grow", asked, _Machines)
         self._check("grow", found, {pool.name})
-        others = [one for one in found.machines if one.token not in (None, purchase.token)]
-        if others or len(found.machines) > purchase.count:
+        others = [one for one in found.machines if one.token not in (None, request.token)]
+        if others or len(found.machines) > request.count:
             what = f"the machine {others[0].id} of another order" if others else f"{len(found.machines)} machines"
-            raise self._bad("grow", f"printed {what} for an order of {purchase.count}")
+            raise self._bad("grow", f"printed {what} for an order of {request.count}")
         return found.machines
 
     def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:

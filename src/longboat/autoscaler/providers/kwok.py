@@ -1,4 +1,4 @@
-"""Simulated machines on a real cluster: nodes that KWOK keeps alive, with the pool's shape. For tests and trying out.
+"""The KWOK provider: simulated nodes on a real cluster, with the pool's shape. For tests and trying out.
 
 The machines are in a ConfigMap, as a cloud keeps them in its books; each has a node object beside it. What goes wrong
 on demand is in the same ConfigMap (`faults`), so that it can be changed while everything runs.
@@ -69,31 +69,29 @@ class KwokProvider:
             refusals=tuple(one for one in books.refusals if one.pool in names),
         )
 
-    def grow(self, pool: Pool, purchase: MachineRequest) -> tuple[Instance, ...]:
+    def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
         def add(books: KwokState, faults: tuple[SimulatedFault, ...]) -> KwokState:
-            if purchase.token in books.tokens:
+            if request.token in books.tokens:
                 return books
-            fault = next((one for one in faults if one.pool == pool.name and one.zone in (None, purchase.zone)), None)
-            count, refusals = purchase.count, books.refusals
+            fault = next((one for one in faults if one.pool == pool.name and one.zone in (None, request.zone)), None)
+            count, refusals = request.count, books.refusals
             if fault is not None and fault.joins:
                 count = min(fault.after, count)
-                where = f" in zone {purchase.zone}" if purchase.zone else ""
+                where = f" in zone {request.zone}" if request.zone else ""
                 told = f"simulated: {fault.kind}{where}"
-                refused = Refusal(
-                    pool=pool.name, kind=fault.kind, token=purchase.token, zone=purchase.zone, message=told
-                )
+                refused = Refusal(pool=pool.name, kind=fault.kind, token=request.token, zone=request.zone, message=told)
                 refusals = (*refusals, refused)[-MOST_KEPT:]
-            made = tuple(self._new(pool, purchase, fault) for _ in range(count))
-            tokens = (*books.tokens, purchase.token)[-MOST_KEPT:]
+            made = tuple(self._new(pool, request, fault) for _ in range(count))
+            tokens = (*books.tokens, request.token)[-MOST_KEPT:]
             return KwokState(machines=(*books.machines, *made), tokens=tokens, refusals=refusals)
 
         books = self._change(add)
-        mine = tuple(one for one in books.machines if one.token == purchase.token)
+        mine = tuple(one for one in books.machines if one.token == request.token)
         for machine in mine:
             if machine.state == "running":
                 self._join(pool, machine)
         for refusal in books.refusals:
-            if refusal.token == purchase.token:
+            if refusal.token == request.token:
                 raise ProviderError(refusal.message, kind=refusal.kind)
         return mine
 
@@ -113,15 +111,15 @@ class KwokProvider:
     def describe(self, pool: Pool) -> Description:
         return Description(zones=pool.zones, spot=pool.spot, max=pool.max)
 
-    def _new(self, pool: Pool, purchase: MachineRequest, fault: SimulatedFault | None) -> Instance:
+    def _new(self, pool: Pool, request: MachineRequest, fault: SimulatedFault | None) -> Instance:
         name = f"{pool.name}-{secrets.token_hex(4)}"
         return Instance(
             id=f"kwok://{name}",
             pool=pool.name,
             state="running" if fault is None or fault.joins else "pending",
-            zone=purchase.zone,
+            zone=request.zone,
             created=self._client.now(),
-            token=purchase.token,
+            token=request.token,
             node=name,
         )
 

@@ -1,4 +1,4 @@
-"""What the autoscaler asks of whoever makes and deletes machines: the interface, its values and its errors.
+"""The provider interface: how the autoscaler lists, makes and deletes machines; its values and errors.
 
 Promises, tested by one suite over every provider:
 1. `list` shows every machine that exists or is being made, also one that has not joined, and changes nothing.
@@ -90,7 +90,7 @@ class Provider(Protocol):
 
     def list(self, pools: Sequence[Pool]) -> ProviderAnswer: ...
 
-    def grow(self, pool: Pool, purchase: MachineRequest) -> tuple[Instance, ...]:
+    def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
         """The machines of this order that are known already; all, some or none of them."""
         ...
 

@@ -1,4 +1,4 @@
-"""From the names in a pools file to providers that can be asked; and what they say about their machines, compared."""
+"""Provider registry: from names in a pools file to providers; checks of what they describe against the file."""
 
 from __future__ import annotations
 

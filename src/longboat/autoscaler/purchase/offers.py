@@ -1,4 +1,4 @@
-"""What each pool could still give now: room up to its maximum, zones not in back-off, limits of all together. Pure."""
+"""Offers of the pools: room up to the maximum, zones not in backoff, limits of all together. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Zone = str | None
 
 
 class PoolOffer(Value, frozen=True):
-    """One pool, as a shop window."""
+    """What a pool can still provide in this turn."""
 
     pool: Pool
     room: int  # machines up to its maximum

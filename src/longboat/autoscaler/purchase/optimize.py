@@ -1,4 +1,4 @@
-"""The cheapest machines for a whole demand. Pure.
+"""Bin packing over pools: the cheapest machines for a whole demand. Pure.
 
 Machines are filled one pattern at a time (a pattern repeats for as long as there are pods for it), so that the work
 grows with the kinds of pods and not with their number. Several ways to choose pools are tried and the cheapest is
@@ -31,45 +31,45 @@ MANY_KINDS = 60
 class Optimizer:
     """One demand, and the pools it may be served from."""
 
-    def __init__(self, kinds: Sequence[DemandGroup], purse: CapacityBudget) -> None:
-        self.kinds, self.purse = kinds, purse
+    def __init__(self, kinds: Sequence[DemandGroup], budget: CapacityBudget) -> None:
+        self.kinds, self.budget = kinds, budget
         self._empty: dict[tuple[str, Zone], Fleet] = {}
         self._patterns: dict[tuple[str, tuple[Zone, ...], tuple[int, ...]], Contents] = {}
         self._most: dict[tuple[str, int], int] = {}
 
     def buy(self) -> Purchase:
         """Tier by tier: pools of a higher priority first, then the rest from the next ones."""
-        basket = Purchase([len(kind.pods) for kind in self.kinds])
-        purse = self.purse.copy()
-        tiers = sorted({offer.pool.priority for offer in purse.offers.values()}, reverse=True)
+        purchase = Purchase([len(kind.pods) for kind in self.kinds])
+        budget = self.budget.copy()
+        tiers = sorted({offer.pool.priority for offer in budget.offers.values()}, reverse=True)
         for tier in tiers:
-            names = [name for name, offer in sorted(purse.offers.items()) if offer.pool.priority == tier]
-            self._buy_tier(names, basket, purse)
-            if basket.is_complete:
+            names = [name for name, offer in sorted(budget.offers.items()) if offer.pool.priority == tier]
+            self._buy_tier(names, purchase, budget)
+            if purchase.is_complete:
                 break
-        return basket
+        return purchase
 
-    def _buy_tier(self, names: Sequence[str], basket: Purchase, purse: CapacityBudget) -> None:
-        names = [name for name in names if purse.room[name] > 0 and any(name in kind.zones for kind in self.kinds)]
+    def _buy_tier(self, names: Sequence[str], purchase: Purchase, budget: CapacityBudget) -> None:
+        names = [name for name in names if budget.room[name] > 0 and any(name in kind.zones for kind in self.kinds)]
         if not names:
             return
-        tried = [self._attempt(choose, basket.left, purse) for choose in self._strategies(names, purse)]
+        tried = [self._attempt(choose, purchase.left, budget) for choose in self._strategies(names, budget)]
         best = min(tried, key=lambda one: self._rank(one[0]))
         found = self._improve(best[0], names, best[1])
-        if basket.left == [len(kind.pods) for kind in self.kinds]:
-            found = refit(found, self.kinds, names, purse)
-        for lot in found.lots:
-            purse.pay(lot.pool, lot.count)
-        basket.lots += found.lots
-        basket.left = found.left
+        if purchase.left == [len(kind.pods) for kind in self.kinds]:
+            found = refit(found, self.kinds, names, budget)
+        for group in found.groups:
+            budget.pay(group.pool, group.count)
+        purchase.groups += found.groups
+        purchase.left = found.left
 
     def _strategies(
-        self, names: Sequence[str], purse: CapacityBudget
+        self, names: Sequence[str], budget: CapacityBudget
     ) -> list[Callable[[Sequence[int], CapacityBudget], MachineGroup | None]]:
         found: list[Callable[[Sequence[int], CapacityBudget], MachineGroup | None]] = [
             lambda left, one: self._by_ratio(names, left, one)
         ]
-        ranked = sorted(names, key=lambda name: (price_key(purse.offers[name]), name))
+        ranked = sorted(names, key=lambda name: (price_key(budget.offers[name]), name))
         if len(names) > 1:
             most = MOST_LEADS if len(self.kinds) <= MANY_KINDS else 1
             for lead in ranked[:most]:
@@ -81,41 +81,41 @@ class Optimizer:
         self,
         choose: Callable[[Sequence[int], CapacityBudget], MachineGroup | None],
         left: Sequence[int],
-        purse: CapacityBudget,
+        budget: CapacityBudget,
     ) -> tuple[Purchase, CapacityBudget]:
-        basket, mine = Purchase(left), purse.copy()
-        while any(basket.left):
-            lot = choose(basket.left, mine)
-            if lot is None:
+        purchase, mine = Purchase(left), budget.copy()
+        while any(purchase.left):
+            group = choose(purchase.left, mine)
+            if group is None:
                 break
-            mine.pay(lot.pool, lot.count)
-            basket.lots.append(lot)
-            for kind, count in lot.contents:
-                basket.left[kind] -= count * lot.count
-        return basket, mine
+            mine.pay(group.pool, group.count)
+            purchase.groups.append(group)
+            for kind, count in group.contents:
+                purchase.left[kind] -= count * group.count
+        return purchase, mine
 
-    def _rank(self, basket: Purchase) -> tuple[float, float, int, int, list[tuple[str, int]]]:
+    def _rank(self, purchase: Purchase) -> tuple[float, float, int, int, list[tuple[str, int]]]:
         """Whoever serves more comes first, then whoever costs less, then whoever leaves fewer GPUs idle."""
-        unserved = sum(left * self._weight(kind) for kind, left in enumerate(basket.left) if left)
-        counts = sorted(basket.counts().items())
-        cost = cost_of(basket, self.purse.offers)
-        return round(unserved, 9), round(cost, 9), self._idle_gpus(basket), sum(count for _, count in counts), counts
+        unserved = sum(left * self._weight(kind) for kind, left in enumerate(purchase.left) if left)
+        counts = sorted(purchase.counts().items())
+        cost = cost_of(purchase, self.budget.offers)
+        return round(unserved, 9), round(cost, 9), self._idle_gpus(purchase), sum(count for _, count in counts), counts
 
-    def _idle_gpus(self, basket: Purchase) -> int:
+    def _idle_gpus(self, purchase: Purchase) -> int:
         idle = 0
-        for lot in basket.lots:
-            machine = self.purse.offers[lot.pool].pool.machine
+        for group in purchase.groups:
+            machine = self.budget.offers[group.pool].pool.machine
             has = sum(count for name, count in machine.allocatable if is_gpu(name))
             used = sum(
                 count * sum(amount for name, amount in self.kinds[kind].shape.requests if is_gpu(name))
-                for kind, count in lot.contents
+                for kind, count in group.contents
             )
-            idle += (has - used) * lot.count
+            idle += (has - used) * group.count
         return idle
 
     def _weight(self, kind: int) -> float:
         """A fair price of one pod of this kind: its share of the cheapest machine that takes it."""
-        offers = self.purse.offers
+        offers = self.budget.offers
         prices = [price_key(offers[pool]) / max(self._most_on(pool, kind), 1) for pool in self.kinds[kind].zones]
         return min(prices, default=1.0) + 1e-12
 
@@ -130,28 +130,28 @@ class Optimizer:
     def _machine(self, pool: str, zone: Zone) -> Fleet:
         found = self._empty.get((pool, zone))
         if found is None:
-            found = self._empty[pool, zone] = self.purse.offers[pool].machine(zone, "new")
+            found = self._empty[pool, zone] = self.budget.offers[pool].machine(zone, "new")
         return found
 
-    def _by_ratio(self, names: Sequence[str], left: Sequence[int], purse: CapacityBudget) -> MachineGroup | None:
+    def _by_ratio(self, names: Sequence[str], left: Sequence[int], budget: CapacityBudget) -> MachineGroup | None:
         """The machine that serves most for its price."""
         best: tuple[tuple[float, float, str], MachineGroup] | None = None
         for name in names:
-            lot = self._best_lot(name, left, purse)
-            if lot is not None:
-                value = sum(count * self._weight(kind) for kind, count in lot.contents)
-                price = purse.price(name)
+            group = self._best_lot(name, left, budget)
+            if group is not None:
+                value = sum(count * self._weight(kind) for kind, count in group.contents)
+                price = budget.price(name)
                 rank = (price / value, price, name)
                 if best is None or rank < best[0]:
-                    best = (rank, lot)
+                    best = (rank, group)
         return best[1] if best else None
 
-    def _in_order(self, names: Sequence[str], left: Sequence[int], purse: CapacityBudget) -> MachineGroup | None:
-        return next((lot for name in names if (lot := self._best_lot(name, left, purse)) is not None), None)
+    def _in_order(self, names: Sequence[str], left: Sequence[int], budget: CapacityBudget) -> MachineGroup | None:
+        return next((group for name in names if (group := self._best_lot(name, left, budget)) is not None), None)
 
-    def _best_lot(self, pool: str, left: Sequence[int], purse: CapacityBudget) -> MachineGroup | None:
+    def _best_lot(self, pool: str, left: Sequence[int], budget: CapacityBudget) -> MachineGroup | None:
         """Machines of this pool with the fullest contents, as many as the same contents last for."""
-        if purse.affords(pool, 1) < 1:
+        if budget.affords(pool, 1) < 1:
             return None
         best: tuple[float, MachineGroup] | None = None
         for zones, able in self._zone_groups(pool, left):
@@ -165,18 +165,18 @@ class Optimizer:
                     allowed = tuple(
                         zone for zone in zones if all(zone in self.kinds[k].zones[pool] for k, _ in contents)
                     )
-                    best = (value, MachineGroup(pool, allowed, contents, purse.affords(pool, count)))
+                    best = (value, MachineGroup(pool, allowed, contents, budget.affords(pool, count)))
         return best[1] if best and best[1].count > 0 else None
 
     def _zone_groups(self, pool: str, left: Sequence[int]) -> list[tuple[tuple[Zone, ...], frozenset[int]]]:
         """Zones that the same kinds may be in."""
-        groups: dict[frozenset[int], list[Zone]] = {}
+        zones_by_kinds: dict[frozenset[int], list[Zone]] = {}
         wanting = [number for number, count in enumerate(left) if count and pool in self.kinds[number].zones]
-        for zone in self.purse.offers[pool].zones:
+        for zone in self.budget.offers[pool].zones:
             able = frozenset(number for number in wanting if zone in self.kinds[number].zones[pool])
             if able:
-                groups.setdefault(able, []).append(zone)
-        return [(tuple(zones), able) for able, zones in groups.items()]
+                zones_by_kinds.setdefault(able, []).append(zone)
+        return [(tuple(zones), able) for able, zones in zones_by_kinds.items()]
 
     def _pattern(self, pool: str, zones: tuple[Zone, ...], left: tuple[int, ...]) -> Contents:
         """What one machine takes of what is left, the hardest to place first."""
@@ -191,58 +191,58 @@ class Optimizer:
             found = self._patterns[key] = tuple(pair for pair in counts if pair[1])
         return found
 
-    def _improve(self, basket: Purchase, names: Sequence[str], purse: CapacityBudget) -> Purchase:
+    def _improve(self, purchase: Purchase, names: Sequence[str], budget: CapacityBudget) -> Purchase:
         """Exchange machines for cheaper ones that hold the same, and merge two into one, while that saves."""
-        found = Purchase(basket.left)
-        found.lots = list(basket.lots)
-        for number, lot in enumerate(found.lots):
-            cheaper = self._cheaper(lot, names, purse)
+        found = Purchase(purchase.left)
+        found.groups = list(purchase.groups)
+        for number, group in enumerate(found.groups):
+            cheaper = self._cheaper(group, names, budget)
             if cheaper is not None:
-                found.lots[number] = cheaper
-        if sum(lot.count for lot in found.lots) <= MOST_MERGED:
-            self._merge(found, names, purse)
+                found.groups[number] = cheaper
+        if sum(group.count for group in found.groups) <= MOST_MERGED:
+            self._merge(found, names, budget)
         return found
 
-    def _cheaper(self, lot: MachineGroup, names: Sequence[str], purse: CapacityBudget) -> MachineGroup | None:
-        """The same contents on the cheapest machine that holds them; the purse is settled."""
-        offers = self.purse.offers
-        if offers[lot.pool].pool.zero_or_max:
+    def _cheaper(self, group: MachineGroup, names: Sequence[str], budget: CapacityBudget) -> MachineGroup | None:
+        """The same contents on the cheapest machine that holds them; the budget is settled."""
+        offers = self.budget.offers
+        if offers[group.pool].pool.zero_or_max:
             return None
         for name in sorted(names, key=lambda name: (price_key(offers[name]), name)):
-            if price_key(offers[name]) >= price_key(offers[lot.pool]) or offers[name].pool.zero_or_max:
+            if price_key(offers[name]) >= price_key(offers[group.pool]) or offers[name].pool.zero_or_max:
                 continue
-            zones = self._zones_for(name, lot.contents)
-            if zones and self._holds(name, zones, lot.contents):
-                _give_back(purse, lot)
-                if purse.affords(name, lot.count) == lot.count:
-                    purse.pay(name, lot.count)
-                    return MachineGroup(name, zones, lot.contents, lot.count)
-                purse.pay(lot.pool, lot.count)
+            zones = self._zones_for(name, group.contents)
+            if zones and self._holds(name, zones, group.contents):
+                _give_back(budget, group)
+                if budget.affords(name, group.count) == group.count:
+                    budget.pay(name, group.count)
+                    return MachineGroup(name, zones, group.contents, group.count)
+                budget.pay(group.pool, group.count)
         return None
 
-    def _merge(self, basket: Purchase, names: Sequence[str], purse: CapacityBudget) -> None:
-        offers = self.purse.offers
-        lots = [lot.times(1) for lot in basket.lots for _ in range(lot.count)]
+    def _merge(self, purchase: Purchase, names: Sequence[str], budget: CapacityBudget) -> None:
+        offers = self.budget.offers
+        groups = [group.times(1) for group in purchase.groups for _ in range(group.count)]
         ranked = sorted(names, key=lambda name: (price_key(offers[name]), name))
         again = True
         while again:
             again = False
-            for first in range(len(lots)):
-                for second in range(first + 1, len(lots)):
-                    merged = self._merged(lots[first], lots[second], ranked, purse)
+            for first in range(len(groups)):
+                for second in range(first + 1, len(groups)):
+                    merged = self._merged(groups[first], groups[second], ranked, budget)
                     if merged is not None:
-                        lots[first] = merged
-                        del lots[second]
+                        groups[first] = merged
+                        del groups[second]
                         again = True
                         break
                 if again:
                     break
-        basket.lots = lots
+        purchase.groups = groups
 
     def _merged(
-        self, one: MachineGroup, other: MachineGroup, ranked: Sequence[str], purse: CapacityBudget
+        self, one: MachineGroup, other: MachineGroup, ranked: Sequence[str], budget: CapacityBudget
     ) -> MachineGroup | None:
-        offers = self.purse.offers
+        offers = self.budget.offers
         if offers[one.pool].pool.zero_or_max or offers[other.pool].pool.zero_or_max:
             return None
         both = dict(one.contents)
@@ -256,19 +256,19 @@ class Optimizer:
             zones = self._zones_for(name, contents)
             if not zones or not self._holds(name, zones, contents):
                 continue
-            _give_back(purse, one)
-            _give_back(purse, other)
-            if purse.affords(name, 1):
-                purse.pay(name, 1)
+            _give_back(budget, one)
+            _give_back(budget, other)
+            if budget.affords(name, 1):
+                budget.pay(name, 1)
                 return MachineGroup(name, zones, contents, 1)
-            purse.pay(one.pool, 1)
-            purse.pay(other.pool, 1)
+            budget.pay(one.pool, 1)
+            budget.pay(other.pool, 1)
         return None
 
     def _zones_for(self, pool: str, contents: Contents) -> tuple[Zone, ...]:
         return tuple(
             zone
-            for zone in self.purse.offers[pool].zones
+            for zone in self.budget.offers[pool].zones
             if all(zone in self.kinds[kind].zones.get(pool, ()) for kind, _ in contents)
         )
 
@@ -281,20 +281,20 @@ class Optimizer:
         return self._pattern(pool, zones, tuple(left)) == contents
 
 
-def _give_back(purse: CapacityBudget, lot: MachineGroup) -> None:
-    purse.pay(lot.pool, -lot.count)
+def _give_back(budget: CapacityBudget, group: MachineGroup) -> None:
+    budget.pay(group.pool, -group.count)
 
 
-def zones_of(lots: Sequence[MachineGroup], by_zone: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+def zones_of(groups: Sequence[MachineGroup], by_zone: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     """Machines of each pool in each zone: those who may be in few zones first, each where there are fewest."""
     counts = {pool: dict(zones) for pool, zones in by_zone.items()}
     found: dict[str, dict[str, int]] = {}
-    for lot in sorted(lots, key=lambda lot: (len(lot.zones), lot.pool)):
-        zones = [zone for zone in lot.zones if zone is not None]
-        for _ in range(lot.count if zones else 0):
-            mine = counts.setdefault(lot.pool, {})
+    for group in sorted(groups, key=lambda group: (len(group.zones), group.pool)):
+        zones = [zone for zone in group.zones if zone is not None]
+        for _ in range(group.count if zones else 0):
+            mine = counts.setdefault(group.pool, {})
             zone = min(zones, key=lambda zone: (mine.get(zone, 0), zones.index(zone)))
             mine[zone] = mine.get(zone, 0) + 1
-            of_pool = found.setdefault(lot.pool, {})
+            of_pool = found.setdefault(group.pool, {})
             of_pool[zone] = of_pool.get(zone, 0) + 1
     return found

@@ -37,7 +37,7 @@ class Purchase:
     """Machines to be bought, and the pods for whom there is none."""
 
     def __init__(self, left: Sequence[int]) -> None:
-        self.lots: list[MachineGroup] = []
+        self.groups: list[MachineGroup] = []
         self.left = list(left)  # by kind
 
     @property
@@ -47,8 +47,8 @@ class Purchase:
     def counts(self) -> dict[str, int]:
         """Machines of each pool that have contents."""
         found: dict[str, int] = {}
-        for lot in self.lots:
-            found[lot.pool] = found.get(lot.pool, 0) + lot.count
+        for group in self.groups:
+            found[group.pool] = found.get(group.pool, 0) + group.count
         return found
 
 
@@ -105,9 +105,9 @@ def price_key(offer: PoolOffer) -> float:
     return offer.pool.price + 1e-9 * (gpus * 1000 + cpus / 1000 + memory / 2**33)
 
 
-def cost_of(basket: Purchase, offers: Mapping[str, PoolOffer]) -> float:
+def cost_of(purchase: Purchase, offers: Mapping[str, PoolOffer]) -> float:
     total = 0.0
-    for pool, count in basket.counts().items():
+    for pool, count in purchase.counts().items():
         offer = offers[pool]
         total += price_key(offer) * (max(offer.room, count) if offer.pool.zero_or_max else count)
     return total

@@ -20,25 +20,25 @@ MOST_MACHINES = 12
 MOST_POOLS = 8
 
 
-def refit(basket: Purchase, kinds: Sequence[DemandGroup], names: Sequence[str], purse: CapacityBudget) -> Purchase:
-    """The cheapest that exchanges lead to. `purse` is what was there before the basket was paid for."""
-    offers = purse.offers
+def refit(purchase: Purchase, kinds: Sequence[DemandGroup], names: Sequence[str], budget: CapacityBudget) -> Purchase:
+    """The cheapest that exchanges lead to. `budget` is what was there before the purchase was paid for."""
+    offers = budget.offers
     left = [len(kind.pods) for kind in kinds]
     pods = sum(left)
-    machines = [lot.pool for lot in basket.lots for _ in range(lot.count)]
+    machines = [group.pool for group in purchase.groups for _ in range(group.count)]
     able = [name for name in names if not offers[name].pool.zero_or_max]
     able = [name for name in able if all(_is_plain(kind, offers[name]) for kind in kinds)]
     is_small = pods <= MOST_PODS and len(machines) <= MOST_MACHINES and len(able) <= MOST_POOLS
-    if not is_small or not basket.is_complete or not set(machines) <= set(able):
-        return basket
-    best = basket
+    if not is_small or not purchase.is_complete or not set(machines) <= set(able):
+        return purchase
+    best = purchase
     again = True
     while again:
         again = False
-        for candidate in sorted(_exchanges(machines, able, purse), key=lambda one: (_price(one, purse), one)):
-            if _price(candidate, purse) >= _price(machines, purse) - 1e-12:
+        for candidate in sorted(_exchanges(machines, able, budget), key=lambda one: (_price(one, budget), one)):
+            if _price(candidate, budget) >= _price(machines, budget) - 1e-12:
                 break
-            found = _packed(candidate, kinds, purse)
+            found = _packed(candidate, kinds, budget)
             if found is not None:
                 best, machines, again = found, list(candidate), True
                 break
@@ -58,11 +58,11 @@ def _is_plain(kind: DemandGroup, offer: PoolOffer) -> bool:
     return not (fits and admits(kind.shape.placing, shape))
 
 
-def _price(machines: Sequence[str], purse: CapacityBudget) -> float:
-    return sum(price_key(purse.offers[name]) for name in machines)
+def _price(machines: Sequence[str], budget: CapacityBudget) -> float:
+    return sum(price_key(budget.offers[name]) for name in machines)
 
 
-def _exchanges(machines: Sequence[str], able: Sequence[str], purse: CapacityBudget) -> Iterable[tuple[str, ...]]:
+def _exchanges(machines: Sequence[str], able: Sequence[str], budget: CapacityBudget) -> Iterable[tuple[str, ...]]:
     """One machine left out, one or two exchanged for others, or two for one."""
     found: set[tuple[str, ...]] = set()
     for number in range(len(machines)):
@@ -73,24 +73,24 @@ def _exchanges(machines: Sequence[str], able: Sequence[str], purse: CapacityBudg
             found.update(tuple(sorted([*rest, name, other])) for other in able)
     allowed = []
     for one in found:
-        mine = purse.copy()
+        mine = budget.copy()
         if all(_pays(mine, name) for name in one):
             allowed.append(one)
     return allowed
 
 
-def _pays(purse: CapacityBudget, name: str) -> bool:
-    if purse.affords(name, 1) < 1:
+def _pays(budget: CapacityBudget, name: str) -> bool:
+    if budget.affords(name, 1) < 1:
         return False
-    purse.pay(name, 1)
+    budget.pay(name, 1)
     return True
 
 
-def _packed(machines: Sequence[str], kinds: Sequence[DemandGroup], purse: CapacityBudget) -> Purchase | None:
+def _packed(machines: Sequence[str], kinds: Sequence[DemandGroup], budget: CapacityBudget) -> Purchase | None:
     """The kinds on exactly these machines, if they fit."""
     shapes, held, pools = [], [], {}
     for number, pool in enumerate(machines):
-        name, offer = f"new-{number:03d}", purse.offers[pool]
+        name, offer = f"new-{number:03d}", budget.offers[pool]
         shapes.append(template(offer.pool, offer.zones[0], name))
         held += daemon_pods(offer.daemons, name, set())
         pools[name] = pool
@@ -103,8 +103,8 @@ def _packed(machines: Sequence[str], kinds: Sequence[DemandGroup], purse: Capaci
     for number, name in zip(numbers, found.nodes):
         mine = contents.setdefault(name, {})
         mine[number] = mine.get(number, 0) + 1
-    basket = Purchase([0] * len(kinds))
+    purchase = Purchase([0] * len(kinds))
     for name, counts in sorted(contents.items()):
         pool = pools[name]
-        basket.lots.append(MachineGroup(pool, purse.offers[pool].zones, tuple(sorted(counts.items())), 1))
-    return basket
+        purchase.groups.append(MachineGroup(pool, budget.offers[pool].zones, tuple(sorted(counts.items())), 1))
+    return purchase

@@ -1,4 +1,4 @@
-"""Telling others: Kubernetes events on nodes, pods and runs, and a webhook that takes `{"text": ...}` (Slack's form).
+"""Kubernetes events on nodes, pods and runs, and a webhook that takes `{"text": ...}` (Slack's form).
 
 Both only tell. A cluster that takes no events or a webhook that is down is told once, and nothing waits for it.
 """

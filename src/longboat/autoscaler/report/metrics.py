@@ -1,4 +1,4 @@
-"""Figures of the loop for Prometheus, in its text format, and the door they are fetched at. Counts since the start."""
+"""Prometheus metrics of the loop, in the text format, and the HTTP server for them. Counts since the start."""
 
 from __future__ import annotations
 

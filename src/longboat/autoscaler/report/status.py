@@ -1,4 +1,4 @@
-"""How the autoscaler stands: a report for those who run the cluster, and numbers of its pools for everybody.
+"""Status of the autoscaler: a report for those who run the cluster, and numbers of its pools for everybody.
 
 Both are ConfigMaps. The report names runs of all namespaces and is for whoever may read ConfigMaps there; the other one
 tells every user that machines can be added, and names nobody. A run's owner learns of machines that are ordered for it

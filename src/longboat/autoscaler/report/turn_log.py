@@ -1,4 +1,4 @@
-"""Turns as lines of a log: the state of every node, everybody who waits, every result; as text or as JSON. Pure."""
+"""Log lines of a turn: the state of every node, everybody who waits, every action; as text or as JSON. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that work runs on: busy, or under-utilized and then drainable or not; which of them are consolidated. Pure."""
+"""Consolidation: which nodes are under-utilized, and which of those are drained onto others. Pure."""
 
 from __future__ import annotations
 
@@ -16,66 +16,66 @@ DRAINABLE: NodeState = "under-utilized-drainable"
 UNDRAINABLE: NodeState = "under-utilized-undrainable"
 
 
-def consolidate(used: list[NodeTenants], ledger: ScaleDownState) -> None:
+def consolidate(used: list[NodeTenants], state: ScaleDownState) -> None:
     """Note the state of every node that is in use; cordon those whose pods fit on others, the dearest first."""
     ranked = []
     for one in used:
         share = one.utilization()
         percent = f"{share:.0%} used"
         if one.is_leaving:
-            ledger.note(one.machine, "busy", f"{count_of(len(one.work), 'pod')} on the way out, no other")
-        elif share >= ledger.settings.utilization:
-            ledger.note(one.machine, "busy", f"{count_of(len(one.work), 'pod')}, {percent}")
-        elif stays := one.kept() or one.unmovable() or ledger.allowances.why_not(one.work):
-            ledger.note(one.machine, UNDRAINABLE, f"{percent}; {stays}")
+            state.note(one.machine, "busy", f"{count_of(len(one.work), 'pod')} on the way out, no other")
+        elif share >= state.settings.utilization:
+            state.note(one.machine, "busy", f"{count_of(len(one.work), 'pod')}, {percent}")
+        elif stays := one.kept() or one.unmovable() or state.allowances.why_not(one.work):
+            state.note(one.machine, UNDRAINABLE, f"{percent}; {stays}")
         else:
             price = one.machine.pool.price if one.machine.pool is not None else 0.0
             ranked.append((-price, share, one.name, one))
     for number, (_, share, _, one) in enumerate(sorted(ranked, key=lambda item: item[:3])):
         if number < MOST_LOOKED_AT:
-            _consolidate_one(one, f"{share:.0%} used", ledger)
+            _consolidate_one(one, f"{share:.0%} used", state)
         else:
             what = f"{share:.0%} used; its pods may be moved, others come first"
-            ledger.note(one.machine, DRAINABLE, what, under=one.underused_since() or ledger.now)
+            state.note(one.machine, DRAINABLE, what, under=one.underused_since() or state.now)
 
 
-def _consolidate_one(one: NodeTenants, percent: str, ledger: ScaleDownState) -> None:
+def _consolidate_one(one: NodeTenants, percent: str, state: ScaleDownState) -> None:
     pool = one.machine.pool
     assert pool is not None
-    going = {action.node for action in ledger.actions if action.kind == "cordon" and action.node}
-    blocked = ledger.allowances.why_not(one.work)
-    moves = blocked or moves_off(one.name, one.work, ledger.stage.ready, going)
+    going = {action.node for action in state.actions if action.kind == "cordon" and action.node}
+    blocked = state.allowances.why_not(one.work)
+    moves = blocked or moves_off(one.name, one.work, state.fleets.ready, going)
     if isinstance(moves, str):
         why = blocked or f"pod {moves} would find no place on other nodes"
-        ledger.note(one.machine, UNDRAINABLE, f"{percent}; {why}")
+        state.note(one.machine, UNDRAINABLE, f"{percent}; {why}")
         return
     since = one.underused_since()
     what = f"{percent}; other nodes have room for its {count_of(len(one.work), 'pod')}"
-    why_not = _why_wait(one, pool, ledger.now - since if since is not None else 0.0, ledger)
-    if not why_not and ledger.act("cordon", one.machine, what):
-        ledger.drains -= 1
-        ledger.staying[pool.name] -= 1
-        ledger.allowances.take(one.work)
-        move(moves, ledger.stage.ready)
+    why_not = _why_wait(one, pool, state.now - since if since is not None else 0.0, state)
+    if not why_not and state.act("cordon", one.machine, what):
+        state.drains -= 1
+        state.staying[pool.name] -= 1
+        state.allowances.take(one.work)
+        move(moves, state.fleets.ready)
         what += ": cordoned"
     else:
         what += f"; {why_not or 'goes when max_shrink_per_loop allows'}"
-    ledger.note(one.machine, DRAINABLE, what, under=since or ledger.now)
+    state.note(one.machine, DRAINABLE, what, under=since or state.now)
 
 
-def _why_wait(one: NodeTenants, pool: Pool, waited: float, ledger: ScaleDownState) -> str:
-    if not ledger.settings.consolidate:
+def _why_wait(one: NodeTenants, pool: Pool, waited: float, state: ScaleDownState) -> str:
+    if not state.settings.consolidate:
         return "consolidate is off"
-    if waited < ledger.settings.idle_s:
-        return f"moved after another {show_age(ledger.settings.idle_s - waited)}"
-    if one.name in ledger.growth.needed:
-        return f"{ledger.growth.needed[one.name]} waits for it"
-    if pool.name in ledger.growth.bought:
+    if waited < state.settings.idle_s:
+        return f"moved after another {show_age(state.settings.idle_s - waited)}"
+    if one.name in state.growth.needed:
+        return f"{state.growth.needed[one.name]} waits for it"
+    if pool.name in state.growth.bought:
         return "the pool grows in this very loop"
-    if pool.name in ledger.growth.soon:
-        return ledger.growth.soon[pool.name]
+    if pool.name in state.growth.soon:
+        return state.growth.soon[pool.name]
     if pool.zero_or_max:
         return "the pool has all of its machines or none"
-    if ledger.staying[pool.name] <= pool.min:
+    if state.staying[pool.name] <= pool.min:
         return f"the pool's min is {pool.min}"
-    return "max_drains nodes are on their way out" if ledger.drains <= 0 else ""
+    return "max_drains nodes are on their way out" if state.drains <= 0 else ""

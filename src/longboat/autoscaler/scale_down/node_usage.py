@@ -1,4 +1,4 @@
-"""What is on a node, as shrinking sees it: work or none and since when, what must stay, how full it is. Pure."""
+"""Node utilization: whether work runs on a node, since when none does, what must stay, how full it is. Pure."""
 
 from __future__ import annotations
 

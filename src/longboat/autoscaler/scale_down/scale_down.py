@@ -1,4 +1,4 @@
-"""The state of every node, and which are cordoned, uncordoned, drained or deleted. Pure.
+"""Scale down: the state of every node, and which are cordoned, uncordoned, drained or deleted. Pure.
 
 A machine leaves in steps, one loop each: cordon (with our mark), look again, drain where there is something to move,
 delete. Whatever speaks against it in between lifts the cordon.
@@ -27,8 +27,8 @@ class ScaleDown(ScaleDownState):
         ours: list[NodeTenants] = []
         for machine in self.machines:
             if machine.condition == "ready" and machine.pool is not None and machine.cordon != "person":
-                tenancy = NodeTenants(machine, self.pods.get(machine.name, ()), self.settings, self.now)
-                (ours if machine.cordon == "ours" else ready).append(tenancy)
+                tenants = NodeTenants(machine, self.pods.get(machine.name, ()), self.settings, self.now)
+                (ours if machine.cordon == "ours" else ready).append(tenants)
             else:
                 self._set_aside(machine)
         self._cordoned(ours)
@@ -72,12 +72,12 @@ class ScaleDown(ScaleDownState):
             self.note(machine, "idle-unschedulable", f"cordoned by us; {machine.reason}")
 
     def _failed(self, machine: Machine) -> None:
-        tenancy = NodeTenants(machine, self.pods.get(machine.name, ()), self.settings, self.now)
-        alive = [one for one in tenancy.work if not one.pod.is_terminating]
+        tenants = NodeTenants(machine, self.pods.get(machine.name, ()), self.settings, self.now)
+        alive = [one for one in tenants.work if not one.pod.is_terminating]
         stays = next((f"pod {one.name} is bound to it: {one.kept}" for one in alive if one.kept), "")
         if alive and machine.node is not None and machine.node.is_ready and not stays:
             stays = f"pod {alive[0].name} runs there"
-        reason = tenancy.kept() or stays
+        reason = tenants.kept() or stays
         if reason:
             self.note(machine, "failed", f"{machine.reason}; not deleted: {reason}")
         elif self.act("delete", machine, f"failed: {machine.reason}"):
@@ -124,10 +124,10 @@ class ScaleDown(ScaleDownState):
         blocked = self.allowances.why_not(pods)
         if blocked and not any(each.pod.is_terminating for each in one.work):
             return blocked
-        found = moves_off(one.name, pods, self.stage.ready, ())
+        found = moves_off(one.name, pods, self.fleets.ready, ())
         if isinstance(found, str):
             return f"pod {found} would find no place elsewhere"
-        move(found, self.stage.ready)
+        move(found, self.fleets.ready)
         return ""
 
     def _drain(self, one: NodeTenants) -> None:
@@ -259,7 +259,7 @@ class ScaleDown(ScaleDownState):
         for machine in self.machines:
             if machine.pool is not None and machine.pool.name == pool and machine.is_usable:
                 if machine.condition == "ready":
-                    count += not has_work(self.stage.ready.states[machine.name])
+                    count += not has_work(self.fleets.ready.states[machine.name])
         return count
 
 
@@ -280,11 +280,11 @@ def _ago(one: NodeTenants, now: float) -> str:
 
 def shrink(
     snapshot: ClusterSnapshot,
-    stage: Fleets,
+    fleets: Fleets,
     growth: ScaleUp,
     pods: Mapping[str, list[SeenPod]],
     settings: AutoscalerSettings,
     now: float,
 ) -> tuple[list[ScalingAction], list[NodeNote]]:
     """Actions on nodes, and the state of every node."""
-    return ScaleDown(snapshot, stage, growth, pods, settings, now).run()
+    return ScaleDown(snapshot, fleets, growth, pods, settings, now).run()

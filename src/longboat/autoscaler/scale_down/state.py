@@ -1,4 +1,4 @@
-"""What shrinking has decided so far, and what it may still do in this loop: notes, actions, budgets. Pure."""
+"""State of one scale-down: notes and actions so far, and how many removals and drains are left. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class ScaleDownState:
     def __init__(
         self,
         snapshot: ClusterSnapshot,
-        stage: Fleets,
+        fleets: Fleets,
         growth: ScaleUp,
         pods: Mapping[str, list[SeenPod]],
         settings: AutoscalerSettings,
         now: float,
     ) -> None:
-        self.stage, self.growth, self.settings, self.now = stage, growth, settings, now
+        self.fleets, self.growth, self.settings, self.now = fleets, growth, settings, now
         self.pods = pods
         self.allowances = DisruptionsAllowed(snapshot.budgets)
         self.actions: list[ScalingAction] = []
         self.notes: dict[str, NodeNote] = {}
         self.removals = settings.max_shrink_per_loop
         self.drains = settings.max_drains
-        self.machines = list(stage.machines.values())
+        self.machines = list(fleets.machines.values())
         self.staying = self._staying()
 
     def _staying(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Who waits for machines: runs and gangs as wholes, other pods one by one, in the order of service. Pure."""
+"""Pending demand: gangs as wholes, other pods one by one, in the order of service. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machines that pods can be put on, as fleets: ready, coming, cordoned by us, and about to be bought. Pure."""
+"""Fleets that pods can be put on: ready nodes, coming ones, those cordoned by us, those about to be bought. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Fleets:
         self.bought = Fleet((), namespaces=namespaces)
 
     @property
-    def fleets(self) -> tuple[Fleet, ...]:
+    def all(self) -> tuple[Fleet, ...]:
         """In the order in which they are used."""
         return self.ready, self.coming, self.ours, self.bought
 

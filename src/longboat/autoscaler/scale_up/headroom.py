@@ -1,4 +1,4 @@
-"""Machines that no demand asks for: minimum, spare ones, over-provision, pools of all or nothing. Pure.
+"""Headroom: machines that no demand asks for (minimum, spare, over-provision, pools of all or nothing). Pure.
 
 Each only in the pools it concerns and only within the limits; a cordon of ours is lifted before anything is bought.
 """
@@ -40,20 +40,20 @@ class Headroom:
     def __init__(
         self,
         pools: dict[str, ExtraMachines],
-        stage: Fleets,
-        purse: CapacityBudget,
+        fleets: Fleets,
+        budget: CapacityBudget,
         settings: AutoscalerSettings,
         growth: ScaleUp,
     ) -> None:
-        self.pools, self.stage, self.purse, self.settings, self.growth = pools, stage, purse, settings, growth
+        self.pools, self.fleets, self.budget, self.settings, self.growth = pools, fleets, budget, settings, growth
 
-    def lots(self) -> list[MachineGroup]:
+    def groups(self) -> list[MachineGroup]:
         found: list[MachineGroup] = []
         mine: dict[str, list[Machine]] = {}
-        for machine in self.stage.machines.values():
+        for machine in self.fleets.machines.values():
             if machine.pool is not None and machine.condition in ("ready", "booting"):
                 mine.setdefault(machine.pool.name, []).append(machine)
-        for name, offer in sorted(self.purse.offers.items()):
+        for name, offer in sorted(self.budget.offers.items()):
             machines = mine.get(name, [])
             if offer.pool.zero_or_max:
                 found += self._all_or_none(offer, machines)
@@ -101,10 +101,10 @@ class Headroom:
         return len(lifted)
 
     def _add(self, offer: PoolOffer, wanted: int, reason: str) -> list[MachineGroup]:
-        count = self.purse.affords(offer.name, wanted) if wanted > 0 else 0
+        count = self.budget.affords(offer.name, wanted) if wanted > 0 else 0
         if count <= 0:
             return []
-        self.purse.pay(offer.name, count)
+        self.budget.pay(offer.name, count)
         extra = self.pools[offer.name]
         extra.count += count
         extra.on_top += count
@@ -113,5 +113,5 @@ class Headroom:
 
     def _is_empty(self, name: str) -> bool:
         """Whether no pod but those of the node itself is there or was put there."""
-        state = next((fleet.states[name] for fleet in self.stage.fleets if name in fleet.states), None)
+        state = next((fleet.states[name] for fleet in self.fleets.all if name in fleet.states), None)
         return state is not None and not has_work(state)

@@ -1,4 +1,4 @@
-"""Pods onto machines that are there or on their way, over `longboat.fitting`. Pure; fleets are changed in place."""
+"""Placement of pods on machines that are there or on their way. Pure; fleets are changed in place."""
 
 from __future__ import annotations
 

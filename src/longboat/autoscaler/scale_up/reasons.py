@@ -1,4 +1,4 @@
-"""Why somebody waits, in words: what is on its way, and for each pool why it does not serve. Pure."""
+"""Reasons for waiting, in words: what is on its way, and for each pool why it does not serve. Pure."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ class ReasonWriter:
         limits = self.settings.limits
         empty = {name: _emptied(offer) for name, offer in self.offers.items()}
         stated = (limits.cpus, limits.memory, limits.gpus)
-        purse = CapacityBudget(empty, stated)
-        basket = Optimizer([DemandGroup(alike, self.fits.allowed(alike[0])) for alike in kinds], purse).buy()
-        if basket.is_complete:
+        budget = CapacityBudget(empty, stated)
+        purchase = Optimizer([DemandGroup(alike, self.fits.allowed(alike[0])) for alike in kinds], budget).buy()
+        if purchase.is_complete:
             return None
         free = Optimizer([DemandGroup(alike, self.fits.allowed(alike[0])) for alike in kinds], _unlimited(empty)).buy()
         wanted = ", ".join(f"{count} of {pool}" for pool, count in sorted(free.counts().items()))
@@ -173,9 +173,9 @@ def _emptied(offer: PoolOffer) -> PoolOffer:
 
 
 def _unlimited(offers: Mapping[str, PoolOffer]) -> CapacityBudget:
-    purse = CapacityBudget(offers, (None, None, None))
-    purse.room = dict.fromkeys(purse.room, 1 << 30)
-    return purse
+    budget = CapacityBudget(offers, (None, None, None))
+    budget.room = dict.fromkeys(budget.room, 1 << 30)
+    return budget
 
 
 def names_of(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Whether all pods of a node would find a place on other nodes that stay anyway. Pure; the fleet is left as it was."""
+"""Relocation: whether all pods of a node fit on other nodes that stay anyway. Pure; the fleet is left as it was."""
 
 from __future__ import annotations
 

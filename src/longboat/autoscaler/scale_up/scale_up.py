@@ -1,4 +1,4 @@
-"""Which pools grow by how much, and for whom; who waits for what. Pure.
+"""Scale up: which pools grow by how much, and for whom; who waits for what. Pure.
 
 What is bought for demand is decided in `serve`; minimum, spare machines, over-provision and pools of all or nothing
 come on top, each only in the pools they concern and only within the limits.
@@ -29,49 +29,49 @@ MOST_NAMED = 5
 
 def grow(
     demand: Demand,
-    stage: Fleets,
+    fleets: Fleets,
     offers: Mapping[str, PoolOffer],
     limits: Sequence[int | None],
     settings: AutoscalerSettings,
     now: float,
 ) -> ScaleUp:
     fits = Fits(dict(offers))
-    outcome = _serve(demand.units, stage, fits, CapacityBudget(offers, limits))
+    outcome = _serve(demand.units, fleets, fits, CapacityBudget(offers, limits))
     growth = ScaleUp()
-    purse = outcome.purse.copy()
-    for lot in outcome.basket.lots:
-        purse.pay(lot.pool, lot.count)
+    budget = outcome.budget.copy()
+    for group in outcome.purchase.groups:
+        budget.pay(group.pool, group.count)
     pools = {name: ExtraMachines() for name in offers}
-    for lot in outcome.lots:
-        pools[lot.pool].count += lot.count
+    for group in outcome.groups:
+        pools[group.pool].count += group.count
     going = _buyers(outcome)
-    _add_sharers(going, demand, stage)
+    _add_sharers(going, demand, fleets)
     for name, extra in pools.items():
         if extra.count:
             extra.runs = [unit.name for unit in demand.units if name in going.get(id(unit), ())]
             extra.reasons.append(_for_whom(extra.runs, extra.count))
-    placed = _placed(demand, stage)
+    placed = _placed(demand, fleets)
     _note_served(demand, placed, growth)
-    lots = [*outcome.lots, *Headroom(pools, stage, purse, settings, growth).lots()]
-    zones = zones_of(lots, {name: offer.by_zone for name, offer in offers.items()})
+    groups = [*outcome.groups, *Headroom(pools, fleets, budget, settings, growth).groups()]
+    zones = zones_of(groups, {name: offer.by_zone for name, offer in offers.items()})
     growth.actions = [
         _action(name, extra, zones.get(name, {}))
         for name, extra in sorted(pools.items())
         if extra.count and offers[name].delay is None
     ]
     growth.bought = {name: extra.count for name, extra in pools.items() if extra.count}
-    growth.soon = soon(outcome, stage, fits, limits, now + settings.idle_s)
+    growth.soon = soon(outcome, fleets, fits, limits, now + settings.idle_s)
     words = ReasonWriter(fits, offers, limits, settings, now)
     growth.waiting = [*demand.held, *_waiting(demand, outcome, placed, going, words)]
     return growth
 
 
-def _serve(units: Sequence[PendingWorkload], stage: Fleets, fits: Fits, purse: CapacityBudget) -> ServeResult:
+def _serve(units: Sequence[PendingWorkload], fleets: Fleets, fits: Fits, budget: CapacityBudget) -> ServeResult:
     """Serve all, in order; who comes after a gang that is refused is refused with it."""
     left, refused = list(units), list[PendingWorkload]()
     while True:
-        stage.bought = Fleet((), namespaces=stage.namespaces)
-        outcome = _share(DemandServer(stage, fits, purse).serve(left), left, stage, fits)
+        fleets.bought = Fleet((), namespaces=fleets.namespaces)
+        outcome = _share(DemandServer(fleets, fits, budget).serve(left), left, fleets, fits)
         lost = {unit.name for unit in outcome.refused if unit.is_run}
         followers = [unit for unit in left if unit.after in lost]
         if not followers:
@@ -79,27 +79,27 @@ def _serve(units: Sequence[PendingWorkload], stage: Fleets, fits: Fits, purse: C
             return outcome
         refused += followers
         for unit in left:
-            withdraw(unit.pods, stage.fleets)
+            withdraw(unit.pods, fleets.all)
         left = [unit for unit in left if unit.after not in lost]
 
 
-def _share(outcome: ServeResult, units: Sequence[PendingWorkload], stage: Fleets, fits: Fits) -> ServeResult:
+def _share(outcome: ServeResult, units: Sequence[PendingWorkload], fleets: Fleets, fits: Fits) -> ServeResult:
     """What is left on machines that are bought for those who look at their neighbours is there for the others."""
     again = {id(unit) for unit, _ in outcome.buyers} | {id(unit) for unit in outcome.refused}
     rest = [unit for unit in units if id(unit) in again]
-    nodes = [pair for purchase in outcome.purchases for pair in purchase.nodes]
+    nodes = [pair for new in outcome.new_machines for pair in new.nodes]
     if not rest or not nodes:
         return outcome
     kept = {pool for unit in rest for pod in unit.pods for pool in fits.ever(pod) if pool not in fits.allowed(pod)}
     for shape, pods in nodes:
         if shape.labels[POOL_LABEL] not in kept:  # its GPUs are for those who need them
-            stage.bought.add_node(shape)
+            fleets.bought.add_node(shape)
             for pod in pods:
-                stage.bought.add(pod, stage.bought.states[shape.name])
+                fleets.bought.add(pod, fleets.bought.states[shape.name])
     for unit in rest:
-        withdraw(unit.pods, stage.fleets)
-    found = DemandServer(stage, fits, outcome.purse).serve(rest)
-    found.purchases = [*outcome.purchases, *found.purchases]
+        withdraw(unit.pods, fleets.all)
+    found = DemandServer(fleets, fits, outcome.budget).serve(rest)
+    found.new_machines = [*outcome.new_machines, *found.new_machines]
     return found
 
 
@@ -115,9 +115,9 @@ def _for_whom(runs: list[str], count: int) -> str:
 def _buyers(outcome: ServeResult) -> dict[int, dict[str, int]]:
     """Who (by id) gets how many places on new machines of which pool; alike pods in the order of the demand."""
     places: list[list[list[object]]] = [[] for _ in outcome.kinds]
-    for lot in outcome.basket.lots:
-        for kind, count in lot.contents:
-            places[kind].append([lot.pool, count * lot.count])
+    for group in outcome.purchase.groups:
+        for kind, count in group.contents:
+            places[kind].append([group.pool, count * group.count])
     number = {kind.shape: index for index, kind in enumerate(outcome.kinds)}
     found: dict[int, dict[str, int]] = {}
     for unit, pods in outcome.buyers:
@@ -130,36 +130,36 @@ def _buyers(outcome: ServeResult) -> dict[int, dict[str, int]]:
                 queue[0][1] -= 1  # type: ignore[operator]
                 pool = str(queue[0][0])
                 mine[pool] = mine.get(pool, 0) + 1
-    for purchase in outcome.purchases:
-        pools = sorted({lot.pool for lot in purchase.lots})
-        for unit in purchase.units:
+    for new in outcome.new_machines:
+        pools = sorted({group.pool for group in new.groups})
+        for unit in new.units:
             found.setdefault(id(unit), {}).update(dict.fromkeys(pools, 1))
     return found
 
 
-def _add_sharers(going: dict[int, dict[str, int]], demand: Demand, stage: Fleets) -> None:
+def _add_sharers(going: dict[int, dict[str, int]], demand: Demand, fleets: Fleets) -> None:
     """Those with a place on a machine that is bought for somebody else."""
-    for unit in demand.units if stage.bought.states else ():
+    for unit in demand.units if fleets.bought.states else ():
         for pod in unit.pods if id(unit) not in going else ():
-            state = stage.bought.where(pod)
+            state = fleets.bought.where(pod)
             if state is not None:
                 mine = going.setdefault(id(unit), {})
                 pool = state.shape.labels[POOL_LABEL]
                 mine[pool] = mine.get(pool, 0) + 1
 
 
-def _placed(demand: Demand, stage: Fleets) -> dict[int, list[Machine]]:
+def _placed(demand: Demand, fleets: Fleets) -> dict[int, list[Machine]]:
     """For every unit (by its place in the demand) the machines it was put on."""
-    fleets = [fleet for fleet in stage.fleets if fleet.states]
+    filled = [fleet for fleet in fleets.all if fleet.states]
     found: dict[int, list[Machine]] = {}
-    for number, unit in enumerate(demand.units) if fleets else ():
+    for number, unit in enumerate(demand.units) if filled else ():
         names: dict[str, None] = {}
         for pod in unit.pods:
-            state = where(pod, fleets)
-            if state is not None and state.name in stage.machines:
+            state = where(pod, filled)
+            if state is not None and state.name in fleets.machines:
                 names[state.name] = None
         if names:
-            found[number] = [stage.machines[name] for name in names]
+            found[number] = [fleets.machines[name] for name in names]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Who is served how: by machines that are there, by those on their way, or by new ones. Pure.
+"""Serves the demand: by machines that are there, by those on their way, or by new ones. Pure.
 
 First everybody is served as if there were no limits; only where that asks for more than may be bought, one after the
 other in the order of the demand, each as a whole or not at all.
@@ -26,64 +26,64 @@ class ServeResult:
     """What became of the units: who is served by new machines, and who is not served."""
 
     def __init__(self) -> None:
-        self.basket = Purchase([])
+        self.purchase = Purchase([])
         self.kinds: list[DemandGroup] = []
         self.buyers: list[tuple[PendingWorkload, list[Pod]]] = []  # with the pods that need a new machine
         self.refused: list[PendingWorkload] = []
-        self.purchases: list[NewMachines] = []  # for those who look at their neighbours
-        self.purse: CapacityBudget
+        self.new_machines: list[NewMachines] = []  # for those who look at their neighbours
+        self.budget: CapacityBudget
 
     @property
-    def lots(self) -> list[MachineGroup]:
-        return [*self.basket.lots, *(lot for one in self.purchases for lot in one.lots)]
+    def groups(self) -> list[MachineGroup]:
+        return [*self.purchase.groups, *(group for one in self.new_machines for group in one.groups)]
 
 
 class DemandServer:
-    def __init__(self, stage: Fleets, fits: Fits, purse: CapacityBudget) -> None:
-        self.stage, self.fits, self.purse = stage, fits, purse
+    def __init__(self, fleets: Fleets, fits: Fits, budget: CapacityBudget) -> None:
+        self.fleets, self.fits, self.budget = fleets, fits, budget
         self.outcome = ServeResult()
 
     def serve(self, units: Sequence[PendingWorkload]) -> ServeResult:
-        """Serve all, in order. The stage's fleets keep the pods that found a place there."""
+        """Serve all, in order. The fleets keep the pods that found a place there."""
         outcome = self._all_at_once(units)
-        if outcome.basket.is_complete:
+        if outcome.purchase.is_complete:
             return outcome
         for unit in units:
-            withdraw(unit.pods, self.stage.fleets)
+            withdraw(unit.pods, self.fleets.all)
         return self._one_by_one(units)
 
     def _all_at_once(self, units: Sequence[PendingWorkload]) -> ServeResult:
         self.outcome = outcome = ServeResult()
-        outcome.purse = self.purse.copy()
-        for group in self._groups(units):
-            if not self._is_plain(group[0]):
-                self._serve_neighbourly(group, outcome.purse)
+        outcome.budget = self.budget.copy()
+        for together in self._served_together(units):
+            if not self._is_plain(together[0]):
+                self._serve_neighbourly(together, outcome.budget)
                 continue
-            for unit, rest in self._settle(group):
+            for unit, rest in self._settle(together):
                 if rest and not all(self.fits.now(pod) for pod in rest):
                     self._refuse(unit)
                 elif rest:
                     outcome.buyers.append((unit, rest))
-        self._buy(outcome.buyers, outcome.purse)
+        self._buy(outcome.buyers, outcome.budget)
         return outcome
 
     def _one_by_one(self, units: Sequence[PendingWorkload]) -> ServeResult:
         self.outcome = outcome = ServeResult()
-        outcome.purse = self.purse.copy()
+        outcome.budget = self.budget.copy()
         hopeless: set[Mark] = set()
-        for group in self._groups(units):
-            if not self._is_plain(group[0]):
-                spent = outcome.purse.copy()
-                for lot in outcome.basket.lots:
-                    spent.pay(lot.pool, lot.count)
-                before = len(outcome.purchases)
-                self._serve_neighbourly(group, spent)
-                for purchase in outcome.purchases[before:]:
-                    for lot in purchase.lots:
-                        outcome.purse.pay(lot.pool, lot.count)
+        for together in self._served_together(units):
+            if not self._is_plain(together[0]):
+                spent = outcome.budget.copy()
+                for group in outcome.purchase.groups:
+                    spent.pay(group.pool, group.count)
+                before = len(outcome.new_machines)
+                self._serve_neighbourly(together, spent)
+                for new in outcome.new_machines[before:]:
+                    for group in new.groups:
+                        outcome.budget.pay(group.pool, group.count)
                 continue
             wanting = []
-            for unit, rest in self._settle(group):
+            for unit, rest in self._settle(together):
                 if rest and not all(self.fits.now(pod) for pod in rest):
                     self._refuse(unit)
                 elif rest:
@@ -103,7 +103,7 @@ class DemandServer:
                 self._refuse(unit)
             if count:
                 outcome.buyers += batch[:count]
-                self._buy(outcome.buyers, outcome.purse)
+                self._buy(outcome.buyers, outcome.budget)
 
     def _most(self, batch: list[tuple[PendingWorkload, list[Pod]]]) -> int:
         """How many of the batch can be bought for besides those who are."""
@@ -119,56 +119,56 @@ class DemandServer:
         return low
 
     def _try(self, buyers: Sequence[tuple[PendingWorkload, list[Pod]]]) -> bool:
-        return Optimizer(self._kinds(buyers), self.outcome.purse).buy().is_complete
+        return Optimizer(self._kinds(buyers), self.outcome.budget).buy().is_complete
 
-    def _buy(self, buyers: Sequence[tuple[PendingWorkload, list[Pod]]], purse: CapacityBudget) -> None:
+    def _buy(self, buyers: Sequence[tuple[PendingWorkload, list[Pod]]], budget: CapacityBudget) -> None:
         self.outcome.kinds = self._kinds(buyers)
-        self.outcome.basket = Optimizer(self.outcome.kinds, purse).buy()
+        self.outcome.purchase = Optimizer(self.outcome.kinds, budget).buy()
 
     def _kinds(self, buyers: Sequence[tuple[PendingWorkload, list[Pod]]]) -> list[DemandGroup]:
         pods = by_shape(pod for _, rest in buyers for pod in rest)
         return [DemandGroup(alike, self.fits.now(alike[0])) for _, alike in pods]
 
     def _refuse(self, unit: PendingWorkload) -> None:
-        withdraw(unit.pods, self.stage.fleets)
+        withdraw(unit.pods, self.fleets.all)
         self.outcome.refused.append(unit)
 
-    def _settle(self, group: Sequence[PendingWorkload]) -> Iterable[tuple[PendingWorkload, list[Pod]]]:
+    def _settle(self, together: Sequence[PendingWorkload]) -> Iterable[tuple[PendingWorkload, list[Pod]]]:
         """Put the units on what is there or coming; with each, the pods that found no place."""
-        if len(group) == 1:
-            yield group[0], self._settle_one(group[0])
+        if len(together) == 1:
+            yield together[0], self._settle_one(together[0])
             return
-        rest = [unit.pods[0] for unit in group]
-        for fleet in self.stage.fleets:
+        rest = [unit.pods[0] for unit in together]
+        for fleet in self.fleets.all:
             rest = settle(rest, fleet)
         left = {id(pod) for pod in rest}
-        for unit in group:
+        for unit in together:
             yield unit, [unit.pods[0]] if id(unit.pods[0]) in left else []
 
     def _settle_one(self, unit: PendingWorkload) -> list[Pod]:
         mixed = len({pod.shape for pod in unit.pods}) > 1
-        if mixed and isinstance(take(unit.pods, self.stage.ready, explain=False), Placement):
+        if mixed and isinstance(take(unit.pods, self.fleets.ready, explain=False), Placement):
             return []
         rest = list(unit.pods)
-        for fleet in self.stage.fleets:
+        for fleet in self.fleets.all:
             rest = settle(rest, fleet)
         return rest
 
-    def _groups(self, units: Sequence[PendingWorkload]) -> Iterable[list[PendingWorkload]]:
+    def _served_together(self, units: Sequence[PendingWorkload]) -> Iterable[list[PendingWorkload]]:
         """Single pods that follow each other are served together: of one priority, and plain or of one shape."""
-        group: list[PendingWorkload] = []
+        together: list[PendingWorkload] = []
         for unit in units:
-            if group and not self._goes_with(unit, group[-1]):
-                yield group
-                group = []
-            group.append(unit)
-        if group:
-            yield group
+            if together and not self._goes_with(unit, together[-1]):
+                yield together
+                together = []
+            together.append(unit)
+        if together:
+            yield together
 
     def _goes_with(self, unit: PendingWorkload, other: PendingWorkload) -> bool:
         if len(unit.pods) > 1 or len(other.pods) > 1 or unit.priority != other.priority:
             return False
-        if unit.pods[0].shape is other.pods[0].shape and self.stage.ready.topology.is_quiet:
+        if unit.pods[0].shape is other.pods[0].shape and self.fleets.ready.topology.is_quiet:
             return True
         if unit.pods[0].shape == other.pods[0].shape:
             return unit.pods[0].labels == other.pods[0].labels or self._is_plain(unit) == self._is_plain(other)
@@ -176,16 +176,16 @@ class DemandServer:
 
     def _is_plain(self, unit: PendingWorkload) -> bool:
         if len(unit.pods) == 1:
-            return is_plain(unit.pods[0], self.stage.ready)
-        return all(is_plain(pod, self.stage.ready) for pod in unit.pods)
+            return is_plain(unit.pods[0], self.fleets.ready)
+        return all(is_plain(pod, self.fleets.ready) for pod in unit.pods)
 
-    def _serve_neighbourly(self, group: Sequence[PendingWorkload], purse: CapacityBudget) -> None:
-        purchase, refused = serve_neighbourly(group, self.stage, self.fits, purse, self.outcome.purchases)
+    def _serve_neighbourly(self, together: Sequence[PendingWorkload], budget: CapacityBudget) -> None:
+        new, refused = serve_neighbourly(together, self.fleets, self.fits, budget, self.outcome.new_machines)
         self.outcome.refused += refused
-        if purchase.lots:
-            self.outcome.purchases.append(purchase)
-            for lot in purchase.lots:
-                purse.pay(lot.pool, lot.count)
+        if new.groups:
+            self.outcome.new_machines.append(new)
+            for group in new.groups:
+                budget.pay(group.pool, group.count)
 
 
 def _alike(wanting: Sequence[tuple[PendingWorkload, list[Pod]]]) -> Iterable[list[tuple[PendingWorkload, list[Pod]]]]:

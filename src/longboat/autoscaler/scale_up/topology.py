@@ -1,4 +1,4 @@
-"""Pods that look at others, near or far (zones, spreading, affinity): served on the whole fleet at once. Pure.
+"""Scale up for pods with affinity or topology spread: served on the whole fleet at once. Pure.
 
 What they need cannot be told from one machine alone, so candidates for new machines are put beside what is there and
 the fewest that will do are found by trial.
@@ -28,7 +28,7 @@ class NewMachines:
     """New machines for these units, with the pods that go there."""
 
     def __init__(self) -> None:
-        self.lots: list[MachineGroup] = []
+        self.groups: list[MachineGroup] = []
         self.units: list[PendingWorkload] = []
         self.nodes: list[tuple[NodeShape, list[Pod]]] = []
 
@@ -59,38 +59,36 @@ def _is_work(pod: Pod) -> bool:
 
 
 def serve_neighbourly(
-    units: Sequence[PendingWorkload], stage: Fleets, fits: Fits, purse: CapacityBudget, earlier: Sequence[NewMachines]
+    units: Sequence[PendingWorkload], fleets: Fleets, fits: Fits, budget: CapacityBudget, earlier: Sequence[NewMachines]
 ) -> tuple[NewMachines, list[PendingWorkload]]:
     """Serve one gang, or alike single pods each on its own. Pods placed on existing machines stay in the fleets."""
-    purchase = NewMachines()
+    new = NewMachines()
     pods = [pod for unit in units for pod in unit.pods]
     is_gang = len(units) == 1
-    if not any(
-        _is_work(pod) for fleet in stage.fleets[1:] for one in fleet.states.values() for pod in one.pods.values()
-    ):
-        left = _put(pods, stage.ready, is_gang)
+    if not any(_is_work(pod) for fleet in fleets.all[1:] for one in fleet.states.values() for pod in one.pods.values()):
+        left = _put(pods, fleets.ready, is_gang)
     else:  # who is on other machines counts too
-        whole = _whole(stage, earlier, is_closed=True)
+        whole = _whole(fleets, earlier, is_closed=True)
         left = _put(pods, whole, is_gang)
-        _mirror(pods, whole, stage)
+        _mirror(pods, whole, fleets)
     if not left:
-        return purchase, []
-    whole = _whole(stage, earlier)
+        return new, []
+    whole = _whole(fleets, earlier)
     left = _put(left, whole, is_gang)
     if left:
-        trial = _cheapest(left, whole, fits, purse, is_gang)
+        trial = _cheapest(left, whole, fits, budget, is_gang)
         if trial is not None:
             whole, left = trial.fleet, trial.left
-            _note(trial, purchase)
+            _note(trial, new)
     if left and is_gang:
-        withdraw(pods, stage.fleets)
+        withdraw(pods, fleets.all)
         return NewMachines(), list(units)
-    _mirror(pods, whole, stage)
+    _mirror(pods, whole, fleets)
     lost = {(pod.namespace, pod.name) for pod in left}
     refused = [unit for unit in units if (unit.pods[0].namespace, unit.pods[0].name) in lost]
-    bought = purchase.pods()
-    purchase.units = [unit for unit in units if any((pod.namespace, pod.name) in bought for pod in unit.pods)]
-    return purchase, refused
+    bought = new.pods()
+    new.units = [unit for unit in units if any((pod.namespace, pod.name) in bought for pod in unit.pods)]
+    return new, refused
 
 
 def _put(pods: Sequence[Pod], fleet: Fleet, is_gang: bool) -> list[Pod]:
@@ -99,11 +97,11 @@ def _put(pods: Sequence[Pod], fleet: Fleet, is_gang: bool) -> list[Pod]:
     return [] if isinstance(take(pods, fleet, explain=False), Placement) else list(pods)
 
 
-def _whole(stage: Fleets, earlier: Sequence[NewMachines], *, is_closed: bool = False) -> Fleet:
+def _whole(fleets: Fleets, earlier: Sequence[NewMachines], *, is_closed: bool = False) -> Fleet:
     """Everything that is there, coming, or bought already, in one fleet; closed: nobody goes where it is not ready."""
-    fleet = stage.ready.copy()
-    others = [(state.shape, list(state.pods.values())) for one in stage.fleets[1:] for state in one.states.values()]
-    others += [pair for purchase in earlier for pair in purchase.nodes]
+    fleet = fleets.ready.copy()
+    others = [(state.shape, list(state.pods.values())) for one in fleets.all[1:] for state in one.states.values()]
+    others += [pair for new in earlier for pair in new.nodes]
     if is_closed:
         others = [(msgspec.structs.replace(shape, allocatable=((PODS, 0),)), pods) for shape, pods in others]
     _add(fleet, others)
@@ -117,31 +115,31 @@ def _add(fleet: Fleet, nodes: Sequence[tuple[NodeShape, list[Pod]]]) -> None:
             fleet.add(pod, fleet.states[shape.name])
 
 
-def _cheapest(left: list[Pod], whole: Fleet, fits: Fits, purse: CapacityBudget, is_gang: bool) -> _Trial | None:
+def _cheapest(left: list[Pod], whole: Fleet, fits: Fits, budget: CapacityBudget, is_gang: bool) -> _Trial | None:
     able: dict[str, set[Zone]] = {}
     for pod in {pod.shape: pod for pod in left}.values():
         for pool, zones in fits.now(pod).items():
             able.setdefault(pool, set()).update(zones)
     chances = [[pool] for pool in sorted(able)] + ([sorted(able)] if len(able) > 1 else [])
     trials = [
-        trial for pools in chances if (trial := _fewest(left, whole, {p: able[p] for p in pools}, purse, is_gang))
+        trial for pools in chances if (trial := _fewest(left, whole, {p: able[p] for p in pools}, budget, is_gang))
     ]
     done = [trial for trial in trials if len(trial.left) < len(left)]
     return min(done, key=lambda trial: trial.rank(), default=None)
 
 
 def _fewest(
-    left: list[Pod], whole: Fleet, able: dict[str, set[Zone]], purse: CapacityBudget, is_gang: bool
+    left: list[Pod], whole: Fleet, able: dict[str, set[Zone]], budget: CapacityBudget, is_gang: bool
 ) -> _Trial | None:
     """The trial with the fewest candidates that serves as many as with all of them."""
     most = len(left)
-    best = _trial(left, whole, able, purse, most, is_gang)
+    best = _trial(left, whole, able, budget, most, is_gang)
     if best is None or len(best.left) == len(left):
         return best
     low, high = 0, most
     while high - low > 1:
         middle = (low + high) // 2
-        trial = _trial(left, whole, able, purse, middle, is_gang)
+        trial = _trial(left, whole, able, budget, middle, is_gang)
         if trial is not None and len(trial.left) <= len(best.left):
             best, high = trial, middle
         else:
@@ -150,14 +148,14 @@ def _fewest(
 
 
 def _trial(
-    left: list[Pod], whole: Fleet, able: dict[str, set[Zone]], purse: CapacityBudget, each: int, is_gang: bool
+    left: list[Pod], whole: Fleet, able: dict[str, set[Zone]], budget: CapacityBudget, each: int, is_gang: bool
 ) -> _Trial | None:
     """With up to `each` candidates of every pool and zone."""
     nodes: list[tuple[NodeShape, list[Pod]]] = []
     new: dict[str, tuple[PoolOffer, Zone]] = {}
     for pool, zones in able.items():
-        offer = purse.offers[pool]
-        room = purse.affords(pool, each * len(zones))
+        offer = budget.offers[pool]
+        room = budget.affords(pool, each * len(zones))
         ranked = sorted(zones, key=lambda zone: (offer.by_zone.get(zone or "", 0), zone or ""))
         for number in range(room):
             zone = ranked[number % len(ranked)]
@@ -169,12 +167,12 @@ def _trial(
     fleet = whole.copy()
     _add(fleet, nodes)
     trial = _Trial(fleet, new, _put(left, fleet, is_gang))
-    return trial if _is_within(trial, purse) else None
+    return trial if _is_within(trial, budget) else None
 
 
-def _is_within(trial: _Trial, purse: CapacityBudget) -> bool:
+def _is_within(trial: _Trial, budget: CapacityBudget) -> bool:
     """Whether all used machines together may be bought."""
-    mine = purse.copy()
+    mine = budget.copy()
     counts: dict[str, int] = {}
     for offer, _ in trial.used.values():
         counts[offer.name] = counts.get(offer.name, 0) + 1
@@ -185,20 +183,20 @@ def _is_within(trial: _Trial, purse: CapacityBudget) -> bool:
     return True
 
 
-def _note(trial: _Trial, purchase: NewMachines) -> None:
+def _note(trial: _Trial, new: NewMachines) -> None:
     for name, (offer, zone) in sorted(trial.used.items()):
         state = trial.fleet.states[name]
-        purchase.lots.append(MachineGroup(offer.name, (zone,), (), 1))
-        purchase.nodes.append((state.shape, list(state.pods.values())))
+        new.groups.append(MachineGroup(offer.name, (zone,), (), 1))
+        new.nodes.append((state.shape, list(state.pods.values())))
 
 
-def _mirror(pods: Sequence[Pod], whole: Fleet, stage: Fleets) -> None:
+def _mirror(pods: Sequence[Pod], whole: Fleet, fleets: Fleets) -> None:
     """What was placed on the whole fleet is placed on the fleet that the machine belongs to."""
     for pod in pods:
         state = whole.where(pod)
-        if state is None or where(pod, stage.fleets) is not None:
+        if state is None or where(pod, fleets.all) is not None:
             continue
-        for fleet in stage.fleets:
+        for fleet in fleets.all:
             if state.name in fleet.states:
                 fleet.add(pod, fleet.states[state.name])
                 break

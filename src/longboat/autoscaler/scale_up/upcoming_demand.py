@@ -1,4 +1,4 @@
-"""Machines that would be bought again soon if they went now: those that a unit not served yet is going to need. Pure.
+"""Nodes that a blocked gang needs before the idle timeout; exempt from scale-down. Pure.
 
 A unit may be refused for a while only: until a back-off is over, or until idle machines of other pools are gone and the
 limits have room. What it could use of what is there stays for it.
@@ -20,7 +20,9 @@ from longboat.fitting.node_state import NodeState
 MOST_TRIED = 5
 
 
-def soon(outcome: ServeResult, stage: Fleets, fits: Fits, limits: Sequence[int | None], until: float) -> dict[str, str]:
+def soon(
+    outcome: ServeResult, fleets: Fleets, fits: Fits, limits: Sequence[int | None], until: float
+) -> dict[str, str]:
     """Pool -> why its idle machines stay."""
     ending = {name for name, offer in fits.offers.items() if _ends(offer, until)}
     found: dict[str, str] = {}
@@ -32,7 +34,7 @@ def soon(outcome: ServeResult, stage: Fleets, fits: Fits, limits: Sequence[int |
             reason = f"{unit.name} is served when a back-off is over, sooner than a machine idles"
         elif able and tried < MOST_TRIED and any(most is not None for most in limits):
             tried += 1
-            if _is_served_later(unit, able, outcome, stage, fits, limits):
+            if _is_served_later(unit, able, outcome, fleets, fits, limits):
                 reason = f"{unit.name} is served when idle machines of other pools are gone"
         for pool in able if reason else ():
             found.setdefault(pool, reason)
@@ -44,14 +46,19 @@ def _ends(offer: PoolOffer, until: float) -> bool:
 
 
 def _is_served_later(
-    unit: PendingWorkload, able: set[str], outcome: ServeResult, stage: Fleets, fits: Fits, limits: Sequence[int | None]
+    unit: PendingWorkload,
+    able: set[str],
+    outcome: ServeResult,
+    fleets: Fleets,
+    fits: Fits,
+    limits: Sequence[int | None],
 ) -> bool:
     """Whether the limits would have room for it without the idle machines of pools that it cannot use."""
     freed = list(limits)
-    for machine in stage.machines.values():
+    for machine in fleets.machines.values():
         if machine.pool is None or machine.pool.name in able or machine.condition == "booting":
             continue
-        fleet = stage.ours if machine.cordon == "ours" else stage.ready
+        fleet = fleets.ours if machine.cordon == "ours" else fleets.ready
         state = fleet.states.get(machine.name)
         if machine.condition == "failed" or (state is not None and machine.cordon != "person" and not has_work(state)):
             each = uses_of(machine.pool)
@@ -59,9 +66,9 @@ def _is_served_later(
     if freed == list(limits):
         return False
     rest = list(unit.pods)
-    for fleet in stage.fleets:
+    for fleet in fleets.all:
         rest = settle(rest, fleet)
-    withdraw(unit.pods, stage.fleets)
+    withdraw(unit.pods, fleets.all)
     pods = [*rest, *(pod for _, others in outcome.buyers for pod in others)]
     kinds = [DemandGroup(alike, fits.now(alike[0])) for _, alike in by_shape(pods)]
     return Optimizer(kinds, CapacityBudget(fits.offers, freed)).buy().is_complete

@@ -1,4 +1,4 @@
-"""What the containers of a pod ask for together, and the host ports they take. Pure."""
+"""Resource requests of a pod: the sum over its containers, and the host ports they take. Pure."""
 
 from __future__ import annotations
 

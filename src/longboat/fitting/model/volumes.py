@@ -1,4 +1,4 @@
-"""Where claims bind a pod to: from PersistentVolumes and claims to node selectors. Pure."""
+"""Node affinity of volumes: from PersistentVolumes and claims to node selectors. Pure."""
 
 from __future__ import annotations
 

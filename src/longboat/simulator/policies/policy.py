@@ -1,4 +1,4 @@
-"""What every policy is to the replay: something that looks at the world from time to time and changes it."""
+"""The policy interface: what the replay calls from time to time to look at the world and change it."""
 
 from __future__ import annotations
 
