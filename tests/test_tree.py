@@ -76,6 +76,7 @@ TESTED_BY = {
     "autoscaler/observe/": "test_from_objects.py",
     "autoscaler/purchase/": "test_optimize.py",
     "autoscaler/scale_down/": "test_decide.py",
+    "autoscaler/scale_up/": "test_decide.py",
     "bundles/trees": "test_extraction.py",
     "engines/kubernetes/explain/unschedulable": "test_pending.py",
     "engines/kubernetes/gate/reasons": "test_decide.py",
@@ -86,7 +87,7 @@ TESTED_BY = {
     "engines/shared/explanations": "test_explain.py",
     "engines/shared/run_summary": "test_status.py",
     "fitting/search": "test_packing.py",
-    "launcher/node/environment": "test_node.py",
+    "launcher/node/environment": "test_node_launcher.py",
     "specs/assembly": "test_read.py",
     "specs/fields/rules": "test_read_mistakes.py",
 }

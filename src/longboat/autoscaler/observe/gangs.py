@@ -15,7 +15,7 @@ from longboat.fitting.model.pods import Claims, Pod, pod_of
 Body = Mapping[str, Any]
 
 RUN, ATTEMPT, KIND = "longboat.dev/run", "longboat.dev/attempt", "longboat.dev/kind"
-JOBSET, REPLICATED_JOB = "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/replicatedjob-name"
+JOBSET = "jobset.sigs.k8s.io/jobset-name"
 QUEUE, WORKLOAD = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/workload"
 POD_GROUP, POD_GROUP_TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
 GROUPS = (

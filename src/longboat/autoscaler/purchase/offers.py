@@ -9,9 +9,9 @@ from longboat.autoscaler.model.daemonsets import daemon_pods
 from longboat.autoscaler.model.machines import Machine, counts_by_zone, template
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, Daemon, Pool, ProviderFailure, ResourceLimits
 from longboat.core.jobs import Value
-from longboat.fitting.eligibility import admits, keys_looked_at
+from longboat.fitting.eligibility import admits
 from longboat.fitting.fleet import Fleet
-from longboat.fitting.model.nodes import ZONE, NodeShape
+from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.model.quantities import CPU, MEMORY, is_gpu
 from longboat.fitting.packing import take_each
@@ -179,10 +179,6 @@ class Fits:
             found = found or [f"{text}{besides}" for text in amount_refusals(pod, state)]
             reasons += [text for text in found if text not in reasons]
         return "; ".join(reasons[:3]) or "it does not fit"
-
-
-def looks_at_zone(shape: PodShape) -> bool:
-    return ZONE in keys_looked_at(shape.placing)
 
 
 def most_on_one(fleet: Fleet, pods: Sequence[Pod]) -> int:

@@ -35,12 +35,10 @@ KEPT = "it is a training pod, which would lose its work"
 
 class Longboat(Policy):
     name = "longboat"
-    is_model = False
     habits = WITH_LONGBOAT
 
     def __init__(self, settings: AutoscalerSettings, interval_s: float = 10.0) -> None:
         self.settings, self.interval_s = settings, interval_s
-        self.decisions = 0
         self._shapes: dict[int, PodShape] = {}
         self._failures: dict[tuple[str, str | None], ProviderFailure] = {}
         self._calls = self._refusals = -1
@@ -102,7 +100,6 @@ class Longboat(Policy):
         before = time.process_time()
         plan = decide(snapshot, self.settings, now)
         world.tally.decide_cpu_s += time.process_time() - before
-        self.decisions += 1
         self._handled = now
         self._wake = self._next(plan, world, now)
         for action in plan.actions:

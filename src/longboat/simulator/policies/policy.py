@@ -11,7 +11,6 @@ class Policy:
     """Called at ticks of its own interval, when something happened that it wants to look at, or when it asked to be."""
 
     name = ""
-    is_model = True  # of somebody else's rules
     habits = SubmitHabits()
     interval_s = 10.0
 

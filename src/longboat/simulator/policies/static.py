@@ -8,7 +8,6 @@ from longboat.simulator.world import WITH_LONGBOAT, World
 
 class Static(Policy):
     name = "static"
-    is_model = False
     habits = WITH_LONGBOAT
 
     def start(self, world: World) -> None:
