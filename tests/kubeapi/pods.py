@@ -1,4 +1,4 @@
-"""Pods that the tests of exec, logs and port-forward speak to."""
+"""Pods that the tests of exec and logs speak to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import POD
 
 SLEEPS = "import time; time.sleep(10**6)"
-SERVES = "import http.server as web; web.test(web.SimpleHTTPRequestHandler, port=8000, bind='0.0.0.0')"
 SAYS = "import time\nfor at in range(10**6): print('tick', at, flush=True); time.sleep(0.05)"
 
 

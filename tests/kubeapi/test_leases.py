@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from longboat.kubeapi import leases
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import LeaseExpired
 from longboat.kubeapi.kinds import CONFIG_MAP, LEASE
-from longboat.kubeapi.leases import Leader, Lease, held
+from longboat.kubeapi.leases import Leader, Lease
 from testbed.proxy import ApiProxy
 
 pytestmark = pytest.mark.cluster
@@ -109,14 +111,12 @@ def test_where_it_may_not_be_deleted_it_is_emptied(client: Client, proxied: Clie
     assert lease_of(client, "other").try_hold()
 
 
-def test_a_block_holds_it_and_lets_go(client: Client) -> None:
-    with held(client, client.namespace, NAME, "one") as mine:
-        assert mine is not None and mine.is_held
-        with held(client, client.namespace, NAME, "two", wait_s=0.2) as theirs:
-            assert theirs is None
-    with pytest.raises(KeyError), held(client, client.namespace, NAME, "three") as again:
-        assert again is not None
-        raise KeyError
+def test_released_it_is_free_at_once(client: Client) -> None:
+    one, two = lease_of(client, "one"), lease_of(client, "two")
+    assert one.try_hold() and one.is_held and not two.try_hold()
+    one.release()
+    assert two.try_hold()
+    two.release()
     assert client.find(LEASE, NAME) is None
 
 
@@ -127,13 +127,15 @@ def test_many_at_once_are_inside_one_by_one(client: Client) -> None:
 
     def work(number: int) -> None:
         for _ in range(3):
-            with held(client, client.namespace, NAME, f"w{number}", wait_s=120) as mine:
-                assert mine is not None
-                inside.append(number)
-                client.get(LEASE, NAME)
-                most.append(len(inside))
-                inside.remove(number)
-                done.append(number)
+            mine = lease_of(client, f"w{number}")
+            while not mine.try_hold():
+                time.sleep(0.05 + random.random() / 10)
+            inside.append(number)
+            client.get(LEASE, NAME)
+            most.append(len(inside))
+            inside.remove(number)
+            done.append(number)
+            mine.release()
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
     for thread in threads:

@@ -12,11 +12,11 @@ import pytest
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Expired, Forbidden, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOBSET, POD
-from longboat.kubeapi.structs import ConfigMap, PodObject
 from longboat.kubeapi.watch import Change, Reflector, Watch, WatchScope, watch
 from testbed import certificates, faults
 from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
+from tests.kubeapi.objects import ConfigMapStruct
 
 pytestmark = pytest.mark.cluster
 WITHIN_S = 60.0
@@ -33,7 +33,7 @@ class Seen:
     def __init__(self) -> None:
         self.changes: list[tuple[str, str]] = []
 
-    def __call__(self, change: Change[ConfigMap]) -> None:
+    def __call__(self, change: Change[ConfigMapStruct]) -> None:
         self.changes.append((change.type, change.object.metadata.name))
 
     def folded(self) -> set[str]:
@@ -45,11 +45,11 @@ class Seen:
         return found
 
 
-def reflecting(client: Client, **more: Any) -> Reflector[ConfigMap]:
-    return Reflector(client, CONFIG_MAP, labels="watched=yes", into=ConfigMap, **more)
+def reflecting(client: Client, **more: Any) -> Reflector[ConfigMapStruct]:
+    return Reflector(client, CONFIG_MAP, labels="watched=yes", into=ConfigMapStruct, **more)
 
 
-def data(reflector: Reflector[ConfigMap]) -> dict[str, dict[str, str]]:
+def data(reflector: Reflector[ConfigMapStruct]) -> dict[str, dict[str, str]]:
     return {item.metadata.name: item.data for item in reflector.items.values()}
 
 
@@ -88,7 +88,7 @@ def test_changes_come_as_they_happen(client: Client) -> None:
 
 def test_a_plain_watch_tells_what_is_there_first(client: Client) -> None:
     client.create(config("one"))
-    opened = watch(client, CONFIG_MAP, labels="watched=yes", into=ConfigMap)
+    opened = watch(client, CONFIG_MAP, labels="watched=yes", into=ConfigMapStruct)
     for change in opened:
         assert (change.type, change.object.metadata.name) == ("ADDED", "one")
         opened.close()
@@ -203,7 +203,7 @@ def test_a_restart_of_the_server_makes_old_versions_expire_and_loses_nothing(cli
         until(found, lambda: set(data(found)) == {"after"})
     # A server that has just started remembers nothing of the time before.
     with pytest.raises(Expired):
-        list(Watch(client, WatchScope(CONFIG_MAP, into=ConfigMap), old, lasts_s=10.0))
+        list(Watch(client, WatchScope(CONFIG_MAP, into=ConfigMapStruct), old, lasts_s=10.0))
 
 
 def test_silence_ends_a_watch(proxied: Client, api_proxy: ApiProxy) -> None:
@@ -236,6 +236,6 @@ def test_what_is_refused_for_good_is_told_at_once(client: Client, cluster: Clust
     with Client.open(environment={"KUBECONFIG": str(file)}, namespace=client.namespace) as other:
         with Reflector(other, CONFIG_MAP) as found, pytest.raises(Forbidden):
             found.sync(WITHIN_S)
-        with Reflector(other, POD, into=PodObject) as found:
+        with Reflector(other, POD, into=ConfigMapStruct) as found:
             assert found.sync(WITHIN_S).is_synced
     file.unlink()

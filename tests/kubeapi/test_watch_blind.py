@@ -14,10 +14,10 @@ from longboat.engines.kubernetes.reconcile.controller import Controller
 from longboat.kubeapi import watch
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.connection import credentials
-from longboat.kubeapi.structs import ConfigMap
 from longboat.kubeapi.watch import Change
 from testbed.clusters import Cluster
 from testbed.proxy import ApiProxy
+from tests.kubeapi.objects import ConfigMapStruct
 from tests.kubeapi.test_watch import config, data, eventually, reflecting, until
 
 pytestmark = pytest.mark.cluster
@@ -121,7 +121,7 @@ class Broken:
     def __init__(self, times: int) -> None:
         self.left, self.told = times, [""]
 
-    def __call__(self, change: Change[ConfigMap]) -> None:
+    def __call__(self, change: Change[ConfigMapStruct]) -> None:
         if self.left:
             self.left -= 1
             raise KeyError("a fault of ours")

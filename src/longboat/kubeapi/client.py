@@ -1,7 +1,7 @@
 """The API of one cluster: read, list, create, apply, patch, delete, follow logs. Errors are those of `errors`.
 
-Objects are read into slim structs (`structs`) or plain dicts and written as plain dicts. Not here: watches (`watch`),
-exec and port-forward (`streams`, `streams.port_forward`).
+Objects are read into plain dicts, or into the type that a caller names with the fields that it needs (ten thousand pods
+fit into little memory this way), and written as plain dicts. Not here: watches (`watch`) and exec (`streams`).
 """
 
 from __future__ import annotations
@@ -317,13 +317,6 @@ class Client:
         except Conflict:
             if uid is None:
                 raise
-
-    def delete_all(self, kind: Kind, *, namespace: str | None = None, labels: str) -> None:
-        """All objects of the kind with these labels. An empty selector would mean everything, and is refused."""
-        if not labels:
-            raise ValueError("delete_all needs a label selector")
-        query = {"labelSelector": labels}
-        self.request("DELETE", self.path(kind, namespace), query=query, body={"propagationPolicy": "Background"})
 
     def log(
         self,

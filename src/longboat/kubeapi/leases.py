@@ -14,15 +14,14 @@ import os
 import secrets
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from longboat.core.errors import LongboatError
 from longboat.core.times import format_time
 from longboat.kubeapi.boottime import clock
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import AlreadyExists, ApiError, Conflict, Forbidden, ObjectNotFound
+from longboat.kubeapi.errors import AlreadyExists, Conflict, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import LEASE
 
 GATE = "longboat-gate"
@@ -172,29 +171,6 @@ class Lease:
                 emptied = self._wanted(body, 0)
                 emptied["spec"].update(holderIdentity="", leaseDurationSeconds=1)
                 self._client.replace(emptied)
-
-
-@contextlib.contextmanager
-def held(
-    client: Client, namespace: str, name: str, holder: str, ttl_s: float = TTL_S, *, wait_s: float = 0.0
-) -> Iterator[Lease | None]:
-    """The Lease while the block runs, or None if somebody else had it for all of `wait_s`.
-
-    A block that may take longer than `ttl_s` renews it (`try_hold`) or looks at `left_s` before it acts.
-    """
-    lease = Lease(client, namespace, name, holder, ttl_s)
-    deadline = clock() + wait_s
-    pause = 0.05
-    while not (got := lease.try_hold()) and clock() < deadline:
-        # Rivals that began together do not stay in step.
-        time.sleep(min(pause * (1 + secrets.randbelow(100) / 100), max(0.0, deadline - clock())))
-        pause = min(1.0, pause * 1.5)
-    try:
-        yield lease if got else None
-    finally:
-        if got:
-            with contextlib.suppress(ApiError):
-                lease.release()
 
 
 class Leader:

@@ -32,7 +32,7 @@ from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, ro
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ObjectNotFound
 from longboat.kubeapi.kinds import CLAIM_TEMPLATE, JOB, KINDS, NODE, POD, Kind
-from longboat.kubeapi.leases import held
+from longboat.kubeapi.leases import Lease
 from testbed import openapi
 from testbed.errors import Missing
 from tests.engines.kubernetes.manifest_samples import gpu_role, job, record
@@ -86,8 +86,9 @@ def given() -> list[Object]:
 
 def written(client: Client, wire: Wire) -> list[Object]:
     """Objects and patches that are made where they are sent."""
-    with held(client, "default", "longboat-gate", "me") as lease:
-        assert lease is not None and lease.try_hold()
+    lease = Lease(client, "default", "longboat-gate", "me")
+    assert lease.try_hold() and lease.try_hold()
+    lease.release()
     create = partial(create_volume, client, timeout_s=0.0)
     with suppress(ObjectNotFound):
         create(wanted("data", "1Gi", storage_class=None))

@@ -18,7 +18,7 @@ from longboat.engines.kubernetes.slim_objects import SlimPod
 from longboat.fitting.model.pods import pod_of
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import JOB, NODE, POD
-from longboat.kubeapi.leases import GATE, held
+from longboat.kubeapi.leases import GATE, Lease
 from testbed import api, stages
 
 pytestmark = [pytest.mark.cluster, pytest.mark.soak]
@@ -132,9 +132,11 @@ class Porter:
             assert not any(one["type"] == "Failed" for one in conditions), conditions
             if not gang.is_done:
                 self.longest = max(self.longest, gang.watch(pods.get(gang.name, []), now))
-        with held(self.client, self.client.namespace, GATE, "porter", wait_s=60) as mine:
-            assert mine is not None
-            self.decide(pods, now)
+        lease = Lease(self.client, self.client.namespace, GATE, "porter")
+        while not lease.try_hold():
+            time.sleep(0.1)
+        self.decide(pods, now)
+        lease.release()
 
     def decide(self, pods: dict[str, list[SlimPod]], now: float) -> None:
         room = self.room()

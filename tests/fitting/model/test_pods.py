@@ -6,7 +6,7 @@ import msgspec
 
 from longboat.fitting.model.nodes import Toleration
 from longboat.fitting.model.pods import PodSelector, PodTerm, pod_of, pods_of
-from tests.fitting.bodies import affinity, node_affinity, pod, pod_body, term, wants
+from tests.fitting.bodies import affinity, pod, pod_body, term
 
 DAEMON = {"kind": "DaemonSet", "name": "d", "controller": True}
 
@@ -78,23 +78,3 @@ def test_a_null_selector_selects_nothing() -> None:
     spread = {"topologyKey": "z", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     found = pod("a", topologySpreadConstraints=[spread]).shape.spread[0]
     assert not found.who.matches(pod("b"), {})
-
-
-def test_slim_structs_give_the_same() -> None:
-    from longboat.kubeapi.structs import PodObject as SlimPod
-
-    spread = {"topologyKey": "z", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
-    body = pod_body(
-        "a",
-        {"cpu": "1", "nvidia.com/gpu": "2"},
-        labels={"longboat.dev/run": "r"},
-        nodeName="n",
-        nodeSelector={"pool": "x"},
-        tolerations=[{"key": "a", "operator": "Exists", "effect": "NoSchedule"}],
-        affinity={**node_affinity([wants("gpu", "Exists")]), **affinity("podAntiAffinity", term("z", {"a": "b"}))},
-        topologySpreadConstraints=[spread],
-        initContainers=[{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "2"}}}],
-        overhead={"memory": "1Ki"},
-    )
-    slim = msgspec.json.decode(msgspec.json.encode(body), type=SlimPod)
-    assert pod_of(slim) == pod_of(body)

@@ -22,9 +22,9 @@ from longboat.engines.kubernetes.exec.pod_exec import Remote
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Invalid, ObjectNotFound, Unreachable
 from longboat.kubeapi.streams import exec, websocket
-from longboat.kubeapi.streams.exec import V4, ContainerProcess, Session, attach, converse, exit_code_in, run_in_pod
+from longboat.kubeapi.streams.exec import V4, ContainerProcess, Session, converse, exit_code_in, run_in_pod
 from testbed.proxy import ApiProxy
-from tests.kubeapi.pods import SAYS, SLEEPS, running
+from tests.kubeapi.pods import SLEEPS, running
 
 
 @pytest.fixture
@@ -171,26 +171,6 @@ def test_a_connection_that_falls_silent_is_told(
     threading.Timer(1.0, api_proxy.freeze).start()
     with pytest.raises(Unreachable, match="silent"):
         run_in_pod(proxied, pod, ["sleep", "1000"], timeout_s=60.0)
-
-
-@pytest.mark.pods
-def test_attach_shows_what_comes_from_now_on(client: Client) -> None:
-    name = running(client, "talking", SAYS)
-
-    class Enough(Exception):
-        pass
-
-    class Sink(io.BytesIO):
-        def write(self, content: Any) -> int:
-            size = super().write(content)
-            if self.getvalue().count(b"tick") >= 5:
-                raise Enough
-            return size
-
-    sink = Sink()
-    with pytest.raises(Enough):
-        attach(client, ContainerProcess(name), stdout=sink)
-    assert b"tick" in sink.getvalue()
 
 
 @contextlib.contextmanager

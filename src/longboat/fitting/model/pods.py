@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
 from msgspec.structs import astuple
 
 from longboat.core.jobs import Value
@@ -114,9 +113,8 @@ class Pod(Value, frozen=True):
         return self.owner in LASTING_OWNERS
 
 
-def pod_of(body: Body | msgspec.Struct, claims: Claims = _NO_CLAIMS) -> Pod:
-    """From a pod as the API prints it, or from a slim struct of one."""
-    body = plain(body)
+def pod_of(body: Body, claims: Claims = _NO_CLAIMS) -> Pod:
+    """From a pod as the API prints it."""
     meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     labels = meta.get("labels") or {}
     namespace = meta.get("namespace") or "default"
@@ -139,20 +137,14 @@ def pod_of(body: Body | msgspec.Struct, claims: Claims = _NO_CLAIMS) -> Pod:
     )
 
 
-def plain(body: Body | msgspec.Struct) -> Body:
-    """A slim struct as the dict that it was read from."""
-    return msgspec.to_builtins(body) if isinstance(body, msgspec.Struct) else body
-
-
-def pods_of(bodies: Iterable[Body | msgspec.Struct], claims: Claims = _NO_CLAIMS) -> list[Pod]:
+def pods_of(bodies: Iterable[Body], claims: Claims = _NO_CLAIMS) -> list[Pod]:
     """Those that hold or want something: finished ones are left out."""
     found = (pod_of(body, claims) for body in bodies)
     return [pod for pod in found if not pod.is_finished]
 
 
-def shape_of(body: Body | msgspec.Struct, claims: Claims = _NO_CLAIMS) -> PodShape:
+def shape_of(body: Body, claims: Claims = _NO_CLAIMS) -> PodShape:
     """From a pod, or from the template of a Job given a name and a namespace."""
-    body = plain(body)
     meta, spec = body.get("metadata") or {}, body.get("spec") or {}
     affinity = spec.get("affinity") or {}
     near: tuple[PodTerm, ...] = ()

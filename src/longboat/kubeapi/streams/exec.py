@@ -1,4 +1,4 @@
-"""Commands in a pod's container: exec and attach over a WebSocket, with input, output, exit code and a terminal.
+"""Exec: a command in a pod's container over a WebSocket, with input, output, exit code and a terminal.
 
 The server speaks `v5.channel.k8s.io` (Kubernetes 1.30 and newer) or `v4.channel.k8s.io`. Each message begins with the
 number of a channel. Only v5 can say that the input has ended: with v4, input is possible at a terminal, where the user
@@ -71,7 +71,7 @@ class Session:
         connect_s: float | None = None,
     ) -> None:
         """`needs_end`: the command reads its input until that ends. `connect_s` bounds the wait for its start."""
-        path = client.path(POD, place.namespace, place.pod, "exec" if place.command else "attach")
+        path = client.path(POD, place.namespace, place.pod, "exec")
         query = {
             "container": place.container,
             "command": list(place.command),
@@ -216,20 +216,6 @@ def run_in_pod(
         raise ValueError("no command")
     session = Session(client, place, stdin=stdin is not None, tty=tty, connect_s=connect_s)
     return converse(session, stdin, stdout, stderr, timeout_s=timeout_s)
-
-
-def attach(
-    client: Client,
-    place: ContainerProcess,
-    *,
-    stdin: BinaryIO | None = None,
-    stdout: BinaryIO | None = None,
-    stderr: BinaryIO | None = None,
-    tty: bool = False,
-) -> None:
-    """Output of the container's own process from now on, until it ends or the caller is interrupted."""
-    session = Session(client, place._replace(command=()), stdin=stdin is not None, tty=tty)
-    converse(session, stdin, stdout, stderr)
 
 
 def converse(

@@ -1,6 +1,6 @@
 """The WebSocket protocol (RFC 6455), the client's side, as far as Kubernetes uses it: binary messages over one socket.
 
-Reading and writing may happen in two threads. Not here: what the messages mean (`streams`, `port_forward`).
+Reading and writing may happen in two threads. Not here: what the messages mean (`exec`).
 """
 
 from __future__ import annotations

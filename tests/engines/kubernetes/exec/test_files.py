@@ -7,7 +7,6 @@ import pty
 import select
 import sys
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from longboat.engines.kubernetes.exec.files import (
     copy_in,
     copy_out,
     execute,
-    forward,
     is_lasting,
     pod_of,
     spot_of,
@@ -231,27 +229,3 @@ open(base + "/artifacts/worker-0/plot", "w").write("plot")
     with pytest.raises(NotFound, match="has not started"):
         copy_out(client, waits, "checkpoints", tmp_path / "none")
     until("no aide is left", lambda: [pod for pod in client.list(POD).items if "aide" in pod["metadata"]["name"]] == [])
-
-
-@pytest.mark.pods
-def test_a_port_of_a_node(client: Client, namespace: str) -> None:
-    program = """
-import http.server
-class Answer(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200); self.end_headers(); self.wfile.write(b"from the rank")
-http.server.HTTPServer(("127.0.0.1", 6006), Answer).serve_forever()
-"""
-    speak(client, program)
-    until_running(client)
-    found = snapshot_of(client, record_of(namespace))
-
-    def answer() -> bytes:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port.port}/", timeout=10) as reply:
-                return bytes(reply.read())
-        except OSError:
-            return b""
-
-    with forward(client, found, 6006) as port:
-        until("it answers", lambda: answer() == b"from the rank")

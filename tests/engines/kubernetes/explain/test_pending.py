@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from longboat.engines.kubernetes.explain.containers import StartTrouble
-from longboat.engines.kubernetes.explain.pending import PendingFacts, reason, troubles
+from longboat.engines.kubernetes.explain.pending import PendingFacts, troubles
 from longboat.kubeapi import kinds
 from longboat.kubeapi.client import Client
 from testbed.clusters import Cluster
@@ -66,7 +66,8 @@ class TestNodes:
 
             def told() -> str | None:
                 sight = see(client, "waiter")
-                words = reason(PendingFacts(pods=sight.pods, events=sight.events, nodes_wanted=1))
+                found = troubles(PendingFacts(pods=sight.pods, events=sight.events, nodes_wanted=1))
+                words = found[0].what if found else ""
                 return words if "CPU" in words or "cpu" in words else None
 
             words = until("the scheduler has spoken", told)

@@ -16,7 +16,7 @@ import pytest
 
 from longboat.engines.kubernetes.install.autoscaler_manifests import AUTOSCALER
 from longboat.engines.kubernetes.install.controller_manifests import HOME
-from longboat.engines.kubernetes.install.install import is_installed, unattended
+from longboat.engines.kubernetes.install.install import absence, find_controller, unattended
 from longboat.engines.kubernetes.record_store import STOP, stop_text
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP, NODE, POD
@@ -128,6 +128,10 @@ def full_set(bench: Bench, client: Client) -> None:
     assert (ended.phase, ended.exit_code, len(ended.attempts)) == ("succeeded", 0, 2), ended.reason
     client.patch(CONFIG_MAP, lacking, {"metadata": {"annotations": {STOP: stop_text(1.0, 0.0)}}})
     assert wait_for_end(client, lacking).phase == "stopped"
+
+
+def is_installed(client: Client, namespace: str) -> bool:
+    return absence(find_controller(client), namespace) is None
 
 
 def test_installed_it_serves_and_removed_it_leaves_nothing(

@@ -28,7 +28,7 @@ from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.streams.exec import run_in_pod
 
 if TYPE_CHECKING:
-    from longboat.kubeapi.streams.port_forward import PortForward
+    pass
 
 WORK = f"{NODE}/work"
 NO_STORAGE = "`longboat config set kubernetes.storage.claim NAME` gives runs a storage that outlives their pods"
@@ -215,19 +215,3 @@ def is_lasting(record: Record, path: str) -> bool:
     if is_inside(path, NODE):
         return False
     return any(is_inside(path, mount["mountPath"]) for mount in HelperMounts.of_run(record).mounts)
-
-
-def forward(
-    client: Client,
-    snapshot: RunSnapshot,
-    port: int,
-    *,
-    node: str | None = None,
-    rank: int | None = None,
-    local: int = 0,
-) -> PortForward:
-    """A port of this machine that leads to a port of a node, until it is closed."""
-    from longboat.kubeapi.streams.port_forward import PortForward
-
-    pod = pod_of(snapshot, node=node, rank=rank)
-    return PortForward(client, pod.name, port, namespace=snapshot.record.namespace, local=local)

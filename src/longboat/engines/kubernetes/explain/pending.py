@@ -61,12 +61,6 @@ def troubles(sight: PendingFacts) -> list[StartTrouble]:
     return sorted(unique.values(), key=lambda trouble: not trouble.is_final)
 
 
-def reason(sight: PendingFacts) -> str:
-    """One line for `ps` and `status`; empty where nothing is known."""
-    found = troubles(sight)
-    return found[0].what if found else ""
-
-
 def node_name(pod: Object) -> str:
     meta = pod.get("metadata") or {}
     labels = meta.get("labels") or {}

@@ -133,14 +133,6 @@ def _lift_cordons(client: Client) -> None:
             client.patch(NODE, node["metadata"]["name"], lifted)
 
 
-def is_installed(client: Client, namespace: str) -> bool | None:
-    """Whether a controller that is installed in this cluster serves the namespace; None: that cannot be seen."""
-    try:
-        return absence(find_controller(client), namespace) is None
-    except EngineError:
-        return None
-
-
 def lease_namespace(client: Client) -> str:
     """Where `install` keeps Leases; where nothing is installed, the namespace at hand."""
     try:
