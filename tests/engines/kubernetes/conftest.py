@@ -1,4 +1,4 @@
-"""Clients on the test cluster, directly and through the proxy that misbehaves on demand; and an engine there."""
+"""An engine on the test cluster, and clients there."""
 
 from __future__ import annotations
 
@@ -7,28 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from longboat.kubeapi.client import Client
 from testbed import api
 from testbed.clusters import Cluster
-from testbed.proxy import ApiProxy
 from tests.engines.kubernetes.benches import Bench
 from tests.engines.kubernetes.flavours import queue_of
+from tests.kubeapi.conftest import client, proxied
 
-
-def opened(kubeconfig: Path, namespace: str) -> Client:
-    return Client.open(namespace=namespace, environment={"KUBECONFIG": str(kubeconfig)})
-
-
-@pytest.fixture
-def client(cluster: Cluster, namespace: str) -> Iterator[Client]:
-    with opened(cluster.kubeconfig, namespace) as found:
-        yield found
-
-
-@pytest.fixture
-def proxied(api_proxy: ApiProxy, namespace: str) -> Iterator[Client]:
-    with opened(api_proxy.kubeconfig, namespace) as found:
-        yield found
+__all__ = ["client", "proxied"]  # fixtures
 
 
 @pytest.fixture
