@@ -1,12 +1,13 @@
-"""What an API server's refusals mean: from a status and a body to one of our errors. Pure."""
+"""Error responses of the API server: from an HTTP status and a Status object to one of `errors`. Pure."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from longboat.kubeapi.connection import retries
 from longboat.kubeapi.errors import (
+    BROKEN,
+    BUSY,
     AlreadyExists,
     ApiError,
     Conflict,
@@ -19,6 +20,7 @@ from longboat.kubeapi.errors import (
 
 _CLASSES: dict[int, type[ApiError]] = {400: Invalid, 403: Forbidden, 404: ObjectNotFound, 410: Expired, 422: Invalid}
 _SHOWN = 2000
+"""Characters of a message that are kept: webhooks may say anything."""
 BAD_APPLY = "failed to create typed patch object"
 """So an unknown field in a server-side apply is told, with the status of a broken server."""
 
@@ -44,7 +46,7 @@ def error_of(status: int, body: bytes, what: str, context: str = "", *, retry_af
         )
     elif status == 500 and BAD_APPLY in message:
         kind = Invalid
-    elif status in (*retries.BUSY, *retries.BROKEN):
+    elif status in (*BUSY, *BROKEN):
         kind = Unreachable
         message = f"the API server cannot answer now ({status}): {message}"
     details = told.get("details")

@@ -1,4 +1,4 @@
-"""The API of one cluster: read, list, create, apply, patch, delete, follow logs. Errors are those of `errors`.
+"""Kubernetes API client of one cluster: get, list, create, apply, patch, delete, logs. Errors are those of `errors`.
 
 Objects are read into plain dicts, or into the type that a caller names with the fields that it needs (ten thousand pods
 fit into little memory this way), and written as plain dicts. Not here: watches (`watch`) and exec (`streams`).

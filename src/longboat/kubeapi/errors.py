@@ -1,4 +1,4 @@
-"""What an API server answers when it does not do what it was asked. Transport errors become `Unreachable`."""
+"""Errors of the Kubernetes API, one class for each that callers tell apart. Transport errors become `Unreachable`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from longboat.core.errors import EngineError
+
+BUSY = (429, 503)
+"""Statuses of a server that has not begun with the request."""
+BROKEN = (500, 502, 503, 504)
+"""Statuses of a server, or of a load balancer before it, that may have begun."""
 
 
 class ApiError(EngineError):

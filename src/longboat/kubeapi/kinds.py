@@ -1,4 +1,4 @@
-"""The kinds of objects we speak of, and their paths in the API."""
+"""Kinds of Kubernetes objects that are used here, and their paths in the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a cluster is and as whom we speak to it: kubeconfig files as kubectl reads them, or a pod's service account.
+"""kubeconfig files, merged and resolved as kubectl does, or a pod's service account: which cluster, and as whom.
 
 Files are merged as kubectl merges them: the first that names something wins, paths in a file are relative to it.
 Not here: tokens and certificates themselves, which may change while we run (`credentials`).

@@ -1,4 +1,4 @@
-"""A Lease: held by one process at a time, and leadership that lasts as long as it is renewed.
+"""Leases and leader election: held by one process at a time, for as long as it renews.
 
 Whether another holder is dead is judged by how long, on our own clock, its Lease has not changed; clocks of different
 machines are never compared. Whether we still hold it is judged from the moment before our last successful renewal was
@@ -14,6 +14,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Lists of which only a part is kept: taken apart page by page, so that what is not kept is not held either."""
+"""Paged lists of which only a part is kept: decoded page by page, so that the rest takes no memory."""
 
 from __future__ import annotations
 

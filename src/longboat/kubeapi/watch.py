@@ -1,4 +1,4 @@
-"""What changes in a cluster, as it changes: one watch, and a reflector that keeps a copy of a collection for ever.
+"""Watches, and the reflector that keeps a copy of a collection up to date over any number of them.
 
 A watch may break at any moment, silently or not. The reflector goes on from the last version it saw, lists anew when
 the server no longer knows that version, and tells what vanished in between as deletions. Whatever goes wrong in its

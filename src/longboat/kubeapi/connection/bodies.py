@@ -1,4 +1,4 @@
-"""Bodies of answers that are read whole, within bounds: a server, or whoever is on the way, may send without end."""
+"""Response bodies, read whole within bounds: a server, or whoever is on the way, may send without end."""
 
 from __future__ import annotations
 

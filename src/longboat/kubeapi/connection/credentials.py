@@ -1,4 +1,4 @@
-"""Who we are to the API server: tokens, passwords, client certificates, and programs that hand them out.
+"""Credentials for the API server: tokens, passwords, client certificates, and plugins that hand them out.
 
 What a file or a program gave is kept until it changes or expires, and asked for again after a 401. Secrets stay in
 memory: never in an error, in a log or on a command line.

@@ -1,4 +1,4 @@
-"""From an address to a connected socket: TCP with keep-alive, a proxy in between where one is set, TLS.
+"""Sockets to the API server: TCP with keep-alive, HTTP and SOCKS proxies, TLS.
 
 Not here: HTTP (`transport`), and who we are (`credentials`).
 """
@@ -23,6 +23,7 @@ CONNECT_S = 10.0
 QUIET_S = 20
 """After so many seconds of silence the kernel asks the other side whether it is still there, and again every 5 s."""
 DEAD_MS = 30_000
+"""What was sent and is not acknowledged within this ends the connection."""
 _PORTS = {"https": 443, "http": 80}
 _PROXY_PORTS = {"http": 80, "socks5": 1080, "socks5h": 1080}
 

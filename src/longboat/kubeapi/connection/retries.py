@@ -1,4 +1,4 @@
-"""When to ask again, and how long to wait before: pure rules over what came back.
+"""Retry rules for API requests: whether to ask again, and after which pause. Pure.
 
 What a server surely did not do may be asked again at any time. What it may have done is asked again only where doing it
 twice is the same as doing it once.
@@ -10,14 +10,13 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from longboat.kubeapi.errors import LeaseExpired
+from longboat.kubeapi.errors import BROKEN, LeaseExpired
 
 TOTAL_S = 30.0
 """All attempts at one request together, pauses included."""
 FIRST_S = 0.1
 LONGEST_S = 3.0
-BUSY = (429, 503)
-BROKEN = (500, 502, 503, 504)
+"""Between two attempts: from, doubling up to."""
 
 
 class FailedRequest(NamedTuple):

@@ -1,4 +1,4 @@
-"""Requests to one API server over HTTP/1.1: a pool of connections that are kept, repeated where that is safe, bounded.
+"""HTTP/1.1 transport to one API server: a pool of connections, retries where that is safe, bounds on everything.
 
 Not here: kinds and objects (`client`), and what an error status means (`answers`).
 """
@@ -21,13 +21,13 @@ from longboat.kubeapi.answers import error_of, is_status
 from longboat.kubeapi.connection import bodies, dialing, retries
 from longboat.kubeapi.connection.credentials import Credentials, RequestCredentials
 from longboat.kubeapi.connection.retries import FailedRequest
-from longboat.kubeapi.errors import Unreachable
+from longboat.kubeapi.errors import BUSY, Unreachable
 from longboat.kubeapi.kubeconfig import ClusterAccess
 
 IDLE_S = 55.0
 """A connection not used for longer is not used again: load balancers forget silently, the shortest after a minute."""
 MOST_IDLE = 16
-UPGRADE_S = 10.0
+UPGRADE_S = 10.0  # all attempts at one upgrade together
 STARTING_S = 10.0
 """A server that refuses our very first connection is waited for as long: an API server that restarts (an upgrade, a
 crash) takes 5 to 10 s. No longer, because the address may be wrong, and whoever typed it waits for the answer."""
@@ -333,7 +333,7 @@ class Transport:
         failure = FailedRequest(response.status, retries.seconds(response.headers.get("Retry-After")))
         error = error_of(response.status, content, ask.told(), self.access.context, retry_after_s=failure.retry_after_s)
         if ask.is_upgrade:
-            repeats = is_status(content) and (response.status in retries.BUSY or _started_nothing(error.message))
+            repeats = is_status(content) and (response.status in BUSY or _started_nothing(error.message))
         else:
             repeats = retries.is_worth_repeating(failure, may_repeat=ask.may_repeat)
         if isinstance(error, Unreachable) and repeats and self._waits(failure, ask, attempt, began):

@@ -1,4 +1,4 @@
-"""The terminal a user sits at: every key passed on as it is typed, its size told when it changes. POSIX only."""
+"""Raw terminal of the user for exec: keys passed on as they are typed, its size when it changes. POSIX only."""
 
 from __future__ import annotations
 

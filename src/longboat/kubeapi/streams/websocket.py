@@ -1,4 +1,4 @@
-"""The WebSocket protocol (RFC 6455), the client's side, as far as Kubernetes uses it: binary messages over one socket.
+"""WebSocket client (RFC 6455), as far as Kubernetes uses it: binary messages over one socket.
 
 Reading and writing may happen in two threads. Not here: what the messages mean (`exec`).
 """

@@ -1,4 +1,4 @@
-"""The aide on a real cluster: in strict namespaces, beside a claim in use, and gone when it is done."""
+"""Helper pods on a real cluster: in strict namespaces, beside a claim in use, and gone when it is done."""
 
 from __future__ import annotations
 

@@ -50,11 +50,13 @@ def numbered(path: Path, count: int) -> None:
     put(path, *((float(n), b"line %d\n" % n) for n in range(count)))
 
 
-def kept(tmp_path: Path, *, storage: bool = True, pod: Place | None = None, aide: Place | None = None) -> LogSources:
+def kept(tmp_path: Path, *, storage: bool = True, pod: Place | None = None, helper: Place | None = None) -> LogSources:
     (tmp_path / "spool").mkdir(exist_ok=True)
     record = record_of("ns", storage=Storage(claim="c", folder="longboat/train-1") if storage else None)
     nowhere = Place(tmp_path / "nowhere")
-    return LogSources(record, tmp_path / "spool", in_pod=lambda name: pod or nowhere, aide=lambda: aide or nowhere)
+    return LogSources(
+        record, tmp_path / "spool", in_pod=lambda name: pod or nowhere, helper_pod=lambda: helper or nowhere
+    )
 
 
 def test_which_files_are_logs() -> None:
@@ -91,9 +93,9 @@ def test_a_gap_is_filled_from_the_pod_else_the_storage_else_told(tmp_path: Path)
     pod, aide = Place(tmp_path / "pod"), Place(tmp_path / "aide")
     whole = [b"line %d\n" % n for n in range(10, 15)]
     assert [line.data for line in kept(tmp_path, pod=pod).fill(gap, 0, "worker-0", "p")] == whole
-    assert [line.data for line in kept(tmp_path, aide=aide).fill(gap, 0, "worker-0", None)] == whole
-    assert [line.data for line in kept(tmp_path, aide=aide).fill(gap, 0, "worker-0", "gone")] == whole
-    (only,) = kept(tmp_path, storage=False, aide=aide).fill(gap, 0, "worker-0", None)
+    assert [line.data for line in kept(tmp_path, helper=aide).fill(gap, 0, "worker-0", None)] == whole
+    assert [line.data for line in kept(tmp_path, helper=aide).fill(gap, 0, "worker-0", "gone")] == whole
+    (only,) = kept(tmp_path, storage=False, helper=aide).fill(gap, 0, "worker-0", None)
     assert (only.key, only.time) == ("0.err", 20.0)
     assert only.data == b"longboat: 5 lines were rotated away by the kubelet\n"
     half = list(kept(tmp_path, pod=pod).fill(LogGap("0.out", 48, 3, 60.0), 0, "worker-0", "p"))
@@ -115,7 +117,7 @@ TAIL = "0.out 7 2026-11-15T07:10:02.123456Z seven\n0.out 8 2026-11-15T07:10:03Z 
 def test_what_is_left_of_a_pod_that_is_gone(tmp_path: Path) -> None:
     state = State(phase="succeeded", attempt=1, tails={"worker-0": TAIL, "0/worker-0": "old"})
     numbered(tmp_path / "aide" / KEPT / "0.out", 3)
-    lines, notice = kept(tmp_path, aide=Place(tmp_path / "aide")).rest(0, "worker-0", {"0.out": 1}, state)
+    lines, notice = kept(tmp_path, helper=Place(tmp_path / "aide")).rest(0, "worker-0", {"0.out": 1}, state)
     assert ([line.data for line in lines], notice) == ([b"line 1\n", b"line 2\n"], "")
     lines, notice = kept(tmp_path, storage=False).rest(1, "worker-0", {}, state)
     assert [line.data for line in lines] == [b"seven\n", b"eight\n", b"Killed\n"]

@@ -1,6 +1,6 @@
-"""Claims of the namespace: list with their users, create, remove. What a claim is good for is measured by
-`disk_benchmark`.
+"""PersistentVolumeClaims of the namespace: list with the pods that use them, create, remove.
 
+What a claim is good for is measured by `disk_benchmark`.
 Longboat removes no claim by itself: they outlive runs, and so does what is in them.
 """
 

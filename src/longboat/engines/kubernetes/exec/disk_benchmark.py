@@ -1,6 +1,6 @@
-"""How fast a storage is, measured from inside a pod, and what that means for a training.
+"""Benchmark of a volume's disk, run inside a pod, and what its figures mean for a training.
 
-The measuring itself runs in an aide (`pod_program.probe`), in a scratch folder that is removed again.
+The measuring itself runs in a helper pod (`pod_program.probe`), in a scratch folder that is removed again.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def probe(
     import msgspec
 
     chosen = extent or BenchmarkSize()
-    with HelperPod(client, storage, image=image, options=options) as aide:
-        found = aide.ask("probe", STORAGE, str(chosen.size), str(chosen.files), str(chosen.file_size))
+    with HelperPod(client, storage, image=image, options=options) as pod:
+        found = pod.ask("probe", STORAGE, str(chosen.size), str(chosen.files), str(chosen.file_size))
     return msgspec.convert(found, DiskFigures)
 
 

@@ -1,7 +1,7 @@
-"""Beside the ranks: commands in their environment, files in and out of a run, ports of a node.
+"""Commands in the environment of a run's ranks (`longboat exec`) and files in and out of it (`longboat cp`).
 
 While a node's pod runs, everything is done in it by exec. Of a run that has ended, checkpoints and artifacts are read
-from its storage through the aide; its working copies went with its pods.
+from its storage through a helper pod; its working copies went with its pods.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _missing(record: Record, source: str) -> NotFound:
 
 @contextlib.contextmanager
 def reaching(client: Client, snapshot: RunSnapshot, spot: PodPath, *, node: str | None) -> Iterator[Remote]:
-    """A pod in which this spot can be reached: one of the run's own, else an aide where it lies in a storage."""
+    """A pod in which this spot can be reached: one of the run's own, else a helper pod where it lies in a storage."""
     record = snapshot.record
     try:
         pod = pod_of(snapshot, node=node)
@@ -190,8 +190,8 @@ def reaching(client: Client, snapshot: RunSnapshot, spot: PodPath, *, node: str 
         raise NotFound(f"the {spot.kind} of {record.name} went with its pods: it had no storage", hint=NO_STORAGE)
     from longboat.engines.kubernetes.exec.helper_pod import HelperPod
 
-    with HelperPod.of_run(client, record, [spot.path]) as aide:
-        yield aide
+    with HelperPod.of_run(client, record, [spot.path]) as helper:
+        yield helper
 
 
 def _without_pods(snapshot: RunSnapshot) -> EngineError | NotFound:

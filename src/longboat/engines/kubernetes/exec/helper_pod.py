@@ -1,6 +1,6 @@
-"""The aide: a short-lived pod that mounts a storage, for reading and writing it when no pod of a run lives.
+"""Helper pods: short-lived pods that mount a volume, to read and write it when no pod of the run lives.
 
-It does nothing by itself; everything is done by exec (`pod_exec`). It fits the restricted Pod Security level, asks for
+One does nothing by itself; everything is done by exec (`pod_exec`). It fits the restricted Pod Security level, asks for
 little, is removed at once when it is no longer needed, and ends by itself should that fail.
 """
 
@@ -24,7 +24,7 @@ from longboat.kubeapi.errors import ApiError, Forbidden
 from longboat.kubeapi.kinds import CONFIG_MAP, POD
 
 LIFE_S = 4 * 3600
-"""A forgotten aide ends after so long."""
+"""A forgotten one ends by itself after so long."""
 START_S = 180.0
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError")
 PULLING = ("ErrImagePull", "ImagePullBackOff")
@@ -36,7 +36,7 @@ Object = dict[str, Any]
 
 
 class HelperPodOptions(Value, frozen=True):
-    """Whose aide it is, and what the cluster needs to start it."""
+    """Whose helper pod it is, and what the cluster needs to start it."""
 
     run: str = ""
     owner: str | None = None  # uid of the run's record
@@ -45,7 +45,7 @@ class HelperPodOptions(Value, frozen=True):
 
 
 class HelperMounts(Value, frozen=True):
-    """What the aide mounts: `volumes` of the pod and `mounts` of its container."""
+    """What it mounts: `volumes` of the pod and `mounts` of its container."""
 
     volumes: list[Object]
     mounts: list[Object]
@@ -73,7 +73,7 @@ class HelperMounts(Value, frozen=True):
 
 
 class HelperPod(Remote):
-    """`with HelperPod(client, storage, image=...) as aide:`; the storage is at /longboat/storage.
+    """`with HelperPod(client, storage, image=...) as pod:`; the storage is at /longboat/storage.
 
     `security`: as whom it runs; None takes what the namespace allows.
     """

@@ -1,4 +1,4 @@
-"""Words with the launcher in a pod, by exec: tell it to stop or to take stacks, ask how its ranks are."""
+"""Calls to the launcher in a pod, by exec: stop, dump stacks, report the state of its ranks."""
 
 from __future__ import annotations
 

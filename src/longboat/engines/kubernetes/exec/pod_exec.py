@@ -1,4 +1,4 @@
-"""Files of a pod, through exec: read, write, list, remove. The pod needs Python >= 3.8 and nothing else of ours.
+"""File access in a pod, by exec: read, write, list, remove. The pod needs Python >= 3.8 and nothing else of ours.
 
 The program that runs there is `pod_program`; it travels along with each command. Which pod, and which paths a user may
 name, is not decided here.

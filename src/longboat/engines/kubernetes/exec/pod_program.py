@@ -1,8 +1,8 @@
-"""What runs inside a pod, by exec, on any Python >= 3.8: the text of this file is sent there. Standard library only.
+"""Program for file access that exec runs inside a pod: the text of this file is sent there. Standard library only.
 
-Files out and in as tar streams, a file from some byte on, names, removal, measuring a disk. Paths come checked and
-absolute (`pod_exec`); a tree is never written through a link inside it. Exit code 44: no such file; 45: something else,
-told in one line on stderr.
+Python 3.8 or newer. Files out and in as tar streams, a file from some byte on, names, removal, measuring a disk. Paths
+come checked and absolute (`pod_exec`); a tree is never written through a link inside it. Exit code 44: no such file;
+45: something else, told in one line on stderr.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why the API server let an object not in: quota, limits, Pod Security, webhooks, policies, in plain words. Pure."""
+"""Translates admission rejections (quota, limits, Pod Security, webhooks, policies) into messages for users. Pure."""
 
 from __future__ import annotations
 

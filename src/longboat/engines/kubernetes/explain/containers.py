@@ -1,4 +1,4 @@
-"""Why an image, or the container made of it, cannot be had, in plain words. Pure: Kubernetes' words in, ours out."""
+"""Image pull and container start errors, translated into messages for users. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The post-mortem of a run in a cluster, and why a waiting one waits: reads what the words are made of.
+"""Explanation of a run: why it waits, or its post-mortem; this module reads what others put into words.
 
 The words are in `postmortems` (the same on every engine), `pod_failures`, `pending` and `network_policies`; this module
 only looks. What may not be read is left out.

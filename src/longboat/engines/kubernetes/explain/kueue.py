@@ -1,4 +1,4 @@
-"""What a run waits for in a Kueue queue: what is lacking, who holds it, who is before it. Pure, over Workloads."""
+"""Kueue: what a run waits for in its queue, who holds it and who is before it. Pure, over Workloads."""
 
 from __future__ import annotations
 

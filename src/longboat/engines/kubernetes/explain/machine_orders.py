@@ -1,4 +1,4 @@
-"""Machines that the autoscaler has ordered for runs, by the events that it writes on their records. Reads only.
+"""Nodes that the autoscaler has ordered for waiting runs, read from its events on their records.
 
 Events are in the run's own namespace: whoever may see the run sees them, and nobody learns of other namespaces' runs.
 """

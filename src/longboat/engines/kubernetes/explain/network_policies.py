@@ -1,4 +1,4 @@
-"""Whether NetworkPolicies of a namespace keep the pods of a run from each other. Pure.
+"""NetworkPolicies of a namespace that keep the pods of a run from each other. Pure.
 
 Only what must work is asked for: the line between launchers, the coordinator's port, and names. Which policies are
 really enforced is the business of the cluster's network: a policy that would block is named, not proven.

@@ -1,4 +1,4 @@
-"""Why the pods of a run are not running yet: queue, quota, nodes, autoscaler, volumes, images, peers. Pure.
+"""Pending pods: why they do not run yet (queue, quota, nodes, autoscaler, volumes, images, peers). Pure.
 
 What was seen comes as the API server prints it (`PendingFacts`); `explain` reads it.
 """

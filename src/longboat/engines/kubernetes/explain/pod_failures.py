@@ -1,4 +1,4 @@
-"""What became of pods that did not end by themselves: out of memory, evicted, preempted, their node lost. Pure.
+"""Pod failures that are not the program's own: out of memory, evicted, preempted, node lost. Pure.
 
 Pods and events as the API server prints them in, plain words out.
 """

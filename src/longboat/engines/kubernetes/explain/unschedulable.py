@@ -1,4 +1,4 @@
-"""Why nodes do not take a pod, and what an autoscaler makes of it, in plain words. Pure.
+"""Unschedulable pods: why no node takes one, and what an autoscaler does about it, in plain words. Pure.
 
 Where nodes may be listed, each is asked by the rules of `longboat.fitting`, with numbers; else the scheduler's own
 message is put into words.

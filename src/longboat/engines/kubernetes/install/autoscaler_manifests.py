@@ -1,5 +1,4 @@
-"""What `longboat install --autoscaler` puts beside the controller: the autoscaler, its pools file, and exactly the
-rights it needs. Objects only; pure.
+"""Manifests of the autoscaler for `longboat install --autoscaler`: Deployment, pools file, least RBAC. Pure.
 
 Everywhere it reads what demand and machines are told by, changes and deletes nodes, and evicts pods by the eviction
 API. It writes ConfigMaps and its Lease in its own namespace only, by name. It reads no Secrets.

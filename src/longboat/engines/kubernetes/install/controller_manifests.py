@@ -1,4 +1,4 @@
-"""What `longboat install` puts into a cluster: the controller and exactly the rights it needs. Objects only; pure.
+"""Manifests of the controller for `longboat install`: Deployment and least RBAC. Pure.
 
 Its rights over runs are one ClusterRole, bound by a RoleBinding in each namespace that it serves; by a
 ClusterRoleBinding only where it was asked to serve all. Everywhere else it reads nodes, volumes and pods, to know what

@@ -1,4 +1,4 @@
-"""Puts the controller's objects into a cluster and takes them out again. What they are is in `controller_manifests`."""
+"""Installs the controller's objects into a cluster and uninstalls them. What they are is in `controller_manifests`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following a run: the logs of all its pods as they are written, one thread for each, those of a retry included.
+"""Live logs of a run: lines of all its pods as they are written, a thread for each pod, retries included.
 
 Lines come in the order they arrive, what arrives together by time, each rank's own order kept. An attempt's lines come
 before the next one's. Not here: what has ended already (`merge`).

@@ -1,4 +1,4 @@
-"""The lines of a pod's log, `RANK.STREAM SEQ TIME TEXT`, told apart and counted. Pure: bytes in, values out.
+"""Parser of the launcher's log lines, `RANK.STREAM SEQ TIME TEXT`. Pure: bytes in, values out.
 
 `~` after the stream: the line had no newline. `^`: it ends with a carriage return, which a container runtime would drop
 before a newline, so one `|` guards it. Every stream counts its lines from 0: whoever reads knows what is missing,

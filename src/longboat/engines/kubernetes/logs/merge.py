@@ -1,4 +1,4 @@
-"""The logs of a run: all pods of all attempts, merged, live or after the end, with what was kept of pods that are gone.
+"""Logs of a run: all pods of all attempts merged, live or after the end, with what was kept of pods that are gone.
 
 `RunLogs` answers a LogQuery. Lines of a pod are read in `lines`, over broken streams in `pod_reader`; other places that
 have lines are in `sources`. Not here: observing and driving the run, which is up to whoever follows it.
@@ -49,7 +49,7 @@ class RunLogs:
 
     def __enter__(self) -> RunLogs:
         self._spool = self._lasting.enter_context(LogSpool())
-        self._kept = LogSources(self._record, self._spool.folder, in_pod=self._in_pod, aide=self._make_aide)
+        self._kept = LogSources(self._record, self._spool.folder, in_pod=self._in_pod, helper_pod=self._make_helper_pod)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -173,7 +173,7 @@ class RunLogs:
 
         return Remote(self._client, self._record.namespace, pod)
 
-    def _make_aide(self) -> FileReader:
+    def _make_helper_pod(self) -> FileReader:
         from longboat.engines.kubernetes.exec.helper_pod import HelperPod
 
         return self._lasting.enter_context(HelperPod.of_run(self._client, self._record, [STORAGE]))

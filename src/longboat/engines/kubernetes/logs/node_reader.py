@@ -1,4 +1,4 @@
-"""The log of one node of one attempt, kept while a run is looked at: a second reading goes on where the first ended.
+"""Log of one node of one attempt, kept while a run is looked at: a second reading goes on where the first ended.
 
 Not here: how its pod's log is read (`pod_reader`), and from where (`pod_source`).
 """

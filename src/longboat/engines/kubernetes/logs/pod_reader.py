@@ -1,4 +1,4 @@
-"""One pod's log, read over any number of broken streams: every line once, each rank's in its order, nothing missing.
+"""Reader of one pod's log over any number of broken streams: every line once, in its rank's order, nothing missing.
 
 A stream that breaks is opened again 2 s before the last line that came, and what was seen is skipped by its number. If
 what comes then does not join what was seen, the log is read from its beginning. The kubelet shows only the newest file

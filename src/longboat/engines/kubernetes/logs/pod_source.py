@@ -1,4 +1,4 @@
-"""Where the lines of one pod's log come from: the API server, the launcher's own files, and copies kept elsewhere.
+"""Sources of one pod's log: the API server, the launcher's own files, and copies kept elsewhere.
 
 Not here: in which order they are asked (`pod_reader`).
 """

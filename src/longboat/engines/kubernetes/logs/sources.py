@@ -1,8 +1,8 @@
-"""Lines that a pod's log no longer has, from where else they are: the node's own files, the run's storage, the record.
+"""Log lines that a pod's log no longer has, from their copies: the node's files, the run's storage, the record.
 
 The launcher writes every rank's output to files of its own. While a pod lives they are read in it by exec; what was
-copied to the run's storage at the end is read by the aide; else the record may have the last lines. Whoever asks gets
-the lines, or one line that says how many are missing.
+copied to the run's storage at the end is read by a helper pod; else the record may have the last lines. Whoever asks
+gets the lines, or one line that says how many are missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRIES = 5
 
 
 class FileReader(Protocol):
-    """A pod in which files can be read: one of the run's, or an aide."""
+    """A pod in which files can be read: one of the run's, or a helper pod."""
 
     def cat(self, path: str, offset: int = 0) -> Iterator[bytes]:
         """A file from a byte on. Raises NotFound."""
@@ -76,7 +76,7 @@ def is_log(name: str) -> bool:
 
 
 class LogSources:
-    """The other sources of one run's logs. `aide` makes one when it is first needed; safe for several threads."""
+    """The other sources of one run's logs. `helper_pod` makes one when it is first needed; safe for several threads."""
 
     def __init__(
         self,
@@ -84,13 +84,13 @@ class LogSources:
         folder: Path,
         *,
         in_pod: Callable[[str], FileReader],
-        aide: Callable[[], FileReader] | None,
+        helper_pod: Callable[[], FileReader] | None,
     ) -> None:
         self._record = record
         self._folder = folder
         self._in_pod = in_pod
-        self._make_aide = aide if record.storage is not None else None
-        self._aide: FileReader | None = None
+        self._make_helper_pod = helper_pod if record.storage is not None else None
+        self._helper_pod: FileReader | None = None
         self._lock = threading.Lock()
 
     def of_pod(self, attempt: int, node: str, pod: str) -> LogCopies:
@@ -100,12 +100,12 @@ class LogSources:
     def of_storage(self, attempt: int, node: str) -> LogCopies | None:
         """From the run's storage; None when it has none."""
         with self._lock:
-            if self._aide is None and self._make_aide is not None:
-                self._aide = self._make_aide()
-        if self._aide is None or self._record.storage is None:
+            if self._helper_pod is None and self._make_helper_pod is not None:
+                self._helper_pod = self._make_helper_pod()
+        if self._helper_pod is None or self._record.storage is None:
             return None
         place = f"{STORAGE}/{self._record.storage.folder}/logs/{attempt}/{node}/logs"
-        return LogCopies(self._room(attempt, node, "storage"), self._aide, place)
+        return LogCopies(self._room(attempt, node, "storage"), self._helper_pod, place)
 
     def _room(self, attempt: int, node: str, source: str) -> Path:
         folder = self._folder / "copies" / source / str(attempt) / node

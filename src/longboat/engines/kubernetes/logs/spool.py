@@ -1,4 +1,4 @@
-"""A folder of this machine with logs that came from pods, in the launcher's own format, for one reading.
+"""Spool of logs read from pods: a temporary folder in the launcher's own log format, for one reading.
 
 So a finished log of any size is merged by the same reader that reads a run of this machine, without being held in
 memory. The folder goes with the spool.
