@@ -117,22 +117,24 @@ def choose(config: Kubeconfig, context: str | None, namespace: str | None) -> Cl
     if not wanted:
         known = ", ".join(sorted(config.contexts)) or "none"
         raise KubeconfigError(
-            f"no context is chosen in {_told(config)}",
+            f"no context is chosen in {_file_names(config)}",
             hint=f"name one of its contexts, or set `current-context`: {known}",
         )
     found = config.contexts.get(wanted)
     if found is None:
-        raise KubeconfigError(f"no context {wanted!r} in {_told(config)}", hint=_nearest(wanted, config.contexts))
+        raise KubeconfigError(f"no context {wanted!r} in {_file_names(config)}", hint=_nearest(wanted, config.contexts))
     cluster_name, user_name = str(found.get("cluster") or ""), str(found.get("user") or "")
     cluster = config.clusters.get(cluster_name)
     if cluster is None:
-        raise KubeconfigError(f"context {wanted!r} names the cluster {cluster_name!r}, which is not in {_told(config)}")
+        raise KubeconfigError(
+            f"context {wanted!r} names the cluster {cluster_name!r}, which is not in {_file_names(config)}"
+        )
     user = config.users.get(user_name) if user_name else {}
     if user is None:
-        raise KubeconfigError(f"context {wanted!r} names the user {user_name!r}, which is not in {_told(config)}")
+        raise KubeconfigError(f"context {wanted!r} names the user {user_name!r}, which is not in {_file_names(config)}")
     server = str(cluster.get("server") or "")
     if not server:
-        raise KubeconfigError(f"cluster {cluster_name!r} in {_told(config)} has no server")
+        raise KubeconfigError(f"cluster {cluster_name!r} in {_file_names(config)} has no server")
     if "://" not in server:
         server = f"http://{server}"  # as kubectl takes it
     return ClusterAccess(
@@ -140,7 +142,7 @@ def choose(config: Kubeconfig, context: str | None, namespace: str | None) -> Cl
     )
 
 
-def _told(config: Kubeconfig) -> str:
+def _file_names(config: Kubeconfig) -> str:
     return ", ".join(config.files) or "the kubeconfig"
 
 

@@ -51,11 +51,11 @@ class ApiRequest(NamedTuple):
     is_upgrade: bool = False
     left_s: Callable[[], float] | None = None
 
-    def told(self) -> str:
+    def text(self) -> str:
         return f"{self.method} {self.path.partition('?')[0]}"
 
     def allowed_s(self) -> float:
-        return retries.allowed_s(self.timeout_s, self.left_s, self.told())
+        return retries.allowed_s(self.timeout_s, self.left_s, self.text())
 
 
 class Connection(http.client.HTTPConnection):
@@ -84,7 +84,7 @@ class Connection(http.client.HTTPConnection):
             return False
 
 
-class _Switching(http.client.HTTPResponse):
+class _UpgradeResponse(http.client.HTTPResponse):
     """Reads no byte beyond its head: what follows a granted upgrade belongs to the other protocol."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
@@ -203,7 +203,7 @@ class Transport:
         ) -> tuple[socket.socket, http.client.HTTPResponse]:
             if connection.dialed is None or response.status != 101:
                 connection.close()
-                raise Unreachable(f"{ask.told()}: the server did not switch protocols (status {response.status})")
+                raise Unreachable(f"{ask.text()}: the server did not switch protocols (status {response.status})")
             return connection.dialed, response
 
         timeout_s, total_s = min(ask.timeout_s, within_s or ask.timeout_s), min(UPGRADE_S, within_s or UPGRADE_S)
@@ -278,7 +278,7 @@ class Transport:
             if connection is None:
                 connection = Connection(self.target, self._context(identity), identity)
                 if ask.is_upgrade:
-                    connection.response_class = _Switching
+                    connection.response_class = _UpgradeResponse
                 return connection
             if connection.identity.pair == identity.pair and connection.is_usable():
                 connection.identity = identity
@@ -331,7 +331,7 @@ class Transport:
         self, ask: ApiRequest, response: http.client.HTTPResponse, content: bytes, attempt: int, began: float
     ) -> None:
         failure = FailedRequest(response.status, retries.seconds(response.headers.get("Retry-After")))
-        error = error_of(response.status, content, ask.told(), self.access.context, retry_after_s=failure.retry_after_s)
+        error = error_of(response.status, content, ask.text(), self.access.context, retry_after_s=failure.retry_after_s)
         if ask.is_upgrade:
             repeats = is_status(content) and (response.status in BUSY or _started_nothing(error.message))
         else:

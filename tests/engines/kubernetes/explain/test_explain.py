@@ -21,7 +21,7 @@ from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.engines.kubernetes.explain.containers import StartTrouble
 from longboat.engines.kubernetes.explain.explain import RunInspector, pod_names
 from longboat.engines.kubernetes.explain.pending import event_time, troubles
-from longboat.engines.kubernetes.explain.pod_failures import fates
+from longboat.engines.kubernetes.explain.pod_failures import pod_failures
 from longboat.engines.kubernetes.observe.observe import observe
 from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, role_for
 from longboat.kubeapi import kinds
@@ -196,7 +196,7 @@ def fates_of(client: Client, run: str, **more: Any) -> list[StartTrouble]:
     pods = client.list(kinds.POD, labels=f"longboat.dev/run={run}").items
     events = sorted(client.list(kinds.EVENT).items, key=event_time)
     nodes = {str(one["metadata"]["name"]): one for one in client.list(kinds.NODE).items}
-    return fates(pods, events, nodes=nodes, **more)
+    return pod_failures(pods, events, nodes=nodes, **more)
 
 
 @pytest.mark.cluster

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from longboat.engines.kubernetes.explain.network_policies import blockades
+from longboat.engines.kubernetes.explain.network_policies import blocking_policies
 
 LABELS = {"longboat.dev/run": "r"}
 NAMESPACE = {"metadata": {"labels": {"kubernetes.io/metadata.name": "team"}}}
@@ -43,7 +43,7 @@ BLOCKING = [
 
 @pytest.mark.parametrize(("spec", "words"), [row[1:] for row in BLOCKING], ids=[row[0] for row in BLOCKING])
 def test_policies_that_keep_nodes_from_each_other(spec: dict[str, Any], words: list[str]) -> None:
-    found = blockades([{"metadata": {"name": "p"}, "spec": spec}], LABELS, NAMESPACE)
+    found = blocking_policies([{"metadata": {"name": "p"}, "spec": spec}], LABELS, NAMESPACE)
     assert len(found) == len(words)
     for one, word in zip(found, words):
         assert word in one.what and one.policies == ("p",)
@@ -52,5 +52,5 @@ def test_policies_that_keep_nodes_from_each_other(spec: dict[str, Any], words: l
 def test_one_policy_may_open_what_another_closes() -> None:
     closed = {"metadata": {"name": "closed"}, "spec": EVERYBODY}
     opening = {"metadata": {"name": "open"}, "spec": {**EVERYBODY, "ingress": [{}]}}
-    assert blockades([closed, opening], LABELS, NAMESPACE) == []
-    assert blockades([closed], LABELS, NAMESPACE)[0].policies == ("closed",)
+    assert blocking_policies([closed, opening], LABELS, NAMESPACE) == []
+    assert blocking_policies([closed], LABELS, NAMESPACE)[0].policies == ("closed",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from longboat.core.runs import RankReport
-from longboat.engines.kubernetes.explain.pod_failures import eviction_words, fates
+from longboat.engines.kubernetes.explain.pod_failures import eviction_words, pod_failures
 from tests.engines.kubernetes.broken import pod
 
 EVICTIONS = [
@@ -31,14 +31,14 @@ def test_memory_of_the_rank_that_the_launcher_killed() -> None:
     """No OOMKilled: the container went on until its launcher ended it."""
     body = pod("run", resources={"limits": {"memory": "1Gi"}})
     report = RankReport(rank=3, node="worker-0", cause="oom", memory_peak=900 << 20)
-    (told,) = fates([body], [], report=report)
+    (told,) = pod_failures([body], [], report=report)
     assert "out of memory: its memory limit is 1Gi, rank 3 used 900Mi" in told.what
-    assert fates([body], [], report=RankReport(rank=3, node="worker-1", cause="oom")) == []
+    assert pod_failures([body], [], report=RankReport(rank=3, node="worker-1", cause="oom")) == []
 
 
 def test_a_drained_node_is_named() -> None:
     body = pod("run", nodeName="node-0")
     body["status"] = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]}
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-    (told,) = fates([body], [], nodes={"node-0": {"spec": {"unschedulable": True}, **ready}})
+    (told,) = pod_failures([body], [], nodes={"node-0": {"spec": {"unschedulable": True}, **ready}})
     assert told.what == "worker-0: evicted through the API: node node-0 is being drained"

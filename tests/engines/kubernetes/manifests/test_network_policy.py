@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from longboat.engines.kubernetes import names
-from longboat.engines.kubernetes.explain.network_policies import blockades
+from longboat.engines.kubernetes.explain.network_policies import blocking_policies
 from longboat.engines.kubernetes.manifests import objects as manifests
 from longboat.engines.kubernetes.manifests.dropped_fields import dropped_fields
 from longboat.engines.kubernetes.manifests.network_policy import network_policy
@@ -69,11 +69,11 @@ def test_explanations_know_it() -> None:
     """Alone it is in nobody's way; beside a policy that lets nothing in, it is what lets the nodes meet."""
     own, labels = network_policy(record()), {names.RUN: "train"}
     closed = {"metadata": {"name": "closed"}, "spec": {"podSelector": {}, "policyTypes": ["Ingress"]}}
-    assert blockades([own], labels, {}) == []
-    assert [each.policies for each in blockades([closed], labels, {})] == [("closed",)]
-    assert blockades([own, closed], labels, {}) == []
+    assert blocking_policies([own], labels, {}) == []
+    assert [each.policies for each in blocking_policies([closed], labels, {})] == [("closed",)]
+    assert blocking_policies([own, closed], labels, {}) == []
     other = network_policy(record(job(name="other")))
-    assert blockades([other], labels, {}) == []
+    assert blocking_policies([other], labels, {}) == []
 
 
 def test_who_may_not_create_one_has_none() -> None:

@@ -180,7 +180,7 @@ def _until_bound(client: Client, claim: ClaimRequest, binding: str | None, timeo
         found = view_of(client.get(PVC, claim.name), (), ())
         if found.phase == "Bound":
             return found
-        told = _told(client, claim.name)
+        told = _event_messages(client, claim.name)
         waited = time.monotonic() - began
         if binding == LATE or "WaitForFirstConsumer" in told:
             return _with_note(found, "it is bound when a pod first uses it")
@@ -201,7 +201,7 @@ def _with_note(view: VolumeView, note: str) -> VolumeView:
     return msgspec.structs.replace(view, note=note)
 
 
-def _told(client: Client, name: str) -> dict[str, str]:
+def _event_messages(client: Client, name: str) -> dict[str, str]:
     """What events say about a claim: reason -> message."""
     fields = f"involvedObject.kind=PersistentVolumeClaim,involvedObject.name={name}"
     try:

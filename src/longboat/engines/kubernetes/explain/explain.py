@@ -15,9 +15,9 @@ import msgspec
 from longboat.core.runs import Explanation, Failure, RunStatus
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.explain.containers import StartTrouble
-from longboat.engines.kubernetes.explain.network_policies import blockades
+from longboat.engines.kubernetes.explain.network_policies import blocking_policies
 from longboat.engines.kubernetes.explain.pending import PendingFacts, event_time, troubles
-from longboat.engines.kubernetes.explain.pod_failures import fates
+from longboat.engines.kubernetes.explain.pod_failures import pod_failures
 from longboat.engines.kubernetes.logs.lines import Parser, batches
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
@@ -89,7 +89,7 @@ class RunInspector:
         pods, events, nodes = self._together(self.pods, self.events, self.nodes)
         by_name = None if nodes is None else {str(one["metadata"]["name"]): one for one in nodes}
         preempted = any(one.get("reason") == "Preempted" for one in events or ())
-        found = fates(
+        found = pod_failures(
             pods or (),
             events or (),
             nodes=by_name,
@@ -101,13 +101,13 @@ class RunInspector:
         return found
 
     def waiting(self) -> list[StartTrouble]:
-        sight = self.sight()
-        found = troubles(sight)
-        return found + self.network(sight.pods) if sight.missing else found
+        facts = self.pending_facts()
+        found = troubles(facts)
+        return found + self.network(facts.pods) if facts.missing else found
 
-    def sight(self) -> PendingFacts:
+    def pending_facts(self) -> PendingFacts:
         pods, jobs, events, nodes, others, claims, workloads = self._together(
-            self.pods, self.jobs, self.events, self.nodes, self.everybody, self.claims, self.workloads
+            self.pods, self.jobs, self.events, self.nodes, self.bound_pods, self.claims, self.workloads
         )
         record = self.snapshot.record
         owners = tuple(one.uid for one in self.snapshot.workloads_of(self.attempt))
@@ -128,9 +128,9 @@ class RunInspector:
         )
 
     def _together(self, *asks: Callable[[], Any]) -> list[Any]:
-        return [future.result() for future in [self.pool.submit(self._may, ask) for ask in asks]]
+        return [future.result() for future in [self.pool.submit(self._unless_refused, ask) for ask in asks]]
 
-    def _may(self, ask: Callable[[], T]) -> T | None:
+    def _unless_refused(self, ask: Callable[[], T]) -> T | None:
         try:
             return ask()
         except ApiError:
@@ -160,7 +160,7 @@ class RunInspector:
     def nodes(self) -> list[Object]:
         return list(self.client.list(kinds.NODE, into=SlimNode).items)
 
-    def everybody(self) -> list[Object]:
+    def bound_pods(self) -> list[Object]:
         return list(self.client.list(kinds.POD, everywhere=True, fields=BOUND, into=BoundPod).items)
 
     def claims(self) -> list[Object]:
@@ -191,7 +191,7 @@ class RunInspector:
                 hint="allow pods with the label longboat.dev/run of this run to reach each other",
                 cause="peers",
             )
-            for one in blockades(policies or (), labels, namespace or {})
+            for one in blocking_policies(policies or (), labels, namespace or {})
         ]
         if service is False:
             what = f"Service {names.attempt_name(self.run, self.attempt)} is gone, by which the nodes know their names"

@@ -23,7 +23,7 @@ class BlockedTraffic(Value, frozen=True):
     policies: tuple[str, ...]
 
 
-def blockades(policies: Sequence[Object], labels: Mapping[str, str], namespace: Object) -> list[BlockedTraffic]:
+def blocking_policies(policies: Sequence[Object], labels: Mapping[str, str], namespace: Object) -> list[BlockedTraffic]:
     """What the policies that select such pods do not allow between two of them."""
     mine = [one for one in policies if _selects((one.get("spec") or {}).get("podSelector"), labels)]
     found = []

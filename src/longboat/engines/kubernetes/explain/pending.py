@@ -47,16 +47,16 @@ class PendingFacts(Value, frozen=True):
     now: float = 0.0
 
 
-def troubles(sight: PendingFacts) -> list[StartTrouble]:
+def troubles(facts: PendingFacts) -> list[StartTrouble]:
     """All that keeps the run from running, what must be done about first."""
     found: list[StartTrouble] = []
-    if len(sight.pods) < sight.nodes_wanted and not sight.is_gated:
-        found += creation_troubles(sight.events)
-    found += _queue(sight)
-    found += _claims(sight)
-    found += _scheduling(sight)
-    found += _starting(sight)
-    found += _peers(sight)
+    if len(facts.pods) < facts.nodes_wanted and not facts.is_gated:
+        found += creation_troubles(facts.events)
+    found += _queue(facts)
+    found += _claims(facts)
+    found += _scheduling(facts)
+    found += _starting(facts)
+    found += _peers(facts)
     unique = {trouble.what: trouble for trouble in found}
     return sorted(unique.values(), key=lambda trouble: not trouble.is_final)
 
@@ -73,9 +73,9 @@ def named(pods: Sequence[str]) -> str:
     return ", ".join(pods) if len(pods) <= 3 else f"{len(pods)} nodes of the run"
 
 
-def events_of(sight: PendingFacts, *, uid: str = "", kind: str = "", name: str = "") -> list[Object]:
+def events_of(facts: PendingFacts, *, uid: str = "", kind: str = "", name: str = "") -> list[Object]:
     found = []
-    for event in sight.events:
+    for event in facts.events:
         about = event.get("involvedObject") or event.get("regarding") or {}
         if (uid and about.get("uid") == uid) or (kind and about.get("kind") == kind and about.get("name") == name):
             found.append(event)
@@ -89,10 +89,10 @@ def event_time(event: Object) -> float:
     return next((moment for moment in map(parse_time, (*times, created)) if moment is not None), 0.0)
 
 
-def _queue(sight: PendingFacts) -> list[StartTrouble]:
+def _queue(facts: PendingFacts) -> list[StartTrouble]:
     """What Kueue says about the run, and how many are before it in its queue."""
-    mine = [one for one in sight.workloads if _is_owned(one, sight.owners)]
-    return [trouble for workload in mine for trouble in _workload(workload, sight.workloads)]
+    mine = [one for one in facts.workloads if _is_owned(one, facts.owners)]
+    return [trouble for workload in mine for trouble in _workload(workload, facts.workloads)]
 
 
 def _is_owned(body: Object, owners: Iterable[str]) -> bool:
@@ -113,23 +113,23 @@ def _workload(workload: Object, everybody: Sequence[Object]) -> list[StartTroubl
     return [StartTrouble(what=waiting_words(workload, everybody), hint=hint)]
 
 
-def _claims(sight: PendingFacts) -> list[StartTrouble]:
+def _claims(facts: PendingFacts) -> list[StartTrouble]:
     """Claims of the pods that are not bound, with what their provisioner says."""
     wanted = {
         volume["persistentVolumeClaim"].get("claimName")
-        for pod in sight.pods
+        for pod in facts.pods
         for volume in (pod.get("spec") or {}).get("volumes") or ()
         if volume.get("persistentVolumeClaim")
     }
     found = []
-    by_name = {(claim.get("metadata") or {}).get("name"): claim for claim in sight.claims}
+    by_name = {(claim.get("metadata") or {}).get("name"): claim for claim in facts.claims}
     for name in sorted(str(one) for one in wanted if one):
         claim = by_name.get(name)
         if claim is None or (claim.get("status") or {}).get("phase") == "Bound":
             continue
         events = [
             one
-            for one in events_of(sight, kind="PersistentVolumeClaim", name=name)
+            for one in events_of(facts, kind="PersistentVolumeClaim", name=name)
             if one.get("reason") in _CLAIM_EVENTS
         ]
         if not events or events[-1].get("reason") == "WaitForFirstConsumer":
@@ -140,22 +140,22 @@ def _claims(sight: PendingFacts) -> list[StartTrouble]:
     return found
 
 
-def _scheduling(sight: PendingFacts) -> list[StartTrouble]:
+def _scheduling(facts: PendingFacts) -> list[StartTrouble]:
     """Pods without a node, or what the gate holds back: per node why not."""
-    unbound = [pod for pod in sight.pods if not (pod.get("spec") or {}).get("nodeName") and not _has_ended(pod)]
+    unbound = [pod for pod in facts.pods if not (pod.get("spec") or {}).get("nodeName") and not _has_ended(pod)]
     if unbound:
         bodies = {asked_words(pod_of(pod)) + str(pod.get("spec", {}).get("affinity")): pod for pod in unbound}
     else:
-        bodies = {str(number): _template(job) for number, job in enumerate(sight.jobs) if sight.is_gated}
+        bodies = {str(number): _template(job) for number, job in enumerate(facts.jobs) if facts.is_gated}
     if not bodies:
         return []
-    fleet = _fleet(sight)
+    fleet = _fleet(facts)
     reasons: list[str] = []
     for body in bodies.values():
         found = node_reasons(_alone(body), fleet) if fleet is not None else []
         reasons += found or _scheduler_said(body)
     uids = [str((pod.get("metadata") or {}).get("uid")) for pod in unbound]
-    said = autoscaler_words(event for event in sight.events if (event.get("involvedObject") or {}).get("uid") in uids)
+    said = autoscaler_words(event for event in facts.events if (event.get("involvedObject") or {}).get("uid") in uids)
     who = named([node_name(pod) for pod in unbound]) if unbound else "the run"
     reasons = list(dict.fromkeys(reasons))
     if not reasons and not said:
@@ -170,11 +170,11 @@ def _template(job: Object) -> Object:
     return {"metadata": meta, "spec": template.get("spec") or {}}
 
 
-def _fleet(sight: PendingFacts) -> Fleet | None:
-    if sight.nodes is None:
+def _fleet(facts: PendingFacts) -> Fleet | None:
+    if facts.nodes is None:
         return None
-    others = [pod_of(one) for one in sight.others]
-    return Fleet([node_of(node) for node in sight.nodes], others)
+    others = [pod_of(one) for one in facts.others]
+    return Fleet([node_of(node) for node in facts.nodes], others)
 
 
 def _alone(body: Object) -> Pod:
@@ -192,13 +192,13 @@ def _has_ended(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _starting(sight: PendingFacts) -> list[StartTrouble]:
+def _starting(facts: PendingFacts) -> list[StartTrouble]:
     """Pods that have a node and no running container."""
     groups: dict[str, tuple[StartTrouble, list[str]]] = {}
-    for pod in sight.pods:
+    for pod in facts.pods:
         if not (pod.get("spec") or {}).get("nodeName") or _has_ended(pod) or _runs(pod):
             continue
-        trouble = _pod_trouble(pod, sight)
+        trouble = _pod_trouble(pod, facts)
         if trouble is not None:
             groups.setdefault(trouble.what, (trouble, []))[1].append(node_name(pod))
     return [
@@ -212,8 +212,8 @@ def _runs(pod: Object) -> bool:
     return bool(statuses) and all((one.get("state") or {}).get("running") for one in statuses)
 
 
-def _pod_trouble(pod: Object, sight: PendingFacts) -> StartTrouble | None:
-    events = events_of(sight, uid=str((pod.get("metadata") or {}).get("uid")))
+def _pod_trouble(pod: Object, facts: PendingFacts) -> StartTrouble | None:
+    events = events_of(facts, uid=str((pod.get("metadata") or {}).get("uid")))
     found = trouble_of(pod, events)
     if found is not None:
         return found
@@ -221,7 +221,7 @@ def _pod_trouble(pod: Object, sight: PendingFacts) -> StartTrouble | None:
     for event in reversed(events):
         kind, message = str(event.get("reason") or ""), " ".join(str(event.get("message") or "").split())
         if kind == "Pulling":
-            return _pulling(event, message, host, sight.now)
+            return _pulling(event, message, host, facts.now)
         if kind in ("Pulled", "Created", "Started"):
             return None
         if kind in _STORAGE_EVENTS:
@@ -239,16 +239,16 @@ def _pulling(event: Object, message: str, host: object, now: float) -> StartTrou
     return StartTrouble(what=f"node {host} has been pulling image {image} for {since:.0f} s")
 
 
-def _peers(sight: PendingFacts) -> list[StartTrouble]:
+def _peers(facts: PendingFacts) -> list[StartTrouble]:
     """Launchers that run and wait for others."""
-    if not sight.missing:
+    if not facts.missing:
         return []
-    absent = sorted({peer for peers in sight.missing.values() for peer in peers})
+    absent = sorted({peer for peers in facts.missing.values() for peer in peers})
     if not absent:
         return []
-    seen = {node_name(pod) for pod in sight.pods if _runs(pod)}
+    seen = {node_name(pod) for pod in facts.pods if _runs(pod)}
     silent = [peer for peer in absent if peer in seen]
-    what = f"not all nodes have found each other: {named(sorted(sight.missing))} wait for {named(absent)}"
+    what = f"not all nodes have found each other: {named(sorted(facts.missing))} wait for {named(absent)}"
     if silent:
         hint = "their pods run: a NetworkPolicy or the cluster's DNS may be in the way"
         return [StartTrouble(what=what + ", which cannot be reached or are still in setup", hint=hint, cause="peers")]

@@ -27,7 +27,7 @@ _PRESSURES = {"MemoryPressure": "memory", "DiskPressure": "disk", "PIDPressure":
 _FINAL = ("NodeLost", "NodeShutdown", "Terminated")
 
 
-def fates(
+def pod_failures(
     pods: Iterable[Object],
     events: Sequence[Object],
     *,
