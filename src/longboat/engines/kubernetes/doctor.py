@@ -1,4 +1,4 @@
-"""Is everything in this cluster that runs need? `longboat doctor --on CONTEXT`. Observes only."""
+"""Doctor: is everything in this cluster that runs need? `longboat doctor --on CONTEXT`. Observes only."""
 
 from __future__ import annotations
 

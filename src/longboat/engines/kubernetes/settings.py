@@ -1,4 +1,4 @@
-"""What the user set once: `config.yaml` in LONGBOAT_HOME (default ~/.longboat), read strictly, written key by key.
+"""Settings of the user: `config.yaml` in LONGBOAT_HOME (default ~/.longboat), read strictly, written key by key.
 
     engine: kubernetes                # what a command means that names no engine
     kubernetes:                       # for every cluster

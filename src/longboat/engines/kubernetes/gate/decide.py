@@ -1,9 +1,10 @@
-"""Who is let in now, who waits and for what, who is put back. Pure, over `longboat.fitting`.
+"""Gang admission: which runs are let in now, which wait and for what, which are put back. Pure, over
+`longboat.fitting`.
 
 The order is priority, creation, name. A run is let in when all its pods can be placed on what is free, with everything
-that was let in before it counted, whether its pods are bound yet or not. Nobody passes an earlier run that waits for
-something he asks for too; who asks for nothing of that passes. A run that the nodes could not hold even if they were
-empty keeps nobody waiting. A gang that does not get all its pods is put back, so that it holds nothing in vain.
+that was let in before it counted, whether its pods are bound yet or not. A run may not overtake an earlier waiting run
+that needs the same resource. A run that the nodes could not hold even if they were empty keeps nobody waiting. A gang
+that does not get all its pods is put back, so that it holds nothing in vain.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The Leases of gates while they are served: taken together, renewed by a thread, asked for before every write.
+"""Leases of the gates that are served, one per namespace: taken together, renewed by a thread, asked for before every
+write.
 
 A short time to live lets the next one in soon after a holder was killed. It is safe because it is renewed while the
 turn lasts, because nothing is written once it has run out, and because a Lease that somebody else has held since cannot

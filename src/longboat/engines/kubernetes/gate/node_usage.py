@@ -1,4 +1,4 @@
-"""The cluster's nodes and all that is on them, read as the values of `longboat.fitting`. Reads only.
+"""Nodes and unfinished pods of the cluster, listed as values of `longboat.fitting`. Reads only.
 
 Where nodes may not be listed there is no answer: None. Where pods of other namespaces may not, only those of this one
 are known, and what the others hold looks free.

@@ -1,4 +1,4 @@
-"""What a run at the gate waits for, who holds it, who is before it: kept while runs are judged in their order. Pure."""
+"""Reasons why a run waits at the gate: what it lacks, who holds that, who is before it in the queue. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate at work: under the Lease, look at who waits and what is free, decide (`gate`), let runs in or put them back.
+"""Serves the gate: under its Lease, list who waits and what is free, decide (`decide`), let runs in or put them back.
 
 Whoever asks for one run serves all of its namespace: a run whose submitter has left is let in by those who still look.
 A process that serves several namespaces (`share_gate`) decides for all of them at once, over one view of what is free:

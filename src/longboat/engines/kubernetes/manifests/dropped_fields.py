@@ -1,4 +1,4 @@
-"""What an API server left out of an object that it was sent: fields behind a closed gate vanish silently. Pure."""
+"""Fields that an API server dropped from an object it was sent: those behind a closed gate vanish silently. Pure."""
 
 from __future__ import annotations
 

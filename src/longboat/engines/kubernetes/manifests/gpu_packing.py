@@ -1,4 +1,4 @@
-"""Pods with GPUs prefer the node whose GPUs are most in use already. Pure: what such a pod carries for the scheduler.
+"""GPU packing: pods with GPUs prefer the node whose GPUs are most in use already. Pure: what a pod carries for that.
 
 kube-scheduler by itself spreads pods, so that hardly a machine runs empty: a gang that needs whole ones waits, and none
 can be given back. A preference for neighbours, each weighing as much as it has GPUs, makes it fill one machine before

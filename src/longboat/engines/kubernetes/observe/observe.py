@@ -1,4 +1,4 @@
-"""One run, read from the cluster into a Snapshot: the record first, then its workloads, then their pods.
+"""Reads one run from the cluster into a RunSnapshot: the record first, then its workloads, then their pods.
 
 Three requests; one more for a run that waits in a Kueue queue, and one for each node that may be lost. The order
 matters: what a state says has been made is seen by the lists that follow it.

@@ -1,4 +1,4 @@
-"""How far an attempt has come, from its pods and its queue, and what is worth remembering when it has ended. Pure."""
+"""Progress of an attempt, from its pods and its queue, and what is worth remembering when it has ended. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects of a run as the decisions see them: slim values made from what the API server answered. Pure."""
+"""RunSnapshot: a run's record, workloads, pods and nodes as values, made from what the API server answered. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Does what `decide` decided. Everything here can be done twice, by two processes at once, without harm.
+"""Carries out a Decision: create an attempt, ask the gate, delete, tell to stop. Everything here can be done twice, by
+two processes at once, without harm.
 
 Objects are created under names that follow from run and attempt (`creation`). The state is replaced only at the version
 that was read: `Conflict` means that somebody else took a turn, and is passed on.

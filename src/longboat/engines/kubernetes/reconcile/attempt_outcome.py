@@ -1,4 +1,4 @@
-"""What the ended pods of an attempt mean: who is to blame, with which exit code. Pure.
+"""Outcome of an attempt from its ended pods: succeeded, stopped or failed, by whose fault, with which exit code. Pure.
 
 Node 0's launcher saw all others and its verdict (core/first_failure.py) counts. Without it (its pod vanished, it never
 started) the pods' own words and Kubernetes' conditions are weighed: no clock orders them, and most of them are

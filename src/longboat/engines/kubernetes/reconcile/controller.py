@@ -1,4 +1,4 @@
-"""`longboat controller`: takes the turns of runs of a cluster or of some namespaces, so that nobody need be attached.
+"""The controller: reconciles all runs of a cluster or of some namespaces, so that nobody need be attached.
 
 It keeps nothing that it could not read again: it watches records and what belongs to them to know whose turn it is, and
 every turn reads its run anew. Runs that wait at the gate are served together, those of all namespaces by one turn over
@@ -112,7 +112,7 @@ class Controller:
 
     def start(self) -> None:
         for met in (NodeEnd, CodeManifest):
-            msgspec.json.Decoder(met)  # seen before the threads are there: two that meet a type first at once crash
+            msgspec.json.Decoder(met)  # msgspec builds type information lazily and not thread-safely
         ours = names.selector([(names.MANAGED_BY, "longboat")])
         runs = names.selector([(names.MANAGED_BY, "longboat"), (names.KIND, "run")])
         self._reflect(CONFIG_MAP, runs, self._record)

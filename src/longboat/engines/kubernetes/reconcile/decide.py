@@ -1,5 +1,5 @@
-"""What comes next for a run: a Snapshot and the time in, a Decision out. Pure; `apply` does it, `attempt_outcome`
-judges.
+"""Decides what comes next for a run: a RunSnapshot and the time in, a Decision out. Pure; `apply` does it,
+`attempt_outcome` judges.
 
 A Decision is carried out by any process at any time, so every action can be repeated: the state is written first, at
 the version that was seen; then the actions; then `after`, which notes that they were done. An attempt follows another

@@ -1,4 +1,4 @@
-"""The hand-over of a run by its submitter: is an attempt wholly there, and how long is the first waited for. Pure.
+"""Hand-over of a run by its submitter: whether an attempt is wholly there, how long the first is waited for. Pure.
 
 The first attempt is made by the submitter, with the submitter's own rights, and by nobody who merely looks (`decide`).
 """

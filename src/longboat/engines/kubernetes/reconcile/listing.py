@@ -1,4 +1,4 @@
-"""All runs of a namespace, read and not driven: lists of records, workloads and pods, and what turns would say of them.
+"""Lists all runs of a namespace with their present states; takes no turn of any.
 
 A list changes nothing: somebody who looks at the runs of others leaves them as they are, and hundreds of runs that wait
 cost a few requests. Turns are taken by those who follow a run, and by the controller.

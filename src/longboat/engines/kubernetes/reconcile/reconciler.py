@@ -1,9 +1,10 @@
-"""Turns: observe, decide, apply. One at once, or a Driver that takes one whenever something about a run has changed.
+"""Reconciles one run: observe, decide, apply. One turn at once, or a Reconciler that takes one whenever something about
+the run has changed.
 
 `look` is the same without the last step: it shows what a turn would write down, and changes nothing.
 
-A Driver watches, and decides over what the watches show only whether a turn is worth taking: watches of several kinds
-tell of changes in any order, so every turn reads the run anew.
+A Reconciler watches, and decides over what the watches show only whether a turn is worth taking: watches of several
+kinds tell of changes in any order, so every turn reads the run anew.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Members of a gang that outlive one of their own: when they are told to end, and when they are deleted. Pure.
+"""Surviving members of a gang after one has died: when they are told to end, and when they are deleted. Pure.
 
 Launchers that have met end each other by themselves (the line). Those that never met the dead one wait for it, for
 minutes; those that lost their connection to it wait for it to come back. Whoever sees the pods knows better.

@@ -1,4 +1,4 @@
-"""Whose turn is when: what several workers take their turns from. A key is in no two hands at once. No I/O."""
+"""Delaying work queue; one worker per key. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Could the nodes of this cluster ever hold this job, and what is the nearest that they could? Pure.
+"""Capacity check: could the nodes of this cluster ever hold this job, and what is the nearest that they could? Pure.
 
 Whether they could is decided as the gate decides it: the run's own pods are placed by `longboat.fitting`, on nodes that
 hold nothing but DaemonSets. "Ever" leaves out what passes: other runs, cordons, nodes that are not ready. Only the

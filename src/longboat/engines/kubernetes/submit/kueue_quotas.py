@@ -1,4 +1,4 @@
-"""Could a Kueue queue ever admit a job? The quota of its ClusterQueue against the pods of the job. Pure.
+"""Kueue quotas: could a queue ever admit a job? The quota of its ClusterQueue against the pods of the job. Pure.
 
 Kueue assigns one flavor to the pods of a role (per group of resources), so a role must fit into one flavor, and all
 roles into all flavors together. What may be borrowed from a cohort counts as far as it can be known; what cannot be

@@ -1,4 +1,4 @@
-"""Can this job ever run in this cluster? Pure: a Job and Capabilities in, refusal or notices out.
+"""Preflight: can this job ever run in this cluster? Pure: a Job and ClusterFacts in, refusal or notices out.
 
 Everything that is wrong is told at once. What is not known (forbidden to read) is not held against the job. Sizes are
 in `capacity` and `quotas`; what only the API server can tell is found by creating with `dryRun` afterwards.

@@ -1,4 +1,4 @@
-"""Does a namespace's quota or LimitRange let the pods of a job in, now or ever? Pure.
+"""ResourceQuota and LimitRange of the namespace: do they let the pods of a job in, now or ever? Pure.
 
 Only what is certain is refused: more than a quota will ever allow. What exceeds it only for now waits, and is told.
 """

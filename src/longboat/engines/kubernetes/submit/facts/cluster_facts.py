@@ -1,4 +1,4 @@
-"""What this cluster serves, has and allows, as one value observed once per submit.
+"""ClusterFacts: what this cluster serves, has and allows, as one value observed once per submit.
 
 Forbidden to read means unknown (None), never an error: what is not known refuses nothing. What it means for a job is
 said by `preflight`.

@@ -1,4 +1,4 @@
-"""What the engine may have to do in a namespace, verb by verb, and why. Values only; `cluster_facts` asks the cluster.
+"""Permissions that the engine may need in a namespace, verb by verb, and why. Values; `cluster_facts` asks the cluster.
 
 Reading what belongs to the cluster (nodes, storage classes, other namespaces' pods) is not here: that is tried, and
 where it is forbidden it is simply not known.

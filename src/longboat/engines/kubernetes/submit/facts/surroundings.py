@@ -1,5 +1,5 @@
-"""What lies around a run in a cluster: nodes and their use, queues, quotas, limits, claims. Values, made from what the
-API server answers. Pure.
+"""Values of ClusterFacts: nodes and their use, queues, quotas, limits, claims, made from what the API server answers.
+Pure; `cluster_facts` asks the server.
 """
 
 from __future__ import annotations
