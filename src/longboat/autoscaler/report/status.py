@@ -49,7 +49,7 @@ class OrderReport(Value, frozen=True):
     gang: str | None = None  # whom they were ordered for
 
 
-class DeedReport(Value, frozen=True):
+class ActionReport(Value, frozen=True):
     at: float
     text: str
     trouble: str = ""
@@ -62,7 +62,7 @@ class Report(Value, frozen=True):
     orders: tuple[OrderReport, ...] = ()  # the oldest of them
     waiting: tuple[PendingItem, ...] = ()  # the first of them
     waiting_count: int = 0
-    deeds: tuple[DeedReport, ...] = ()  # the last of them, newest first
+    deeds: tuple[ActionReport, ...] = ()  # the last of them, newest first
     trouble: str = ""  # why the last loop failed
     warnings: tuple[str, ...] = ()  # what a person should look at
     is_public: bool = False  # it names nobody: the rest is not for whoever asked
@@ -80,7 +80,7 @@ def report_of(turn: LoopTurn, before: Report | None, identity: str) -> Report:
         )
         for note in turn.plan.pools
     ]
-    new = [DeedReport(at=turn.now, text=sentence(one)[:500], trouble=one.trouble) for one in turn.results]
+    new = [ActionReport(at=turn.now, text=sentence(one)[:500], trouble=one.trouble) for one in turn.results]
     old = before.deeds if before is not None else ()
     return Report(
         at=turn.now,
