@@ -4,7 +4,7 @@ help:
 	@echo "make demo    install Longboat into .venv and train on this machine"
 	@echo "make test    install what the tests need and run them, lint included"
 	@echo "make soak    the same with the long tests: faults, kill storms, every flavour of a cluster"
-	@echo "make lint    ruff, mypy, import layers, the launcher's grammar"
+	@echo "make lint    ruff, mypy, import layers, unused code, rules of the tree, the launcher's grammar"
 	@echo "make cluster start a real Kubernetes on this machine (testbed/README.md)"
 	@echo "make image   IMAGE=NAME: the image for longboat install, with docker, podman or buildah"
 	@echo "make bench   measure against peers, write bench/results.json"

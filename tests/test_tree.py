@@ -74,6 +74,7 @@ TESTED_BY = {
     "autoscaler/decide/": "test_decide.py",  # tables of clusters and the whole plan for each
     "autoscaler/model/": "test_decide.py",
     "autoscaler/observe/": "test_from_objects.py",
+    "autoscaler/scale_up/": "test_decide.py",
     "autoscaler/purchase/": "test_optimize.py",
     "autoscaler/scale_down/": "test_decide.py",
     "autoscaler/scale_up/": "test_decide.py",
@@ -130,4 +131,4 @@ def test_folders_of_tests_are_those_of_the_source() -> None:
 
 
 # Tests of whole flows, with what they share.
-FLOWS = {"autoscaler/live", "engines/kubernetes/faults"}
+FLOWS = {"engines/kubernetes/faults"}

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from longboat.core.errors import JobError
 from longboat.core.jobs import Job
+from longboat.specs.dump import job_to_mapping, to_yaml
 from longboat.specs.importers.registry import import_text
 from longboat.specs.read import read_job
-from longboat.specs.yaml.dump import job_to_mapping, to_yaml
 from tests.specs.test_read import DCNN, DIGITS
 
 SEEDS = [

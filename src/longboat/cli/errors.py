@@ -1,4 +1,4 @@
-"""How errors leave: one shape on stderr, one exit code each. Imported only once something has gone wrong."""
+"""Error output: one shape on stderr, one exit code each. Imported only once something has gone wrong."""
 
 from __future__ import annotations
 

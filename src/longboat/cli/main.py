@@ -1,4 +1,4 @@
-"""The command `longboat`: the table of commands, and the one door through which every error leaves.
+"""The command `longboat`: the table of commands, and the one place where every error is caught.
 
 The table is all that `--help` needs; the module of a command is imported when the command is called.
 """
@@ -36,7 +36,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Act": {
         "stop": ("commands.stop", "Stop runs."),
         "rm": ("commands.rm", "Remove runs; checkpoints stay."),
-        "exec": ("commands.exec", "Run a command beside the ranks of a run."),
+        "exec": ("commands.exec", "Run a command in a node of a run."),
         "cp": ("commands.cp", "Copy files into or out of a run."),
     },
     "Set up": {
@@ -45,7 +45,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "autoscaler": ("admin.autoscaler", "Grow and shrink pools of machines; say why."),
         "config": ("commands.config", "Set the default engine, cluster, image and storage."),
         "install": ("admin.install", "Put the controller into a cluster, or take it out."),
-        "controller": ("admin.controller", "Let waiting runs in and restart failed ones."),
+        "controller": ("admin.controller", "Admit waiting runs and restart failed ones."),
         "volume": ("commands.volume", "List, make, remove and measure volumes of a cluster."),
         "schema": ("commands.schema", "Print the JSON schema of a job file."),
         "completion": ("commands.completion", "Print the completion script of a shell."),

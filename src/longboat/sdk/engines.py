@@ -1,4 +1,4 @@
-"""Engines by name, made when they are asked for."""
+"""Opens an engine by its name, or the one that is set as default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs as Python users hold them. A handle keeps nothing but the name: every question is answered by the engine."""
+"""Handles of runs for Python users. A handle keeps nothing but the name: every question is answered by the engine."""
 
 from __future__ import annotations
 

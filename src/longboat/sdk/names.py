@@ -1,4 +1,4 @@
-"""Which run is meant: an exact name, the beginning of one, or `-` for the latest. The one place that decides it."""
+"""Names of runs as users give them: an exact name, the beginning of one, or `-` for the latest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a Python user has in hand (fields, a mapping, a job file, a Job) to a run."""
+"""Submits runs from Python: fields, a mapping, a job file or a Job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first job file: what a script tells about itself, and a commented file written from answers. Pure."""
+"""The job file that `init` writes: what a script tells about itself, commented fields from answers. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 import warnings
 
 from longboat.core.jobs import Framework, Value
+from longboat.specs.dump import to_yaml
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.fields.scalars import FieldPath
-from longboat.specs.yaml.dump import to_yaml
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, from_python
 
 _SAVERS = (

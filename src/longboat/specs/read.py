@@ -1,4 +1,4 @@
-"""Job files, fields and overrides in, one Job out. The only module of `specs` that opens files."""
+"""Reads job files: files, fields and overrides to one Job. The only module of `specs` that opens files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from longboat.specs.assembly import check_contradictions, deciding_command, make
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.fields.rules import is_secret_name, suggest_name
 from longboat.specs.fields.scalars import FieldPath
-from longboat.specs.yaml.substitution import substitute
+from longboat.specs.substitution import substitute
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, from_python, merge
 
 _MAX_SCRIPT_BYTES = 1 << 20
@@ -47,7 +47,7 @@ def read_job(
         if tree is not None:
             root = merge(root, tree)
     if overrides:
-        from longboat.specs.yaml.overrides import apply_override
+        from longboat.specs.overrides import apply_override
 
         for override in overrides:
             root = apply_override(root, override, mistakes)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from longboat.core.errors import JobError
+from longboat.specs.dump import job_to_mapping
 from longboat.specs.importers.registry import import_text
 from longboat.specs.read import read_job
-from longboat.specs.yaml.dump import job_to_mapping
 
 SKYPILOT: list[tuple[str, dict[str, Any], set[str]]] = [
     ("resources: {accelerators: H100}", {"gpus": "H100:1"}, set()),

@@ -62,7 +62,7 @@ class ReasonWriter:
         if lifted:
             parts.append(f"our cordon is lifted on {names_of([one.name for one in lifted])}")
         if not parts:
-            what = "it can be let in" if unit.is_suspended else "the scheduler has only to place it"
+            what = "it can be admitted" if unit.is_suspended else "the scheduler has only to place it"
             return None, f"there is room on {names_of([one.name for one in machines])}: {what}"
         expected = max(moments, default=self.now)
         return expected, f"{'; '.join(parts)}; expected by {format_time(expected)}"

@@ -13,7 +13,7 @@ from longboat.cli.input.engine_option import complete_contexts
 from longboat.cli.output.terminal import clean, say
 
 
-@click.command("controller", short_help="Let waiting runs in and restart failed ones, for everybody.")
+@click.command("controller", short_help="Admit waiting runs and restart failed ones, for everybody.")
 @click.option(
     "--on",
     "context",
@@ -27,7 +27,7 @@ from longboat.cli.output.terminal import clean, say
 @click.option("--lease", "home", metavar="NAMESPACE", help="Where the leader's Lease is kept.")
 @click.option("--health-port", type=click.IntRange(1, 65535), help="Answer GET /healthz and /readyz on this port.")
 def command(context: str | None, only: Sequence[str], home: str | None, health_port: int | None) -> int:
-    """Take the turns that runs need while nobody is attached: the gate, retries, ends written down.
+    """Reconcile runs while nobody is attached: admit those that wait, retry, write down how they ended.
 
     `longboat install` runs it in the cluster. It may also be run anywhere a kubeconfig reaches; only one works at a
     time, the others stand by.

@@ -40,7 +40,7 @@ from longboat.core.errors import UsageError
     "--timeout", default="2m", show_default=True, metavar="TIME", callback=seconds, help="Wait so long until it works."
 )
 def command(context: str | None, remove: bool, dry_run: bool, output: str, timeout: float, **what: Any) -> int:
-    """Install the controller: one small Deployment that lets waiting runs in and restarts failed ones.
+    """Install the controller: one small Deployment that admits waiting runs and restarts failed ones.
 
     With --autoscaler also the one that grows and shrinks pools of machines.
     """

@@ -1,4 +1,4 @@
-"""`longboat exec`: a command beside the ranks of a run."""
+"""`longboat exec`: a command in a node of a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ExecCommand(click.Command):
         return rest
 
 
-@click.command("exec", cls=ExecCommand, short_help="Run a command beside the ranks of a run.")
+@click.command("exec", cls=ExecCommand, short_help="Run a command in a node of a run.")
 @click.argument("run", shell_complete=run_names)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND...")
 @click.option("--node", metavar="NODE", help="On this node: worker-1, or its number.")

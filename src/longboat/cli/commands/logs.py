@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from longboat.cli.attach import exit_code, rank_count
 from longboat.cli.input.arguments import output_option, run_argument
 from longboat.cli.input.engine_option import engine_options, open_engine
-from longboat.cli.output.attach import exit_code, rank_count
 from longboat.cli.output.log_printer import JsonPrinter, LinePrinter
 from longboat.cli.output.terminal import say
 from longboat.cli.output.times import parse_moment

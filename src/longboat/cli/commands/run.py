@@ -73,7 +73,7 @@ def submit(place: Engine, submission: Submission, options: dict[str, Any]) -> in
         if place.name == "kubernetes" and not options["quiet"]:
             warn_unattended(place, run)
         return 0
-    from longboat.cli.output.attach import attach, exit_code, rank_count
+    from longboat.cli.attach import attach, exit_code, rank_count
 
     ranks = rank_count(submission.job)
     if not options["quiet"]:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import click
 
+from longboat.cli.attach import exit_code
 from longboat.cli.commands.ps import print_runs, run_record
 from longboat.cli.input.arguments import LATEST, duration_option, output_option, runs_argument
 from longboat.cli.input.engine_option import engine_options, open_engine
-from longboat.cli.output.attach import exit_code
 from longboat.cli.output.formats import show
 from longboat.cli.output.times import show_duration
 from longboat.core.errors import WaitTimeout

@@ -1,4 +1,4 @@
-"""The engine a command talks to: its options, and its notices as messages."""
+"""The options that choose the engine (`--on`, `--engine`, `--namespace`), and opening it."""
 
 from __future__ import annotations
 

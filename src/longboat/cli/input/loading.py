@@ -1,4 +1,4 @@
-"""From words and flags to a Submission."""
+"""Loads what `run` and `check` were given: words and flags to a job, and to a Submission."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def appended(fields: dict[str, Any], read: JobReader) -> dict[str, Any]:
     added: dict[str, Any] = {name: fields[name] for name in ("secrets", "artifacts") if name in fields}
     if not added:
         return fields
-    from longboat.specs.yaml.dump import job_to_mapping
+    from longboat.specs.dump import job_to_mapping
 
     given = job_to_mapping(read(fields={name: value for name, value in fields.items() if name not in added}).job)
     if "secrets" in added:

@@ -1,4 +1,4 @@
-"""The flags that describe a job, and whose words are whose: shared by `run` and `check`."""
+"""Job flags shared by `run` and `check`, and which words belong to Longboat or to the command."""
 
 from __future__ import annotations
 

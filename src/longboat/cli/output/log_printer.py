@@ -1,4 +1,4 @@
-"""Log lines on their way to the terminal: bytes as they were, prefixes only where several ranks speak."""
+"""Prints log lines: bytes as they were, a prefix only where several ranks write."""
 
 from __future__ import annotations
 

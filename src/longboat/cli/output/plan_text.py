@@ -1,4 +1,4 @@
-"""Plans for people: the job, how it is laid out, what would be done and why."""
+"""Plans as text: the job, how it is laid out, what would be done and why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from longboat.core.layouts import Layout, NodeLayout
 from longboat.core.plans import Plan
 from longboat.engines.engine import Engine, Submission
 from longboat.engines.shared.secret_urls import redacted_job
-from longboat.specs.yaml.dump import job_to_mapping, to_yaml
+from longboat.specs.dump import job_to_mapping, to_yaml
 
 
 def plan_record(plan: Plan, notices: Sequence[str]) -> dict[str, object]:

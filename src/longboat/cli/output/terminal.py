@@ -1,4 +1,4 @@
-"""What depends on whether a person is looking: colour, and messages on stderr."""
+"""Terminal output: colour where a person is looking, and messages on stderr."""
 
 from __future__ import annotations
 

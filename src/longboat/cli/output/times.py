@@ -1,4 +1,4 @@
-"""Times and durations between people and seconds."""
+"""Durations and times as people write and read them, to and from seconds."""
 
 from __future__ import annotations
 

@@ -167,5 +167,5 @@ def _controller(client: Client) -> DoctorCheck:
     if lacking is None:
         return DoctorCheck(name="controller", ok=True, detail="looks after runs of this namespace that nobody watches")
     why, remedy = lacking
-    detail = f"{why}: waiting runs are let in, and failed ones restarted, only while a command watches them"
+    detail = f"{why}: waiting runs are admitted, and failed ones restarted, only while a command watches them"
     return DoctorCheck(name="controller", ok=None, detail=detail, hint=remedy)

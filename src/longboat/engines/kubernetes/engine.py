@@ -169,7 +169,7 @@ class KubernetesEngine:
         may_act = self._may_act(record)
         if not may_act and record.name not in self._followed:
             self._followed.add(record.name)
-            self._notice(f"{record.name} is another's run: it is followed here, not restarted or let in")
+            self._notice(f"{record.name} is another's run: it is followed here, not restarted or admitted")
         return may_act
 
     def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:

@@ -104,7 +104,7 @@ def set_values(environment: Mapping[str, str]) -> dict[str, Any]:
 def write_setting(environment: Mapping[str, str], key: str, text: str | None) -> Settings:
     """Set one key, `kubernetes.storage.claim`, to a value as in YAML; None removes it. A mistake changes nothing."""
     from longboat.engines.shared.files import locked, make_folder, write_bytes
-    from longboat.specs.yaml.dump import to_yaml
+    from longboat.specs.dump import to_yaml
 
     path = path_of(environment)
     make_folder(path.parent, is_durable=True)
@@ -239,7 +239,7 @@ FIELDS = (
     Field(
         name="gate_s",
         kind=duration(10.0, 86400.0),
-        doc="How long a gang that was let in may take until all its pods are ready.",
+        doc="How long a gang that was admitted may take until all its pods are ready.",
         default="300",
     ),
     Field(
@@ -316,7 +316,7 @@ def _settings(root: YamlNode) -> Settings:
 
 
 def _changed(root: YamlNode, key: str, text: str | None) -> YamlNode:
-    from longboat.specs.yaml.overrides import parse_value, split_path
+    from longboat.specs.overrides import parse_value, split_path
 
     mistakes = Mistakes()
     place = SourcePosition(f"config {key[:80]}")

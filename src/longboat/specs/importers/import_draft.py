@@ -1,4 +1,4 @@
-"""A job file being written from another tool's file: fields that are valid, and what could not be said. Pure."""
+"""The job file that an import writes: fields that are valid, and a list of what was lost. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from longboat.specs.dump import to_yaml
 from longboat.specs.fields.composites import kind_below
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.fields.rules import clean_target, is_secret_name, looks_like_secret_value
 from longboat.specs.fields.scalars import FieldPath
-from longboat.specs.yaml.dump import to_yaml
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, from_python
 
 _BASH = re.compile(

@@ -189,11 +189,11 @@ def test_what_put_back_says() -> None:
     found = verdicts([late], cluster(gpus=8))["a"]
     delay = back_off_s("uid-a", 2)
     assert (found.tries, found.not_before) == (2, NOW + delay)
-    assert found.reason == f"put back: 2 of 5 pods found no node within 120 s; tries again in {delay:.0f} s"
+    assert found.reason == f"re-queued: 2 of 5 pods found no node within 120 s; tries again in {delay:.0f} s"
     again = run("a", 5, tries=2, not_before=found.not_before)
     waits = verdicts([again, run("b", created=NOW + 1)], cluster(gpus=8))
     assert waits["a"].action == "wait" and waits["b"].action == "let_in", "who pauses keeps nobody waiting"
-    assert waits["a"].reason == f"was put back because not all its pods found a node; tries again in {delay:.0f} s"
+    assert waits["a"].reason == f"was re-queued because not all its pods found a node; tries again in {delay:.0f} s"
 
 
 def test_the_pause_doubles_and_differs_from_run_to_run() -> None:

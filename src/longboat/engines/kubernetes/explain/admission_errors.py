@@ -73,7 +73,7 @@ def _webhook(text: str) -> StartTrouble | None:
     found = _WEBHOOK_DOWN.search(text)
     if found:
         what = f"admission webhook {found[1]} does not answer: {_cut(found[2])}"
-        return StartTrouble(what=what, hint="nothing is let in until it is mended; ask who runs it")
+        return StartTrouble(what=what, hint="nothing is admitted until it is fixed; ask who runs it")
     found = _POLICY.search(text)
     if found:
         return StartTrouble(

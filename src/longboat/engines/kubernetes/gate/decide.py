@@ -131,7 +131,7 @@ def _look_after(one: GateCandidate, now: float, gate_s: float) -> Admission:
     delay = back_off_s(one.uid, tries)
     told = [f"{one.unschedulable} of {total} pods found no node"] if one.unschedulable else []
     told += [f"{one.not_made} of {total} pods were not made"] if one.not_made else []
-    reason = f"put back: {' and '.join(told)} within {gate_s:g} s; tries again in {delay:.0f} s"
+    reason = f"re-queued: {' and '.join(told)} within {gate_s:g} s; tries again in {delay:.0f} s"
     return Admission(
         run=one.run, namespace=one.namespace, action="put_back", reason=reason, not_before=now + delay, tries=tries
     )
@@ -173,7 +173,7 @@ def _let_in(one: GateCandidate) -> Admission:
 def _pause(one: GateCandidate, now: float) -> str:
     left = one.not_before - now
     if one.tries:
-        return f"was put back because not all its pods found a node; tries again in {left:.0f} s"
+        return f"was re-queued because not all its pods found a node; tries again in {left:.0f} s"
     return f"its next attempt starts in {left:.0f} s"
 
 

@@ -46,7 +46,7 @@ PERMISSIONS: tuple[Permission, ...] = (
     *_all("get list watch", "jobs", "the nodes of a run", "batch", "jobset"),
     *_all("get list watch delete", "pods", "how the nodes of a run are"),
     *_all("create", "poddisruptionbudgets", "protection from drains", "policy"),
-    *_all("get create update delete", "leases", "one gang is let in at a time", "coordination.k8s.io", "gate"),
+    *_all("get create update delete", "leases", "one gang is admitted at a time", "coordination.k8s.io", "gate"),
     *_all("get list", "workloads", "what the queue says", "kueue.x-k8s.io", "kueue"),
     *_all("list", "localqueues", "which queues there are", "kueue.x-k8s.io", "kueue"),
     _part("get", "log", "`logs`"),

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from longboat.cli.output.attach import RunWatcher
+from longboat.cli.attach import RunWatcher
 from longboat.core.runs import Attempt, Failure, RunStatus
 from longboat.engines.engine import Engine
 
@@ -50,7 +50,7 @@ def test_a_slow_start_is_told_once_what_it_waits_for(
     watcher.report(first)
     watcher.report(first)
     assert capsys.readouterr().err == "", "most starts are over soon"
-    monkeypatch.setattr("longboat.cli.output.attach.SLOW_START_S", 0.0)
+    monkeypatch.setattr("longboat.cli.attach.SLOW_START_S", 0.0)
     for port in (4711, 4712):
         watcher.report(status("starting", 0, f"image x: the registry cannot be reached (udp {port})"))
     assert capsys.readouterr().err == "longboat: r is starting: image x: the registry cannot be reached (udp 4711)\n"

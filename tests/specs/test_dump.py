@@ -25,9 +25,9 @@ from longboat.core.jobs import (
     Secret,
     Volume,
 )
+from longboat.specs.dump import job_to_mapping, to_yaml
 from longboat.specs.fields import rules
 from longboat.specs.read import read_job
-from longboat.specs.yaml.dump import job_to_mapping, to_yaml
 
 CHARACTERS = st.characters(exclude_categories=["Cs", "Cc"])
 TRICKY = st.sampled_from(["no", "08", "1e-3", "${A}", "$${", "a: b", "# x", "-", "\u2028x", "|", "'\"", "~"])

@@ -1,4 +1,4 @@
-"""`${VAR}` in the scalars of a tree, replaced from the submitter's environment. Pure.
+"""Variable substitution: `${VAR}` in the scalars of a tree, replaced from the submitter's environment. Pure.
 
 Commands are left alone (the shell that runs them expands them, at run time), and so are secrets.
 """

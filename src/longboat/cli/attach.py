@@ -1,4 +1,4 @@
-"""Staying with a run: its log live, what happens to it on stderr, Ctrl-C asks it to stop."""
+"""Attached runs: the log live, what happens to the run on stderr; Ctrl-C asks it to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--set a.b=c`: values put into the tree by path. Knows the field table only to tell lists from mappings."""
+"""Overrides of a job file, `--set a.b=c`: values put into the tree by path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Job back in the shape of a job file. Reading the result gives the same Job, except `framework_reason`: "given"."""
+"""Writes a Job as a job file. Reading the result gives the same Job, except `framework_reason`: "given"."""
 
 from __future__ import annotations
 
