@@ -21,5 +21,6 @@ check format .venv/bin/ruff format --check .
 check mypy .venv/bin/mypy
 check layers .venv/bin/lint-imports --no-logo
 check grammar .venv/bin/python scripts/grammar.py
+check unused .venv/bin/vulture
 check house .venv/bin/python scripts/house.py
 [ -z "$failed" ]

@@ -104,15 +104,6 @@ class Fleet:
             self.states[node.name] = NodeState(node)
         self._forget()
 
-    def remove_node(self, name: str) -> tuple[Pod, ...]:
-        """Take a node away; returns the pods that were on it."""
-        pods = tuple(self.states[name].pods.values())
-        for pod in pods:
-            self.remove(pod)
-        del self.states[name]
-        self._forget()
-        return pods
-
     def eligible(self, placing: NodeConstraints) -> tuple[str, ...]:
         """Names of the nodes where such a pod may be, whatever is on them; sorted."""
         return self._eligibility.select(placing)

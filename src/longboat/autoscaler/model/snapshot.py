@@ -100,7 +100,6 @@ class NodeMemory(Value, frozen=True):
     node: str
     idle_since: float | None = None
     cordoned_at: float | None = None  # by us
-    gpus_seen: bool = False
     underused_since: float | None = None
 
 

@@ -216,4 +216,4 @@ class Longboat(Policy):
 
 def _memory(machine: SimulatedMachine) -> NodeMemory:
     idle = None if machine.tasks else machine.idle_since
-    return NodeMemory(node=machine.name, idle_since=idle, cordoned_at=machine.cordoned_at, gpus_seen=True)
+    return NodeMemory(node=machine.name, idle_since=idle, cordoned_at=machine.cordoned_at)
