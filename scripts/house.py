@@ -21,7 +21,6 @@ TWICE = {
     "Handler": "BaseHTTPRequestHandler's usual name, local to the function that serves",
     "Meta": "the few fields of an object's metadata that one reader needs",
     "Status": "the few fields of an object's status that one reader needs",
-    "Condition": "a condition as msgspec reads it, in full and with the few fields that the controller needs",
     "Source": "where log lines come from, and where a transfer reads: a protocol of two methods each",
 }
 

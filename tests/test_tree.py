@@ -77,7 +77,6 @@ TESTED_BY = {
     "autoscaler/scale_up/": "test_decide.py",
     "autoscaler/purchase/": "test_optimize.py",
     "autoscaler/scale_down/": "test_decide.py",
-    "autoscaler/scale_up/": "test_decide.py",
     "bundles/trees": "test_extraction.py",
     "engines/kubernetes/explain/unschedulable": "test_pending.py",
     "engines/kubernetes/gate/reasons": "test_decide.py",
