@@ -43,10 +43,10 @@ print(opened, walls[0], min(walls), min(cpus), memory)
 OURS = """
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import POD
-from longboat.kubeapi.structs import PodObject
+from longboat.engines.kubernetes.slim_objects import SlimPod
 client = Client.open()
 def listed():
-    return client.list(POD, into=PodObject).items
+    return client.list(POD, into=SlimPod).items
 """
 # The same objects as bytes, in one answer, looked at by nobody: what the server alone takes.
 BARE = """
