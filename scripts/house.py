@@ -1,4 +1,4 @@
-"""Checks the rules of the source tree that no ready-made linter knows: class names, folders, `__init__`, copies.
+"""Checks rules of the source tree that no ready-made linter knows: class names, folders, their `__init__`, copies.
 
 One line for each violation. Usage: python scripts/house.py [FOLDER], by default src/longboat.
 """
@@ -10,6 +10,8 @@ import re
 import sys
 from collections import defaultdict
 from pathlib import Path
+
+from import_graph import folder_imports
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "longboat"
 MOST_MODULES = 13  # what a reader can look over at once: a dozen and a little
@@ -63,6 +65,24 @@ def introductions(trees: dict[Path, ast.Module]) -> list[str]:
     return problems
 
 
+def permissions(trees: dict[Path, ast.Module], source: Path) -> list[str]:
+    """The folders that a folder imports are named after "may import" in its `__init__`; all may import `core`."""
+    problems = []
+    for folder, others in folder_imports(trees, source).items():
+        init = source / folder.replace(".", "/") / "__init__.py"
+        if not folder or init not in trees:  # `import longboat` loads what is asked for
+            continue
+        said = re.search(r"may\s+import(.*)", ast.get_docstring(trees[init]) or "", re.IGNORECASE | re.DOTALL)
+        named = re.findall("`([a-z_.]+)`", said[1]) if said else []
+        parents = [folder[: match.start()] for match in re.finditer(r"\.|$", folder)]
+        allowed = ["core", *named, *(f"{parent}.{name}" for name in named for parent in parents)]
+        for other in sorted(others - {"", *parents}):
+            is_own = other.startswith(f"{folder}.")
+            if not is_own and not any(f"{other}.".startswith(f"{name}.") for name in allowed):
+                problems.append(f"{init}: imports {other}; say so after `May import`, or do without")
+    return problems
+
+
 def copies(trees: dict[Path, ast.Module]) -> list[str]:
     """Places with more equal lines than `MOST_EQUAL_LINES`; imports, overloads and comments do not count."""
     size = MOST_EQUAL_LINES + 1
@@ -92,6 +112,7 @@ def main() -> int:
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE
     trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(source.rglob("*.py"))}
     problems = [*class_names(trees), *folders(source), *introductions(trees), *copies(trees)]
+    problems += permissions(trees, source)
     print("\n".join(problems) if trees else f"no files in {source}")
     return int(bool(problems) or not trees)
 

@@ -59,6 +59,19 @@ def test_a_folder_says_what_belongs_there(source: Path, text: str) -> None:
     assert "boats/__init__.py: its docstring says" in problems(source)
 
 
+def test_a_folder_says_what_it_may_import(source: Path) -> None:
+    for folder in ("core", "boats", "sea", "boats.oars", "boats.sails"):
+        write(source, f"{folder.replace('.', '/')}/__init__.py", '"""Boats. No cars. May\nimport `sea`, `sails`."""\n')
+    imports = "from longboat import sea\nfrom longboat.core import x\nfrom longboat.boats import sails\n"
+    write(source, "boats/oars/rowing.py", imports)
+    assert problems(source).strip() == ""
+    write(source, "sea/water.py", "def f():\n    import longboat.boats.sails\n    from longboat import boats\n")
+    assert problems(source).splitlines() == [
+        f"{source}/sea/__init__.py: imports boats; say so after `May import`, or do without",
+        f"{source}/sea/__init__.py: imports boats.sails; say so after `May import`, or do without",
+    ]
+
+
 def test_nine_equal_lines_are_a_copy(source: Path) -> None:
     eight = "".join(f"row({number})\n" for number in range(8))
     write(source, "rowing.py", "import os\nimport sys\n\n" + eight + "sail()\n")

@@ -1,4 +1,4 @@
 """The command line: parsing and showing. No decision is made here.
 
-What commands do is in `sdk`, the engines, the autoscaler and the simulator. May import all of them.
+What commands do is in `sdk`, the engines, the autoscaler and the simulator. May import `sdk`, `engines`.
 """

@@ -1,6 +1,7 @@
 """What Python users import: `job`, `run`, `runs`, `get`, `engine`, and the values these give.
 
-Names are loaded when they are first used, so that a program which needs one of them does not pay for all.
+Names are loaded when they are first used, so that a program which needs one of them does not pay for all. May import
+`engines`, `specs`.
 """
 
 from __future__ import annotations

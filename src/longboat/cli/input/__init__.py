@@ -1,4 +1,4 @@
 """From words and flags to values: options, targets, job files, the engine that is meant.
 
-No result is printed here. May import `cli.output`, `sdk`, `specs`.
+No result is printed here. May import `output`, `sdk`, `engines`, `kubeapi`, `specs`.
 """

@@ -1,6 +1,6 @@
 """Policies: Longboat's own, models of others from their documented rules, a fixed cluster, and the oracle.
 
-What happens to the machines they ask for is `simulator.world`'s.
+What happens to the machines they ask for is `simulator.world`'s. May import `autoscaler`, `fitting`.
 """
 
 from __future__ import annotations
