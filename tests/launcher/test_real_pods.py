@@ -145,11 +145,19 @@ SLEEPS = (
 
 def test_a_gang_in_pods(kubectl: Kubectl, tmp_path: Path) -> None:
     script = """
-import getpass, os, sys
+import getpass, os, socket, sys, time
 open(os.path.expanduser("~/written"), "w")
 open(os.path.join(os.environ["TMPDIR"], "too"), "w")
-print(os.getuid(), getpass.getuser(), os.environ["HOME"], os.environ["RANK"])
-sys.exit(7 if os.environ["RANK"] == "1" else 0)
+print(os.getuid(), getpass.getuser(), os.environ["HOME"], os.environ["RANK"], flush=True)
+if os.environ["RANK"] == "0":
+    socket.create_server(("", 23456)).accept()
+    time.sleep(600)
+while True:  # the end of rank 1 is the end of rank 0, which has spoken by then
+    try:
+        socket.create_connection(("r-a0-0.r-a0", 23456), 1.0)
+        sys.exit(7)
+    except OSError:
+        time.sleep(0.1)
 """
     job = Job(kubectl, tmp_path, script)
     job.create()

@@ -220,7 +220,8 @@ class TestTakenAway:
 
                 def told() -> StartTrouble | None:
                     found = fates_of(client, "victim", owners=pod_names(client))
-                    return next((one for one in found if "preempted" in one.what), None)
+                    # The scheduler's event names the preemptor; it comes a moment after the pod is marked.
+                    return next((one for one in found if "preempted by pod " in one.what), None)
 
                 found = until("the victim is preempted", told)
                 assert found.what == f"worker-0: preempted by pod {namespace}/urgent of higher priority on node {node}"
