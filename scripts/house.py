@@ -15,7 +15,6 @@ from import_graph import folder_imports
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "longboat"
 MOST_MODULES = 13  # what a reader can look over at once: a dozen and a little
-BIG_FOLDERS = {"cli/commands": "one module for each command"}
 LONGEST_INIT = 12
 MOST_EQUAL_LINES = 8  # fewer are often a signature or a call that two places happen to share
 # Names that mean one thing each in the place where they are; why there may be two.
@@ -44,9 +43,8 @@ def class_names(trees: dict[Path, ast.Module]) -> list[str]:
 def folders(source: Path) -> list[str]:
     problems = []
     for init in sorted(source.rglob("__init__.py")):
-        name = str(init.parent.relative_to(source))
         modules = len(list(init.parent.glob("*.py"))) - 1
-        if modules > MOST_MODULES and name not in BIG_FOLDERS:
+        if modules > MOST_MODULES:
             problems.append(f"{init.parent}: {modules} modules; a folder holds at most {MOST_MODULES}")
     return problems
 

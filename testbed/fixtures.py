@@ -49,6 +49,26 @@ class Kubectl:
         return done.stdout
 
 
+@contextlib.contextmanager
+def own_cluster(name: str, profile: profiles.Parts, kind: str) -> Iterator[Cluster]:
+    """A cluster for the tests of one module, removed after them; skipped where the machine lacks what `kind` needs."""
+    lacks = requirements.missing(kind)
+    if lacks:
+        pytest.skip(lacks)
+    full = f"{name}-{secrets.token_hex(4)}"
+    try:
+        made = up(full, profile, lease=True)
+    except Missing as error:
+        pytest.skip(str(error))
+    lease = clusters.hold_lease(made.folder)
+    try:
+        yield made
+    finally:
+        if lease is not None:
+            os.close(lease)
+        cleanup.down(full)
+
+
 class Clusters:
     """The clusters of one test session, started when first asked for."""
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from longboat.cli.commands.cp import CopyEnd, parse_place
+from longboat.cli.commands.runs.cp import CopyEnd, parse_place
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Reads job files: files, fields and overrides to one Job. The only module of `specs` that opens files."""
+"""Reads job files: files, fields and overrides to one Job."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from longboat.core.errors import NotFound
 from longboat.core.jobs import Command, Framework, Job, Value
 from longboat.specs.assembly import check_contradictions, deciding_command, make_job, role_fields
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.fields.rules import is_secret_name, suggest_name
 from longboat.specs.fields.scalars import FieldPath
 from longboat.specs.substitution import substitute
+from longboat.specs.yaml.mapping_file import FileHints, open_at_once, read_mapping
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, from_python, merge
 
 _MAX_SCRIPT_BYTES = 1 << 20
@@ -61,34 +61,9 @@ def read_job(
 
 
 def _read_file(here: Path, path: Path, mistakes: Mistakes) -> YamlNode | None:
-    from longboat.specs.yaml.yaml12 import MAX_FILE_BYTES, parse_bytes
-
-    place = SourcePosition(str(path))
-    try:
-        with open(here / path, "rb", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                mistakes.add(place, "", "this is not a regular file")
-                return None
-            data = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise NotFound(f"{path}: no such file") from None
-    except IsADirectoryError:
-        mistakes.add(place, "", "this is a folder", hint=f"name the job file in it, for example {path}/job.yaml")
-        return None
-    except (OSError, ValueError) as bad:
-        mistakes.add(place, "", f"cannot be read: {getattr(bad, 'strerror', None) or 'the name is not valid'}")
-        return None
-    node = parse_bytes(data, file=str(path), mistakes=mistakes)
-    if node is not None and not isinstance(node.value, dict):
-        what = "the file is empty" if node.value is None else "found a list or a single value, expected a mapping"
-        mistakes.add(node.place, "", what, hint="a job file begins like this: `run: python train.py`")
-        return None
-    return node
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """A named pipe without a writer must not hang the command."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    folder = f"name the job file in it, for example {path}/job.yaml"
+    hints = FileHints("a job file begins like this: `run: python train.py`", folder=folder)
+    return read_mapping(path, mistakes, hints, here=here)
 
 
 def _job(values: Mapping[str, Any], base: Path, files: Sequence[Path]) -> Job:
@@ -114,7 +89,7 @@ def _script_text(command: Command, folder: Path) -> str | None:
     if script is None:
         return None
     try:
-        with open(folder / script, "rb", opener=_open_at_once) as file:
+        with open(folder / script, "rb", opener=open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
             return file.read(_MAX_SCRIPT_BYTES).decode("utf-8", "replace")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +10,9 @@ import pytest
 from longboat.autoscaler.model.config import LoopPace
 from longboat.autoscaler.model.snapshot import POOL_LABEL
 from longboat.kubeapi.kinds import JOBSET, Kind
-from testbed import cleanup, clusters, jobset, kueue, profiles, requirements
+from testbed import fixtures, jobset, kueue, profiles
 from testbed.api import Api
 from testbed.clusters import Cluster
-from testbed.errors import Missing
-from testbed.up import up
 from tests.autoscaler.stages import GPU, Stage, Told, job_of, wait_for
 
 pytestmark = [pytest.mark.pods, pytest.mark.soak, pytest.mark.xdist_group("autoscaler-queues")]
@@ -29,21 +25,9 @@ CLUSTER_QUEUE = Kind("ClusterQueue", kueue.VERSION, "clusterqueues", is_namespac
 @pytest.fixture(scope="module")
 def own_cluster() -> Iterator[Cluster]:
     """The controllers on a real node, and KWOK for the machines."""
-    lacks = requirements.missing("controllers")
-    if lacks:
-        pytest.skip(lacks)
-    name = f"test-queues-{secrets.token_hex(4)}"
-    try:
-        made = up(name, profiles.with_empty_fleet(profiles.combine(["jobset", "kueue"])), lease=True)
-    except Missing as error:
-        pytest.skip(str(error))
-    lease = clusters.hold_lease(made.folder)
-    try:
+    profile = profiles.with_empty_fleet(profiles.combine(["jobset", "kueue"]))
+    with fixtures.own_cluster("test-queues", profile, "controllers") as made:
         yield made
-    finally:
-        if lease is not None:
-            os.close(lease)
-        cleanup.down(name)
 
 
 @pytest.fixture

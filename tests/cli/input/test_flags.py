@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from longboat.cli.commands.run import command
+from longboat.cli.commands.jobs.run import command
 from longboat.cli.input.flags import fields_of
 from longboat.core.errors import LongboatError
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from longboat.cli.commands.check import command as check_command
-from longboat.cli.commands.run import command as run_command
+from longboat.cli.commands.jobs.check import command as check_command
+from longboat.cli.commands.jobs.run import command as run_command
 from longboat.cli.input.targets import RunTarget, name_from, resolve
 from longboat.core.errors import LongboatError, NotFound, UsageError
 

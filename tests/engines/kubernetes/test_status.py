@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.cli.commands.status import print_status
+from longboat.cli.commands.runs.status import print_status
 from longboat.engines.kubernetes.exec.launcher_calls import checked
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.status import make_status

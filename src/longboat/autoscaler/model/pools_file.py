@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +16,14 @@ from longboat.autoscaler.model.provider_settings import (
 )
 from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings, Pool, ResourceLimits
 from longboat.core import resources
-from longboat.core.errors import LongboatError, NotFound
+from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
 from longboat.fitting.model.nodes import NodeShape, Taint
 from longboat.fitting.model.quantities import CPU, DISK, MEMORY, PODS, amount
 from longboat.specs.fields.composites import AsWritten, Field, ListOf, MapOf, Shape
 from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Flag, Quantified, Text, WholeNumber, duration, number_of
-from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode
+from longboat.specs.yaml.mapping_file import FileHints, read_mapping
+from longboat.specs.yaml.yaml_tree import Mistakes, YamlNode
 
 NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 LABEL_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -300,24 +299,5 @@ def read_file(path: str | Path) -> dict[str, Any]:
 
 
 def read_tree(path: Path, mistakes: Mistakes) -> YamlNode | None:
-    from longboat.specs.yaml.yaml12 import MAX_FILE_BYTES, parse_bytes
-
-    place = SourcePosition(str(path))
-    try:
-        # A named pipe without a writer must not hang the command.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                mistakes.add(place, "", "this is not a regular file")
-                return None
-            data = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise NotFound(f"{path}: no such file", hint="--pools names the file with your pools") from None
-    except (OSError, ValueError) as bad:
-        mistakes.add(place, "", f"cannot be read: {getattr(bad, 'strerror', None) or 'the name is not valid'}")
-        return None
-    node = parse_bytes(data, file=str(path), mistakes=mistakes)
-    if node is not None and not isinstance(node.value, dict):
-        what = "the file is empty" if node.value is None else "found a list or a single value, expected a mapping"
-        mistakes.add(node.place, "", what, hint="it begins like this: `pools: [{name: a100, max: 10, machine: ...}]`")
-        return None
-    return node
+    begins = "it begins like this: `pools: [{name: a100, max: 10, machine: ...}]`"
+    return read_mapping(path, mistakes, FileHints(begins, missing="--pools names the file with your pools"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 from longboat.autoscaler.model.plan import PoolNote
 from longboat.autoscaler.model.turn import LoopTurn
-from longboat.core.errors import EngineError
-from longboat.engines.kubernetes.reconcile.health import BoundedServer, Check, answer_of
+from longboat.engines.shared import probe_server
+from longboat.engines.shared.probe_server import Check, TextPage
 
 Labels = tuple[tuple[str, str], ...]
 Sample = tuple[Labels, float]
@@ -136,32 +136,4 @@ def _escaped(text: str) -> str:
 
 def serve(port: int, metrics: Metrics, checks: Mapping[str, Check]) -> ThreadingHTTPServer:
     """GET /metrics, and `checks`: path -> what is wrong. Port 0: any free one."""
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10.0
-
-        def do_GET(self) -> None:
-            if self.path == "/metrics":
-                self._answer(200, metrics.text(), TEXT)
-            elif self.path in checks:
-                self._answer(*answer_of(checks[self.path]), "text/plain; charset=utf-8")
-            else:
-                self._answer(404, "not found\n", "text/plain")
-
-        def _answer(self, status: int, text: str, kind: str) -> None:
-            content = text.encode(errors="replace")
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Scrapes are not worth a line each."""
-
-    try:
-        server = BoundedServer(("", port), Handler)
-    except OSError as error:
-        raise EngineError(f"cannot answer on port {port}: {error.strerror}", hint="--metrics-port") from None
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    return server
+    return probe_server.serve(port, checks, option="--metrics-port", pages={"/metrics": TextPage(metrics.text, TEXT)})

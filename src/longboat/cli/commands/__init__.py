@@ -1,5 +1,4 @@
-"""One module for each command of users, named after it.
+"""Commands of users, one module for each, named after it; in folders by what they are about.
 
-Parsing and showing; what a command does is in `sdk` and engines. May import `input`, `output`, `sdk`, `engines`,
-`specs`.
+Parsing and showing; what a command does is in `sdk` and engines. Commands for those who run a cluster: `cli.admin`.
 """

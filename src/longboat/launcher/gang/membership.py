@@ -7,6 +7,7 @@ Deciding is the work of `coordinator`, carrying that of `channel`.
 
 from __future__ import annotations
 
+import abc
 import os
 import time
 
@@ -40,7 +41,7 @@ AGE_MAX_S = 5.0
 _OUTCOME_KEYS = ("exit_code", "cause", "message", "ended_by", "tail")
 
 
-class Membership:
+class Membership(abc.ABC):
     """What node 0 and the others have in common."""
 
     def __init__(self, state: LauncherState, obey: Callable[[dict[str, Any]], None]) -> None:
@@ -66,16 +67,16 @@ class Membership:
             self._puzzling.add(node)
             self.state.say("node %s is not understood: %s" % (node, text[:200]))
 
-    def tell(self, message: dict[str, Any]) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def tell(self, message: dict[str, Any]) -> None: ...
 
+    @abc.abstractmethod
     def check(self, now: float) -> None:
         """Called about once a second."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def missing(self) -> list[str]:
         """Nodes that are waited for."""
-        raise NotImplementedError
 
     def waited_in_vain(self) -> bool:
         """Node 0 was never there."""
@@ -85,13 +86,13 @@ class Membership:
         """Why node 0 cannot be reached at present, in the system's words."""
         return ""
 
+    @abc.abstractmethod
     def shift(self, gap_s: float) -> None:
         """This process slept for so long: nobody else was silent meanwhile."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def wait_for_end(self) -> dict[str, Any] | None:
         """This node has ended and told so. Node 0: the verdict, when all have; else None, when node 0 knows."""
-        raise NotImplementedError
 
     def ready(self) -> None:
         self.tell({"is": "ready"})

@@ -7,6 +7,7 @@ inside the launcher.
 
 from __future__ import annotations
 
+import abc
 import re
 import threading
 import time
@@ -53,7 +54,7 @@ class ObjectMoved(EngineError):
     """The object is not the one any more that was listed."""
 
 
-class ObjectStore:
+class ObjectStore(abc.ABC):
     """One bucket. Every call raises EngineError for what cannot be mended by trying again."""
 
     endpoint_hint = "check the name and whether this machine reaches it"
@@ -67,38 +68,38 @@ class ObjectStore:
 
     # what each kind of store knows
 
+    @abc.abstractmethod
     def request(
         self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
     ) -> HttpRequest:
         """A request about an object (no key: about the bucket), signed unless there are no credentials."""
-        raise NotImplementedError
 
-    def has_credentials(self) -> bool:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def has_credentials(self) -> bool: ...
 
     def heed(self, rejected: HttpRejected, request: HttpRequest) -> bool:
         """Learn from the answer to a request; True when the same, signed anew, may now do better."""
         return False
 
+    @abc.abstractmethod
     def listed(self, prefix: str) -> Iterator[ObjectInfo]:
         """All objects whose key begins so."""
-        raise NotImplementedError
 
-    def put(self, key: str, data: bytes) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def put(self, key: str, data: bytes) -> None: ...
 
-    def begin(self, key: str) -> str:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def begin(self, key: str) -> str: ...
 
+    @abc.abstractmethod
     def put_part(self, key: str, upload: str, number: int, data: bytes) -> str:
         """Number from 1. The answer is what `finish` wants to know of it."""
-        raise NotImplementedError
 
-    def finish(self, key: str, upload: str, parts: list[str]) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def finish(self, key: str, upload: str, parts: list[str]) -> None: ...
 
-    def abandon(self, key: str, upload: str) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def abandon(self, key: str, upload: str) -> None: ...
 
     # what all can do
 

@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import re
-import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,11 +20,10 @@ from longboat.engines.kubernetes.record_store import STOP, stop_text
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP, NODE, POD
 from longboat.kubeapi.leases import CONTROLLER
-from testbed import api, binaries, cleanup, clusters, images, namespaces, node, profiles, requirements, stages
+from testbed import api, binaries, clusters, fixtures, images, namespaces, node, profiles, stages
 from testbed.clusters import Cluster
 from testbed.errors import Missing
 from testbed.fixtures import Kubectl
-from testbed.up import up
 from tests.engines.kubernetes.benches import IMAGE, Bench
 from tests.engines.kubernetes.controlling import wait_for_end, wait_for_word
 
@@ -56,21 +54,9 @@ def load_image(cluster_name: str) -> None:
 @pytest.fixture(scope="module")
 def own_cluster() -> Iterator[Cluster]:
     """A controller serves every namespace of its cluster: tests that are not about it must not share one with it."""
-    lacks = requirements.missing("pods")
-    if lacks:
-        pytest.skip(lacks)
-    name = f"test-install-{secrets.token_hex(4)}"
-    try:
-        made = up(name, profiles.with_empty_fleet(profiles.combine(["pods"])), lease=True)
-    except Missing as error:
-        pytest.skip(str(error))
-    lease = clusters.hold_lease(made.folder)
-    try:
+    profile = profiles.with_empty_fleet(profiles.combine(["pods"]))
+    with fixtures.own_cluster("test-install", profile, "pods") as made:
         yield made
-    finally:
-        if lease is not None:
-            os.close(lease)
-        cleanup.down(name)
 
 
 @pytest.fixture

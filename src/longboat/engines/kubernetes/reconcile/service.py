@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from longboat.engines.kubernetes.reconcile.controller import Controller
-from longboat.engines.kubernetes.reconcile.health import serve
+from longboat.engines.shared.probe_server import serve
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.leases import Leader, process_identity
 
@@ -38,7 +38,8 @@ class ControllerService:
         """Until `ending` is set."""
         self.ending = ending
         if health_port is not None:
-            serve(health_port, {"/healthz": self.why_unhealthy, "/readyz": self.why_not_ready})
+            checks = {"/healthz": self.why_unhealthy, "/readyz": self.why_not_ready}
+            serve(health_port, checks, option="--health-port")
         self.leader.start()
         try:
             self.work()

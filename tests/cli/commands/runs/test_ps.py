@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from longboat.cli.commands.ps import is_recent, row, selector
+from longboat.cli.commands.runs.ps import is_recent, row, selector
 from longboat.core.errors import UsageError
 from longboat.core.runs import RunStatus
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import click
 
-from longboat.cli.commands.exec import node_name
+from longboat.cli.commands.runs.exec import node_name
 from longboat.cli.input.engine_option import engine_options, open_engine
 from longboat.core.errors import NotFound, UsageError
 from longboat.sdk.names import find_run

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from longboat.cli.attach import exit_code
-from longboat.cli.commands.ps import print_runs, run_record
+from longboat.cli.commands.runs.ps import print_runs, run_record
 from longboat.cli.input.arguments import LATEST, duration_option, output_option, runs_argument
 from longboat.cli.input.engine_option import engine_options, open_engine
 from longboat.cli.output.formats import show

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from longboat.cli.commands.init import write_file
+from longboat.cli.commands.jobs.init import write_file
 from longboat.cli.output.terminal import note, say
 from longboat.core.errors import NotFound, UsageError
 from longboat.specs.importers.registry import import_text

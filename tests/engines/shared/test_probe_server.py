@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from longboat.core.errors import EngineError
-from longboat.engines.kubernetes.reconcile.health import MOST_CONNECTIONS, serve
+from longboat.engines.shared.probe_server import MOST_CONNECTIONS, serve
 
 TROUBLE = {"/healthz": "", "/readyz": ""}
 
@@ -21,7 +21,7 @@ def port() -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number = free.getsockname()[1]
-    server = serve(number, {path: lambda path=path: TROUBLE[path] for path in TROUBLE})  # type: ignore[misc]
+    server = serve(number, {path: lambda path=path: TROUBLE[path] for path in TROUBLE}, option="--port")  # type: ignore[misc]
     yield number
     server.shutdown()
     server.server_close()
@@ -50,7 +50,7 @@ def test_a_check_that_fails_is_an_answer(port: int, monkeypatch: pytest.MonkeyPa
 
 def test_a_port_that_is_taken_is_an_error_of_ours(port: int) -> None:
     with pytest.raises(EngineError, match=str(port)):
-        serve(port, {})
+        serve(port, {}, option="--port")
 
 
 def test_a_flood_of_silent_connections_keeps_no_probe_out(port: int) -> None:

@@ -1,4 +1,7 @@
-"""HTTP endpoints for probes: GET /healthz and /readyz answer `ok`, or 503 with the reason. Nothing of runs is told."""
+"""HTTP server for probes and metrics: GET /healthz and the like answer `ok`, or 503 with the reason.
+
+What is told is the caller's; anybody who reaches the port may read it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, NamedTuple
 
 from longboat.core.errors import EngineError
 
@@ -16,6 +19,13 @@ Check = Callable[[], str]
 LONGEST = 500
 MOST_CONNECTIONS = 32
 """At once, each with a thread. Probes and scrapes are one or two; more are a flood, in which the oldest goes first."""
+
+
+class TextPage(NamedTuple):
+    """A text that is made when it is asked for, and its media type."""
+
+    text: Callable[[], str]
+    kind: str
 
 
 class BoundedServer(ThreadingHTTPServer):
@@ -58,28 +68,37 @@ def answer_of(check: Check) -> tuple[int, str]:
     return (503, " ".join(trouble.split())[:LONGEST] + "\n") if trouble else (200, "ok\n")
 
 
-def serve(port: int, checks: Mapping[str, Check]) -> ThreadingHTTPServer:
-    """Answer on all addresses of the pod: probes come from outside of it. `checks`: path -> what is wrong."""
+def serve(
+    port: int, checks: Mapping[str, Check], *, option: str, pages: Mapping[str, TextPage] | None = None
+) -> ThreadingHTTPServer:
+    """Answer on all addresses of the pod: probes come from outside of it. Port 0: any free one.
+
+    `checks` and `pages`: path -> what is wrong, path -> what is shown; `option` is the flag that names the port.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 10.0
 
         def do_GET(self) -> None:
-            check = checks.get(self.path)
-            status, text = (404, "not found\n") if check is None else answer_of(check)
+            page, check = (pages or {}).get(self.path), checks.get(self.path)
+            kind = "text/plain; charset=utf-8" if page is None else page.kind
+            if page is not None:
+                status, text = 200, page.text()
+            else:
+                status, text = (404, "not found\n") if check is None else answer_of(check)
             content = text.encode(errors="replace")
             self.send_response(status)
-            self.send_header("Content-Type", "text/plain; charset=utf-8")
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Probes are not worth a line each."""
+            """Probes and scrapes are not worth a line each."""
 
     try:
         server = BoundedServer(("", port), Handler)
     except OSError as error:
-        raise EngineError(f"cannot answer probes on port {port}: {error.strerror}", hint="--health-port") from None
-    threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
+        raise EngineError(f"cannot answer on port {port}: {error.strerror}", hint=option) from None
+    threading.Thread(target=server.serve_forever, name="probes", daemon=True).start()
     return server
