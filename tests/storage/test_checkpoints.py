@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import EngineError
-from longboat.storage.checkpoints import checkpoint_at, complete_steps, newest_complete, prune
+from longboat.storage.checkpoints import checkpoint_at, complete_steps, newest_complete, prune, remove_own
 
 
 def checkpoint(folder: Path, name: str, *, complete: bool = True) -> Path:
@@ -142,3 +142,32 @@ def test_what_the_trainer_writes_is_complete(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert complete_steps(tmp_path) == [(7, tmp_path / "step-7")]
     assert prune(tmp_path, 1) == []
+
+
+OWN = (
+    "step-7",
+    "step-8.tmp-half",
+    ".step-9.a1.worker-0.ab12.tmp",
+    ".step-9.a1.worker-0.ab12.tmp.old",
+    ".step-3.tmp-parts",
+)
+
+
+def test_all_that_is_our_own_goes_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    for name in (*OWN, ".removed-step-3-12-ab"):
+        checkpoint(folder, name)
+    (folder / ".attempt-2").write_text("{}")
+    for name in ("step-one", "steps", "checkpoint-500", ".removed-by-me"):
+        checkpoint(folder, name)
+    (folder / "step-12").write_text("a file of that name")
+    (folder / "step-13").symlink_to(tmp_path)
+    kept = [".removed-by-me", "checkpoint-500", "step-12", "step-13", "step-one", "steps"]
+    assert remove_own(folder) == kept == names(folder)
+    assert remove_own(tmp_path / "missing") == []
+
+
+def test_an_emptied_folder_goes_too(tmp_path: Path) -> None:
+    checkpoint(tmp_path / "mine", "step-1")
+    assert remove_own(tmp_path / "mine") == []
+    assert not (tmp_path / "mine").exists()

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _STEP = re.compile(r"step-(\d{1,18})")
 _UNFINISHED = re.compile(r"\.?step-(\d{1,18})(?:\.tmp-.*|\.(?:\d+|a(\d{1,9})\..*)\.tmp(?:\.old)?)?", re.DOTALL)
 _REMOVED = ".removed-"
+OWN_FOLDER = rf"{_UNFINISHED.pattern}|\.removed-step-.*"
+OWN_FILE = r"\.attempt-\d{1,9}|\.tmp-\.attempt-\d{1,9}-[0-9a-f]{12}"
+"""Names that checkpoints, fences and what is still being written have: all that is ours in a folder that is the user's.
+As text, because `pod_program` is told them."""
 
 
 def complete_steps(folder: Path) -> list[tuple[int, Path]]:
@@ -91,6 +95,31 @@ def forget_attempts(folder: Path) -> None:
     if names and all(fences.FENCE.fullmatch(name) for name in names):
         for name in names:
             _unlink(folder / name)
+
+
+def remove_own(folder: Path) -> list[str]:
+    """Remove every checkpoint and what belongs to them, then the folder if it is empty; the names of what stays: files
+    that others put there. Raises EngineError."""
+    try:
+        children = list(os.scandir(folder))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise explain(error, str(folder)) from error
+    rest = []
+    for child in children:
+        if child.is_dir(follow_symlinks=False) and re.fullmatch(OWN_FOLDER, child.name, re.DOTALL):
+            _remove(Path(child.path))
+        elif child.is_file(follow_symlinks=False) and re.fullmatch(OWN_FILE, child.name):
+            _unlink(Path(child.path))
+        else:
+            rest.append(child.name)
+    if not rest:
+        try:
+            os.rmdir(folder)
+        except OSError:
+            pass  # somebody has put something there this moment, or removed it
+    return sorted(rest)
 
 
 def prune(folder: Path, keep: int, attempt: int | None = None) -> list[Path]:

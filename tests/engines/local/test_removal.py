@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.removal import remove_run
 from tests.engines.local.conftest import LocalJobs
 
@@ -29,9 +30,27 @@ def test_a_run_without_a_readable_record(local: LocalJobs) -> None:
 def test_a_purge_leaves_what_is_not_its_own(local: LocalJobs, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     (shared / "of-another-run").mkdir(parents=True)
-    run = local.run(
-        "import os; open(os.environ['LONGBOAT_CHECKPOINT_DIR'] + '/x', 'w')", checkpoints={"to": str(shared)}
-    )
-    assert os.listdir(shared / run.name) == ["x"]
+    (shared / "mine").mkdir()
+    (shared / "mine" / "thesis.tex").write_text("years")
+    code = """
+import os, longboat
+with longboat.checkpoint(1) as folder:
+    open(folder + "/weights", "w").close()
+open(os.environ["LONGBOAT_CHECKPOINT_DIR"] + "/best.pt", "w").close()
+"""
+    run = local.run(code, run_id="mine", checkpoints={"to": str(shared)})
+    assert run.phase == "succeeded", local.text(run.name)
+    assert sorted(os.listdir(shared / "mine")) == ["best.pt", "step-1", "thesis.tex"]
+    notices: list[str] = []
+    LocalEngine(local.home.root, on_notice=notices.append).delete("mine", purge=True)
+    assert sorted(os.listdir(shared)) == ["mine", "of-another-run"]
+    assert sorted(os.listdir(shared / "mine")) == ["best.pt", "thesis.tex"]
+    places = ", ".join(str(shared / "mine" / name) for name in ("best.pt", "thesis.tex"))
+    assert f"not written by Longboat, so it stays: {places}" in notices
+
+
+def test_a_purge_removes_all_of_a_folder_in_the_home(local: LocalJobs) -> None:
+    run = local.run("import os; open(os.environ['LONGBOAT_CHECKPOINT_DIR'] + '/x', 'w')")
+    assert run.checkpoint_dir is not None and os.listdir(run.checkpoint_dir) == ["x"]
     local.engine.delete(run.name, purge=True)
-    assert os.listdir(shared) == ["of-another-run"]
+    assert not Path(run.checkpoint_dir).exists()

@@ -231,6 +231,7 @@ class KubernetesEngine:
         self._observe(run)
 
     def delete(self, run: str, *, purge: bool = False) -> None:
+        from longboat.core.words import listing
         from longboat.engines.kubernetes.reconcile.reconciler import wait_for_end
         from longboat.engines.kubernetes.record_store import find_record, read_record
         from longboat.engines.kubernetes.records import State
@@ -252,7 +253,9 @@ class KubernetesEngine:
             if purge:
                 purge_store(record, self.environment)
             try:
-                clear_storage(self.client, record, purge=purge)
+                rest = clear_storage(self.client, record, purge=purge)
+                if rest:
+                    self._notice(f"not written by Longboat, so it stays: {listing(rest, 5)}")
             except LongboatError as error:
                 if purge:
                     raise

@@ -12,6 +12,7 @@ from longboat.engines.kubernetes.records import Record
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, NETWORK_POLICY, PDB, POD, SECRET, SERVICE, Kind
+from longboat.storage.checkpoints import OWN_FILE, OWN_FOLDER
 
 GONE_S = 120.0
 FIRST_PAUSE_S = 0.05
@@ -88,22 +89,26 @@ def check_places(record: Record) -> None:
         )
 
 
-def clear_storage(client: Client, record: Record, *, purge: bool) -> None:
-    """What the run kept outside of its objects: logs, artifacts, code; with `purge`, its checkpoints too."""
+def clear_storage(client: Client, record: Record, *, purge: bool) -> list[str]:
+    """Remove what the run kept outside of its objects: logs, artifacts, code; with `purge`, its checkpoints too. What a
+    purge leaves: in a folder that the job names, others may have put files of their own."""
     from longboat.engines.kubernetes.exec.helper_pod import HelperPod
     from longboat.engines.kubernetes.manifests.volumes import NODE, STORAGE, places, run_storage
 
     # Folders follow from the run's own name; what the record says about them may be another run's.
     own = run_storage(record.job, record.storage, run=record.name, uid=record.uid)
     kept = places(record.job, own, run=record.name, uid=record.uid)
-    doomed = [kept.checkpoints] if purge and not kept.checkpoints.startswith(f"{NODE}/") else []
-    if own is not None:
-        base = f"{STORAGE}/{own.folder}"
-        doomed += [base] if purge else [f"{base}/{part}" for part in ("logs", "artifacts", "code")]
-    if not doomed:
-        return
+    base = None if own is None else f"{STORAGE}/{own.folder}"
+    doomed = [] if base is None else [base] if purge else [f"{base}/{part}" for part in ("logs", "artifacts", "code")]
+    is_named = not kept.checkpoints.startswith((f"{NODE}/", f"{base}/"))
+    shared = kept.checkpoints if purge and is_named else None
+    if not doomed and shared is None:
+        return []
+    rest: list[str] = []
     try:
         with HelperPod.of_run(client, record) as aide:
+            if shared is not None:
+                rest = aide.remove_named(shared, OWN_FOLDER, OWN_FILE)
             for path in doomed:
                 aide.remove(path)
     except (NotFound, EngineError):
@@ -111,6 +116,7 @@ def clear_storage(client: Client, record: Record, *, purge: bool) -> None:
         # and cleared this before.
         if client.find(CONFIG_MAP, record.name) is not None:
             raise
+    return [f"{shared}/{name}" for name in rest]
 
 
 def leftovers(client: Client, run: str, uid: str, kinds: tuple[Kind, ...]) -> list[str]:

@@ -251,7 +251,11 @@ class LocalEngine:
             wake(RunFiles(directory))
         if purge:
             self._purge_store(RunFiles(directory))
-        remove_run(self.home, directory, purge=purge)
+        rest = remove_run(self.home, directory, purge=purge)
+        if rest:
+            from longboat.core.words import listing
+
+            self._notice(f"not written by Longboat, so it stays: {listing(rest, 5)}")
 
     def _purge_store(self, files: RunFiles) -> None:
         """Checkpoints in an object store. While they cannot be removed, the run stays."""

@@ -9,41 +9,56 @@ from pathlib import Path
 
 from longboat.bundles import durable
 from longboat.core.errors import EngineError
+from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.processes import kill_until_gone, marked
 from longboat.engines.local.supervise.slots import discard_ticket
+from longboat.engines.shared.code_snapshot import checkpoint_folder
 from longboat.engines.shared.files import disk, is_current, open_lock, remove_tree
 from longboat.engines.shared.home import Home
+from longboat.storage.checkpoints import remove_own
 
 
-def remove_run(home: Home, directory: Path, *, purge: bool) -> None:
-    """The run has ended. Its name is free at once; its files follow."""
+def remove_run(home: Home, directory: Path, *, purge: bool) -> list[str]:
+    """The run has ended. Its name is free at once; its files follow. What a purge leaves, because it is not ours."""
     files = RunFiles(directory)
     if not directory.is_dir():
-        return
+        return []
     lock = open_lock(files.lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the supervisor may be about to leave
         if not is_current(lock, files.lock):
-            return  # somebody else has removed it meanwhile
-        checkpoints: Path | None = None
+            return []  # somebody else has removed it meanwhile
+        record: LocalRecord | None = None
         trash = directory.parent / f".gone-{os.urandom(6).hex()}"
         with contextlib.suppress(EngineError):
             record = files.record()
-            checkpoints = Path(record.checkpoint_dir)
-            kill_until_gone(lambda: marked(record.uid))
+            uid = record.uid
+            kill_until_gone(lambda: marked(uid))
         with disk(f"remove {directory}"):
             discard_ticket(home, directory.name)
             directory.rename(trash)
             durable.sync_folder(str(directory.parent))  # what was removed does not come back
     finally:
         os.close(lock)
-    if purge and checkpoints is not None:
-        remove_tree(checkpoints)
-        with contextlib.suppress(OSError):
-            checkpoints.parent.rmdir()
+    rest = _purge(record) if purge and record is not None else []
     remove_tree(trash)
     _collect(home)
+    return rest
+
+
+def _purge(record: LocalRecord) -> list[str]:
+    """Remove the checkpoints; what stays. A folder in our own home is ours as a whole, one that the job names is not:
+    its user may have kept other things there before, or put them there since."""
+    folder = Path(record.checkpoint_dir)
+    if checkpoint_folder(record.job) is None:
+        remove_tree(folder)
+        rest = []
+    else:
+        rest = [str(folder / name) for name in remove_own(folder)]
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()
+    return rest
 
 
 def _collect(home: Home) -> None:

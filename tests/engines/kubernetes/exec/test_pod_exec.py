@@ -18,6 +18,7 @@ from longboat.bundles.extraction import extract
 from longboat.core.errors import EngineError, UsageError
 from longboat.engines.kubernetes.exec import pod_program
 from longboat.engines.kubernetes.exec.pod_exec import FramedOutput, check_path, command_of, piped, settle
+from longboat.storage.checkpoints import OWN_FILE, OWN_FOLDER
 
 
 def run(
@@ -91,6 +92,20 @@ def test_a_tree_there_and_back(tmp_path: Path) -> None:
     archive.write_bytes(run("pack", tmp_path / "deep" / "there").stdout)
     extract(archive, tmp_path / "back")
     assert contents(tmp_path / "back" / "there") == contents(tree)
+
+
+def test_only_what_is_named_is_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    for name in ("step-1", ".step-2.a0.worker-0.ab.tmp", "thesis"):
+        (folder / name / "deep").mkdir(parents=True)
+    (folder / ".attempt-1").touch()
+    rest = run("remove_named", folder, OWN_FOLDER, OWN_FILE).stdout
+    assert json.loads(rest) == os.listdir(folder) == ["thesis"]
+    (folder / "thesis" / "deep").rmdir()
+    (folder / "thesis").rmdir()
+    for _ in range(2):  # asked again, it is fine that it is gone
+        assert run("remove_named", folder, OWN_FOLDER, OWN_FILE).stdout == b"[]"
+        assert not folder.exists()
 
 
 def test_into_a_folder_that_exists(tmp_path: Path) -> None:

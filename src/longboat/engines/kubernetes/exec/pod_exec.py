@@ -19,7 +19,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from longboat.bundles.disk import errors_explained
 from longboat.bundles.extraction import extract
@@ -31,6 +31,8 @@ from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, ObjectNotFound, Unreachable
 from longboat.kubeapi.streams.exec import STDOUT, BoundedOutput, ContainerProcess, Session, converse, run_in_pod
 from longboat.kubeapi.streams.websocket import WebSocketClosed
+
+T = TypeVar("T")
 
 LIMITS = TreeLimits(max_bytes=1 << 50, max_files=10_000_000)
 """Of what is copied out of a run: the user asked for it, so only what cannot be meant is refused."""
@@ -122,10 +124,20 @@ class Remote:
 
     def remove(self, path: str) -> None:
         """A file or folder with all in it. What is gone already is fine, so that it may be asked for again."""
+        self._again(lambda: self._run("remove", check_path(path)))
+
+    def remove_named(self, folder: str, folders: str, files: str) -> list[str]:
+        """Folders and files right in a folder by their names (expressions), then the folder if it is empty; what
+        stays."""
+        rest: object = self._again(lambda: self.ask("remove_named", check_path(folder), folders, files))
+        return [str(name) for name in rest] if isinstance(rest, list) else []
+
+    def _again(self, act: Callable[[], T]) -> T:
+        """A removal, repeated while the pod cannot be reached: what is gone already is fine."""
         until = time.monotonic() + REMOVE_S
         while True:
             try:
-                return self._run("remove", check_path(path))
+                return act()
             except Unreachable:
                 if time.monotonic() > until:
                     raise

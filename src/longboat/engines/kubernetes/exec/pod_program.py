@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -37,6 +38,7 @@ def main(words: list[str]) -> None:
         "unpack": unpack,
         "put": put_file,
         "remove": remove,
+        "remove_named": remove_named,
         "probe": probe,
         "beside": beside,
         "which": which,
@@ -222,6 +224,22 @@ def remove(path: str) -> None:
         os.unlink(path)
     elif os.path.isdir(path):
         shutil.rmtree(path, onerror=retry)
+
+
+def remove_named(folder: str, folders: str, files: str) -> None:
+    """Folders and plain files right below that have these names, then the folder if empty; what stays, as JSON."""
+    rest = []
+    children = list(os.scandir(folder)) if os.path.isdir(folder) else []
+    for child in children:
+        is_folder = child.is_dir(follow_symlinks=False)
+        is_wanted = is_folder or child.is_file(follow_symlinks=False)
+        if is_wanted and re.fullmatch(folders if is_folder else files, child.name, re.DOTALL):
+            remove(child.path)
+        else:
+            rest.append(child.name)
+    if not rest and os.path.isdir(folder):
+        os.rmdir(folder)
+    sys.stdout.write(json.dumps(sorted(rest)))
 
 
 def beside(node: str, rank: str, *command: str) -> None:
