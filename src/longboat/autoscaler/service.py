@@ -78,7 +78,7 @@ def read_status(client: Client, home: str) -> tuple[Report | None, str | None]:
 
 def stuck_s(config: AutoscalerConfig) -> float:
     """After so long without a loop that succeeded something is wrong: a loop may wait for each provider's commands."""
-    limits = (one.timeout_s for one in config.providers.values() if isinstance(one, ExecSettings))
+    limits = (provider.timeout_s for provider in config.providers.values() if isinstance(provider, ExecSettings))
     return UNHEALTHY_S + 2 * sum(limits)
 
 

@@ -145,7 +145,7 @@ class RunWatcher:
 
     def tell_failure(self, run: RunStatus) -> None:
         """Why there is another attempt, when the next one was under way before anybody looked."""
-        failure = next((one.failure for one in run.attempts if one.number == run.attempt - 1), None)
+        failure = next((attempt.failure for attempt in run.attempts if attempt.number == run.attempt - 1), None)
         if failure is not None and not run.reason.startswith(describe(failure)):
             say(f"longboat: {run.name}: attempt {run.attempt} failed: {clean(describe(failure))}")
 

@@ -35,10 +35,10 @@ def parse_quantity(text: str) -> int:
     text = text.strip()
     if len(text) > _MAX_TEXT or not re.match(QUANTITY_PATTERN, text):
         raise ValueError(QUANTITY)
-    found = re.match(r"([0-9.]+)\s?([KMGTPkmgtp]?)([Ii]?)[Bb]?$", text)
-    if found is None:
+    match = re.match(r"([0-9.]+)\s?([KMGTPkmgtp]?)([Ii]?)[Bb]?$", text)
+    if match is None:
         raise ValueError(QUANTITY)
-    number, prefix, binary = found.groups()
+    number, prefix, binary = match.groups()
     return _scaled(number, int((1024 if binary else 1000) ** _POWERS[prefix.upper()]))
 
 

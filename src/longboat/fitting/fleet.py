@@ -112,22 +112,22 @@ class Fleet:
         """The eligible nodes in the order of best fit for pods that ask for `primary` (empty: for no device)."""
         names = self.eligible(shape.placing)
         key = (id(names), primary)
-        found = self._indexes.get(key)
-        if found is None:
+        index = self._indexes.get(key)
+        if index is None:
             states = [self.states[name] for name in names]
-            found = self._indexes[key] = BestFitIndex(states, primary, len(self._changed))
+            index = self._indexes[key] = BestFitIndex(states, primary, len(self._changed))
         else:
-            found.refresh(self._changed)
-        return found
+            index.refresh(self._changed)
+        return index
 
     def copy(self) -> Fleet:
-        found = Fleet.__new__(Fleet)
-        found.states = {name: state.copy() for name, state in self.states.items()}
-        found.topology = self.topology.copy(found.states)
-        found._where = {key: found.states[state.name] for key, state in self._where.items()}
-        found._indexes = {}
-        found._changed = []
-        found._totals = None
+        fleet = Fleet.__new__(Fleet)
+        fleet.states = {name: state.copy() for name, state in self.states.items()}
+        fleet.topology = self.topology.copy(fleet.states)
+        fleet._where = {key: fleet.states[state.name] for key, state in self._where.items()}
+        fleet._indexes = {}
+        fleet._changed = []
+        fleet._totals = None
         # Both see the same nodes until one of them forgets.
-        found._eligibility = self._eligibility
-        return found
+        fleet._eligibility = self._eligibility
+        return fleet

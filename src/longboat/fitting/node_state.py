@@ -45,9 +45,9 @@ class NodeState:
         return sum(self.free[name] for name in self.scarce)
 
     def copy(self) -> NodeState:
-        found = NodeState.__new__(NodeState)
-        found.shape, found.name = self.shape, self.name
-        found.free, found.room = dict(self.free), self.room
-        found.pods, found.ports = dict(self.pods), dict(self.ports)
-        found.devices, found.scarce = self.devices, self.scarce
-        return found
+        node_state = NodeState.__new__(NodeState)
+        node_state.shape, node_state.name = self.shape, self.name
+        node_state.free, node_state.room = dict(self.free), self.room
+        node_state.pods, node_state.ports = dict(self.pods), dict(self.ports)
+        node_state.devices, node_state.scarce = self.devices, self.scarce
+        return node_state

@@ -38,7 +38,7 @@ class AffinityView:
         self._kept = topology.keepers(pod)
         self._near = [(term, topology.domains(term.who, term.key)) for term in shape.near]
         self._starts = bool(self._near) and all(term.who.matches(pod, topology.namespaces) for term in shape.near)
-        self._spread = [_balance(one, pod, fleet) for one in shape.spread]
+        self._spread = [_balance(constraint, pod, fleet) for constraint in shape.spread]
         self.is_alone = not (self._apart or self._kept or self._near or self._spread)
 
     @property
@@ -105,7 +105,7 @@ def _spread_refusal(balance: _Balance, domain: str | None) -> list[str]:
 
 def _balance(spread: SpreadConstraint, pod: Pod, fleet: Fleet) -> _Balance:
     placing = pod.shape.placing
-    keys = [one.key for one in pod.shape.spread]
+    keys = [constraint.key for constraint in pod.shape.spread]
     watch = fleet.topology.watch(spread.who, skips_terminating=True)
     counts: Counts = {}
     for state in fleet.states.values():

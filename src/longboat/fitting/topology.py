@@ -84,16 +84,16 @@ class Topology:
         return watch.who.matches(pod, self.namespaces)
 
     def watch(self, who: PodSelector, *, skips_terminating: bool = False) -> DomainCounts:
-        found = self._watches.get((who, skips_terminating))
-        if found is None:
-            found = DomainCounts(who, skips_terminating=skips_terminating)
+        counts = self._watches.get((who, skips_terminating))
+        if counts is None:
+            counts = DomainCounts(who, skips_terminating=skips_terminating)
             pair = pair_of(who.labels)
             for pod, state in self._pods_with(pair):
-                if self._counts(found, pod):
-                    found.count(state, 1)
-            self._watches[(who, skips_terminating)] = found
-            self._watches_by.setdefault(pair, []).append(found)
-        return found
+                if self._counts(counts, pod):
+                    counts.count(state, 1)
+            self._watches[(who, skips_terminating)] = counts
+            self._watches_by.setdefault(pair, []).append(counts)
+        return counts
 
     def domains(self, who: PodSelector, key: str) -> Counts:
         """Pods per domain; kept up to date."""
@@ -114,8 +114,8 @@ class Topology:
             self._pods_by = {}
             for state in self._states.values():
                 for pod in state.pods.values():
-                    for one in pod.labels.items():
-                        self._pods_by.setdefault(one, {})[(pod.namespace, pod.name)] = (pod, state)
+                    for label in pod.labels.items():
+                        self._pods_by.setdefault(label, {})[(pod.namespace, pod.name)] = (pod, state)
         return self._pods_by.get(pair, {}).values()
 
     def keepers(self, pod: Pod) -> list[tuple[PodTerm, Counts]]:
@@ -129,11 +129,11 @@ class Topology:
         """Labels of pods that decide about this pod: two pods that differ in others only are alike."""
         whos = [term.who for term in (*pod.shape.near, *pod.shape.apart, *self._owned)]
         whos += [spread.who for spread in pod.shape.spread]
-        return frozenset(one[0] for who in whos for one in who.labels)
+        return frozenset(label[0] for who in whos for label in who.labels)
 
     def copy(self, states: Mapping[str, NodeState]) -> Topology:
         """For a copy of the fleet. Watches start anew there."""
-        found = Topology(states, self.namespaces)
-        found._owned = {term: dict(held) for term, held in self._owned.items()}
-        found._owned_by = {pair: dict(terms) for pair, terms in self._owned_by.items()}
-        return found
+        topology = Topology(states, self.namespaces)
+        topology._owned = {term: dict(held) for term, held in self._owned.items()}
+        topology._owned_by = {pair: dict(terms) for pair, terms in self._owned_by.items()}
+        return topology

@@ -88,8 +88,8 @@ def continue_in(page: bytes) -> str:
     head = page[: page.find(b'"items"')]
     if b'"continue"' not in head:
         return ""
-    found = re.search(rb'"continue"\s*:\s*"([A-Za-z0-9+/=_-]*)"', head)
-    return found[1].decode() if found else str(read(Page[Any], page).metadata.continue_)
+    match = re.search(rb'"continue"\s*:\s*"([A-Za-z0-9+/=_-]*)"', head)
+    return match[1].decode() if match else str(read(Page[Any], page).metadata.continue_)
 
 
 class Client:
@@ -122,9 +122,9 @@ class Client:
         (LeaseExpired). Reading is always allowed.
         """
         before = self.left_s
-        found = copy.copy(self)
-        found.left_s = left_s if before is None else lambda: min(before(), left_s())
-        return found
+        client = copy.copy(self)
+        client.left_s = left_s if before is None else lambda: min(before(), left_s())
+        return client
 
     @property
     def requests(self) -> int:

@@ -179,12 +179,12 @@ def find(context: str | None, namespace: str | None, environment: Mapping[str, s
             if not config.files:
                 raise _no_file(files)
             return choose(config, context, namespace)
-    found = in_cluster(environment, namespace)
-    if found is None:
+    access = in_cluster(environment, namespace)
+    if access is None:
         if config.files and context != IN_CLUSTER:
             return choose(config, context, namespace)
         raise _no_file(files)
-    return found
+    return access
 
 
 def _no_file(files: list[Path]) -> KubeconfigError:

@@ -220,7 +220,7 @@ class Leader:
     @property
     def is_alive(self) -> bool:
         """Whether its threads work. One that was not started or was stopped has none to miss."""
-        return self._stopping.is_set() or all(one.ident is None or one.is_alive() for one in self._threads)
+        return self._stopping.is_set() or all(thread.ident is None or thread.is_alive() for thread in self._threads)
 
     def start(self) -> None:
         for thread in self._threads:

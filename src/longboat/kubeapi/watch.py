@@ -65,8 +65,10 @@ class WatchScope(NamedTuple):
 
     def list(self, client: Client) -> tuple[list[Any], str]:
         kind, namespace, everywhere, labels, fields, into = self
-        found = client.list(kind, namespace=namespace, everywhere=everywhere, labels=labels, fields=fields, into=into)
-        return found.items, found.version
+        object_list = client.list(
+            kind, namespace=namespace, everywhere=everywhere, labels=labels, fields=fields, into=into
+        )
+        return object_list.items, object_list.version
 
 
 class _Line(msgspec.Struct):

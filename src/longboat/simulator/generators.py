@@ -48,54 +48,56 @@ def philly(chance: random.Random, jobs: int) -> list[TraceJob]:
         hour = 1.0 + 0.35 * math.sin(2 * math.pi * (moment % DAY) / DAY)
         if chance.random() < day * hour / (1.6 * 1.35):
             moments.append(moment)
-    found = []
+    trace_jobs = []
     for number, moment in enumerate(sorted(moments)):
         gpus, _, median, mean = chance.choices(PHILLY_MIX, shares)[0]
-        found.append(_job(number, moment, _lasts(chance, median, mean), gpus))
-    return found
+        trace_jobs.append(_job(number, moment, _lasts(chance, median, mean), gpus))
+    return trace_jobs
 
 
 def bursts(chance: random.Random, jobs: int) -> list[TraceJob]:
     """Quiet, and now and then dozens of jobs at once; every tenth burst is a gang of 32 GPUs."""
-    found: list[TraceJob] = []
+    trace_jobs: list[TraceJob] = []
     moment = 0.0
-    while len(found) < jobs:
+    while len(trace_jobs) < jobs:
         moment += chance.expovariate(1 / (2 * HOUR))
         if chance.random() < 0.1:
-            found.append(_job(len(found), moment, _lasts(chance, 3600.0, 7200.0), 32))
+            trace_jobs.append(_job(len(trace_jobs), moment, _lasts(chance, 3600.0, 7200.0), 32))
             continue
-        for _ in range(min(chance.randint(10, 60), jobs - len(found))):
+        for _ in range(min(chance.randint(10, 60), jobs - len(trace_jobs))):
             later = moment + chance.random() * 30
-            found.append(_job(len(found), later, _lasts(chance, 900.0, 1500.0), chance.choice((1, 1, 1, 2, 4, 8))))
-    return found
+            trace_jobs.append(
+                _job(len(trace_jobs), later, _lasts(chance, 900.0, 1500.0), chance.choice((1, 1, 1, 2, 4, 8)))
+            )
+    return trace_jobs
 
 
 def diurnal(chance: random.Random, jobs: int) -> list[TraceJob]:
     """Office hours: ten times as many jobs at noon as at midnight, hardly any at the weekend."""
-    found: list[TraceJob] = []
+    trace_jobs: list[TraceJob] = []
     moment = 0.0
-    while len(found) < jobs:
+    while len(trace_jobs) < jobs:
         moment += chance.expovariate(1 / 90.0)
         wave = 0.55 - 0.45 * math.cos(2 * math.pi * (moment % DAY) / DAY)
         weekend = 0.2 if int(moment // DAY) % 7 >= 5 else 1.0
         if chance.random() < wave * weekend:
             gpus = chance.choices((1, 2, 4, 8, 16), (60, 15, 10, 12, 3))[0]
-            found.append(_job(len(found), moment, _lasts(chance, 1800.0, 5400.0), gpus))
-    return found
+            trace_jobs.append(_job(len(trace_jobs), moment, _lasts(chance, 1800.0, 5400.0), gpus))
+    return trace_jobs
 
 
 def sweeps(chance: random.Random, jobs: int) -> list[TraceJob]:
     """Hyper-parameter sweeps: a hundred alike jobs at once, of which many stop early."""
-    found: list[TraceJob] = []
+    trace_jobs: list[TraceJob] = []
     moment = 0.0
-    while len(found) < jobs:
+    while len(trace_jobs) < jobs:
         moment += chance.expovariate(1 / (6 * HOUR))
         gpus = chance.choices((1, 2, 8), (70, 20, 10))[0]
         whole = _lasts(chance, 5400.0, 9000.0)
-        for _ in range(min(chance.randint(20, 150), jobs - len(found))):
+        for _ in range(min(chance.randint(20, 150), jobs - len(trace_jobs))):
             lasts = whole if chance.random() < 0.3 else max(whole * chance.random() * 0.4, 30.0)
-            found.append(_job(len(found), moment + chance.random() * 5, round(lasts, 1), gpus))
-    return found
+            trace_jobs.append(_job(len(trace_jobs), moment + chance.random() * 5, round(lasts, 1), gpus))
+    return trace_jobs
 
 
 def _job(number: int, moment: float, lasts: float, gpus: int) -> TraceJob:

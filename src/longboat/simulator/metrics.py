@@ -46,11 +46,11 @@ class PolicyMetrics:
 
     def point(self, now: float) -> None:
         last = self.points[-1] if self.points else None
-        found = GpuPoint(moment=now, demand=self.demand, running=self.running, capacity=self.capacity)
+        gpu_point = GpuPoint(moment=now, demand=self.demand, running=self.running, capacity=self.capacity)
         if last is not None and last.moment == now:
-            self.points[-1] = found
+            self.points[-1] = gpu_point
         elif last is None or (last.demand, last.running, last.capacity) != (self.demand, self.running, self.capacity):
-            self.points.append(found)
+            self.points.append(gpu_point)
 
     def figures(self) -> PolicyFigures:
         return PolicyFigures(

@@ -45,8 +45,8 @@ def read_recording(path: str | Path) -> Recording:
             raise NotFound(f"{path}: there is no *.json in this folder", hint=hint)
     else:
         files = [place]
-    saved = sorted((read_saved(file) for file in files), key=lambda one: one.now)
-    if len({one.now for one in saved}) < 2:
+    saved = sorted((read_saved(file) for file in files), key=lambda saved_snapshot: saved_snapshot.now)
+    if len({snapshot.now for snapshot in saved}) < 2:
         raise UsageError(f"{path}: one snapshot says nothing about time", hint=hint)
     return Recording(saved=tuple(saved))
 

@@ -39,8 +39,8 @@ def demand_picture(outcomes: Sequence[PolicyOutcome], title: str) -> str:
     """One panel for each policy, over the same axes."""
     drawn = [one for one in outcomes if one.points]
     first = min((one.points[0].moment for one in drawn), default=0.0)
-    last = max((one.points[-1].moment for one in drawn), default=1.0)
-    high = max((max(point.capacity, point.demand) for one in drawn for point in one.points), default=1)
+    last = max((policy_outcome.points[-1].moment for policy_outcome in drawn), default=1.0)
+    high = max((max(point.capacity, point.demand) for outcome in drawn for point in outcome.points), default=1)
     panels = [_panel(one, index, first, max(last, first + 1.0), max(high, 1)) for index, one in enumerate(drawn)]
     return _svg(panels, len(drawn) * (HEIGHT + MARGIN) + MARGIN, title)
 
@@ -63,7 +63,7 @@ def _panel(outcome: PolicyOutcome, index: int, first: float, last: float, high: 
     return (
         f'<text x="{MARGIN}" y="{top - 8}" font-weight="bold">{name}</text>'
         f'<polygon points="{area}" fill="#f4c27a"/>'
-        f'<polyline points="{line([one[1] for one in pieces])}" fill="none" stroke="#14639c"/>'
+        f'<polyline points="{line([piece[1] for piece in pieces])}" fill="none" stroke="#14639c"/>'
         + _frame(top, f"{high:,} GPUs", f"{span / 86400:,.1f} days")
     )
 
@@ -89,7 +89,7 @@ def curve_picture(trials: Sequence[Trial], title: str) -> str:
     top, height = MARGIN, 2 * HEIGHT
     most = max((one.figures.gpu_hours_provisioned for one in trials), default=1.0) or 1.0
     least = min((one.figures.gpu_hours_provisioned for one in trials), default=0.0)
-    slow = max((one.figures.wait_p99_s or 0.0 for one in trials), default=1.0) or 1.0
+    slow = max((trial.figures.wait_p99_s or 0.0 for trial in trials), default=1.0) or 1.0
     span = (most - least) or 1.0
 
     def place(one: Trial) -> tuple[float, float]:

@@ -86,15 +86,15 @@ def _read(path: str, file: IO[str]) -> Trace:
     for row in rows:
         if not row:
             continue
-        found = _job(row, where, f"{Path(path).stem}-{rows.line_num}")
-        if isinstance(found, str):
-            problems.append(Problem(found, file=path, line=rows.line_num, column=1))
+        job = _job(row, where, f"{Path(path).stem}-{rows.line_num}")
+        if isinstance(job, str):
+            problems.append(Problem(job, file=path, line=rows.line_num, column=1))
             if len(problems) >= MOST_PROBLEMS:
                 break
-        elif found is None:
+        elif job is None:
             without += 1
         else:
-            jobs.append(found)
+            jobs.append(job)
     if problems:
         raise JobError(problems)
     if not jobs:

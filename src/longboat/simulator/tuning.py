@@ -41,11 +41,11 @@ def trials(
 
 def marked(found: Sequence[Trial]) -> list[Trial]:
     """Those on the curve are marked: cheaper than them only waits longer."""
-    return [msgspec.structs.replace(one, is_best=not any(_beats(other, one) for other in found)) for one in found]
+    return [msgspec.structs.replace(trial, is_best=not any(_beats(other, trial) for other in found)) for trial in found]
 
 
-def _beats(one: Trial, other: Trial) -> bool:
-    mine, theirs = _axes(one), _axes(other)
+def _beats(trial: Trial, other: Trial) -> bool:
+    mine, theirs = _axes(trial), _axes(other)
     return mine != theirs and all(left <= right for left, right in zip(mine, theirs))
 
 

@@ -93,7 +93,7 @@ class World:
             self.calls += 1
             self.refusals += 1
             return []
-        found = []
+        machines = []
         for _ in range(count):
             machine = self._machine(pool, now, zone)
             machine.whom = whom
@@ -102,8 +102,8 @@ class World:
                 machine.joins = False
             else:
                 self._later(machine.ready_at, READY, machine, 0)
-            found.append(machine)
-        return found
+            machines.append(machine)
+        return machines
 
     def _machine(self, pool: Pool, now: float, zone: str | None) -> SimulatedMachine:
         self._machine_count += 1

@@ -35,11 +35,11 @@ def split_path(path: str) -> list[str]:
     segments: list[str] = []
     position = 0
     while position < len(path):
-        found = _SEGMENT.match(path, position)
-        if found is None:
+        match = _SEGMENT.match(path, position)
+        if match is None:
             return []
-        segments.append(next(group for group in found.groups() if group is not None))
-        position = found.end()
+        segments.append(next(group for group in match.groups() if group is not None))
+        position = match.end()
         if position < len(path):
             if path[position] != "." or position + 1 == len(path):
                 return []

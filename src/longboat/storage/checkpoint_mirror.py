@@ -280,18 +280,18 @@ class Mirror:
         for copy in reversed(_best(self._counting(self._contents()))):
             if own and own[-1][0] >= copy.step:
                 break
-            found = self._fetch(copy, folder)
-            if found is not None:
-                return found
+            path = self._fetch(copy, folder)
+            if path is not None:
+                return path
         return own[-1][1] if own else None
 
     def fetch(self, name: str, folder: Path) -> Path | None:
         """Bring one into the folder, under another name until all of it is there; None: there is none any more."""
         for _ in range(FETCH_TRIES):
             copies = [copy for copy in _best(self._counting(self._contents())) if copy.name == name]
-            found = self._fetch(copies[0], folder) if copies else None
-            if found is not None or not copies:
-                return found
+            path = self._fetch(copies[0], folder) if copies else None
+            if path is not None or not copies:
+                return path
         return None
 
     def _fetch(self, copy: CheckpointCopy, folder: Path) -> Path | None:
@@ -334,17 +334,17 @@ def _publish(stage: str, target: Path) -> None:
 
 def _best(copies: Iterable[CheckpointCopy]) -> list[CheckpointCopy]:
     """One for each step: that of the newest attempt, and of these the latest. Oldest step first."""
-    found: dict[int, CheckpointCopy] = {}
+    checkpoint_copies: dict[int, CheckpointCopy] = {}
     for copy in sorted(copies, key=lambda each: (each.step, -1 if each.attempt is None else each.attempt, each.folder)):
-        found[copy.step] = copy
-    return list(found.values())
+        checkpoint_copies[copy.step] = copy
+    return list(checkpoint_copies.values())
 
 
 def fetch_checkpoint(url: str, folder: Path, environment: Mapping[str, str]) -> Path | None:
     """The one that a URL itself means, or the newest complete one below it. Raises EngineError."""
     parent, _, name = url.rstrip("/").rpartition("/")
     if _STEP.fullmatch(name) and parent.count("/") > 1:
-        found = Mirror(parent, environment).fetch(name, folder)
-        if found is not None:
-            return found
+        path = Mirror(parent, environment).fetch(name, folder)
+        if path is not None:
+            return path
     return Mirror(url, environment).fetch_newest(folder)

@@ -52,7 +52,7 @@ def fetch_below(
     odd: set[ObjectInfo] = set()  # whose ETags are others in listings than in answers: any version of them will do
     pause_s = transfer.backoff_s
     for _ in range(ROUNDS):
-        total = sum(found.size for found in files.values())
+        total = sum(file.size for file in files.values())
         _check_room(where, parts, total)
         moved = _Fetching(store, parts, transfer, progress).run(files.values(), frozenset(odd))
         again = paths_of(where, store.listed(where.key))
@@ -64,9 +64,9 @@ def fetch_below(
         pause_s *= 4
     else:
         raise EngineError(f"{where}: changes while it is fetched", hint="import it when nothing writes there any more")
-    for path, found in files.items():
+    for path, info in files.items():
         os.makedirs(os.path.dirname(f"{stage}/{path}"), exist_ok=True)
-        os.rename(f"{parts}/{_name(found)}.done", f"{stage}/{path}")
+        os.rename(f"{parts}/{_name(info)}.done", f"{stage}/{path}")
     return total
 
 
@@ -99,7 +99,7 @@ def fetch_named(
 
 def paths_of(where: ObjectUrl, objects: Iterable[ObjectInfo]) -> dict[str, ObjectInfo]:
     """The objects by their paths below the prefix. Raises Refused for names that are not fit to be files here."""
-    found: dict[str, ObjectInfo] = {}
+    infos: dict[str, ObjectInfo] = {}
     folders: set[str] = set()
     for count, each in enumerate(objects):
         if count >= MOST_OBJECTS:
@@ -114,15 +114,15 @@ def paths_of(where: ObjectUrl, objects: Iterable[ObjectInfo]) -> dict[str, Objec
                 f"{where._replace(key=each.key)}: this name of an object is no path of a file",
                 hint="rename the object, or import others by their names",
             )
-        found[path] = each
+        infos[path] = each
         folders.update("/".join(parts[:end]) for end in range(1, len(parts)))
-    both = sorted(folders & found.keys())
+    both = sorted(folders & infos.keys())
     if both:
         name = where._replace(key=where.key + both[0])
         raise Refused(f"{name} is an object and has others below it; a file cannot be a folder too")
-    if not found:
+    if not infos:
         raise EngineError(f"{where}: there are no objects below it", hint="a name without / at its end is one object")
-    return found
+    return infos
 
 
 def _name(found: ObjectInfo) -> str:
@@ -145,7 +145,7 @@ class _Fetching:
 
     def run(self, objects: Collection[ObjectInfo], odd: frozenset[ObjectInfo]) -> set[ObjectInfo]:
         """Those that are not there any more as they were listed. Of `odd` ones any version is taken."""
-        self._total, self._odd = sum(found.size for found in objects), odd
+        self._total, self._odd = sum(info.size for info in objects), odd
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             for _ in pool.map(self._fetch, objects):
                 pass

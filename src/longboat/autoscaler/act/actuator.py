@@ -121,7 +121,7 @@ class Actuator:
             self._take_back(pool, order, error)
             return error.message
         book = worked(self._store.book, pool, order.zone)
-        machines = tuple(dict.fromkeys((*order.machines, *(one.id for one in made))))
+        machines = tuple(dict.fromkeys((*order.machines, *(instance.id for instance in made))))
         self._store.save(book.with_order(msgspec.structs.replace(order, machines=machines, is_confirmed=True)))
         return ""
 
@@ -167,8 +167,8 @@ class Actuator:
         else:
             self._store.save(shrank(self._store.book, pool))
         book = self._store.book
-        for one in machines:
-            book = without_machine(book, one)
+        for machine in machines:
+            book = without_machine(book, machine)
         self._store.save(book)
 
     # all actions of a plan
@@ -320,7 +320,7 @@ class Actuator:
             self._store.save(self._store.book.with_order(ended))
             return ""
         nodes = self._client.list(NODE, labels=f"{POOL_LABEL}={pool.name}").items
-        named = ((one["metadata"]["name"], (one.get("spec") or {}).get("providerID")) for one in nodes)
+        named = ((node["metadata"]["name"], (node.get("spec") or {}).get("providerID")) for node in nodes)
         if JoinedInstances(named).has(action.machine):
             return "it has joined in this moment"
         self._shrink(pool, (action.machine,))
@@ -330,7 +330,7 @@ class Actuator:
 
     def remember(self, plan: ScalingPlan, snapshot: ClusterSnapshot) -> None:
         """Write on the nodes what the notes say, where it is not written yet; remove marks that no longer hold."""
-        known = {one.node: one for one in snapshot.memory}
+        known = {memory.node: memory for memory in snapshot.memory}
         is_out = {node.name: node.shape.is_unschedulable for node in snapshot.nodes}
         for note in plan.nodes:
             before = known.get(note.node)

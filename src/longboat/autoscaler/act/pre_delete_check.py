@@ -60,8 +60,8 @@ def name_of(pod: Body) -> str:
 
 def kept(pod: Body, now: float) -> str:
     """Why this pod must not be moved now."""
-    found = keep_of_pod(pod, in_gang=mark_of(pod["metadata"], pod.get("spec") or {}) is not None)
-    return found.reason if found.until is None or found.until > now else ""
+    disrupt = keep_of_pod(pod, in_gang=mark_of(pod["metadata"], pod.get("spec") or {}) is not None)
+    return disrupt.reason if disrupt.until is None or disrupt.until > now else ""
 
 
 class Recheck:
@@ -135,7 +135,7 @@ class Recheck:
     def _unknown(self, body: Object) -> str:
         """A node that works, of a machine that the provider does not have, has got its label by mistake."""
         conditions = (body.get("status") or {}).get("conditions") or ()
-        works = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+        works = any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
         if works and self._known(body) is None:
             return "its provider has no such machine, and yet it works: is its pool label right?"
         return ""
@@ -147,5 +147,7 @@ class Recheck:
 
     def _known(self, body: Object) -> str | None:
         names: Iterable[str | None] = (body["metadata"]["name"], (body.get("spec") or {}).get("providerID"))
-        wanted = {one for one in names if one}
-        return next((one.id for one in self._seen.machines if one.id in wanted or one.node in wanted), None)
+        wanted = {name for name in names if name}
+        return next(
+            (machine.id for machine in self._seen.machines if machine.id in wanted or machine.node in wanted), None
+        )

@@ -51,7 +51,9 @@ def _pool_note(offer: PoolOffer, machines: list[Machine], growth: ScaleUp, limit
     else:
         reason = "nobody waits for more machines of it"
     if offer.zones:
-        reason += "".join(f"; zone {one.zone}: {one.reason}" for one in offer.blocked if one.zone is not None)
+        reason += "".join(
+            f"; zone {window.zone}: {window.reason}" for window in offer.blocked if window.zone is not None
+        )
     shut = (*offer.blocked, *((offer.delay,) if offer.delay else ()))
     is_off = any(one.until is None for one in shut)
     until = None if is_off else max((one.until for one in shut if one.until is not None), default=None)
@@ -60,7 +62,7 @@ def _pool_note(offer: PoolOffer, machines: list[Machine], growth: ScaleUp, limit
         reason=reason,
         size=len(mine),
         coming=coming,
-        ordered=sum(1 for one in mine if one.order is not None and one.condition == "booting"),
+        ordered=sum(1 for machine in mine if machine.order is not None and machine.condition == "booting"),
         blocked_until=until,
         backoffs=shut,
     )
@@ -75,9 +77,17 @@ def _next(
 ) -> float | None:
     """Seconds until something changes by time alone."""
     moments = [moment for one in machines for moment in (one.expected, one.deadline) if moment is not None]
-    moments += [one.until for offer in offers.values() for one in offer.blocked if one.until is not None]
-    moments += [one.delay.until for one in offers.values() if one.delay is not None and one.delay.until is not None]
+    moments += [window.until for offer in offers.values() for window in offer.blocked if window.until is not None]
+    moments += [
+        pool_offer.delay.until
+        for pool_offer in offers.values()
+        if pool_offer.delay is not None and pool_offer.delay.until is not None
+    ]
     moments += [since + settings.idle_s for note in notes for since in (note.idle_since, note.underused_since) if since]
-    moments += [one.node.kept_until for one in machines if one.node is not None and one.node.kept_until is not None]
+    moments += [
+        machine.node.kept_until
+        for machine in machines
+        if machine.node is not None and machine.node.kept_until is not None
+    ]
     ahead = [moment - now for moment in moments if moment > now]
     return min(ahead, default=None)

@@ -20,8 +20,8 @@ class Explained(Value, frozen=True):
 
 
 def names_in(plan: ScalingPlan) -> list[str]:
-    waiting = [one.run or one.pod or "" for one in plan.waiting]
-    return [*(one.node for one in plan.nodes), *waiting, *(one.pool for one in plan.pools)]
+    waiting = [item.run or item.pod or "" for item in plan.waiting]
+    return [*(node.node for node in plan.nodes), *waiting, *(pool.pool for pool in plan.pools)]
 
 
 def explain(
@@ -42,19 +42,19 @@ def explain(
 
 
 def _acts(actions: list[ScalingAction]) -> list[str]:
-    return [f"now: {one.kind} {one.node or one.pool or one.machine}: {one.reason}" for one in actions]
+    return [f"now: {action.kind} {action.node or action.pool or action.machine}: {action.reason}" for action in actions]
 
 
 def _node(note: NodeNote, plan: ScalingPlan, snapshot: ClusterSnapshot, now: float) -> Explained:
     facts = [f"pool: {note.pool}"] if note.pool else []
-    facts += _acts([one for one in plan.actions if one.node == note.node]) or ["now: nothing is done"]
+    facts += _acts([action for action in plan.actions if action.node == note.node]) or ["now: nothing is done"]
     if note.idle_since is not None:
         facts.append(f"idle since {format_time(note.idle_since)} ({show_age(now - note.idle_since)})")
-    here = [one for one in snapshot.pods if one.pod.node == note.node and not one.pod.is_finished]
-    for one in here[:MOST_LISTED]:
-        what = "part of the node, does not count" if one.daemon is not None else one.kept or "may be moved"
-        asks = ", ".join(show_amount(name, count) for name, count in one.pod.shape.requests) or "nothing"
-        facts.append(f"pod {one.name} (asks for {asks}): {what}")
+    here = [pod for pod in snapshot.pods if pod.pod.node == note.node and not pod.pod.is_finished]
+    for seen_pod in here[:MOST_LISTED]:
+        what = "part of the node, does not count" if seen_pod.daemon is not None else seen_pod.kept or "may be moved"
+        asks = ", ".join(show_amount(name, count) for name, count in seen_pod.pod.shape.requests) or "nothing"
+        facts.append(f"pod {seen_pod.name} (asks for {asks}): {what}")
     if len(here) > MOST_LISTED:
         facts.append(f"and {len(here) - MOST_LISTED} more pods")
     return Explained(
@@ -64,7 +64,7 @@ def _node(note: NodeNote, plan: ScalingPlan, snapshot: ClusterSnapshot, now: flo
 
 def _waiting(waiting: PendingItem, plan: ScalingPlan, snapshot: ClusterSnapshot, now: float) -> Explained:
     kind, name = ("run", waiting.run) if waiting.run is not None else ("pod", waiting.pod)
-    facts = _acts([one for one in plan.actions if name in one.runs])
+    facts = _acts([action for action in plan.actions if name in action.runs])
     if waiting.expected is not None:
         facts.append(f"expected by {format_time(waiting.expected)} (in {show_age(max(waiting.expected - now, 0))})")
     gang = next((one for one in snapshot.gangs if one.name == name), None) if kind == "run" else None
@@ -78,24 +78,24 @@ def _pool(
 ) -> Explained:
     pool = next(one for one in snapshot.pools if one.name == note.pool)
     facts = [f"{note.size} machines, {note.coming} of them booting; min {pool.min}, max {pool.max}", _machine(pool)]
-    facts += _acts([one for one in plan.actions if one.pool == note.pool])
+    facts += _acts([action for action in plan.actions if action.pool == note.pool])
     states: dict[str, int] = {}
-    for one in plan.nodes:
-        if one.pool == note.pool:
-            states[one.state] = states.get(one.state, 0) + 1
+    for node in plan.nodes:
+        if node.pool == note.pool:
+            states[node.state] = states.get(node.state, 0) + 1
     facts += [f"{count} {state}" for state, count in sorted(states.items())]
     facts += [f"{note.ordered} ordered and not joined yet"] if note.ordered else []
-    facts += [_back_off(one, now) for one in note.backoffs]
+    facts += [_back_off(backoff, now) for backoff in note.backoffs]
     facts.append(f"a machine is removed after it was idle for {show_age(settings.idle_s)}")
     return Explained(kind="pool", name=note.pool, headline=f"pool {note.pool}: {note.reason}", facts=tuple(facts))
 
 
-def _back_off(one: BackoffWindow, now: float) -> str:
-    where = f"in zone {one.zone}, " if one.zone is not None else ""
-    often = f"{one.kind}, {one.count} in a row" if one.count > 1 else one.kind
-    if one.until is None:
-        return f"{where}not asked ({often}): {one.reason}"
-    return f"{where}asked again at {format_time(one.until)} (in {show_age(one.until - now)}; {often})"
+def _back_off(window: BackoffWindow, now: float) -> str:
+    where = f"in zone {window.zone}, " if window.zone is not None else ""
+    often = f"{window.kind}, {window.count} in a row" if window.count > 1 else window.kind
+    if window.until is None:
+        return f"{where}not asked ({often}): {window.reason}"
+    return f"{where}asked again at {format_time(window.until)} (in {show_age(window.until - now)}; {often})"
 
 
 def _machine(pool: Pool) -> str:
@@ -105,16 +105,16 @@ def _machine(pool: Pool) -> str:
 
 def _running(name: str, plan: ScalingPlan, snapshot: ClusterSnapshot) -> Explained | None:
     """A pod or run that has its nodes."""
-    states = {one.node: one.state for one in plan.nodes}
+    states = {node.node: node.state for node in plan.nodes}
     mine = [
         one for one in snapshot.pods if name in (one.name, one.pod.name, one.gang, (one.gang or "").rpartition("/")[2])
     ]
-    mine = [one for one in mine if one.pod.node is not None]
+    mine = [seen_pod for seen_pod in mine if seen_pod.pod.node is not None]
     if not mine:
         return None
     facts = [
-        f"pod {one.name} is on {one.pod.node} ({states.get(one.pod.node or '', 'unknown')})"
-        for one in mine[:MOST_LISTED]
+        f"pod {pod.name} is on {pod.pod.node} ({states.get(pod.pod.node or '', 'unknown')})"
+        for pod in mine[:MOST_LISTED]
     ]
     kind = "run" if mine[0].gang is not None and name not in (mine[0].name, mine[0].pod.name) else "pod"
     return Explained(kind=kind, name=name, headline=f"{kind} {name} waits for no machine", facts=tuple(facts))

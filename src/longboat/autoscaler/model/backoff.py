@@ -78,21 +78,27 @@ def is_remembered(
     return now < failure.at + 2 * max(settings.backoff_s, settings.backoff_max_s)
 
 
-def is_same(one: ProviderFailure, other: ProviderFailure) -> bool:
+def is_same(failure: ProviderFailure, other: ProviderFailure) -> bool:
     """Whether the later one is one more in a row."""
-    if one.kind != other.kind or one.is_blind != other.is_blind:
+    if failure.kind != other.kind or failure.is_blind != other.is_blind:
         return False
-    if one.kind == "throttled":
-        return one.provider == other.provider
-    return one.pool == other.pool and (one.zone == other.zone or one.kind in IN_ALL_ZONES)
+    if failure.kind == "throttled":
+        return failure.provider == other.provider
+    return failure.pool == other.pool and (failure.zone == other.zone or failure.kind in IN_ALL_ZONES)
 
 
 def paused(
     failures: Iterable[ProviderFailure], provider: str, settings: AutoscalerSettings, now: float
 ) -> ProviderFailure | None:
     """The refusal because of which nothing is asked of this provider at the moment."""
-    mine = [one for one in failures if one.kind == "throttled" and one.provider == provider and not one.is_blind]
-    lasting = [one for one in mine if one.at + pause(one, settings) > now]
+    mine = [
+        provider_failure
+        for provider_failure in failures
+        if provider_failure.kind == "throttled"
+        and provider_failure.provider == provider
+        and not provider_failure.is_blind
+    ]
+    lasting = [failure for failure in mine if failure.at + pause(failure, settings) > now]
     return max(lasting, key=lambda one: one.at + pause(one, settings), default=None)
 
 
@@ -100,21 +106,30 @@ def closed(
     pool: Pool, failures: Iterable[ProviderFailure], settings: AutoscalerSettings, now: float
 ) -> tuple[BackoffWindow, ...]:
     """Where this pool is not asked now, the longest for every zone."""
-    found: dict[str | None, BackoffWindow] = {}
-    for one in sorted(failures, key=lambda one: (one.kind, one.at, one.message)):
-        if not _concerns(one, pool):
+    windows: dict[str | None, BackoffWindow] = {}
+    for provider_failure in sorted(failures, key=lambda failure: (failure.kind, failure.at, failure.message)):
+        if not _concerns(provider_failure, pool):
             continue
-        moment = until(one, settings)
+        moment = until(provider_failure, settings)
         if moment is not None and moment <= now:
             continue
-        zone = one.zone if one.zone in pool.zones and one.kind not in (*IN_ALL_ZONES, "throttled") else None
-        is_delay = one.kind == "throttled" and moment is not None and moment - now <= PATIENT_S
-        new = BackoffWindow(
-            kind=one.kind, reason=_words(one, pool, moment), zone=zone, until=moment, count=one.count, is_delay=is_delay
+        zone = (
+            provider_failure.zone
+            if provider_failure.zone in pool.zones and provider_failure.kind not in (*IN_ALL_ZONES, "throttled")
+            else None
         )
-        if zone not in found or _is_longer(new, found[zone]):
-            found[zone] = new
-    return tuple(found[zone] for zone in sorted(found, key=lambda zone: zone or ""))
+        is_delay = provider_failure.kind == "throttled" and moment is not None and moment - now <= PATIENT_S
+        new = BackoffWindow(
+            kind=provider_failure.kind,
+            reason=_words(provider_failure, pool, moment),
+            zone=zone,
+            until=moment,
+            count=provider_failure.count,
+            is_delay=is_delay,
+        )
+        if zone not in windows or _is_longer(new, windows[zone]):
+            windows[zone] = new
+    return tuple(windows[zone] for zone in sorted(windows, key=lambda zone: zone or ""))
 
 
 def _concerns(failure: ProviderFailure, pool: Pool) -> bool:
@@ -123,10 +138,10 @@ def _concerns(failure: ProviderFailure, pool: Pool) -> bool:
     return failure.pool == pool.name
 
 
-def _is_longer(one: BackoffWindow, other: BackoffWindow) -> bool:
-    if one.until is None or other.until is None:
+def _is_longer(window: BackoffWindow, other: BackoffWindow) -> bool:
+    if window.until is None or other.until is None:
         return other.until is not None
-    return one.until > other.until
+    return window.until > other.until
 
 
 def _words(failure: ProviderFailure, pool: Pool, moment: float | None) -> str:

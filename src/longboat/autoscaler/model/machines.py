@@ -61,16 +61,16 @@ class Machine(Value, frozen=True):
 def machines_of(snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float) -> list[Machine]:
     """All machines, sorted by name: nodes first, then orders."""
     pools = {pool.name: pool for pool in snapshot.pools}
-    memories = {one.node: one for one in snapshot.memory}
+    memories = {memory.node: memory for memory in snapshot.memory}
     nodes = sorted(snapshot.nodes, key=lambda node: node.name)
-    found = [_of_node(node, pools.get(node.pool or ""), memories.get(node.name), settings, now) for node in nodes]
-    names = {machine.name for machine in found}
+    machines = [_of_node(node, pools.get(node.pool or ""), memories.get(node.name), settings, now) for node in nodes]
+    names = {machine.name for machine in machines}
     joined = {node.machine for node in snapshot.nodes if node.machine}
     for order in sorted(snapshot.orders, key=lambda order: (order.asked, order.machine)):
         pool = pools.get(order.pool)
         if pool is not None and order.machine not in joined and order.machine not in names:
-            found.append(_of_order(order, pool, settings, now))
-    return found
+            machines.append(_of_order(order, pool, settings, now))
+    return machines
 
 
 def patience(pool: Pool, settings: AutoscalerSettings) -> float:

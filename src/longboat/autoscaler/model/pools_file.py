@@ -277,8 +277,10 @@ def read_providers(path: str | Path) -> dict[str, ProviderSettings]:
     """Those of the file, by name; commands start in the file's folder. `kwok` need not be named."""
     found: dict[str, ProviderSettings] = {"kwok": KwokSettings()}
     folder = str(Path(path).resolve().parent)
-    for name, one in (read_file(path).get("providers") or {}).items():
-        found[name] = msgspec.structs.replace(one, folder=folder) if isinstance(one, ExecSettings) else one
+    for name, settings in (read_file(path).get("providers") or {}).items():
+        found[name] = (
+            msgspec.structs.replace(settings, folder=folder) if isinstance(settings, ExecSettings) else settings
+        )
     return found
 
 

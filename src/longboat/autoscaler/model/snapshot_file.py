@@ -39,9 +39,9 @@ def read_saved(path: str | Path) -> SavedSnapshot:
     except (OSError, ValueError) as bad:
         raise UsageError(f"{path}: cannot be read: {getattr(bad, 'strerror', None) or 'not a name'}") from None
     try:
-        found = msgspec.json.decode(data, type=SavedSnapshot)
+        snapshot = msgspec.json.decode(data, type=SavedSnapshot)
     except (msgspec.DecodeError, UnicodeDecodeError) as bad:
         raise UsageError(f"{path}: no snapshot: {bad}", hint=hint) from None
-    if found.version > VERSION:
-        raise UsageError(f"{path}: written by a newer Longboat (version {found.version})", hint="update Longboat")
-    return found
+    if snapshot.version > VERSION:
+        raise UsageError(f"{path}: written by a newer Longboat (version {snapshot.version})", hint="update Longboat")
+    return snapshot

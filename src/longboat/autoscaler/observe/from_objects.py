@@ -122,10 +122,10 @@ def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> Clu
         nodes=tuple(sorted((node for node, _ in nodes), key=lambda node: node.name)),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         gangs=tuple(gangs),
-        daemons=tuple(sorted(_daemons(objects.get("DaemonSet", ()), claims), key=lambda one: one.name)),
+        daemons=tuple(sorted(_daemons(objects.get("DaemonSet", ()), claims), key=lambda daemon: daemon.name)),
         pools=pools,
-        memory=tuple(sorted((memory for _, memory in nodes), key=lambda one: one.node)),
-        budgets=tuple(budgets_of(objects.get("PodDisruptionBudget", ()), [one.pod for one in pods])),
+        memory=tuple(sorted((memory for _, memory in nodes), key=lambda node_memory: node_memory.node)),
+        budgets=tuple(budgets_of(objects.get("PodDisruptionBudget", ()), [seen_pod.pod for seen_pod in pods])),
         namespaces={
             body["metadata"]["name"]: body["metadata"].get("labels") or {} for body in objects.get("Namespace", ())
         },
@@ -160,7 +160,7 @@ def _node(body: Body) -> tuple[SeenNode, NodeMemory]:
     meta, status = body["metadata"], body.get("status") or {}
     annotations = meta.get("annotations") or {}
     conditions = status.get("conditions") or ()
-    ready = next((one for one in conditions if one.get("type") == "Ready"), None)
+    ready = next((condition for condition in conditions if condition.get("type") == "Ready"), None)
     kept = keep_of_node(meta)
     shape = node_of(body)
     node = SeenNode(
@@ -185,7 +185,7 @@ def _node(body: Body) -> tuple[SeenNode, NodeMemory]:
 
 
 def _pods(bodies: Iterable[Body], groups: GangIndex, claims: Claims) -> tuple[list[SeenPod], dict[Key, list[GangPod]]]:
-    found: list[SeenPod] = []
+    pods: list[SeenPod] = []
     members: dict[Key, list[GangPod]] = {}
     for body in bodies:
         key = groups.key_of_pod(body)
@@ -196,8 +196,8 @@ def _pods(bodies: Iterable[Body], groups: GangIndex, claims: Claims) -> tuple[li
         if key is not None:
             members.setdefault(key, []).append(GangPod(pod, body))
         gang = f"{key[0]}/{key[2].rstrip('/')}" if key is not None else None
-        found.append(_named(body, partial(_seen, pod=pod, gang=gang)))
-    return found, members
+        pods.append(_named(body, partial(_seen, pod=pod, gang=gang)))
+    return pods, members
 
 
 def _seen(body: Body, pod: Pod, gang: str | None) -> SeenPod:
@@ -218,7 +218,9 @@ def _seen(body: Body, pod: Pod, gang: str | None) -> SeenPod:
         nominated=status.get("nominatedNodeName") or None,
         gang=gang,
         hold=f"the scheduling gate {foreign[0]} holds it back" if foreign else "",
-        is_unready=any(one.get("type") == "Ready" and one.get("status") != "True" for one in conditions),
+        is_unready=any(
+            condition.get("type") == "Ready" and condition.get("status") != "True" for condition in conditions
+        ),
     )
 
 
@@ -232,9 +234,9 @@ def _ended(status: Body) -> float | None:
     if not found:
         conditions = status.get("conditions") or ()
         times = (
-            parse_time(one.get("lastTransitionTime"))
-            for one in conditions
-            if one.get("type") in ("Ready", "ContainersReady")
+            parse_time(condition.get("lastTransitionTime"))
+            for condition in conditions
+            if condition.get("type") in ("Ready", "ContainersReady")
         )
         found = [moment for moment in times if moment is not None]
     return max(found, default=None)

@@ -128,7 +128,7 @@ class GangIndex:
         job = next((labels[name] for name in JOB_NAMES if name in labels), None)
         if job is None:
             owners = meta.get("ownerReferences") or ()
-            job = next((one.get("name", "") for one in owners if one.get("kind") == "Job"), None)
+            job = next((owner.get("name", "") for owner in owners if owner.get("kind") == "Job"), None)
         if job is not None and (namespace_of(meta), job) in self.jobs:
             return self._job_keys[(namespace_of(meta), job)]
         workload = (meta.get("annotations") or {}).get(WORKLOAD)
@@ -265,13 +265,13 @@ class GangPod:
 def gangs_of(groups: GangIndex, members: Mapping[Key, list[GangPod]]) -> tuple[list[Gang], set[str]]:
     """The gangs that wait, and the names of pods that are beyond their gang's least and so go alone."""
     templates = groups.templates()
-    found, alone = [], set()
+    gangs, alone = [], set()
     for key in sorted({*members, *templates}):
         gang, extra = _gang(groups, key, members.get(key, []), templates.get(key, []))
         alone |= extra
         if gang is not None:
-            found.append(gang)
-    return found, alone
+            gangs.append(gang)
+    return gangs, alone
 
 
 def _gang(
@@ -279,10 +279,10 @@ def _gang(
 ) -> tuple[Gang | None, set[str]]:
     newest = _newest_attempt([*(member.body for member in members), *(body for body, _ in templates)])
     members = [one for one in members if _attempt(one.body) in (None, newest)]
-    templates = [one for one in templates if _attempt(one[0]) in (None, newest)]
+    templates = [template for template in templates if _attempt(template[0]) in (None, newest)]
     here = [one for one in members if not one.pod.is_finished]
     waiting = sorted((one.pod for one in here if _waits(one.pod)), key=lambda pod: pod.name)
-    held = sum(1 for one in here if one.pod.node is not None and not one.pod.is_terminating)
+    held = sum(1 for gang_pod in here if gang_pod.pod.node is not None and not gang_pod.pod.is_terminating)
     missing = _missing(here, templates)
     pods = [*waiting, *missing]
     if not pods:
@@ -326,16 +326,18 @@ def _missing(here: list[GangPod], templates: list[tuple[Body, list[Pod]]]) -> li
         if not member.pod.is_terminating:
             made[member.job] = made.get(member.job, 0) + 1
     unknown = made.pop("", 0)
-    found: list[Pod] = []
+    pods: list[Pod] = []
     for _, wanted in templates:
         job = wanted[0].name.rpartition("/")[0] if wanted else ""
-        found += wanted[made.get(job, 0) :]
-    return found[unknown:]
+        pods += wanted[made.get(job, 0) :]
+    return pods[unknown:]
 
 
 def _least(groups: GangIndex, key: Key, members: list[GangPod]) -> int | None:
     if key[1] == "kueue":
-        totals = [str((one.body["metadata"].get("annotations") or {}).get(POD_GROUP_TOTAL, "")) for one in members]
+        totals = [
+            str((member.body["metadata"].get("annotations") or {}).get(POD_GROUP_TOTAL, "")) for member in members
+        ]
         return next((int(total) for total in totals if total.isdigit()), None)
     return groups.least.get(key)
 

@@ -53,21 +53,21 @@ def list_instances(
             blind.update({pool.name: _why(pool, pause, config, now) for pool in mine})
             continue
         try:
-            found = providers[name].list(mine)
+            answer = providers[name].list(mine)
         except ProviderError as error:
             book, momentary = _noted(book, mine, error, config, now)
             blocked += momentary
             blind.update({pool.name: error.message for pool in mine})
             continue
         book = _renewed(book, mine)
-        book, doubted = _doubted(book, mine, found, joined, config, now)
-        blind.update({one.pool: one.message for one in doubted})
+        book, doubted = _doubted(book, mine, answer, joined, config, now)
+        blind.update({failure.pool: failure.message for failure in doubted})
         blocked += doubted
-        machines += [one for one in found.machines if one.pool not in blind]
-        refusals += [one for one in found.refusals if one.pool not in blind]
+        machines += [instance for instance in answer.machines if instance.pool not in blind]
+        refusals += [refusal for refusal in answer.refusals if refusal.pool not in blind]
     for order in book.orders:
         if order.pool in blind:
-            machines += [Instance(id=one, pool=order.pool, zone=order.zone) for one in order.machines]
+            machines += [Instance(id=machine, pool=order.pool, zone=order.zone) for machine in order.machines]
     seen = ProviderAnswer(machines=tuple(machines), refusals=tuple(refusals))
     return InstanceList(seen=seen, book=book, blind=blind, blocked=tuple(blocked))
 
@@ -81,7 +81,7 @@ def _doubted(
     now: float,
 ) -> tuple[OrderBook, list[ProviderFailure]]:
     """Pools whose list lacks most of what was ordered, while that is not believed; and since when, remembered."""
-    there = {one.id for one in found.machines}
+    there = {instance.id for instance in found.machines}
     doubts = dict(book.doubts)
     blocked = []
     for pool in pools:
@@ -127,17 +127,21 @@ def _noted(
     ]
     if error.kind != "auth":
         return book, momentary
-    known = {one.pool for one in book.failures if one.is_blind}
-    for one in momentary:
-        if one.pool not in known:  # the same again is not worth a write in every loop
-            book = failed(book, one)
+    known = {failure.pool for failure in book.failures if failure.is_blind}
+    for provider_failure in momentary:
+        if provider_failure.pool not in known:  # the same again is not worth a write in every loop
+            book = failed(book, provider_failure)
     return book, []
 
 
 def _renewed(book: OrderBook, pools: Sequence[Pool]) -> OrderBook:
     """After a list that was had."""
     names = {pool.name for pool in pools}
-    if not any(one.is_blind and one.pool in names for one in book.failures):
+    if not any(failure.is_blind and failure.pool in names for failure in book.failures):
         return book
-    left = tuple(one for one in book.failures if not (one.kind == "auth" and one.pool in names))
+    left = tuple(
+        provider_failure
+        for provider_failure in book.failures
+        if not (provider_failure.kind == "auth" and provider_failure.pool in names)
+    )
     return msgspec.structs.replace(book, failures=left)

@@ -58,14 +58,14 @@ class OrderBook(Value, frozen=True):
     version: int = 1
 
     def order(self, token: str) -> PlacedOrder | None:
-        return next((one for one in self.orders if one.token == token), None)
+        return next((placed_order for placed_order in self.orders if placed_order.token == token), None)
 
     def with_order(self, order: PlacedOrder) -> OrderBook:
-        others = tuple(one for one in self.orders if one.token != order.token)
+        others = tuple(placed_order for placed_order in self.orders if placed_order.token != order.token)
         return msgspec.structs.replace(self, orders=(*others, order))
 
     def without(self, token: str) -> OrderBook:
-        return msgspec.structs.replace(self, orders=tuple(one for one in self.orders if one.token != token))
+        return msgspec.structs.replace(self, orders=tuple(order for order in self.orders if order.token != token))
 
 
 class OrdersChanged(EngineError):
@@ -112,7 +112,7 @@ class OrderStore:
         """Have these pools, or all, asked again at once; returns those that were in back-off."""
         for attempt in range(RETRIES):
             book = self.load()
-            known = sorted({one.pool for one in book.failures})
+            known = sorted({failure.pool for failure in book.failures})
             unknown = [name for name in pools if name not in known]
             if unknown:
                 those = f"these are: {', '.join(known)}" if known else "none is"
@@ -147,7 +147,7 @@ def reconcile(
     """Orders as they stand by what the provider shows; every machine that is no node belongs to one afterwards."""
     settings, setups = config.settings, config.setups
     book = _refuse(book, seen.refusals, config, now)
-    there = {one.id: one for one in seen.machines}
+    there = {instance.id: instance for instance in seen.machines}
     by_token: dict[str, list[str]] = {}
     for one in seen.machines:
         if one.token:
@@ -166,7 +166,7 @@ def reconcile(
     return msgspec.structs.replace(
         book,
         orders=tuple(sorted(kept, key=lambda order: (order.asked, order.token))),
-        failures=tuple(one for one in book.failures if is_remembered(one, settings, now, setups)),
+        failures=tuple(failure for failure in book.failures if is_remembered(failure, settings, now, setups)),
     )
 
 
@@ -190,7 +190,7 @@ def orphans(book: OrderBook, pools: Container[str]) -> tuple[str, ...]:
 
 def unjoined(order: PlacedOrder, joined: JoinedInstances) -> list[str]:
     """Machines of the order that are no node."""
-    return [one for one in order.machines if not joined.has(one)]
+    return [machine for machine in order.machines if not joined.has(machine)]
 
 
 def without_machine(book: OrderBook, machine: str) -> OrderBook:
@@ -207,14 +207,14 @@ def without_machine(book: OrderBook, machine: str) -> OrderBook:
 
 def orders_of(book: OrderBook, seen: ProviderAnswer, joined: JoinedInstances, now: float) -> tuple[Order, ...]:
     """For `decide`: every machine that was ordered and is no node yet."""
-    there = {one.id: one for one in seen.machines}
-    found = []
+    there = {instance.id: instance for instance in seen.machines}
+    orders = []
     for order in book.orders:
         alive = _alive(order, there, joined, now)
         for machine in (*alive, *order.stands_in()):
             known = there.get(machine)
             failed = known is not None and known.state == "failed"
-            found.append(
+            orders.append(
                 Order(
                     pool=order.pool,
                     machine=machine,
@@ -223,46 +223,48 @@ def orders_of(book: OrderBook, seen: ProviderAnswer, joined: JoinedInstances, no
                     gang=order.gang,
                 )
             )
-    return tuple(found)
+    return tuple(orders)
 
 
 def failed(book: OrderBook, failure: ProviderFailure) -> OrderBook:
     """One more refusal in a row, of its kind."""
     before = [one for one in book.failures if is_same(one, failure)]
     others = [one for one in book.failures if one not in before]
-    count = failure.count + max((one.count for one in before), default=0)
+    count = failure.count + max((provider_failure.count for provider_failure in before), default=0)
     new = msgspec.structs.replace(failure, count=count, message=failure.message[:MOST_SAID])
     return msgspec.structs.replace(book, failures=(*others, new))
 
 
 def worked(book: OrderBook, pool: Pool, zone: str | None) -> OrderBook:
     """After an order that was taken."""
-    return _without(book, lambda one: _is_over(one, pool) or (one.pool == pool.name and one.zone in (None, zone)))
+    return _without(
+        book, lambda failure: _is_over(failure, pool) or (failure.pool == pool.name and failure.zone in (None, zone))
+    )
 
 
 def shrank(book: OrderBook, pool: Pool) -> OrderBook:
     """After a deletion that was taken: that says nothing about stock or quota."""
-    return _without(book, lambda one: _is_over(one, pool))
+    return _without(book, lambda failure: _is_over(failure, pool))
 
 
 def retried(book: OrderBook, pools: Sequence[str]) -> OrderBook:
     """What a person says: these may be asked again at once."""
-    return _without(book, lambda one: one.pool in pools)
+    return _without(book, lambda failure: failure.pool in pools)
 
 
-def _is_over(one: ProviderFailure, pool: Pool) -> bool:
-    if one.kind == "throttled":
-        return one.provider == pool.provider
-    return one.kind == "auth" and one.pool == pool.name
+def _is_over(failure: ProviderFailure, pool: Pool) -> bool:
+    if failure.kind == "throttled":
+        return failure.provider == pool.provider
+    return failure.kind == "auth" and failure.pool == pool.name
 
 
 def _without(book: OrderBook, is_over: Callable[[ProviderFailure], bool]) -> OrderBook:
-    left = tuple(one for one in book.failures if not is_over(one))
+    left = tuple(failure for failure in book.failures if not is_over(failure))
     return book if left == book.failures else msgspec.structs.replace(book, failures=left)
 
 
 def _with(order: PlacedOrder, machines: Sequence[str]) -> PlacedOrder:
-    new = [one for one in machines if one not in order.machines]
+    new = [machine for machine in machines if machine not in order.machines]
     return msgspec.structs.replace(order, machines=(*order.machines, *new), is_confirmed=True) if new else order
 
 
@@ -300,7 +302,11 @@ def _refuse(book: OrderBook, refusals: Sequence[Refusal], config: AutoscalerConf
     for refusal in refusals:
         order = book.order(refusal.token) if refusal.token else None
         if refusal.token is None:
-            waiting = (one for one in book.orders if one.pool == refusal.pool and one.is_confirmed and one.missing)
+            waiting = (
+                placed_order
+                for placed_order in book.orders
+                if placed_order.pool == refusal.pool and placed_order.is_confirmed and placed_order.missing
+            )
             order = next(waiting, None)
         if order is not None and order.missing:
             new = config.refusal(order.pool, refusal.kind, now, zone=refusal.zone or order.zone)

@@ -53,15 +53,15 @@ def served(client: Client) -> list[Kind]:
     """Those of the kinds that a cluster need not have, each in the version that this one serves."""
     groups = msgspec.json.decode(client.request("GET", "/apis")).get("groups") or ()
     versions = {one["name"]: [each["version"] for each in one.get("versions") or ()] for one in groups}
-    found = []
+    kinds = []
     for kind in WHERE_SERVED:
         group, _, wanted = kind.api_version.partition("/")
         known = versions.get(group, [])
         for version in sorted(known, key=lambda one: one != wanted):
             if _has(client, f"{group}/{version}", kind.plural):
-                found.append(kind._replace(api_version=f"{group}/{version}"))
+                kinds.append(kind._replace(api_version=f"{group}/{version}"))
                 break
-    return found
+    return kinds
 
 
 def _has(client: Client, version: str, plural: str) -> bool:
@@ -118,7 +118,7 @@ class ClusterWatcher:
         for kind in now:
             if kind not in self._reflectors:
                 self._follow(kind)
-        for kind in [one for one in self._reflectors if one not in ALWAYS and one not in now]:
+        for kind in [reflector for reflector in self._reflectors if reflector not in ALWAYS and reflector not in now]:
             self._reflectors.pop(kind).close()
 
     def wait(self, timeout_s: float) -> bool:
@@ -166,12 +166,14 @@ def snapshot_from(
         for body in objects.get("Node", ())
         if DELETING in (body["metadata"].get("annotations") or {})
     }
-    found = snapshot_of(objects, pools)
+    snapshot = snapshot_of(objects, pools)
     known = {pool.name for pool in pools}
-    nodes = tuple(msgspec.structs.replace(node, is_going=True) if node.name in going else node for node in found.nodes)
+    nodes = tuple(
+        msgspec.structs.replace(node, is_going=True) if node.name in going else node for node in snapshot.nodes
+    )
     return msgspec.structs.replace(
-        found,
+        snapshot,
         nodes=nodes,
-        orders=tuple(one for one in orders_of(book, seen, joined_in(objects), now) if one.pool in known),
+        orders=tuple(order for order in orders_of(book, seen, joined_in(objects), now) if order.pool in known),
         failures=(*book.failures, *blocked),
     )

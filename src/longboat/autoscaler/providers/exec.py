@@ -78,7 +78,7 @@ class ExecProvider:
         }
         found = self._ask("grow", asked, _Machines)
         self._check("grow", found, {pool.name})
-        others = [one for one in found.machines if one.token not in (None, request.token)]
+        others = [machine for machine in found.machines if machine.token not in (None, request.token)]
         if others or len(found.machines) > request.count:
             what = f"the machine {others[0].id} of another order" if others else f"{len(found.machines)} machines"
             raise self._bad("grow", f"printed {what} for an order of {request.count}")
@@ -165,11 +165,11 @@ def mistake_in(machines: Sequence[Instance], refusals: Sequence[Refusal], pools:
         texts = (one.id, one.zone or "", one.token or "", one.node or "")
         if any(len(text) > LONGEST or not text.isprintable() for text in texts):
             return f"a machine ({one.id[:40]!r}) whose id, zone, token or node is too long or is no plain text"
-    for told in refusals:
-        if told.pool not in pools:
-            return f"a refusal of an unknown pool {told.pool[:SHOWN]}"
-    ids = Counter(one.id for one in machines)
-    nodes = Counter(one.node for one in machines if one.node)
+    for refusal in refusals:
+        if refusal.pool not in pools:
+            return f"a refusal of an unknown pool {refusal.pool[:SHOWN]}"
+    ids = Counter(instance.id for instance in machines)
+    nodes = Counter(machine.node for machine in machines if machine.node)
     for what, counts in (("id", ids), ("node", nodes)):
         twice = next((name for name, count in counts.items() if count > 1), None)
         if twice is not None:
@@ -216,6 +216,6 @@ def _pool(pool: Pool) -> dict[str, Any]:
         "machine": {
             "allocatable": {name: show_number(name, count) for name, count in machine.allocatable if count < 1 << 59},
             "labels": dict(machine.labels),
-            "taints": [{"key": one.key, "value": one.value, "effect": one.effect} for one in machine.taints],
+            "taints": [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in machine.taints],
         },
     }

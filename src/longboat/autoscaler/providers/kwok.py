@@ -65,15 +65,22 @@ class KwokProvider:
         names = {pool.name for pool in pools}
         books = self._read()[1]
         return ProviderAnswer(
-            machines=tuple(one for one in books.machines if one.pool in names),
-            refusals=tuple(one for one in books.refusals if one.pool in names),
+            machines=tuple(machine for machine in books.machines if machine.pool in names),
+            refusals=tuple(refusal for refusal in books.refusals if refusal.pool in names),
         )
 
     def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
         def add(books: KwokState, faults: tuple[SimulatedFault, ...]) -> KwokState:
             if request.token in books.tokens:
                 return books
-            fault = next((one for one in faults if one.pool == pool.name and one.zone in (None, request.zone)), None)
+            fault = next(
+                (
+                    simulated_fault
+                    for simulated_fault in faults
+                    if simulated_fault.pool == pool.name and simulated_fault.zone in (None, request.zone)
+                ),
+                None,
+            )
             count, refusals = request.count, books.refusals
             if fault is not None and fault.joins:
                 count = min(fault.after, count)
@@ -86,7 +93,7 @@ class KwokProvider:
             return KwokState(machines=(*books.machines, *made), tokens=tokens, refusals=refusals)
 
         books = self._change(add)
-        mine = tuple(one for one in books.machines if one.token == request.token)
+        mine = tuple(instance for instance in books.machines if instance.token == request.token)
         for machine in mine:
             if machine.state == "running":
                 self._join(pool, machine)
@@ -100,8 +107,8 @@ class KwokProvider:
 
         def remove(books: KwokState, _: tuple[SimulatedFault, ...]) -> KwokState:
             # An order that is taken back must not be served by a request that is still on its way.
-            known = tuple(one for one in books.tokens if one not in tokens)
-            left = tuple(one for one in books.machines if one.id not in gone)
+            known = tuple(token for token in books.tokens if token not in tokens)
+            left = tuple(machine for machine in books.machines if machine.id not in gone)
             return KwokState(machines=left, tokens=(*known, *tokens)[-MOST_KEPT:], refusals=books.refusals)
 
         self._change(remove)
@@ -169,12 +176,12 @@ def node_of(pool: Pool, machine: Instance, settings: KwokSettings) -> Object:
     if settings.gpus_after_s:
         gpus = [one for one in room if one == pool.gpu_resource or is_gpu(one)]
         annotations[f"{STAGES}gpus-after"] = format_duration(settings.gpus_after_s)
-        for one in gpus:
-            annotations[f"{STAGES}gpus"] = room.pop(one)
+        for gpu in gpus:
+            annotations[f"{STAGES}gpus"] = room.pop(gpu)
     labels = {**pool.machine.labels, HOSTNAME: name, "type": "kwok"}
     if machine.zone:
         labels[ZONE] = machine.zone
-    taints = [{"key": one.key, "effect": one.effect, "value": one.value} for one in pool.machine.taints]
+    taints = [{"key": taint.key, "effect": taint.effect, "value": taint.value} for taint in pool.machine.taints]
     return {
         "apiVersion": NODE.api_version,
         "kind": NODE.kind,

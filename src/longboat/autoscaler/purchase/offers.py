@@ -71,23 +71,23 @@ def offers_of(
     for machine in machines:
         if machine.pool is not None:
             sizes[machine.pool.name] = sizes.get(machine.pool.name, 0) + 1
-    found = {}
+    offers = {}
     for pool in sorted(pools, key=lambda pool: pool.name):
         shut_now = closed(pool, failures, settings, now)
-        blocked = tuple(one for one in shut_now if not one.is_delay)
+        blocked = tuple(backoff_window for backoff_window in shut_now if not backoff_window.is_delay)
         shut = {one.zone for one in blocked}
         zones = tuple(zone for zone in pool.zones or (None,) if zone not in shut and None not in shut)
-        found[pool.name] = PoolOffer(
+        offers[pool.name] = PoolOffer(
             pool=pool,
             room=max(pool.max - sizes.get(pool.name, 0), 0),
             size=sizes.get(pool.name, 0),
             zones=zones,
             blocked=blocked,
-            delay=next((one for one in shut_now if one.is_delay), None),
+            delay=next((window for window in shut_now if window.is_delay), None),
             by_zone=counts_by_zone(machines, pool),
             daemons=daemons.get(pool.name, ()),
         )
-    return found
+    return offers
 
 
 def limits_left(limits: ResourceLimits, machines: list[Machine]) -> tuple[int | None, ...]:

@@ -67,7 +67,7 @@ class Optimizer:
         self, names: Sequence[str], budget: CapacityBudget
     ) -> list[Callable[[Sequence[int], CapacityBudget], MachineGroup | None]]:
         found: list[Callable[[Sequence[int], CapacityBudget], MachineGroup | None]] = [
-            lambda left, one: self._by_ratio(names, left, one)
+            lambda left, capacity_budget: self._by_ratio(names, left, capacity_budget)
         ]
         ranked = sorted(names, key=lambda name: (price_key(budget.offers[name]), name))
         if len(names) > 1:
@@ -128,10 +128,10 @@ class Optimizer:
         return found
 
     def _machine(self, pool: str, zone: Zone) -> Fleet:
-        found = self._empty.get((pool, zone))
-        if found is None:
-            found = self._empty[pool, zone] = self.budget.offers[pool].machine(zone, "new")
-        return found
+        fleet = self._empty.get((pool, zone))
+        if fleet is None:
+            fleet = self._empty[pool, zone] = self.budget.offers[pool].machine(zone, "new")
+        return fleet
 
     def _by_ratio(self, names: Sequence[str], left: Sequence[int], budget: CapacityBudget) -> MachineGroup | None:
         """The machine that serves most for its price."""
@@ -240,28 +240,28 @@ class Optimizer:
         purchase.groups = groups
 
     def _merged(
-        self, one: MachineGroup, other: MachineGroup, ranked: Sequence[str], budget: CapacityBudget
+        self, group: MachineGroup, other: MachineGroup, ranked: Sequence[str], budget: CapacityBudget
     ) -> MachineGroup | None:
         offers = self.budget.offers
-        if offers[one.pool].pool.zero_or_max or offers[other.pool].pool.zero_or_max:
+        if offers[group.pool].pool.zero_or_max or offers[other.pool].pool.zero_or_max:
             return None
-        both = dict(one.contents)
+        both = dict(group.contents)
         for kind, count in other.contents:
             both[kind] = both.get(kind, 0) + count
         contents = tuple(sorted(both.items()))
-        saved = price_key(offers[one.pool]) + price_key(offers[other.pool])
+        saved = price_key(offers[group.pool]) + price_key(offers[other.pool])
         for name in ranked:
             if price_key(offers[name]) >= saved or offers[name].pool.zero_or_max:
                 continue
             zones = self._zones_for(name, contents)
             if not zones or not self._holds(name, zones, contents):
                 continue
-            _give_back(budget, one)
+            _give_back(budget, group)
             _give_back(budget, other)
             if budget.affords(name, 1):
                 budget.pay(name, 1)
                 return MachineGroup(name, zones, contents, 1)
-            budget.pay(one.pool, 1)
+            budget.pay(group.pool, 1)
             budget.pay(other.pool, 1)
         return None
 

@@ -62,10 +62,10 @@ class CapacityBudget:
         self.opened: set[str] = set()  # pools of all or nothing that are paid for
 
     def copy(self) -> CapacityBudget:
-        found = CapacityBudget.__new__(CapacityBudget)
-        found.offers, found.room, found.limits = self.offers, dict(self.room), list(self.limits)
-        found.opened = set(self.opened)
-        return found
+        budget = CapacityBudget.__new__(CapacityBudget)
+        budget.offers, budget.room, budget.limits = self.offers, dict(self.room), list(self.limits)
+        budget.opened = set(self.opened)
+        return budget
 
     def affords(self, pool: str, wanted: int) -> int:
         """How many of the wanted machines may be bought."""

@@ -95,12 +95,12 @@ def _packed(machines: Sequence[str], kinds: Sequence[DemandGroup], budget: Capac
         held += daemon_pods(offer.daemons, name, set())
         pools[name] = pool
     pods = [pod for kind in kinds for pod in kind.pods]
-    found = take(pods, Fleet(shapes, held), explain=False)
-    if not isinstance(found, Placement):
+    placement = take(pods, Fleet(shapes, held), explain=False)
+    if not isinstance(placement, Placement):
         return None
     numbers = [number for number, kind in enumerate(kinds) for _ in kind.pods]
     contents: dict[str, dict[int, int]] = {}
-    for number, name in zip(numbers, found.nodes):
+    for number, name in zip(numbers, placement.nodes):
         mine = contents.setdefault(name, {})
         mine[number] = mine.get(number, 0) + 1
     purchase = Purchase([0] * len(kinds))

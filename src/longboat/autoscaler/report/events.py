@@ -69,33 +69,33 @@ def events_of(turn: LoopTurn, home: str) -> Iterator[EventDraft]:
             reason = REASONS.get(result.action.kind, "Autoscaler")
             yield EventDraft(NODE, "default", result.action.node, reason, message, bool(result.trouble))
     runs = {gang.name: gang.run for gang in turn.snapshot.gangs}
-    for one in turn.plan.waiting:
-        yield from _about_waiting(one, runs, turn)
+    for item in turn.plan.waiting:
+        yield from _about_waiting(item, runs, turn)
 
 
-def _about_waiting(one: PendingItem, runs: dict[str, str | None], turn: LoopTurn) -> Iterator[EventDraft]:
-    reason = "TriggeredScaleUp" if one.expected is not None else "NotTriggerScaleUp"
-    namespace, _, name = (one.pod or one.run or "").partition("/")
-    if one.pod is not None:
-        yield EventDraft(POD, namespace, name, reason, one.reason, one.expected is None)
-    elif one.run is not None and runs.get(one.run):
+def _about_waiting(item: PendingItem, runs: dict[str, str | None], turn: LoopTurn) -> Iterator[EventDraft]:
+    reason = "TriggeredScaleUp" if item.expected is not None else "NotTriggerScaleUp"
+    namespace, _, name = (item.pod or item.run or "").partition("/")
+    if item.pod is not None:
+        yield EventDraft(POD, namespace, name, reason, item.reason, item.expected is None)
+    elif item.run is not None and runs.get(item.run):
         yield EventDraft(
-            CONFIG_MAP, namespace, name, reason, ordered_for(one, turn) or one.reason, one.expected is None
+            CONFIG_MAP, namespace, name, reason, ordered_for(item, turn) or item.reason, item.expected is None
         )
 
 
-def ordered_for(one: PendingItem, turn: LoopTurn) -> str:
+def ordered_for(item: PendingItem, turn: LoopTurn) -> str:
     """What was ordered for a run in this turn, in words for its owner; empty: nothing."""
     grown = [result.action for result in turn.results if result.action.kind == "grow" and not result.trouble]
-    mine = [action for action in grown if one.run in action.runs]
-    if not mine or one.expected is None:
+    mine = [action for action in grown if item.run in action.runs]
+    if not mine or item.expected is None:
         return ""
     counts = " and ".join(
         f"{action.count} machine{'' if action.count == 1 else 's'} of pool {action.pool}"
         + (" (for others too)" if len(action.runs) > 1 else "")
         for action in mine
     )
-    return f"waits for {counts}, ordered at {format_time(turn.now)}, expected by {format_time(one.expected)}"
+    return f"waits for {counts}, ordered at {format_time(turn.now)}, expected by {format_time(item.expected)}"
 
 
 class Events:
@@ -182,7 +182,9 @@ class Webhook:
         recovered = ["it works again"] if self._last_failure else []
         self._last_failure = ""
         found = [*recovered, *(line_of(result) for result in turn.results if result.action.kind != "cordon")]
-        refused = {f"{one.run or one.pod} waits: {one.reason}" for one in turn.plan.waiting if one.expected is None}
+        refused = {
+            f"{item.run or item.pod} waits: {item.reason}" for item in turn.plan.waiting if item.expected is None
+        }
         names = {text.partition(" waits: ")[0] for text in refused}
         found += sorted(text for text in refused if text.partition(" waits: ")[0] not in self._refused)
         self._refused = names

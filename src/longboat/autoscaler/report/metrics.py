@@ -67,7 +67,7 @@ def _counted(counter: Mapping[tuple[str, str], int]) -> list[Sample]:
 
 def _of_turn(turn: LoopTurn) -> Iterator[Family]:
     plan, snapshot = turn.plan, turn.snapshot
-    states = Counter((one.pool or "", one.state) for one in plan.nodes)
+    states = Counter((node.pool or "", node.state) for node in plan.nodes)
     yield "last_loop_timestamp_seconds", "gauge", "When the last loop was.", [((), turn.now)]
     yield (
         "nodes",
@@ -76,15 +76,20 @@ def _of_turn(turn: LoopTurn) -> Iterator[Family]:
         [((("pool", pool), ("state", state)), count) for (pool, state), count in sorted(states.items())],
     )
     by_pool: list[tuple[Labels, PoolNote]] = [((("pool", one.pool),), one) for one in plan.pools]
-    yield "machines", "gauge", "Machines, booting ones too.", [(labels, one.size) for labels, one in by_pool]
-    yield "machines_coming", "gauge", "Machines on their way.", [(labels, one.coming) for labels, one in by_pool]
+    yield (
+        "machines",
+        "gauge",
+        "Machines, booting ones too.",
+        [(labels, pool_note.size) for labels, pool_note in by_pool],
+    )
+    yield "machines_coming", "gauge", "Machines on their way.", [(labels, note.coming) for labels, note in by_pool]
     limits: list[Sample] = [((("pool", one.name),), float(one.max)) for one in snapshot.pools]
     yield "machines_max", "gauge", "What the pools file allows.", limits
     prices = {one.name: one.price for one in snapshot.pools}
     costs = [(labels, one.size * prices.get(one.pool, 0.0)) for labels, one in by_pool]
     yield "price_per_hour", "gauge", "Of all machines of the pool.", costs
-    waiting = Counter("run" if one.run is not None else "pod" for one in plan.waiting)
-    served = Counter("run" if one.run is not None else "pod" for one in plan.waiting if one.expected is not None)
+    waiting = Counter("run" if pending_item.run is not None else "pod" for pending_item in plan.waiting)
+    served = Counter("run" if item.run is not None else "pod" for item in plan.waiting if item.expected is not None)
     kinds = ("pod", "run")
     yield "waiting", "gauge", "Who waits for a node.", [((("kind", kind),), waiting[kind]) for kind in kinds]
     yield (
@@ -100,19 +105,21 @@ def _of_backoffs(pools: list[tuple[Labels, PoolNote]]) -> Iterator[Family]:
     refused: list[Sample] = []
     until: list[Sample] = []
     for labels, note in pools:
-        for one in note.backoffs:
-            where = (*labels, ("zone", one.zone or ""), ("kind", one.kind))
-            refused.append((where, float(one.count)))
-            until += [(where, one.until)] if one.until is not None else []
+        for window in note.backoffs:
+            where = (*labels, ("zone", window.zone or ""), ("kind", window.kind))
+            refused.append((where, float(window.count)))
+            until += [(where, window.until)] if window.until is not None else []
     yield (
         "machines_ordered",
         "gauge",
         "Machines that are no node yet.",
-        [(labels, one.ordered) for labels, one in pools],
+        [(labels, pool_note.ordered) for labels, pool_note in pools],
     )
     yield "refusals", "gauge", "Refusals in a row that are in back-off.", refused
     yield "backoff_until_timestamp_seconds", "gauge", "When the pool is asked again.", until
-    off: list[Sample] = [(labels, float(any(one.until is None for one in note.backoffs))) for labels, note in pools]
+    off: list[Sample] = [
+        (labels, float(any(backoff.until is None for backoff in note.backoffs))) for labels, note in pools
+    ]
     yield "pool_off", "gauge", "1: not asked until something changes.", off
 
 

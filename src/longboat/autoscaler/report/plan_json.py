@@ -11,10 +11,10 @@ from longboat.core.times import format_time
 
 def plain_plan(plan: ScalingPlan) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "actions": [plain_action(one) for one in plan.actions],
-        "waiting": [plain_waiting(one) for one in plan.waiting],
-        "nodes": [plain_node(one) for one in plan.nodes],
-        "pools": [plain_pool(one) for one in plan.pools],
+        "actions": [plain_action(action) for action in plan.actions],
+        "waiting": [plain_waiting(item) for item in plan.waiting],
+        "nodes": [plain_node(node) for node in plan.nodes],
+        "pools": [plain_pool(pool) for pool in plan.pools],
     }
     if plan.next_s is not None:
         found["next_s"] = round(plan.next_s, 3)
@@ -62,7 +62,7 @@ def plain_pool(note: PoolNote) -> dict[str, Any]:
     if note.ordered:
         found["ordered"] = note.ordered
     if note.backoffs:
-        found["backoffs"] = [plain_closed(one) for one in note.backoffs]
+        found["backoffs"] = [plain_closed(backoff) for backoff in note.backoffs]
     return found
 
 

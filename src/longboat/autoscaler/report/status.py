@@ -70,7 +70,7 @@ class Report(Value, frozen=True):
 
 def report_of(turn: LoopTurn, before: Report | None, identity: str) -> Report:
     limits = {pool.name: pool for pool in turn.snapshot.pools}
-    states = Counter((one.pool or "", one.state) for one in turn.plan.nodes)
+    states = Counter((node.pool or "", node.state) for node in turn.plan.nodes)
     pools = [
         PoolReport(
             note=note,
@@ -80,7 +80,7 @@ def report_of(turn: LoopTurn, before: Report | None, identity: str) -> Report:
         )
         for note in turn.plan.pools
     ]
-    new = [ActionReport(at=turn.now, text=sentence(one)[:500], trouble=one.trouble) for one in turn.results]
+    new = [ActionReport(at=turn.now, text=sentence(result)[:500], trouble=result.trouble) for result in turn.results]
     old = before.deeds if before is not None else ()
     return Report(
         at=turn.now,
@@ -98,11 +98,11 @@ def public(report: Report) -> Report:
     """As much of it as everybody may know: numbers of the pools."""
     pools = tuple(
         PoolReport(
-            note=PoolNote(pool=one.note.pool, reason="", size=one.note.size, coming=one.note.coming),
-            min=one.min,
-            max=one.max,
+            note=PoolNote(pool=pool.note.pool, reason="", size=pool.note.size, coming=pool.note.coming),
+            min=pool.min,
+            max=pool.max,
         )
-        for one in report.pools
+        for pool in report.pools
     )
     return Report(
         at=report.at, identity=report.identity, pools=pools, waiting_count=report.waiting_count, is_public=True
@@ -112,7 +112,7 @@ def public(report: Report) -> Report:
 def orders_in(turn: LoopTurn) -> tuple[OrderReport, ...]:
     """Orders in flight, those that failed left out: their machines are given back."""
     boots = {pool.name: pool.boot_s for pool in turn.snapshot.pools}
-    counts = Counter((one.asked, one.pool, one.zone, one.gang) for one in turn.snapshot.orders if one.asked)
+    counts = Counter((order.asked, order.pool, order.zone, order.gang) for order in turn.snapshot.orders if order.asked)
     return tuple(
         OrderReport(pool=pool, count=count, asked=asked, expected=asked + boots.get(pool, 0.0), zone=zone, gang=gang)
         for (asked, pool, zone, gang), count in sorted(counts.items(), key=lambda pair: tuple(map(str, pair[0])))

@@ -19,57 +19,57 @@ UNDRAINABLE: NodeState = "under-utilized-undrainable"
 def consolidate(used: list[NodeTenants], state: ScaleDownState) -> None:
     """Note the state of every node that is in use; cordon those whose pods fit on others, the dearest first."""
     ranked = []
-    for one in used:
-        share = one.utilization()
+    for tenants in used:
+        share = tenants.utilization()
         percent = f"{share:.0%} used"
-        if one.is_leaving:
-            state.note(one.machine, "busy", f"{count_of(len(one.work), 'pod')} on the way out, no other")
+        if tenants.is_leaving:
+            state.note(tenants.machine, "busy", f"{count_of(len(tenants.work), 'pod')} on the way out, no other")
         elif share >= state.settings.utilization:
-            state.note(one.machine, "busy", f"{count_of(len(one.work), 'pod')}, {percent}")
-        elif stays := one.kept() or one.unmovable() or state.allowances.why_not(one.work):
-            state.note(one.machine, UNDRAINABLE, f"{percent}; {stays}")
+            state.note(tenants.machine, "busy", f"{count_of(len(tenants.work), 'pod')}, {percent}")
+        elif stays := tenants.kept() or tenants.unmovable() or state.allowances.why_not(tenants.work):
+            state.note(tenants.machine, UNDRAINABLE, f"{percent}; {stays}")
         else:
-            price = one.machine.pool.price if one.machine.pool is not None else 0.0
-            ranked.append((-price, share, one.name, one))
-    for number, (_, share, _, one) in enumerate(sorted(ranked, key=lambda item: item[:3])):
+            price = tenants.machine.pool.price if tenants.machine.pool is not None else 0.0
+            ranked.append((-price, share, tenants.name, tenants))
+    for number, (_, share, _, tenants) in enumerate(sorted(ranked, key=lambda item: item[:3])):
         if number < MOST_LOOKED_AT:
-            _consolidate_one(one, f"{share:.0%} used", state)
+            _consolidate_one(tenants, f"{share:.0%} used", state)
         else:
             what = f"{share:.0%} used; its pods may be moved, others come first"
-            state.note(one.machine, DRAINABLE, what, under=one.underused_since() or state.now)
+            state.note(tenants.machine, DRAINABLE, what, under=tenants.underused_since() or state.now)
 
 
-def _consolidate_one(one: NodeTenants, percent: str, state: ScaleDownState) -> None:
-    pool = one.machine.pool
+def _consolidate_one(tenants: NodeTenants, percent: str, state: ScaleDownState) -> None:
+    pool = tenants.machine.pool
     assert pool is not None
     going = {action.node for action in state.actions if action.kind == "cordon" and action.node}
-    blocked = state.allowances.why_not(one.work)
-    moves = blocked or moves_off(one.name, one.work, state.fleets.ready, going)
+    blocked = state.allowances.why_not(tenants.work)
+    moves = blocked or moves_off(tenants.name, tenants.work, state.fleets.ready, going)
     if isinstance(moves, str):
         why = blocked or f"pod {moves} would find no place on other nodes"
-        state.note(one.machine, UNDRAINABLE, f"{percent}; {why}")
+        state.note(tenants.machine, UNDRAINABLE, f"{percent}; {why}")
         return
-    since = one.underused_since()
-    what = f"{percent}; other nodes have room for its {count_of(len(one.work), 'pod')}"
-    why_not = _why_wait(one, pool, state.now - since if since is not None else 0.0, state)
-    if not why_not and state.act("cordon", one.machine, what):
+    since = tenants.underused_since()
+    what = f"{percent}; other nodes have room for its {count_of(len(tenants.work), 'pod')}"
+    why_not = _why_wait(tenants, pool, state.now - since if since is not None else 0.0, state)
+    if not why_not and state.act("cordon", tenants.machine, what):
         state.drains -= 1
         state.staying[pool.name] -= 1
-        state.allowances.take(one.work)
+        state.allowances.take(tenants.work)
         move(moves, state.fleets.ready)
         what += ": cordoned"
     else:
         what += f"; {why_not or 'goes when max_shrink_per_loop allows'}"
-    state.note(one.machine, DRAINABLE, what, under=since or state.now)
+    state.note(tenants.machine, DRAINABLE, what, under=since or state.now)
 
 
-def _why_wait(one: NodeTenants, pool: Pool, waited: float, state: ScaleDownState) -> str:
+def _why_wait(tenants: NodeTenants, pool: Pool, waited: float, state: ScaleDownState) -> str:
     if not state.settings.consolidate:
         return "consolidate is off"
     if waited < state.settings.idle_s:
         return f"moved after another {show_age(state.settings.idle_s - waited)}"
-    if one.name in state.growth.needed:
-        return f"{state.growth.needed[one.name]} waits for it"
+    if tenants.name in state.growth.needed:
+        return f"{state.growth.needed[tenants.name]} waits for it"
     if pool.name in state.growth.bought:
         return "the pool grows in this very loop"
     if pool.name in state.growth.soon:

@@ -20,10 +20,10 @@ class DisruptionsAllowed:
 
     def why_not(self, pods: Sequence[SeenPod]) -> str | None:
         """Which budget has no room for the eviction of all these pods."""
-        for one in pods:
-            several = [budget.name for _, budget in self._over(one.pod)]
+        for pod in pods:
+            several = [budget.name for _, budget in self._over(pod.pod)]
             if len(several) > 1:
-                return f"pod {one.name} has several PodDisruptionBudgets ({', '.join(several)}): eviction is refused"
+                return f"pod {pod.name} has several PodDisruptionBudgets ({', '.join(several)}): eviction is refused"
         for number, (count, budget) in self._counts(pods).items():
             if count > self._left[number]:
                 room = self._left[number]
@@ -37,9 +37,9 @@ class DisruptionsAllowed:
 
     def _counts(self, pods: Sequence[SeenPod]) -> dict[int, tuple[int, DisruptionBudget]]:
         found: dict[int, tuple[int, DisruptionBudget]] = {}
-        for one in pods:
-            for number, budget in self._over(one.pod):
-                if budget.spares_unready or not one.is_unready:
+        for pod in pods:
+            for number, budget in self._over(pod.pod):
+                if budget.spares_unready or not pod.is_unready:
                     found[number] = (found.get(number, (0, budget))[0] + 1, budget)
         return found
 

@@ -18,8 +18,8 @@ class NodeTenants:
         least = settings.expendable_below
         there = [one for one in pods if one.daemon is None and not one.pod.is_finished]
         self.work = [one for one in there if one.pod.priority >= least]
-        self.expendable = [one for one in there if one.pod.priority < least]
-        self._ends = [one.ended for one in pods if one.ended is not None and one.daemon is None]
+        self.expendable = [seen_pod for seen_pod in there if seen_pod.pod.priority < least]
+        self._ends = [pod.ended for pod in pods if pod.ended is not None and pod.daemon is None]
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class NodeTenants:
     @property
     def is_leaving(self) -> bool:
         """Whether all that is left is on its way out."""
-        return all(one.pod.is_terminating for one in (*self.work, *self.expendable))
+        return all(pod.pod.is_terminating for pod in (*self.work, *self.expendable))
 
     def idle_since(self) -> float | None:
         """When it became idle, as far as that is known."""
@@ -57,10 +57,10 @@ class NodeTenants:
 
     def unmovable(self) -> str:
         """The first pod that must not be moved, with the reason; empty: all may."""
-        for one in self.work:
-            if one.kept and (one.kept_until is None or one.kept_until > self.now):
-                until = f" until {format_time(one.kept_until)}" if one.kept_until is not None else ""
-                return f"pod {one.name} stays: {one.kept}{until}"
+        for pod in self.work:
+            if pod.kept and (pod.kept_until is None or pod.kept_until > self.now):
+                until = f" until {format_time(pod.kept_until)}" if pod.kept_until is not None else ""
+                return f"pod {pod.name} stays: {pod.kept}{until}"
         return ""
 
     def utilization(self) -> float:
@@ -70,8 +70,8 @@ class NodeTenants:
         gpus = [name for name, count in allocatable if count and (name == own or is_gpu(name))]
         names = gpus or [CPU, MEMORY]
         asked = dict.fromkeys(names, 0)
-        for one in self.work:
-            for name, count in one.pod.shape.requests:
+        for pod in self.work:
+            for name, count in pod.pod.shape.requests:
                 if name in asked:
                     asked[name] += count
         has = dict(allocatable)

@@ -34,9 +34,9 @@ class ScaleDown(ScaleDownState):
         self._cordoned(ours)
         idle = [one for one in ready if one.is_idle]
         self._idle(idle)
-        consolidate([one for one in ready if not one.is_idle], self)
+        consolidate([node_tenants for node_tenants in ready if not node_tenants.is_idle], self)
         order = {"uncordon": 0, "delete": 1, "drain": 2, "cordon": 3}
-        self.actions.sort(key=lambda one: (order.get(one.kind, 9), one.node or one.machine or ""))
+        self.actions.sort(key=lambda action: (order.get(action.kind, 9), action.node or action.machine or ""))
         return self.actions, [self.notes[name] for name in sorted(self.notes)]
 
     def _set_aside(self, machine: Machine) -> None:
@@ -73,8 +73,8 @@ class ScaleDown(ScaleDownState):
 
     def _failed(self, machine: Machine) -> None:
         tenants = NodeTenants(machine, self.pods.get(machine.name, ()), self.settings, self.now)
-        alive = [one for one in tenants.work if not one.pod.is_terminating]
-        stays = next((f"pod {one.name} is bound to it: {one.kept}" for one in alive if one.kept), "")
+        alive = [seen_pod for seen_pod in tenants.work if not seen_pod.pod.is_terminating]
+        stays = next((f"pod {pod.name} is bound to it: {pod.kept}" for pod in alive if pod.kept), "")
         if alive and machine.node is not None and machine.node.is_ready and not stays:
             stays = f"pod {alive[0].name} runs there"
         reason = tenants.kept() or stays
@@ -87,77 +87,85 @@ class ScaleDown(ScaleDownState):
 
     def _cordoned(self, ours: list[NodeTenants]) -> None:
         """Nodes with our cordon: look again, then go on or lift it."""
-        self.drains -= sum(1 for one in ours if one.work and one.is_leaving)
-        for one in ours:
-            reason = self._why_lift(one)
+        self.drains -= sum(1 for tenants in ours if tenants.work and tenants.is_leaving)
+        for node_tenants in ours:
+            reason = self._why_lift(node_tenants)
             if reason:
-                self.act("uncordon", one.machine, reason)
-                state: NodeState = "busy" if one.work else "idle"
+                self.act("uncordon", node_tenants.machine, reason)
+                state: NodeState = "busy" if node_tenants.work else "idle"
                 self.note(
-                    one.machine,
+                    node_tenants.machine,
                     state,
                     f"our cordon is lifted: {reason}",
-                    idle=one.idle_since() if one.is_idle else None,
+                    idle=node_tenants.idle_since() if node_tenants.is_idle else None,
                 )
-                if one.machine.pool is not None and one.name not in self.growth.uncordons:
-                    self.staying[one.machine.pool.name] += 1
-            elif one.work or one.expendable:
-                self._drain(one)
+                if node_tenants.machine.pool is not None and node_tenants.name not in self.growth.uncordons:
+                    self.staying[node_tenants.machine.pool.name] += 1
+            elif node_tenants.work or node_tenants.expendable:
+                self._drain(node_tenants)
             else:
-                self._delete(one)
+                self._delete(node_tenants)
 
-    def _why_lift(self, one: NodeTenants) -> str:
-        if one.name in self.growth.uncordons:
-            return self.growth.uncordons[one.name]
-        if one.kept():
-            return one.kept()
-        pool = one.machine.pool
+    def _why_lift(self, tenants: NodeTenants) -> str:
+        if tenants.name in self.growth.uncordons:
+            return self.growth.uncordons[tenants.name]
+        if tenants.kept():
+            return tenants.kept()
+        pool = tenants.machine.pool
         if pool is not None and self.staying[pool.name] < pool.min:
             return f"the pool's min is {pool.min}"
-        if one.is_idle or one.is_leaving:
+        if tenants.is_idle or tenants.is_leaving:
             return ""
         if pool is not None and pool.zero_or_max:
             return "pods run here, and the pool has all of its machines or none"
-        if one.unmovable():
-            return one.unmovable()
-        pods = [each for each in one.work if not each.pod.is_terminating]
+        if tenants.unmovable():
+            return tenants.unmovable()
+        pods = [each for each in tenants.work if not each.pod.is_terminating]
         blocked = self.allowances.why_not(pods)
-        if blocked and not any(each.pod.is_terminating for each in one.work):
+        if blocked and not any(each.pod.is_terminating for each in tenants.work):
             return blocked
-        found = moves_off(one.name, pods, self.fleets.ready, ())
+        found = moves_off(tenants.name, pods, self.fleets.ready, ())
         if isinstance(found, str):
             return f"pod {found} would find no place elsewhere"
         move(found, self.fleets.ready)
         return ""
 
-    def _drain(self, one: NodeTenants) -> None:
-        if one.is_leaving:
-            self.note(one.machine, "draining", f"{count_of(len(one.work) + len(one.expendable), 'pod')} on the way out")
+    def _drain(self, tenants: NodeTenants) -> None:
+        if tenants.is_leaving:
+            self.note(
+                tenants.machine,
+                "draining",
+                f"{count_of(len(tenants.work) + len(tenants.expendable), 'pod')} on the way out",
+            )
             return
-        pods = [each for each in one.work if not each.pod.is_terminating]
-        what = f"{count_of(len(one.work) + len(one.expendable), 'pod')} to be moved"
+        pods = [each for each in tenants.work if not each.pod.is_terminating]
+        what = f"{count_of(len(tenants.work) + len(tenants.expendable), 'pod')} to be moved"
         if self.drains <= 0:
-            self.note(one.machine, "draining", f"cordoned by us; {what} when fewer nodes are drained (max_drains)")
-        elif self.act("drain", one.machine, f"cordoned by us {_ago(one, self.now)}; {what}"):
+            self.note(tenants.machine, "draining", f"cordoned by us; {what} when fewer nodes are drained (max_drains)")
+        elif self.act("drain", tenants.machine, f"cordoned by us {_ago(tenants, self.now)}; {what}"):
             self.drains -= 1
             self.allowances.take(pods)
-            self.note(one.machine, "draining", f"cordoned by us {_ago(one, self.now)}; {what}")
+            self.note(tenants.machine, "draining", f"cordoned by us {_ago(tenants, self.now)}; {what}")
         else:
-            self.note(one.machine, "draining", f"cordoned by us; {what} when max_shrink_per_loop allows")
+            self.note(tenants.machine, "draining", f"cordoned by us; {what} when max_shrink_per_loop allows")
 
-    def _delete(self, one: NodeTenants) -> None:
-        memory = one.machine.memory
-        idle = one.idle_since()
-        pool = one.machine.pool
-        what = f"idle and cordoned by us {_ago(one, self.now)}"
+    def _delete(self, tenants: NodeTenants) -> None:
+        memory = tenants.machine.memory
+        idle = tenants.idle_since()
+        pool = tenants.machine.pool
+        what = f"idle and cordoned by us {_ago(tenants, self.now)}"
         if memory is not None and memory.cordoned_at is not None and memory.cordoned_at > self.now:
-            self.note(one.machine, "idle-unschedulable", f"{what}; looked at again in the next loop", idle=idle)
+            self.note(tenants.machine, "idle-unschedulable", f"{what}; looked at again in the next loop", idle=idle)
         elif pool is not None and pool.zero_or_max and not self._all_out(pool):
-            self.note(one.machine, "idle-unschedulable", f"{what}; goes when all machines of {pool.name} go", idle=idle)
-        elif self.act("delete", one.machine, what):
-            self.note(one.machine, "idle-unschedulable", f"{what}: deleted", idle=idle)
+            self.note(
+                tenants.machine, "idle-unschedulable", f"{what}; goes when all machines of {pool.name} go", idle=idle
+            )
+        elif self.act("delete", tenants.machine, what):
+            self.note(tenants.machine, "idle-unschedulable", f"{what}: deleted", idle=idle)
         else:
-            self.note(one.machine, "idle-unschedulable", f"{what}; deleted when max_shrink_per_loop allows", idle=idle)
+            self.note(
+                tenants.machine, "idle-unschedulable", f"{what}; deleted when max_shrink_per_loop allows", idle=idle
+            )
 
     def _all_out(self, pool: Pool) -> bool:
         mine = [one for one in self.machines if one.pool is not None and one.pool.name == pool.name]
@@ -165,43 +173,45 @@ class ScaleDown(ScaleDownState):
             one.condition == "failed" or (one.cordon == "ours" and not self.growth.uncordons.get(one.name))
             for one in mine
         ) and not any(
-            each.pod.node == one.name and _works(each) for one in mine for each in self.pods.get(one.name, ())
+            each.pod.node == machine.name and _works(each)
+            for machine in mine
+            for each in self.pods.get(machine.name, ())
         )
 
     def _idle(self, idle: list[NodeTenants]) -> None:
         due: dict[str, list[NodeTenants]] = {}
-        for one in idle:
-            since = one.idle_since()
-            pool = one.machine.pool
+        for tenants in idle:
+            since = tenants.idle_since()
+            pool = tenants.machine.pool
             assert pool is not None
-            whom = self.growth.needed.get(one.name)
+            whom = self.growth.needed.get(tenants.name)
             if whom:
-                self.note(one.machine, "idle", f"nothing runs here, but {whom} waits for it")
-            elif one.kept():
-                self.note(one.machine, "protected", f"idle, but {one.kept()}", idle=since or self.now)
-            elif since is None and self.settings.idle_s > 0 and self._is_new(one, pool):
-                self.note(one.machine, "grace-period", f"joined {self._joined(one)} ago", idle=self.now)
+                self.note(tenants.machine, "idle", f"nothing runs here, but {whom} waits for it")
+            elif tenants.kept():
+                self.note(tenants.machine, "protected", f"idle, but {tenants.kept()}", idle=since or self.now)
+            elif since is None and self.settings.idle_s > 0 and self._is_new(tenants, pool):
+                self.note(tenants.machine, "grace-period", f"joined {self._joined(tenants)} ago", idle=self.now)
             elif self.now - (since or self.now) < self.settings.idle_s:
                 left = self.settings.idle_s - (self.now - (since or self.now))
                 how = f"for {show_age(self.now - since)}" if since is not None else "as of now"
                 self.note(
-                    one.machine,
+                    tenants.machine,
                     "idle",
                     f"nothing runs here {how}; removed after another {show_age(left)}",
                     idle=since or self.now,
                 )
             else:
-                due.setdefault(pool.name, []).append(one)
+                due.setdefault(pool.name, []).append(tenants)
         for name in sorted(due):
             self._retire(name, due[name])
 
-    def _is_new(self, one: NodeTenants, pool: Pool) -> bool:
-        node = one.machine.node
+    def _is_new(self, tenants: NodeTenants, pool: Pool) -> bool:
+        node = tenants.machine.node
         since = node.ready_since or node.created if node is not None else 0.0
         return self.now - since < max(self.settings.idle_s, pool.boot_s)
 
-    def _joined(self, one: NodeTenants) -> str:
-        node = one.machine.node
+    def _joined(self, tenants: NodeTenants) -> str:
+        node = tenants.machine.node
         return show_age(self.now - (node.ready_since or node.created)) if node is not None else ""
 
     def _retire(self, name: str, due: list[NodeTenants]) -> None:
@@ -232,26 +242,26 @@ class ScaleDown(ScaleDownState):
                 zones[machine.zone] = zones.get(machine.zone, 0) + 1
         left = list(due)
         while left:
-            one = min(
+            tenants = min(
                 left, key=lambda each: (-zones.get(each.machine.zone, 0), each.idle_since() or self.now, each.name)
             )
-            left.remove(one)
-            zones[one.machine.zone] = zones.get(one.machine.zone, 0) - 1
-            self._cordon_idle(one, count > 0, why_not)
+            left.remove(tenants)
+            zones[tenants.machine.zone] = zones.get(tenants.machine.zone, 0) - 1
+            self._cordon_idle(tenants, count > 0, why_not)
             count -= 1
 
-    def _cordon_idle(self, one: NodeTenants, may_go: bool, why_not: str) -> None:
-        since = one.idle_since()
-        pool = one.machine.pool
+    def _cordon_idle(self, tenants: NodeTenants, may_go: bool, why_not: str) -> None:
+        since = tenants.idle_since()
+        pool = tenants.machine.pool
         how = f"nothing runs here for {show_age(self.now - since)}" if since is not None else "nothing runs here"
         if not may_go:
-            self.note(one.machine, "spare", f"{how}; kept: {why_not}", idle=since or self.now)
-        elif self.act("cordon", one.machine, f"{how} (idle: {show_age(self.settings.idle_s)})"):
+            self.note(tenants.machine, "spare", f"{how}; kept: {why_not}", idle=since or self.now)
+        elif self.act("cordon", tenants.machine, f"{how} (idle: {show_age(self.settings.idle_s)})"):
             if pool is not None:
                 self.staying[pool.name] -= 1
-            self.note(one.machine, "idle", f"{how}: cordoned", idle=since or self.now)
+            self.note(tenants.machine, "idle", f"{how}: cordoned", idle=since or self.now)
         else:
-            self.note(one.machine, "idle", f"{how}; goes when max_shrink_per_loop allows", idle=since or self.now)
+            self.note(tenants.machine, "idle", f"{how}; goes when max_shrink_per_loop allows", idle=since or self.now)
 
     def _empties(self, pool: str) -> int:
         """Ready machines of the pool with nothing on them that nobody waits for. One that boots may yet fail."""
@@ -271,8 +281,8 @@ def _also(machine: Machine) -> str:
     return f"; {machine.reason}" if machine.reason else ""
 
 
-def _ago(one: NodeTenants, now: float) -> str:
-    memory = one.machine.memory
+def _ago(tenants: NodeTenants, now: float) -> str:
+    memory = tenants.machine.memory
     if memory is None or memory.cordoned_at is None:
         return ""
     return f"{show_age(now - memory.cordoned_at)} ago"

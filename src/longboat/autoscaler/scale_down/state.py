@@ -35,10 +35,10 @@ class ScaleDownState:
     def _staying(self) -> dict[str, int]:
         """Machines of each pool that are there and not on their way out."""
         found: dict[str, int] = {}
-        for one in self.machines:
-            if one.pool is not None and one.condition in ("ready", "booting"):
-                is_out = one.cordon == "ours" and one.name not in self.growth.uncordons
-                found[one.pool.name] = found.get(one.pool.name, 0) + (not is_out)
+        for machine in self.machines:
+            if machine.pool is not None and machine.condition in ("ready", "booting"):
+                is_out = machine.cordon == "ours" and machine.name not in self.growth.uncordons
+                found[machine.pool.name] = found.get(machine.pool.name, 0) + (not is_out)
         return found
 
     def note(

@@ -42,7 +42,7 @@ def demand_of(snapshot: ClusterSnapshot, settings: AutoscalerSettings) -> Demand
     for gang in snapshot.gangs:
         _sort_in(_unit_of_gang(gang), gang.hold, settings, units, held)
     whole = {gang.name for gang in snapshot.gangs}
-    stopped = {one.run for one in held}
+    stopped = {item.run for item in held}
     for pod in snapshot.pods:
         if is_pending(pod) and not (pod.gang is not None and pod.gang in whole):
             unit = PendingWorkload(
@@ -55,7 +55,7 @@ def demand_of(snapshot: ClusterSnapshot, settings: AutoscalerSettings) -> Demand
     with_devices = {shape for shape in {pod.shape for unit in units for pod in unit.pods} if asks_devices(shape)}
     return Demand(
         units=tuple(sorted(units, key=lambda unit: _order(unit, with_devices))),
-        held=tuple(sorted(held, key=lambda one: (one.run or "", one.pod or ""))),
+        held=tuple(sorted(held, key=lambda pending_item: (pending_item.run or "", pending_item.pod or ""))),
     )
 
 

@@ -36,7 +36,7 @@ class Fleets:
             groups[group][0].append(shape)
             groups[group][1].extend(held_by(here, settings))
             if machine.condition == "booting" and machine.pool is not None:
-                present = {one.daemon for one in here if one.daemon}
+                present = {pod.daemon for pod in here if pod.daemon}
                 groups[group][1].extend(daemon_pods(daemons.get(machine.pool.name, ()), machine.name, present))
         self.ready, self.coming, self.ours = (
             Fleet(shapes, held, namespaces=namespaces) for shapes, held in groups.values()
@@ -55,7 +55,7 @@ def held_by(pods: Sequence[SeenPod], settings: AutoscalerSettings) -> list[Pod]:
     """Pods that take something from their node. Expendable ones give way to whoever comes."""
     least = settings.expendable_below
     return [
-        one.pod for one in pods if not one.pod.is_finished and (one.pod.priority >= least or one.daemon is not None)
+        pod.pod for pod in pods if not pod.pod.is_finished and (pod.pod.priority >= least or pod.daemon is not None)
     ]
 
 

@@ -48,7 +48,7 @@ class Headroom:
         self.pools, self.fleets, self.budget, self.settings, self.growth = pools, fleets, budget, settings, growth
 
     def groups(self) -> list[MachineGroup]:
-        found: list[MachineGroup] = []
+        machine_groups: list[MachineGroup] = []
         mine: dict[str, list[Machine]] = {}
         for machine in self.fleets.machines.values():
             if machine.pool is not None and machine.condition in ("ready", "booting"):
@@ -56,10 +56,14 @@ class Headroom:
         for name, offer in sorted(self.budget.offers.items()):
             machines = mine.get(name, [])
             if offer.pool.zero_or_max:
-                found += self._all_or_none(offer, machines)
+                machine_groups += self._all_or_none(offer, machines)
             else:
-                found += [*self._over_provision(offer), *self._min(offer, machines), *self._spare(offer, machines)]
-        return found
+                machine_groups += [
+                    *self._over_provision(offer),
+                    *self._min(offer, machines),
+                    *self._spare(offer, machines),
+                ]
+        return machine_groups
 
     def _all_or_none(self, offer: PoolOffer, machines: list[Machine]) -> list[MachineGroup]:
         extra = self.pools[offer.name]
@@ -75,7 +79,7 @@ class Headroom:
         reason = f"the pool's min is {offer.pool.min}"
         lifted = self.growth.uncordons
         # Those with our cordon are on their way out unless it is lifted.
-        staying = sum(1 for one in machines if one.cordon != "ours" or one.name in lifted)
+        staying = sum(1 for machine in machines if machine.cordon != "ours" or machine.name in lifted)
         short = offer.pool.min - self.pools[offer.name].count - staying
         return self._add(offer, short - self._uncordon(machines, short, reason), reason)
 
@@ -86,15 +90,15 @@ class Headroom:
             return []
         reason = f"{self.settings.spare} spare"
         usable = [one for one in machines if one.is_usable or one.name in self.growth.uncordons]
-        short = self.settings.spare - extra.on_top - sum(1 for one in usable if self._is_empty(one.name))
+        short = self.settings.spare - extra.on_top - sum(1 for machine in usable if self._is_empty(machine.name))
         return self._add(offer, short - self._uncordon(machines, short, reason), reason)
 
     def _uncordon(self, machines: list[Machine], wanted: int, reason: str) -> int:
         """Lift our cordon on idle machines rather than buy new ones; returns how many."""
         able = [
-            one.name
-            for one in machines
-            if one.cordon == "ours" and one.name not in self.growth.uncordons and self._is_empty(one.name)
+            machine.name
+            for machine in machines
+            if machine.cordon == "ours" and machine.name not in self.growth.uncordons and self._is_empty(machine.name)
         ]
         lifted = able[: max(wanted, 0)]
         self.growth.uncordons.update(dict.fromkeys(lifted, reason))

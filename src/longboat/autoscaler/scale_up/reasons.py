@@ -63,7 +63,7 @@ class ReasonWriter:
             parts.append(f"our cordon is lifted on {names_of([one.name for one in lifted])}")
         if not parts:
             what = "it can be admitted" if unit.is_suspended else "the scheduler has only to place it"
-            return None, f"there is room on {names_of([one.name for one in machines])}: {what}"
+            return None, f"there is room on {names_of([machine.name for machine in machines])}: {what}"
         expected = max(moments, default=self.now)
         return expected, f"{'; '.join(parts)}; expected by {format_time(expected)}"
 
@@ -136,7 +136,7 @@ class ReasonWriter:
             parts.append(f"{self._tightest(offer)} {'allow' if within else 'allow no'} {_more(within)}")
         else:
             parts.append(f"{name} may have {_more(offer.room)} (max {offer.pool.max}), for those who come first")
-        parts += [f"zone {one.zone}: {one.reason}" for one in offer.blocked if one.zone is not None]
+        parts += [f"zone {window.zone}: {window.reason}" for window in offer.blocked if window.zone is not None]
         return ", ".join(parts) if name in parts[0] else f"{name}: {', '.join(parts)}"
 
     def _tightest(self, offer: PoolOffer) -> str:

@@ -18,7 +18,7 @@ Move = tuple[Pod, str]
 
 def moves_off(node: str, pods: Sequence[SeenPod], fleet: Fleet, closed: Container[str]) -> list[Move] | str:
     """A node for every pod, or which pod would find none. Empty and closed nodes are no places to move to."""
-    mine = sorted((one.pod for one in pods), key=lambda pod: (size_of(pod.shape), pod.namespace, pod.name))
+    mine = sorted((seen_pod.pod for seen_pod in pods), key=lambda pod: (size_of(pod.shape), pod.namespace, pod.name))
     home = fleet.states.get(node)
     held = [pod for pod in mine if fleet.where(pod) is not None]
     for pod in held:

@@ -98,9 +98,9 @@ def _share(outcome: ServeResult, units: Sequence[PendingWorkload], fleets: Fleet
                 fleets.bought.add(pod, fleets.bought.states[shape.name])
     for unit in rest:
         withdraw(unit.pods, fleets.all)
-    found = DemandServer(fleets, fits, outcome.budget).serve(rest)
-    found.new_machines = [*outcome.new_machines, *found.new_machines]
-    return found
+    result = DemandServer(fleets, fits, outcome.budget).serve(rest)
+    result.new_machines = [*outcome.new_machines, *result.new_machines]
+    return result
 
 
 def _action(pool: str, extra: ExtraMachines, zones: dict[str, int]) -> ScalingAction:
@@ -182,13 +182,13 @@ def _waiting(
 ) -> list[PendingItem]:
     refused = {id(unit) for unit in outcome.refused}
     lost = {unit.name for unit in outcome.refused if unit.is_run}
-    found = []
+    items = []
     for number, unit in enumerate(demand.units):
         if id(unit) in refused:
-            found.append(unit.waits(unit.after_whom() if unit.after in lost else words.refusal(unit)))
+            items.append(unit.waits(unit.after_whom() if unit.after in lost else words.refusal(unit)))
             continue
         machines, bought = placed.get(number, []), going.get(id(unit), {})
         expected, reason = words.promise(unit, machines, bought)
-        pools = [*bought, *(one.pool.name for one in machines if one.pool is not None)]
-        found.append(unit.waits(reason, pool=pools[0] if pools else None, expected=expected))
-    return found
+        pools = [*bought, *(machine.pool.name for machine in machines if machine.pool is not None)]
+        items.append(unit.waits(reason, pool=pools[0] if pools else None, expected=expected))
+    return items

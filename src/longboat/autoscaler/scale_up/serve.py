@@ -35,7 +35,7 @@ class ServeResult:
 
     @property
     def groups(self) -> list[MachineGroup]:
-        return [*self.purchase.groups, *(group for one in self.new_machines for group in one.groups)]
+        return [*self.purchase.groups, *(group for machine in self.new_machines for group in machine.groups)]
 
 
 class DemandServer:

@@ -65,7 +65,9 @@ def serve_neighbourly(
     new = NewMachines()
     pods = [pod for unit in units for pod in unit.pods]
     is_gang = len(units) == 1
-    if not any(_is_work(pod) for fleet in fleets.all[1:] for one in fleet.states.values() for pod in one.pods.values()):
+    if not any(
+        _is_work(pod) for fleet in fleets.all[1:] for state in fleet.states.values() for pod in state.pods.values()
+    ):
         left = _put(pods, fleets.ready, is_gang)
     else:  # who is on other machines counts too
         whole = _whole(fleets, earlier, is_closed=True)

@@ -42,7 +42,7 @@ def soon(
 
 
 def _ends(offer: PoolOffer, until: float) -> bool:
-    return any(one.until is not None and one.until <= until for one in offer.blocked)
+    return any(window.until is not None and window.until <= until for window in offer.blocked)
 
 
 def _is_served_later(

@@ -253,7 +253,9 @@ class IgnoreRules:
 
     def takes_back(self) -> list[tuple[str, Pattern]]:
         """The negated patterns met so far, each with its folder."""
-        return [(folder, one) for folder, patterns in self._patterns.items() for one in patterns if one.negated]
+        return [
+            (folder, pattern) for folder, patterns in self._patterns.items() for pattern in patterns if pattern.negated
+        ]
 
     def _says(self, path: str, *, is_folder: bool) -> bool | None:
         if not self._patterns:

@@ -71,14 +71,14 @@ def plan(output: str, save: str | None, **where: str | None) -> None:
         from longboat.autoscaler.model.snapshot_file import write_saved
 
         write_saved(saved, save)
-    found = decide(saved.snapshot, saved.settings, saved.now)
+    scaling_plan = decide(saved.snapshot, saved.settings, saved.now)
     if output == "table":
-        print_plan(found)
+        print_plan(scaling_plan)
         return
     from longboat.autoscaler.report.plan_json import plain_plan
     from longboat.cli.output.formats import write
 
-    write(plain_plan(found), output)
+    write(plain_plan(scaling_plan), output)
 
 
 @command.command("simulate")
@@ -120,12 +120,12 @@ def explain(name: str, output: str, **where: str | None) -> None:
     from longboat.autoscaler.decide.explain import names_in
 
     saved = look(**where)
-    found = decide(saved.snapshot, saved.settings, saved.now)
-    explanation = explain_name(name, found, saved.snapshot, saved.settings, saved.now)
+    scaling_plan = decide(saved.snapshot, saved.settings, saved.now)
+    explanation = explain_name(name, scaling_plan, saved.snapshot, saved.settings, saved.now)
     if explanation is None:
         from longboat.cli.errors import nearest
 
-        near = nearest(name, names_in(found))
+        near = nearest(name, names_in(scaling_plan))
         hint = f"did you mean {near}?" if near else "longboat autoscaler plan lists them all"
         raise NotFound(f"no node, run, pod or pool is called {name}", hint=hint)
     if output == "text":
@@ -174,15 +174,15 @@ def status(context: str | None, home: str | None, output: str) -> None:
     """Show who leads, how the pools stand, who waits, and what was done last."""
     from longboat.cli.admin.autoscaler_live import print_report, read_status
 
-    found, holder, now = read_status(context, home)
-    if found is None:
+    report, holder, now = read_status(context, home)
+    if report is None:
         raise NotFound("no autoscaler has ever worked here", hint="longboat autoscaler run --pools pools.yaml")
     if output == "table":
-        print_report(found, holder, now)
+        print_report(report, holder, now)
         return
     from longboat.cli.output.formats import plain, write
 
-    write({"leader": holder, **plain(found)}, output)
+    write({"leader": holder, **plain(report)}, output)
 
 
 @command.command("retry")
@@ -277,8 +277,14 @@ def print_plan(found: ScalingPlan) -> None:
 
     if found.actions:
         rows = [
-            (one.kind, one.node or one.pool or one.machine, one.count, _zones(one.zones), one.reason)
-            for one in found.actions
+            (
+                action.kind,
+                action.node or action.pool or action.machine,
+                action.count,
+                _zones(action.zones),
+                action.reason,
+            )
+            for action in found.actions
         ]
         print_table(("ACTION", "NODE/POOL", "COUNT", "ZONES", "REASON"), rows)
     else:
@@ -286,18 +292,19 @@ def print_plan(found: ScalingPlan) -> None:
     if found.waiting:
         print()
         waiting = [
-            (one.run or one.pod, format_time(one.expected) if one.expected is not None else None, one.reason)
-            for one in found.waiting
+            (item.run or item.pod, format_time(item.expected) if item.expected is not None else None, item.reason)
+            for item in found.waiting
         ]
         print_table(("WAITING", "EXPECTED", "REASON"), waiting)
     if found.nodes:
         print()
         print_table(
-            ("NODE", "POOL", "STATE", "REASON"), [(one.node, one.pool, one.state, one.reason) for one in found.nodes]
+            ("NODE", "POOL", "STATE", "REASON"),
+            [(node.node, node.pool, node.state, node.reason) for node in found.nodes],
         )
     if found.pools:
         print()
-        pools = [(one.pool, one.size, one.coming, one.reason) for one in found.pools]
+        pools = [(pool.pool, pool.size, pool.coming, pool.reason) for pool in found.pools]
         print_table(("POOL", "MACHINES", "COMING", "REASON"), pools)
 
 

@@ -94,10 +94,10 @@ def print_report(found: Report, holder: str | None, now: float) -> None:
     print_orders(found, now)
     if found.waiting:
         print()
-        print_table(("WAITING", "REASON"), [(one.run or one.pod, one.reason) for one in found.waiting])
+        print_table(("WAITING", "REASON"), [(item.run or item.pod, item.reason) for item in found.waiting])
     if found.deeds:
         print()
-        deeds = [(format_time(one.at), one.text, one.trouble) for one in found.deeds[:20]]
+        deeds = [(format_time(deed.at), deed.text, deed.trouble) for deed in found.deeds[:20]]
         print_table(("TIME", "WHAT", "NOT DONE BECAUSE"), deeds)
 
 
@@ -109,16 +109,30 @@ def print_orders(found: Report, now: float) -> None:
     if found.orders:
         print()
         orders = [
-            (one.pool, one.zone, one.count, f"{show_age(now - one.asked)} ago", format_time(one.expected), one.gang)
-            for one in found.orders
+            (
+                order.pool,
+                order.zone,
+                order.count,
+                f"{show_age(now - order.asked)} ago",
+                format_time(order.expected),
+                order.gang,
+            )
+            for order in found.orders
         ]
         print_table(("ORDERED", "ZONE", "MACHINES", "ASKED", "EXPECTED", "FOR"), orders)
-    shut = [(pool.note.pool, one) for pool in found.pools for one in pool.note.backoffs]
+    shut = [(pool.note.pool, backoff) for pool in found.pools for backoff in pool.note.backoffs]
     if shut:
         print()
         rows = [
-            (pool, one.zone, one.kind, one.count, "off" if one.until is None else format_time(one.until), one.reason)
-            for pool, one in shut
+            (
+                pool,
+                window.zone,
+                window.kind,
+                window.count,
+                "off" if window.until is None else format_time(window.until),
+                window.reason,
+            )
+            for pool, window in shut
         ]
         print_table(("BACK-OFF", "ZONE", "KIND", "IN A ROW", "UNTIL", "REASON"), rows)
 

@@ -165,10 +165,10 @@ def _notes(outcomes: Sequence[PolicyOutcome]) -> None:
     """What the figures are not, on stderr."""
     from longboat.simulator.policies import MODELS
 
-    models = [one.policy for one in outcomes if one.policy in MODELS]
+    models = [policy_outcome.policy for policy_outcome in outcomes if policy_outcome.policy in MODELS]
     if models:
         _tell(f"{', '.join(models)}: models made from documented rules, not the programs themselves")
-    if any(one.policy == "oracle" for one in outcomes):
+    if any(outcome.policy == "oracle" for outcome in outcomes):
         _tell("oracle: a lower bound with all knowledge, no boot, no idle machine and free moves; it cannot be run")
     for one in outcomes:
         if one.unfinished:
@@ -190,11 +190,11 @@ def _show(outcomes: Sequence[PolicyOutcome], output: str) -> None:
 
     rows: list[tuple[object, ...]] = []
     for label, field in ROWS:
-        rows.append((label, *(_cell(getattr(one.figures, field)) for one in outcomes)))
+        rows.append((label, *(_cell(getattr(outcome.figures, field)) for outcome in outcomes)))
     for name in ("cluster-autoscaler", "oracle"):
         least = next((one.figures.gpu_hours_provisioned for one in outcomes if one.policy == name), 0.0)
         if least and len(outcomes) > 1:
-            ratios = (f"{one.figures.gpu_hours_provisioned / least:.3f}" for one in outcomes)
+            ratios = (f"{policy_outcome.figures.gpu_hours_provisioned / least:.3f}" for policy_outcome in outcomes)
             rows.append((f"GPU-hours, x {name}", *ratios))
     from longboat.simulator.policies import MODELS
 
@@ -223,7 +223,7 @@ def _tune(
     if asked.output != "table":
         from longboat.cli.output.formats import write
 
-        write([_plain_trial(one) for one in found], asked.output)
+        write([_plain_trial(trial) for trial in found], asked.output)
     else:
         from longboat.cli.output.tables import print_table
         from longboat.cli.output.times import show_duration

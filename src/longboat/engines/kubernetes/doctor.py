@@ -69,7 +69,7 @@ def _namespace(seen: ClusterFacts) -> DoctorCheck:
 
 def _permissions(seen: ClusterFacts) -> DoctorCheck:
     needed = needed_denials(seen)
-    rest = [one for one in seen.denied if one not in needed]
+    rest = [permission for permission in seen.denied if permission not in needed]
     if needed:
         detail = "may not " + format_permissions(needed)
         return DoctorCheck(
@@ -99,7 +99,7 @@ def _nodes(seen: ClusterFacts) -> DoctorCheck:
 def _gpus(seen: ClusterFacts) -> DoctorCheck:
     offers = seen.offers
     if offers:
-        return DoctorCheck(name="gpus", ok=True, detail=", ".join(f"{one} as {one.resource}" for one in offers))
+        return DoctorCheck(name="gpus", ok=True, detail=", ".join(f"{offer} as {offer.resource}" for offer in offers))
     if seen.device_classes:
         return DoctorCheck(name="gpus", ok=True, detail="by DRA: " + ", ".join(seen.device_classes))
     if seen.nodes is None:
@@ -123,7 +123,7 @@ def _kueue(seen: ClusterFacts) -> DoctorCheck:
         return DoctorCheck(name="kueue", ok=None, detail="not here: Longboat's own gate lets gangs in")
     if seen.queues is None:
         return DoctorCheck(name="kueue", ok=None, detail="served; queues may not be listed")
-    names = ", ".join(f"{one.name}{'' if one.is_active is not False else ' (not active)'}" for one in seen.queues)
+    names = ", ".join(f"{queue.name}{'' if queue.is_active is not False else ' (not active)'}" for queue in seen.queues)
     hint = None if names else "create a LocalQueue in this namespace to use it"
     return DoctorCheck(
         name="kueue", ok=True if names else None, detail=f"queues: {names or 'none in this namespace'}", hint=hint
@@ -134,7 +134,7 @@ def _storage(seen: ClusterFacts) -> DoctorCheck:
     if seen.storage_classes is None:
         return DoctorCheck(name="storage", ok=None, detail="storage classes may not be listed")
     default = next((one.name for one in seen.storage_classes if one.is_default), None)
-    names = ", ".join(one.name for one in seen.storage_classes) or "none"
+    names = ", ".join(storage_class.name for storage_class in seen.storage_classes) or "none"
     if default is None:
         hint = "claims must name a class, or be made by hand; checkpoints need a claim, NFS or a folder of the nodes"
         return DoctorCheck(name="storage", ok=None, detail=f"no default storage class (classes: {names})", hint=hint)

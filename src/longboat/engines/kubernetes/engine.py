@@ -98,9 +98,9 @@ class KubernetesEngine:
         submission = self._complete(submission)
         if submission.run_id is not None:
             check_run_id(submission.run_id)
-            found = self._find(submission.run_id)
-            if found is not None and not is_unfinished_submission(found):
-                return found
+            status = self._find(submission.run_id)
+            if status is not None and not is_unfinished_submission(status):
+                return status
         submitter = self._submitter()
         record = submitter.submit(submitter.prepare(submission), submission.run_id)
         if record is None:

@@ -136,11 +136,15 @@ def read_stop(body: Mapping[str, Any]) -> StopRequest | None:
     if not text:
         return None
     try:
-        found = STOPS.decode(text)
+        request = STOPS.decode(text)
     except (msgspec.MsgspecError, RecursionError):
-        found = StopRequest(at=0.0)
+        request = StopRequest(at=0.0)
     # Whoever wrote this wanted a stop, with whatever grace.
-    return found if abs(found.at) < MOST_MOMENT and 0 <= (found.grace_s or 0) <= MOST_GRACE_S else StopRequest(at=0.0)
+    return (
+        request
+        if abs(request.at) < MOST_MOMENT and 0 <= (request.grace_s or 0) <= MOST_GRACE_S
+        else StopRequest(at=0.0)
+    )
 
 
 def stop_text(at: float, grace_s: float | None) -> str:

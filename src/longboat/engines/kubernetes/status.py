@@ -35,10 +35,10 @@ def current_user() -> str:
 
 def brief_status(record: Record, state: State) -> RunStatus:
     """`created` and `started` are told by two clocks: a run is never shown to start before it was made."""
-    found = brief(ENGINE, record, state)
-    is_between = not state.is_final and all(one.number != state.attempt for one in state.attempts)
+    status = brief(ENGINE, record, state)
+    is_between = not state.is_final and all(attempt.number != state.attempt for attempt in state.attempts)
     return msgspec.structs.replace(
-        found,
+        status,
         created=min(record.created, state.started or record.created),
         next_attempt=state.not_before if is_between and state.not_before else None,
     )
@@ -121,8 +121,8 @@ def _with_resumed(state: State, told: Mapping[str, Mapping[str, Any]]) -> tuple[
     """The attempt under way with the checkpoint that it started from, as its launchers tell it."""
     path = next((str(one["resumed_from"]) for one in told.values() if one.get("resumed_from")), None)
     return tuple(
-        msgspec.structs.replace(one, resumed_from=path) if path and one.number == state.attempt else one
-        for one in state.attempts
+        msgspec.structs.replace(attempt, resumed_from=path) if path and attempt.number == state.attempt else attempt
+        for attempt in state.attempts
     )
 
 

@@ -60,15 +60,15 @@ def _plans(files: RunFolder) -> list[Mapping[str, Any]]:
 
 
 def _roles(plans: list[Mapping[str, Any]]) -> tuple[Role, ...]:
-    found: dict[str, Role] = {}
+    roles: dict[str, Role] = {}
     for plan in plans:
         name, command = str(plan["role"]), plan.get("command")
-        known = found.get(name)
+        known = roles.get(name)
         run = tuple(map(str, command)) if isinstance(command, list) else str(command)
         ranks = plan.get("ranks")
         procs = len(ranks) if isinstance(ranks, list) and ranks else 1
-        found[name] = Role(name=name, run=run, nodes=known.nodes + 1 if known else 1, procs=procs)
-    return tuple(found.values())
+        roles[name] = Role(name=name, run=run, nodes=known.nodes + 1 if known else 1, procs=procs)
+    return tuple(roles.values())
 
 
 def rebuilt_state(

@@ -89,27 +89,27 @@ def node_of(body: Mapping[str, Any]) -> NodeShape:
 
 def taints_of(bodies: Iterable[Mapping[str, Any]] | None) -> tuple[Taint, ...]:
     found = (
-        Taint(key=str(one.get("key", "")), effect=str(one.get("effect", "")), value=str(one.get("value") or ""))
-        for one in bodies or ()
+        Taint(key=str(body.get("key", "")), effect=str(body.get("effect", "")), value=str(body.get("value") or ""))
+        for body in bodies or ()
     )
-    return tuple(one for one in found if one.effect in REFUSING)
+    return tuple(taint for taint in found if taint.effect in REFUSING)
 
 
 def tolerations_of(bodies: Iterable[Mapping[str, Any]] | None) -> tuple[Toleration, ...]:
     return tuple(
         Toleration(
-            key=str(one.get("key") or ""),
-            operator=str(one.get("operator") or "Equal"),
-            value=str(one.get("value") or ""),
-            effect=str(one.get("effect") or ""),
+            key=str(body.get("key") or ""),
+            operator=str(body.get("operator") or "Equal"),
+            value=str(body.get("value") or ""),
+            effect=str(body.get("effect") or ""),
         )
-        for one in bodies or ()
+        for body in bodies or ()
     )
 
 
 def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> Taint | None:
     """The first taint that nothing tolerates."""
     for taint in taints:
-        if not any(one.tolerates(taint) for one in tolerations):
+        if not any(toleration.tolerates(taint) for toleration in tolerations):
             return taint
     return None

@@ -161,15 +161,15 @@ def shape_of(body: Body, claims: Claims = _NO_CLAIMS) -> PodShape:
 
 def _shape(*parts: Any) -> PodShape:
     """Equal shapes are one object, which makes comparing them cheap."""
-    found = _shapes.get(parts)
-    if found is None:
+    shape = _shapes.get(parts)
+    if shape is None:
         if len(_shapes) > _MAX_KNOWN:
             _shapes.clear()
         requests, ports, placing, near, apart, spread = parts
-        found = _shapes[parts] = PodShape(
+        shape = _shapes[parts] = PodShape(
             requests=requests, ports=ports, placing=placing, near=near, apart=apart, spread=spread
         )
-    return found
+    return shape
 
 
 _shapes: dict[Any, PodShape] = {}
@@ -183,21 +183,21 @@ def _placing(meta: Body, spec: Body, affinity: Body, claims: Claims) -> NodeCons
     required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
     terms = terms_of_nodes(required) if required else None
     key = (
-        tuple([tuple(one.items()) for one in tolerations]),
+        tuple([tuple(toleration.items()) for toleration in tolerations]),
         tuple(selector.items()) if selector else (),
         terms,
         volumes,
     )
-    found = _placings.get(key)
-    if found is None:
+    constraints = _placings.get(key)
+    if constraints is None:
         if len(_placings) > _MAX_KNOWN:
             _placings.clear()
         # A set, sorted: how often and in which order tolerations are written makes no difference.
         distinct = sorted(set(tolerations_of(tolerations)), key=astuple)
-        found = _placings[key] = NodeConstraints(
+        constraints = _placings[key] = NodeConstraints(
             selector=equality_term(selector), affinity=terms, tolerations=tuple(distinct), volumes=volumes
         )
-    return found
+    return constraints
 
 
 def _bound_volumes(meta: Body, spec: Body, claims: Claims) -> tuple[tuple[str, Terms], ...]:
@@ -213,7 +213,7 @@ def _bound_volumes(meta: Body, spec: Body, claims: Claims) -> tuple[tuple[str, T
 
 
 def _pod_terms(affinity: Body | None, labels: Mapping[str, str], namespace: str) -> tuple[PodTerm, ...]:
-    found = []
+    terms = []
     for term in (affinity or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ():
         selected = _with_label_keys(term_of_pods(term.get("labelSelector")), term, labels)
         namespaces = tuple(sorted(term.get("namespaces") or ()))
@@ -225,8 +225,8 @@ def _pod_terms(affinity: Body | None, labels: Mapping[str, str], namespace: str)
             namespaces=namespaces,
             namespace_labels=None if by_label is None else term_of_pods(by_label),
         )
-        found.append(PodTerm(who=who, key=str(term.get("topologyKey", ""))))
-    return tuple(found)
+        terms.append(PodTerm(who=who, key=str(term.get("topologyKey", ""))))
+    return tuple(terms)
 
 
 def _together(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
@@ -235,7 +235,7 @@ def _together(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
         return terms
     first = terms[0].who
     both = set(first.namespaces).intersection(*(term.who.namespaces for term in terms))
-    labels = tuple(sorted({one for term in terms for one in term.who.labels}))
+    labels = tuple(sorted({label for term in terms for label in term.who.labels}))
     who = PodSelector(labels=labels, namespaces=tuple(sorted(both)), namespace_labels=first.namespace_labels)
     return tuple(PodTerm(who=who, key=term.key) for term in terms)
 
@@ -243,22 +243,22 @@ def _together(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
 def _spreads(
     constraints: Iterable[Body] | None, labels: Mapping[str, str], namespace: str
 ) -> tuple[SpreadConstraint, ...]:
-    found = []
-    for one in constraints or ():
-        if one.get("whenUnsatisfiable", "DoNotSchedule") != "DoNotSchedule":
+    spread_constraints = []
+    for constraint in constraints or ():
+        if constraint.get("whenUnsatisfiable", "DoNotSchedule") != "DoNotSchedule":
             continue
-        selected = _with_label_keys(term_of_pods(one.get("labelSelector")), one, labels)
-        found.append(
+        selected = _with_label_keys(term_of_pods(constraint.get("labelSelector")), constraint, labels)
+        spread_constraints.append(
             SpreadConstraint(
                 who=PodSelector(labels=selected, namespaces=(namespace,)),
-                key=str(one.get("topologyKey", "")),
-                max_skew=int(one.get("maxSkew") or 1),
-                min_domains=int(one.get("minDomains") or 1),
-                honours_affinity=one.get("nodeAffinityPolicy", "Honor") == "Honor",
-                honours_taints=one.get("nodeTaintsPolicy", "Ignore") == "Honor",
+                key=str(constraint.get("topologyKey", "")),
+                max_skew=int(constraint.get("maxSkew") or 1),
+                min_domains=int(constraint.get("minDomains") or 1),
+                honours_affinity=constraint.get("nodeAffinityPolicy", "Honor") == "Honor",
+                honours_taints=constraint.get("nodeTaintsPolicy", "Ignore") == "Honor",
             )
         )
-    return tuple(found)
+    return tuple(spread_constraints)
 
 
 def _with_label_keys(term: Term, body: Body, labels: Mapping[str, str]) -> Term:

@@ -26,7 +26,7 @@ def requests_of(spec: Body, status: Body | None = None) -> Amounts:
         allocated = _allocated(status)
         running = [largest(container_requests(one), allocated.get(one.get("name"), ())) for one in containers]
     else:
-        running = [container_requests(one) for one in containers]
+        running = [container_requests(container) for container in containers]
     found = running[0] if len(running) == 1 else total(running)
     if inits:
         found = _with_inits(found, inits)
@@ -66,12 +66,12 @@ def _with_inits(running: Amounts, inits: list[Body]) -> Amounts:
     """Sidecars (restartable) stay and add up; another one needs itself and the sidecars started before it."""
     sidecars: Amounts = ()
     peak: Amounts = ()
-    for one in inits:
-        if one.get("restartPolicy") == "Always":
-            sidecars = total([sidecars, container_requests(one)])
+    for init in inits:
+        if init.get("restartPolicy") == "Always":
+            sidecars = total([sidecars, container_requests(init)])
             peak = largest(peak, sidecars)
         else:
-            peak = largest(peak, total([sidecars, container_requests(one)]))
+            peak = largest(peak, total([sidecars, container_requests(init)]))
     return largest(total([running, sidecars]), peak)
 
 

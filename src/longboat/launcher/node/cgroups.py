@@ -38,10 +38,10 @@ def find(own: str = "/proc/self/cgroup", root: str = ROOT) -> CgroupFiles | None
         elif controllers == "":
             candidates += [(root + path, False), (root, False)]
     for folder, is_v1 in sorted(candidates, key=lambda each: not each[1]):
-        found = CgroupFiles(folder, is_v1)
+        files = CgroupFiles(folder, is_v1)
         try:
-            read_bytes(found.events)
-            return found
+            read_bytes(files.events)
+            return files
         except OSError:
             continue
     return None

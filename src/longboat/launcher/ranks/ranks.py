@@ -85,9 +85,9 @@ class Rank:
 
 def _group() -> tuple[int, int | None] | None:
     """Limit and peak of the control group, if it has a limit."""
-    found = cgroups.find()
-    limit = cgroups.limit(found)
-    return None if limit is None else (limit, cgroups.peak(found))
+    files = cgroups.find()
+    limit = cgroups.limit(files)
+    return None if limit is None else (limit, cgroups.peak(files))
 
 
 def rank_report(plan: NodePlan, rank: Rank, end: ChildEnd, ended_by: str | None, kernel_oom: bool) -> dict[str, object]:

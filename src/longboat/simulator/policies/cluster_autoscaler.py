@@ -90,7 +90,7 @@ class ClusterAutoscaler(Policy):
         # core/scaleup/orchestrator/orchestrator.go: one option per loop; config/flags/flags.go: --expander=least-waste;
         # expander/waste/waste.go: ties at random. It looks at CPU and memory; here they are asked in step with GPUs.
         least = min(waste for _, _, waste in options)
-        pool, count, _ = self._chance.choice([one for one in options if one[2] == least])
+        pool, count, _ = self._chance.choice([option for option in options if option[2] == least])
         if not world.order(pool, count, now):
             self._back_off(pool, now)
             return True
@@ -128,7 +128,9 @@ class ClusterAutoscaler(Policy):
             if machine.is_ready and machine.used / machine.gpus < GPU_THRESHOLD
         ]
         # processors/scaledowncandidates/{emptycandidates,previouscandidates}: empty ones first, then the earlier ones
-        candidates.sort(key=lambda one: (bool(one.tasks), one.name not in self._unneeded))
+        candidates.sort(
+            key=lambda simulated_machine: (bool(simulated_machine.tasks), simulated_machine.name not in self._unneeded)
+        )
         free = {machine.name: machine.free for machine in world.machines.values() if machine.is_ready}
         found: dict[str, float] = {}
         # core/scaledown/planner/planner.go: unneededNodesLimit

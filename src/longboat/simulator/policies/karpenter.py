@@ -98,11 +98,15 @@ class Karpenter(Policy):
         if world.changes == self._consolidated:
             return None  # controllers/disruption/consolidation.go: IsConsolidated, until the cluster changes
         self._poll = now + POLL_S
-        found = self._candidates(world)
-        if not found:
+        simulated_machines = self._candidates(world)
+        if not simulated_machines:
             self._consolidated = world.changes
             return None
-        self._command = (now + VALIDATE_S, tuple(found), not any(machine.tasks for machine in found))
+        self._command = (
+            now + VALIDATE_S,
+            tuple(simulated_machines),
+            not any(machine.tasks for machine in simulated_machines),
+        )
         return now + VALIDATE_S
 
     def _candidates(self, world: World) -> Sequence[SimulatedMachine]:
@@ -130,13 +134,15 @@ class Karpenter(Policy):
                 high = middle - 1
         if best:
             return best
-        return next(([one] for one in used if fits_elsewhere([one], ready)), [])  # singlenodeconsolidation.go
+        return next(
+            ([simulated_machine] for simulated_machine in used if fits_elsewhere([simulated_machine], ready)), []
+        )  # singlenodeconsolidation.go
 
     def _execute(self, world: World, machines: Sequence[SimulatedMachine], is_empty: bool, now: float) -> None:
         """controllers/disruption/validation.go: only if it still holds after the wait."""
         still = [one for one in machines if world.machines.get(one.name) is one]
         if is_empty:
-            still = [one for one in still if not one.tasks]
+            still = [simulated_machine for simulated_machine in still if not simulated_machine.tasks]
         elif len(still) < len(machines) or not fits_elsewhere(still, world.machines.values()):
             return
         for machine in still:
@@ -150,19 +156,23 @@ def within_budgets(machines: Sequence[SimulatedMachine], ready: Sequence[Simulat
     """controllers/disruption/helpers.go: of each NodePool, a share of its initialized nodes; apis/v1/nodepool.go:
     rounded up.
     """
-    counts = Counter(one.pool.name for one in ready)
+    counts = Counter(machine.pool.name for machine in ready)
     left = {name: math.ceil(BUDGET * count) for name, count in counts.items()}
-    found = []
-    for one in machines:
-        if left.get(one.pool.name, 0) > 0:
-            left[one.pool.name] -= 1
-            found.append(one)
-    return found
+    simulated_machines = []
+    for simulated_machine in machines:
+        if left.get(simulated_machine.pool.name, 0) > 0:
+            left[simulated_machine.pool.name] -= 1
+            simulated_machines.append(simulated_machine)
+    return simulated_machines
 
 
 def fits_elsewhere(machines: Sequence[SimulatedMachine], others: Iterable[SimulatedMachine]) -> bool:
     """Whether all pods of these machines fit on the others that are ready."""
     names = {machine.name for machine in machines}
-    places = [one.free for one in others if one.is_ready and one.free and one.name not in names]
+    places = [
+        simulated_machine.free
+        for simulated_machine in others
+        if simulated_machine.is_ready and simulated_machine.free and simulated_machine.name not in names
+    ]
     sizes = sorted((task.gpus for machine in machines for task in machine.tasks), reverse=True)
     return not first_fit(sizes, places)

@@ -91,7 +91,7 @@ class Longboat(Policy):
     def _due(self, world: World) -> float | None:
         """When the next machine will have been idle for long enough."""
         idle_s = self.settings.idle_s
-        moments = [one.idle_since + idle_s for one in world.idle.values() if one.idle_since is not None]
+        moments = [machine.idle_since + idle_s for machine in world.idle.values() if machine.idle_since is not None]
         return min((moment for moment in moments if moment > self._handled), default=None)
 
     def _decide(self, world: World, now: float) -> None:
@@ -108,7 +108,9 @@ class Longboat(Policy):
     def _next(self, plan: ScalingPlan, world: World, now: float) -> float | None:
         if any(action.kind != "grow" for action in plan.actions):
             return now + self.interval_s
-        late = [now + patience(world.pools[one.pool or ""], self.settings) for one in plan.actions]
+        late = [
+            now + patience(world.pools[scaling_action.pool or ""], self.settings) for scaling_action in plan.actions
+        ]
         return min([*late, *([] if plan.next_s is None else [now + plan.next_s])], default=None)
 
     def _act(self, action: ScalingAction, world: World, now: float) -> None:
@@ -174,9 +176,9 @@ class Longboat(Policy):
         shape = template(machine.pool, machine.zone, machine.name)
         if machine.cordoned_at is not None:
             shape = msgspec.structs.replace(shape, is_unschedulable=True)
-        found = SeenNode(shape=shape, created=machine.ready_at, ready_since=machine.ready_at, machine=machine.name)
-        machine.seen = found
-        return found
+        node = SeenNode(shape=shape, created=machine.ready_at, ready_since=machine.ready_at, machine=machine.name)
+        machine.seen = node
+        return node
 
     def _order(self, machine: SimulatedMachine) -> Order:
         return Order(
@@ -186,14 +188,14 @@ class Longboat(Policy):
     def _bound(self, task: SimulatedPod) -> SeenPod:
         machine = task.machine
         assert machine is not None
-        found = SeenPod(pod=self._pod(task, machine.name), created=task.job.created, kept=KEPT)
-        task.seen = found
-        return found
+        pod = SeenPod(pod=self._pod(task, machine.name), created=task.job.created, kept=KEPT)
+        task.seen = pod
+        return pod
 
     def _pending(self, job: SimulatedJob) -> SeenPod:
         task = job.tasks[0]
-        task.seen = found = SeenPod(pod=self._pod(task, None), created=job.created, kept=KEPT)
-        return found
+        task.seen = pod = SeenPod(pod=self._pod(task, None), created=job.created, kept=KEPT)
+        return pod
 
     def _gang(self, job: SimulatedJob) -> Gang:
         pods = tuple(self._pod(task, None) for task in job.tasks)
@@ -203,10 +205,10 @@ class Longboat(Policy):
         return Pod(name=task.name, shape=self._shape(task.gpus), node=node, owner="Job")
 
     def _shape(self, gpus: int) -> PodShape:
-        found = self._shapes.get(gpus)
-        if found is None:
-            found = self._shapes[gpus] = PodShape(requests=((self._resource, gpus),), placing=TOLERANT)
-        return found
+        shape = self._shapes.get(gpus)
+        if shape is None:
+            shape = self._shapes[gpus] = PodShape(requests=((self._resource, gpus),), placing=TOLERANT)
+        return shape
 
     _resource = ""
 

@@ -229,13 +229,13 @@ def kind_below(kind: Any, key: str) -> Any:
 
 def all_fields(shape: Shape, path: str = "") -> Mapping[str, Field]:
     """Every field by its path, `roles.NAME.gpus.count`; what the documentation must mention."""
-    found: dict[str, Field] = {}
+    fields: dict[str, Field] = {}
     for field in shape.fields:
         name = f"{path}{field.name}"
-        found[name] = field
+        fields[name] = field
         for inner, step in _inner(field.kind):
-            found.update(all_fields(inner, f"{name}{step}."))
-    return found
+            fields.update(all_fields(inner, f"{name}{step}."))
+    return fields
 
 
 def _inner(kind: Any) -> list[tuple[Shape, str]]:

@@ -162,5 +162,5 @@ def gibibytes(text: str | None) -> str | None:
     low = at_least(text)
     if low is None:
         return None
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(?:([MGT])i?B?)?", low, re.IGNORECASE)
-    return f"{found.group(1)}{(found.group(2) or 'G').upper()}i" if found else text
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(?:([MGT])i?B?)?", low, re.IGNORECASE)
+    return f"{match.group(1)}{(match.group(2) or 'G').upper()}i" if match else text

@@ -90,7 +90,7 @@ def _expanded(node: YamlNode, variables: Mapping[str, str]) -> YamlNode:
 
 
 def _expand(text: str, variables: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), text)
+    return _VARIABLE.sub(lambda match: variables.get(match[1] or match[2], match[0]), text)
 
 
 def _field(key: str, node: YamlNode, draft: ImportDraft) -> None:

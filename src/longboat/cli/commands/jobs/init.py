@@ -59,17 +59,17 @@ def first_answers(script: str | None) -> InitAnswers:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise NotFound(f"cannot read {script}: {error.strerror}") from None
-    found = inspect_script(text) if path.suffix == ".py" else ScriptInspection()
-    if found.error:
-        note(f"{script}: {found.error}")
-    if found.framework:
-        say(f"longboat: {script} uses {found.framework}: {found.reason}")
+    inspection = inspect_script(text) if path.suffix == ".py" else ScriptInspection()
+    if inspection.error:
+        note(f"{script}: {inspection.error}")
+    if inspection.framework:
+        say(f"longboat: {script} uses {inspection.framework}: {inspection.reason}")
     return InitAnswers(
         name=name_from(path.stem),
-        run=shlex.join(["torchrun", script] if found.uses_torchrun else starter(path, script)),
+        run=shlex.join(["torchrun", script] if inspection.uses_torchrun else starter(path, script)),
         procs="auto",
-        framework=None if found.uses_torchrun else found.framework,
-        checkpoints="./checkpoints" if found.saves_checkpoints else None,
+        framework=None if inspection.uses_torchrun else inspection.framework,
+        checkpoints="./checkpoints" if inspection.saves_checkpoints else None,
     )
 
 

@@ -33,13 +33,13 @@ def command(source: str, destination: str) -> None:
         raise UsageError("exactly one side must be RUN:PATH", hint="longboat cp digits:artifacts/plot.png .")
     place = open_engine()
     if come.run is not None:
-        found = find_run(place, come.run)
-        place.copy_from(found.name, come.path, Path(go.path), node=node_name(found, come.node))
+        status = find_run(place, come.run)
+        place.copy_from(status.name, come.path, Path(go.path), node=node_name(status, come.node))
     else:
         if not Path(come.path).exists():
             raise NotFound(f"no such file: {come.path}")
-        found = find_run(place, go.run or "")
-        place.copy_to(found.name, Path(come.path), go.path, node=node_name(found, go.node))
+        status = find_run(place, go.run or "")
+        place.copy_to(status.name, Path(come.path), go.path, node=node_name(status, go.node))
 
 
 def parse_place(text: str) -> CopyEnd:

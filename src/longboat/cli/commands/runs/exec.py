@@ -36,8 +36,8 @@ def command(run: str, words: tuple[str, ...], node: str | None, rank: int | None
     if node is not None and rank is not None:
         raise UsageError("--node and --rank together", hint="a rank is on one node: --rank is enough")
     place = open_engine()
-    found = find_run(place, run)
-    return place.exec(found.name, list(words), node=node_name(found, node), rank=rank)
+    status = find_run(place, run)
+    return place.exec(status.name, list(words), node=node_name(status, node), rank=rank)
 
 
 def node_name(run: RunStatus, text: str | None) -> str | None:

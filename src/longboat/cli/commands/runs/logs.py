@@ -35,17 +35,17 @@ def command(run: str, timestamps: bool, output: str, **options: Any) -> int:
     With several ranks each line begins with its node and rank: worker-0/1 |
     """
     place = open_engine()
-    found = find_run(place, run)
+    status = find_run(place, run)
     query = make_query(options, time.time())
-    check_query(found, query)
+    check_query(status, query)
     printer: LinePrinter | JsonPrinter = JsonPrinter()
     if output == "text":
-        printer = LinePrinter(prefixes=len(query.ranks) != 1 and is_many(found), timestamps=timestamps)
-    if query.follow and found.phase == "pending" and found.reason:
-        say(f"longboat: {found.name} is pending: {found.reason}")
-    for line in place.logs(found.name, query):
+        printer = LinePrinter(prefixes=len(query.ranks) != 1 and is_many(status), timestamps=timestamps)
+    if query.follow and status.phase == "pending" and status.reason:
+        say(f"longboat: {status.name} is pending: {status.reason}")
+    for line in place.logs(status.name, query):
         printer(line)
-    return exit_code(place.wait(found.name)) if query.follow else 0
+    return exit_code(place.wait(status.name)) if query.follow else 0
 
 
 def make_query(options: dict[str, Any], now: float) -> LogQuery:

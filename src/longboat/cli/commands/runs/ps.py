@@ -74,12 +74,12 @@ def selector(texts: Sequence[str]) -> Callable[[dict[str, str]], bool]:
 
 
 def _term(text: str) -> Callable[[dict[str, str]], bool]:
-    found = TERM.fullmatch(text)
-    if found is None:  # taken as it is, it would select nothing, and look as if there were no runs
+    match = TERM.fullmatch(text)
+    if match is None:  # taken as it is, it would select nothing, and look as if there were no runs
         what = f"{text!r} is not a label selector" if text else "an empty label selector"
         raise UsageError(
             what, hint="write it like team=vision,stage!=test; also team (it is there) and !team (it is not)"
         )
-    if found["key"]:
-        return lambda labels: (found["key"] in labels) is not bool(found["absent"])
-    return lambda labels: (labels.get(found["label"]) == found["value"]) is (found["equals"] != "!=")
+    if match["key"]:
+        return lambda labels: (match["key"] in labels) is not bool(match["absent"])
+    return lambda labels: (labels.get(match["label"]) == match["value"]) is (match["equals"] != "!=")

@@ -76,11 +76,11 @@ def list_command(output: str) -> None:
     from longboat.engines.kubernetes.exec.claims import list_volumes
 
     client = open_cluster().client
-    found = list_volumes(client)
-    if not found and output in ("table", "wide"):
+    views = list_volumes(client)
+    if not views and output in ("table", "wide"):
         say(f"no volumes in namespace {client.namespace}: make one with longboat volume create NAME --size 100Gi")
         return
-    show(found, output, record=plain, tables=lambda wide: print_volumes(found, wide=wide))
+    show(views, output, record=plain, tables=lambda wide: print_volumes(views, wide=wide))
 
 
 def print_volumes(volumes: Sequence[VolumeView], *, wide: bool) -> None:
@@ -166,11 +166,13 @@ def probe_command(
     storage = storage_of(place, name)
     settings = place.settings
     options = HelperPodOptions(pull_secrets=settings.pull_secrets, service_account=settings.service_account)
-    found = probe(place.client, storage, image=image or settings.image or DEFAULT_IMAGE, extent=extent, options=options)
+    figures = probe(
+        place.client, storage, image=image or settings.image or DEFAULT_IMAGE, extent=extent, options=options
+    )
     if output == "table":
-        print_figures(found, meanings(found))
+        print_figures(figures, meanings(figures))
     else:
-        write({**plain(found), "meaning": list(meanings(found))}, output)
+        write({**plain(figures), "meaning": list(meanings(figures))}, output)
 
 
 def storage_of(place: KubernetesEngine, name: str | None) -> Storage:

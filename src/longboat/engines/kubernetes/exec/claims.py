@@ -159,7 +159,7 @@ def _binding(client: Client, claim: ClaimRequest) -> str | None:
     elif chosen not in known:
         there = ", ".join(sorted(known)) or "none"
         # A class of that name may still be written on a volume that somebody made by hand.
-        if not any(one.get("spec", {}).get("storageClassName") == chosen for one in _volumes(client)):
+        if not any(volume.get("spec", {}).get("storageClassName") == chosen for volume in _volumes(client)):
             raise Refused(f"the cluster has no storage class {chosen!r}", hint=f"classes: {there}")
     return str(known[chosen].get("volumeBindingMode") or "Immediate") if chosen in known else None
 
@@ -177,13 +177,13 @@ def _until_bound(client: Client, claim: ClaimRequest, binding: str | None, timeo
     began = time.monotonic()
     pause = FIRST_PAUSE_S
     while True:
-        found = view_of(client.get(PVC, claim.name), (), ())
-        if found.phase == "Bound":
-            return found
+        view = view_of(client.get(PVC, claim.name), (), ())
+        if view.phase == "Bound":
+            return view
         told = _event_messages(client, claim.name)
         waited = time.monotonic() - began
         if binding == LATE or "WaitForFirstConsumer" in told:
-            return _with_note(found, "it is bound when a pod first uses it")
+            return _with_note(view, "it is bound when a pod first uses it")
         failed = told.get("ProvisioningFailed") or told.get("FailedBinding")
         if waited > timeout_s or ("ProvisioningFailed" in told and waited > PATIENCE_S):
             reason = failed or next(iter(told.values()), "nothing provides it")
@@ -213,9 +213,9 @@ def _event_messages(client: Client, name: str) -> dict[str, str]:
 
 def remove_volume(client: Client, name: str, *, timeout_s: float = 60.0) -> None:
     """Remove a claim that nobody uses, and with it, unless its class retains them, its contents. Raises Refused."""
-    found = find_volume(client, name)
-    if found.pods or found.runs:
-        users = [*(f"run {run}" for run in found.runs), *(f"pod {pod}" for pod in found.pods)]
+    view = find_volume(client, name)
+    if view.pods or view.runs:
+        users = [*(f"run {run}" for run in view.runs), *(f"pod {pod}" for pod in view.pods)]
         raise Refused(
             f"the volume {name} is used by {', '.join(users[:8])}{', ...' if len(users) > 8 else ''}",
             hint="stop them first",

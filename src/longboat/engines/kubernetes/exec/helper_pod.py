@@ -111,7 +111,7 @@ class HelperPod(Remote):
             pull_secrets=record.pull_secrets,
             service_account=record.service_account,
         )
-        found = cls(
+        pod = cls(
             client,
             HelperMounts.of_run(record, [STORAGE, record.checkpoint_dir] if paths is None else paths),
             image=record.images[record.job.roles[0].name],
@@ -120,8 +120,8 @@ class HelperPod(Remote):
             options=options,
         )
         if not is_own:
-            found._check_vouched(record)
-        return found
+            pod._check_vouched(record)
+        return pod
 
     def _check_vouched(self, record: Record) -> None:
         from longboat.engines.kubernetes.creation import is_vouched, vouched_pods

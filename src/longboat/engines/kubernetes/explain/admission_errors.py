@@ -25,24 +25,24 @@ def admission_trouble(message: str) -> StartTrouble | None:
     """What a refusal by an admission plugin, webhook or policy means; None for a message that is none."""
     text = message.strip()
     for ask in (_quota, _security, _webhook, _limits, _names):
-        found = ask(text)
-        if found is not None:
-            return found
+        trouble = ask(text)
+        if trouble is not None:
+            return trouble
     return None
 
 
 def _quota(text: str) -> StartTrouble | None:
-    found = _QUOTA.search(text)
-    if found:
-        name, requested, used, limited = found.groups()
+    match = _QUOTA.search(text)
+    if match:
+        name, requested, used, limited = match.groups()
         what = f"quota {name} does not allow it: asked {requested}, used {used}, allowed {limited}"
         return StartTrouble(
             what=what, hint="wait until other pods of the namespace end, ask for less, or for more quota"
         )
-    found = _NEEDS.search(text)
-    if found:
-        fields = _fields(found[2])
-        what = f"quota {found[1]} lets only pods in that state {found[2]}"
+    match = _NEEDS.search(text)
+    if match:
+        fields = _fields(match[2])
+        what = f"quota {match[1]} lets only pods in that state {match[2]}"
         return StartTrouble(what=what, hint=f"state {fields} in the job file", is_final=True)
     return None
 
@@ -54,30 +54,30 @@ def _fields(named: str) -> str:
 
 
 def _security(text: str) -> StartTrouble | None:
-    found = _SECURITY.search(text)
-    if not found:
+    match = _SECURITY.search(text)
+    if not match:
         return None
-    level = found[1].partition(":")[0]
-    what = f"the namespace's Pod Security level {level} does not allow: {_cut(found[2])}"
+    level = match[1].partition(":")[0]
+    what = f"the namespace's Pod Security level {level} does not allow: {_cut(match[2])}"
     hint = "drop what needs it (host folders, root), or use another namespace"
     return StartTrouble(what=what, hint=hint, is_final=True)
 
 
 def _webhook(text: str) -> StartTrouble | None:
-    found = _WEBHOOK.search(text)
-    if found:
-        why = _cut(found[2]) or "it gives no reason"
+    match = _WEBHOOK.search(text)
+    if match:
+        why = _cut(match[2]) or "it gives no reason"
         return StartTrouble(
-            what=f"admission webhook {found[1]} refuses it: {why}", hint="ask who runs it", is_final=True
+            what=f"admission webhook {match[1]} refuses it: {why}", hint="ask who runs it", is_final=True
         )
-    found = _WEBHOOK_DOWN.search(text)
-    if found:
-        what = f"admission webhook {found[1]} does not answer: {_cut(found[2])}"
+    match = _WEBHOOK_DOWN.search(text)
+    if match:
+        what = f"admission webhook {match[1]} does not answer: {_cut(match[2])}"
         return StartTrouble(what=what, hint="nothing is admitted until it is fixed; ask who runs it")
-    found = _POLICY.search(text)
-    if found:
+    match = _POLICY.search(text)
+    if match:
         return StartTrouble(
-            what=f"admission policy {found[1]} refuses it: {_cut(found[2])}", hint="see the policy", is_final=True
+            what=f"admission policy {match[1]} refuses it: {_cut(match[2])}", hint="see the policy", is_final=True
         )
     return None
 
@@ -93,27 +93,27 @@ def _limits(text: str) -> StartTrouble | None:
 
 
 def _names(text: str) -> StartTrouble | None:
-    found = _CLASS.search(text)
-    if found:
+    match = _CLASS.search(text)
+    if match:
         return StartTrouble(
-            what=f"there is no priority class {found[1]}", hint="`kubectl get priorityclasses`", is_final=True
+            what=f"there is no priority class {match[1]}", hint="`kubectl get priorityclasses`", is_final=True
         )
-    found = _ACCOUNT.search(text)
-    if found:
-        return StartTrouble(what=f"there is no service account {found[1]} in the namespace", hint="create it")
+    match = _ACCOUNT.search(text)
+    if match:
+        return StartTrouble(what=f"there is no service account {match[1]} in the namespace", hint="create it")
     return None
 
 
 def creation_troubles(events: Iterable[Mapping[str, Any]]) -> list[StartTrouble]:
     """Why Jobs (or JobSets) of a run could not make their pods: their FailedCreate events, newest last."""
-    found: dict[str, StartTrouble] = {}
+    troubles: dict[str, StartTrouble] = {}
     for event in events:
         message = str(event.get("message") or "")
         if event.get("reason") not in ("FailedCreate", "FailedCreation", "JobCreationFailed", "PodCreationFailed"):
             continue
         trouble = admission_trouble(message) or StartTrouble(what=f"its pods cannot be made: {_cut(message)}")
-        found[trouble.what] = trouble
-    return list(found.values())
+        troubles[trouble.what] = trouble
+    return list(troubles.values())
 
 
 def _cut(text: str) -> str:

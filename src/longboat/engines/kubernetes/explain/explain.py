@@ -51,17 +51,17 @@ def explain(client: Client, snapshot: RunSnapshot, status: RunStatus | None = No
     failures = [attempt.failure for attempt in status.attempts if attempt.failure is not None]
     failure = failures[-1] if failures else None
     setup_log = setup_tail(client, snapshot) if failure is not None and failure.cause == "setup" else ()
-    found = explain_status(status, failure, setup_log, CLUSTER_ADVICE)
+    explanation = explain_status(status, failure, setup_log, CLUSTER_ADVICE)
     with ThreadPoolExecutor(8, thread_name_prefix="explain") as pool:
         look = RunInspector(client, snapshot, pool)
         if status.phase == "failed":
-            return _with(found, look.post_mortem(failure), snapshot.state.facts)
+            return _with(explanation, look.post_mortem(failure), snapshot.state.facts)
         if status.next_attempt is not None:
             left_s = max(0.0, status.next_attempt - client.now())
-            return _with(found, (), (f"attempt {status.attempt + 1} starts in {left_s:.0f} s",))
+            return _with(explanation, (), (f"attempt {status.attempt + 1} starts in {left_s:.0f} s",))
         if status.phase in ("pending", "starting", "recovering"):
-            return _with(found, look.waiting(), ())
-    return found
+            return _with(explanation, look.waiting(), ())
+    return explanation
 
 
 def _with(found: Explanation, told: Sequence[StartTrouble], facts: Iterable[str]) -> Explanation:
@@ -87,9 +87,9 @@ class RunInspector:
 
     def post_mortem(self, failure: Failure | None) -> list[StartTrouble]:
         pods, events, nodes = self._together(self.pods, self.events, self.nodes)
-        by_name = None if nodes is None else {str(one["metadata"]["name"]): one for one in nodes}
-        preempted = any(one.get("reason") == "Preempted" for one in events or ())
-        found = pod_failures(
+        by_name = None if nodes is None else {str(node["metadata"]["name"]): node for node in nodes}
+        preempted = any(event.get("reason") == "Preempted" for event in events or ())
+        start_troubles = pod_failures(
             pods or (),
             events or (),
             nodes=by_name,
@@ -97,20 +97,20 @@ class RunInspector:
             report=failure.rank if failure is not None else None,
         )
         if failure is not None and failure.cause in ("peers", "lost"):
-            found += self.network(pods or ())
-        return found
+            start_troubles += self.network(pods or ())
+        return start_troubles
 
     def waiting(self) -> list[StartTrouble]:
         facts = self.pending_facts()
-        found = troubles(facts)
-        return found + self.network(facts.pods) if facts.missing else found
+        start_troubles = troubles(facts)
+        return start_troubles + self.network(facts.pods) if facts.missing else start_troubles
 
     def pending_facts(self) -> PendingFacts:
         pods, jobs, events, nodes, others, claims, workloads = self._together(
             self.pods, self.jobs, self.events, self.nodes, self.bound_pods, self.claims, self.workloads
         )
         record = self.snapshot.record
-        owners = tuple(one.uid for one in self.snapshot.workloads_of(self.attempt))
+        owners = tuple(workload.uid for workload in self.snapshot.workloads_of(self.attempt))
         held = self.snapshot.workloads_of(self.attempt)
         return PendingFacts(
             pods=tuple(pods or ()),
@@ -120,10 +120,10 @@ class RunInspector:
             others=tuple(others or ()),
             claims=tuple(claims or ()),
             workloads=tuple(workloads or ()),
-            owners=(*owners, *(str(one["metadata"]["uid"]) for one in jobs or ())),
+            owners=(*owners, *(str(job["metadata"]["uid"]) for job in jobs or ())),
             missing=self.missing(),
             nodes_wanted=record.job.nodes,
-            is_gated=bool(held) and all(one.is_suspended for one in held),
+            is_gated=bool(held) and all(view.is_suspended for view in held),
             now=self.client.now(),
         )
 
@@ -185,23 +185,26 @@ class RunInspector:
             self.policies, self.namespace, self.dns_addresses, self.has_service
         )
         labels = (pods[0]["metadata"].get("labels") or {}) if pods else self._labels()
-        found = [
+        start_troubles = [
             StartTrouble(
-                what=f"NetworkPolicy {', '.join(one.policies)} selects the run's pods and does not allow {one.what}",
+                what=f"NetworkPolicy {', '.join(policy.policies)} selects the run's pods and does not allow "
+                f"{policy.what}",
                 hint="allow pods with the label longboat.dev/run of this run to reach each other",
                 cause="peers",
             )
-            for one in blocking_policies(policies or (), labels, namespace or {})
+            for policy in blocking_policies(policies or (), labels, namespace or {})
         ]
         if service is False:
             what = f"Service {names.attempt_name(self.run, self.attempt)} is gone, by which the nodes know their names"
-            found.append(StartTrouble(what=what, hint="run it again; see who deletes Services here", cause="peers"))
+            start_troubles.append(
+                StartTrouble(what=what, hint="run it again; see who deletes Services here", cause="peers")
+            )
         if dns == 0:
             what = "the cluster's DNS (service kube-dns in kube-system) has no ready pod: no name is found"
-            found.append(
+            start_troubles.append(
                 StartTrouble(what=what, hint="kubectl -n kube-system get pods -l k8s-app=kube-dns", cause="peers")
             )
-        return found
+        return start_troubles
 
     def _labels(self) -> dict[str, str]:
         role = self.snapshot.record.job.roles[0].name

@@ -78,8 +78,8 @@ def run_of(workload: Workload) -> str:
     meta = workload["metadata"]
     owner: Mapping[str, Any] = next(iter(meta.get("ownerReferences") or ()), {})
     name = str(owner.get("name") or meta.get("name") or "")
-    found = _ATTEMPT.fullmatch(name)
-    return found[1] if found else name
+    match = _ATTEMPT.fullmatch(name)
+    return match[1] if match else name
 
 
 def _holders(others: Sequence[Workload], wanted: Sequence[str]) -> str:
@@ -113,7 +113,7 @@ def _queue(workload: Workload) -> str:
 
 def _has(workload: Workload, kind: str) -> bool:
     conditions = (workload.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == kind and one.get("status") == "True" for one in conditions)
+    return any(condition.get("type") == kind and condition.get("status") == "True" for condition in conditions)
 
 
 def _is_waiting(workload: Workload) -> bool:

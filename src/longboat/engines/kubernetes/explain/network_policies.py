@@ -25,8 +25,8 @@ class BlockedTraffic(Value, frozen=True):
 
 def blocking_policies(policies: Sequence[Object], labels: Mapping[str, str], namespace: Object) -> list[BlockedTraffic]:
     """What the policies that select such pods do not allow between two of them."""
-    mine = [one for one in policies if _selects((one.get("spec") or {}).get("podSelector"), labels)]
-    found = []
+    mine = [policy for policy in policies if _selects((policy.get("spec") or {}).get("podSelector"), labels)]
+    traffics = []
     for kind, towards in (("Ingress", "from"), ("Egress", "to")):
         isolating = [one for one in mine if kind in _types(one)]
         if not isolating:
@@ -39,10 +39,10 @@ def blocking_policies(policies: Sequence[Object], labels: Mapping[str, str], nam
         ]
         if closed:
             what = f"{kind.lower()} {towards} the other pods of the run (TCP {', '.join(map(str, closed))})"
-            found.append(BlockedTraffic(what=what, policies=names))
+            traffics.append(BlockedTraffic(what=what, policies=names))
         if kind == "Egress" and not any(_allows_dns(one) for one in isolating):
-            found.append(BlockedTraffic(what="egress to the cluster's DNS (port 53)", policies=names))
-    return found
+            traffics.append(BlockedTraffic(what="egress to the cluster's DNS (port 53)", policies=names))
+    return traffics
 
 
 def _types(policy: Object) -> Sequence[str]:
@@ -62,7 +62,7 @@ def _allows(policy: Object, kind: str, labels: Mapping[str, str], namespace: Obj
     side = "from" if kind == "Ingress" else "to"
     for rule in _rules(policy, kind):
         peers = rule.get(side) or ()
-        if (not peers or any(_is_peer(one, labels, namespace) for one in peers)) and _opens(rule, port, "TCP"):
+        if (not peers or any(_is_peer(peer, labels, namespace) for peer in peers)) and _opens(rule, port, "TCP"):
             return True
     return False
 

@@ -49,15 +49,15 @@ class PendingFacts(Value, frozen=True):
 
 def troubles(facts: PendingFacts) -> list[StartTrouble]:
     """All that keeps the run from running, what must be done about first."""
-    found: list[StartTrouble] = []
+    start_troubles: list[StartTrouble] = []
     if len(facts.pods) < facts.nodes_wanted and not facts.is_gated:
-        found += creation_troubles(facts.events)
-    found += _queue(facts)
-    found += _claims(facts)
-    found += _scheduling(facts)
-    found += _starting(facts)
-    found += _peers(facts)
-    unique = {trouble.what: trouble for trouble in found}
+        start_troubles += creation_troubles(facts.events)
+    start_troubles += _queue(facts)
+    start_troubles += _claims(facts)
+    start_troubles += _scheduling(facts)
+    start_troubles += _starting(facts)
+    start_troubles += _peers(facts)
+    unique = {trouble.what: trouble for trouble in start_troubles}
     return sorted(unique.values(), key=lambda trouble: not trouble.is_final)
 
 
@@ -97,7 +97,7 @@ def _queue(facts: PendingFacts) -> list[StartTrouble]:
 
 def _is_owned(body: Object, owners: Iterable[str]) -> bool:
     references = (body.get("metadata") or {}).get("ownerReferences") or ()
-    return any(one.get("uid") in set(owners) for one in references)
+    return any(reference.get("uid") in set(owners) for reference in references)
 
 
 def _conditions(body: Object) -> dict[str, Object]:
@@ -121,23 +121,25 @@ def _claims(facts: PendingFacts) -> list[StartTrouble]:
         for volume in (pod.get("spec") or {}).get("volumes") or ()
         if volume.get("persistentVolumeClaim")
     }
-    found = []
+    start_troubles = []
     by_name = {(claim.get("metadata") or {}).get("name"): claim for claim in facts.claims}
     for name in sorted(str(one) for one in wanted if one):
         claim = by_name.get(name)
         if claim is None or (claim.get("status") or {}).get("phase") == "Bound":
             continue
         events = [
-            one
-            for one in events_of(facts, kind="PersistentVolumeClaim", name=name)
-            if one.get("reason") in _CLAIM_EVENTS
+            event
+            for event in events_of(facts, kind="PersistentVolumeClaim", name=name)
+            if event.get("reason") in _CLAIM_EVENTS
         ]
         if not events or events[-1].get("reason") == "WaitForFirstConsumer":
             said = "it is bound when its first pod has a node" if events else "nobody has made a volume for it"
         else:
             said = " ".join(str(events[-1].get("message") or "").split())[:300]
-        found.append(StartTrouble(what=f"claim {name} is not bound: {said}", hint=f"kubectl describe pvc {name}"))
-    return found
+        start_troubles.append(
+            StartTrouble(what=f"claim {name} is not bound: {said}", hint=f"kubectl describe pvc {name}")
+        )
+    return start_troubles
 
 
 def _scheduling(facts: PendingFacts) -> list[StartTrouble]:
@@ -202,8 +204,13 @@ def _starting(facts: PendingFacts) -> list[StartTrouble]:
         if trouble is not None:
             groups.setdefault(trouble.what, (trouble, []))[1].append(node_name(pod))
     return [
-        StartTrouble(what=f"{named(nodes)}: {one.what}", hint=one.hint, cause=one.cause, is_final=one.is_final)
-        for one, nodes in groups.values()
+        StartTrouble(
+            what=f"{named(nodes)}: {start_trouble.what}",
+            hint=start_trouble.hint,
+            cause=start_trouble.cause,
+            is_final=start_trouble.is_final,
+        )
+        for start_trouble, nodes in groups.values()
     ]
 
 
@@ -214,9 +221,9 @@ def _runs(pod: Object) -> bool:
 
 def _pod_trouble(pod: Object, facts: PendingFacts) -> StartTrouble | None:
     events = events_of(facts, uid=str((pod.get("metadata") or {}).get("uid")))
-    found = trouble_of(pod, events)
-    if found is not None:
-        return found
+    trouble = trouble_of(pod, events)
+    if trouble is not None:
+        return trouble
     host = (pod.get("spec") or {}).get("nodeName")
     for event in reversed(events):
         kind, message = str(event.get("reason") or ""), " ".join(str(event.get("message") or "").split())

@@ -36,17 +36,17 @@ def pod_failures(
     report: RankReport | None = None,
 ) -> list[StartTrouble]:
     """Every pod's fate, told once. `nodes`: those that are there; `owners`: uid -> pod, to name who preempted."""
-    found: dict[str, StartTrouble] = {}
+    troubles: dict[str, StartTrouble] = {}
     for pod in pods:
         mine = events_about(pod, events)
         for trouble in _of_pod(pod, mine, nodes, owners or {}, report):
-            found.setdefault(trouble.what, trouble)
-    return list(found.values())
+            troubles.setdefault(trouble.what, trouble)
+    return list(troubles.values())
 
 
 def events_about(pod: Object, events: Sequence[Object]) -> list[Object]:
     uid = (pod.get("metadata") or {}).get("uid")
-    return [one for one in events if (one.get("involvedObject") or {}).get("uid") == uid]
+    return [event for event in events if (event.get("involvedObject") or {}).get("uid") == uid]
 
 
 def _of_pod(
@@ -57,7 +57,7 @@ def _of_pod(
     report: RankReport | None,
 ) -> list[StartTrouble]:
     name = node_name(pod)
-    told = [
+    troubles = [
         _out_of_memory(pod, report),
         _evicted(pod, events),
         _disrupted(pod, events, nodes, owners),
@@ -65,9 +65,9 @@ def _of_pod(
         _lost(pod, nodes),
     ]
     return [
-        StartTrouble(what=f"{name}: {one.what}", hint=one.hint, cause=one.cause, is_final=one.is_final)
-        for one in told
-        if one
+        StartTrouble(what=f"{name}: {trouble.what}", hint=trouble.hint, cause=trouble.cause, is_final=trouble.is_final)
+        for trouble in troubles
+        if trouble
     ]
 
 
@@ -78,9 +78,9 @@ def _containers(pod: Object) -> Iterable[Object]:
 def _out_of_memory(pod: Object, report: RankReport | None) -> StartTrouble | None:
     """OOMKilled: what the limit was, how much had been used, and how much of it may be /dev/shm."""
     killed = any(
-        ((one.get("state") or {}).get("terminated") or {}).get("reason") == "OOMKilled"
-        or ((one.get("lastState") or {}).get("terminated") or {}).get("reason") == "OOMKilled"
-        for one in _containers(pod)
+        ((container.get("state") or {}).get("terminated") or {}).get("reason") == "OOMKilled"
+        or ((container.get("lastState") or {}).get("terminated") or {}).get("reason") == "OOMKilled"
+        for container in _containers(pod)
     )
     mine = report is not None and report.cause == "oom" and report.node == node_name(pod)
     if not killed and not mine:
@@ -120,7 +120,7 @@ def _evicted(pod: Object, events: Sequence[Object]) -> StartTrouble | None:
     """The kubelet took it away: the node was short of something, or the pod used more than it may."""
     status = pod.get("status") or {}
     texts = [str(status.get("message") or "")] if status.get("reason") == "Evicted" else []
-    texts += [str(one.get("message") or "") for one in events if one.get("reason") == "Evicted"]
+    texts += [str(event.get("message") or "") for event in events if event.get("reason") == "Evicted"]
     for text in texts:
         found = eviction_words(text)
         if found:
@@ -155,7 +155,7 @@ def _disrupted(
 ) -> StartTrouble | None:
     condition = _condition(pod, "DisruptionTarget")
     reason = str(condition.get("reason") or "")
-    preempted = next((one for one in reversed(events) if one.get("reason") == "Preempted"), None)
+    preempted = next((event for event in reversed(events) if event.get("reason") == "Preempted"), None)
     host = str((pod.get("spec") or {}).get("nodeName") or "")
     if reason == "PreemptionByScheduler" or preempted is not None:
         return _preempted(preempted, owners)
@@ -179,17 +179,20 @@ _RETRIES = "set `retries` to have the run taken up again from its newest checkpo
 
 
 def _preempted(event: Object | None, owners: Mapping[str, str]) -> StartTrouble:
-    found = _PREEMPTOR.search(str((event or {}).get("message") or ""))
-    if not found:
+    match = _PREEMPTOR.search(str((event or {}).get("message") or ""))
+    if not match:
         who = "pods of higher priority"
     else:
-        who = f"pod {owners.get(found[1], found[1])} of higher priority on node {found[2]}"
+        who = f"pod {owners.get(match[1], match[1])} of higher priority on node {match[2]}"
     return StartTrouble(what=f"preempted by {who}", hint=_RETRIES, cause="preemption")
 
 
 def _condition(pod: Object, kind: str) -> Object:
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == kind and one.get("status") == "True"), {})
+    return next(
+        (condition for condition in conditions if condition.get("type") == kind and condition.get("status") == "True"),
+        {},
+    )
 
 
 def _is_cordoned(node: Object | None) -> bool:
@@ -198,7 +201,7 @@ def _is_cordoned(node: Object | None) -> bool:
 
 def _ready(node: Object) -> Object:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == "Ready"), {})
+    return next((condition for condition in conditions if condition.get("type") == "Ready"), {})
 
 
 def _lost(pod: Object, nodes: Mapping[str, Object] | None) -> StartTrouble | None:

@@ -100,11 +100,11 @@ def nodes_named(names: Sequence[str]) -> str:
 
 def scheduler_reasons(message: str) -> list[str]:
     """The scheduler's own message in words."""
-    found = _AVAILABLE.match(message.strip())
-    if not found:
+    match = _AVAILABLE.match(message.strip())
+    if not match:
         return [_plain(message)] if message.strip() else []
     items: list[str] = []
-    for part in re.split(r", (?=\d+ )", found[2]):
+    for part in re.split(r", (?=\d+ )", match[2]):
         item = _ITEM.match(part.strip())
         items.append(f"{item[1]} node{'s' if item[1] != '1' else ''}: {_reason(item[2])}" if item else _plain(part))
     return items

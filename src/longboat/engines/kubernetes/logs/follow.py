@@ -80,8 +80,8 @@ class NodeReading:
         log = self.log
         try:
             for batch in log.read(follow=True):
-                lines = [to_log_line(one, role=log.role, node=log.node, attempt=log.attempt) for one in batch]
-                self._room.take(self, sum(len(one.data) for one in batch))
+                lines = [to_log_line(pod_line, role=log.role, node=log.node, attempt=log.attempt) for pod_line in batch]
+                self._room.take(self, sum(len(line.data) for line in batch))
                 if self._stopped:
                     return
                 self.moved = time.monotonic()
@@ -95,13 +95,13 @@ class NodeReading:
 
     def take(self) -> list[LogLine]:
         """All that is there."""
-        found: list[LogLine] = []
+        lines: list[LogLine] = []
         while True:
             try:
-                found += self.lines.get_nowait()
+                lines += self.lines.get_nowait()
             except queue.Empty:
                 self._room.give_back(self)
-                return found
+                return lines
 
     def stop(self) -> None:
         self._stopped = True

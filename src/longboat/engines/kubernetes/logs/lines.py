@@ -82,17 +82,17 @@ class Parser:
         self._epoch = 0.0
 
     def parse(self, line: bytes) -> PodLine:
-        found = _LINE.match(line)
-        if found is None:
+        match = _LINE.match(line)
+        if match is None:
             return PodLine(FOREIGN, -1, 0.0, line)
-        key, no_newline, has_guard, seq, second, fraction = found.groups()
+        key, no_newline, has_guard, seq, second, fraction = match.groups()
         if second != self._second:
             epoch = parse_time(second.decode())
             if epoch is None:
                 return PodLine(FOREIGN, -1, 0.0, line)
             self._epoch, self._second = epoch, second
         time = self._epoch + (int(fraction) / 10 ** len(fraction) if fraction else 0.0)
-        data = line[found.end() :]
+        data = line[match.end() :]
         if has_guard and data.endswith(b"|\n"):
             data = data[:-2] + b"\n"
         if no_newline and data.endswith(b"\n"):

@@ -17,14 +17,14 @@ Object = dict[str, Any]
 
 def gang_pods(record: Record, attempt: int, claims: Claims) -> tuple[Pod, ...]:
     """The pods of an attempt, named after their nodes."""
-    found: list[Pod] = []
+    pods: list[Pod] = []
     labels = objects.labels_of(record, attempt)
     templates = _templates(workloads(record, attempt, labels, suspended=True))
     for role, template in zip(record.job.roles, templates):
         metadata = {**template["metadata"], "name": role.name, "namespace": record.namespace}
-        one = pod_of({"metadata": metadata, "spec": template["spec"]}, claims)
-        found += [msgspec.structs.replace(one, name=f"{role.name}-{index}") for index in range(role.nodes)]
-    return tuple(found)
+        pod = pod_of({"metadata": metadata, "spec": template["spec"]}, claims)
+        pods += [msgspec.structs.replace(pod, name=f"{role.name}-{index}") for index in range(role.nodes)]
+    return tuple(pods)
 
 
 def _templates(bodies: Iterable[Object]) -> list[Object]:

@@ -43,7 +43,7 @@ SERVER_LABELS = ("controller-uid", "job-name", "batch.kubernetes.io/controller-u
 
 def is_needed(record: Record) -> bool:
     """Whether anything may have to be made for the run later: another attempt, or a pod that reads what it kept."""
-    return record.job.retries.count > 0 or any("emptyDir" not in one for one in volumes.pod_volumes(record)[0])
+    return record.job.retries.count > 0 or any("emptyDir" not in volume for volume in volumes.pod_volumes(record)[0])
 
 
 def pin_of(record_hash: str, secret: Mapping[str, Any]) -> str:
@@ -130,9 +130,9 @@ def pins_of(template: Mapping[str, Any]) -> set[str]:
         containers = (((job.get("spec") or {}).get("template") or {}).get("spec") or {}).get("containers") or ()
         values = [
             str(entry.get("value", ""))
-            for one in containers
-            if one.get("name") == CONTAINER
-            for entry in one.get("env") or ()
+            for container in containers
+            if container.get("name") == CONTAINER
+            for entry in container.get("env") or ()
             if entry.get("name") == PIN
         ]
         found |= set(values or [""])

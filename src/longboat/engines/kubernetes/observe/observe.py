@@ -59,14 +59,14 @@ def observe(client: Client, run: str, now: float) -> RunSnapshot:
     bodies = _list(client, kind, selector)
     workloads = [workload_view(each) for each in bodies]
     pods = [pod_view(each) for each in client.list(POD, labels=names.pods_of(run)).items]
-    found = snapshot_of(
+    snapshot = snapshot_of(
         body,
         workloads=workloads,
         pods=_with_mounts(client, pods, now),
         hosts=observe_hosts(client, doubtful_hosts(state, pods, now), pods),
         queue=_queue(client, record, state, workloads),
     )
-    return _with_failed(client, found, bodies if kind is JOB else None)
+    return _with_failed(client, snapshot, bodies if kind is JOB else None)
 
 
 def snapshot_of(
@@ -91,7 +91,7 @@ def snapshot_of(
         submitter_alive=_alive(metadata),
         is_deleting=parse_time(metadata.get("deletionTimestamp")) is not None,
         stop=read_stop(body),
-        workloads=tuple(one for one in workloads if one.owner == uid),
+        workloads=tuple(workload for workload in workloads if workload.owner == uid),
         pods=tuple(pods),
         hosts=dict(hosts or {}),
         queue=queue,
@@ -113,7 +113,9 @@ def _list(client: Client, kind: Any, selector: str) -> list[Object]:
 
 def _queue(client: Client, record: Record, state: State, workloads: Sequence[WorkloadView]) -> QueueView | None:
     """Kueue's word on an attempt that it holds back."""
-    is_held = record.gated_by == "kueue" and any(one.is_suspended and one.attempt == state.attempt for one in workloads)
+    is_held = record.gated_by == "kueue" and any(
+        workload.is_suspended and workload.attempt == state.attempt for workload in workloads
+    )
     return queue_of(record, state, workloads, list_queued(client)) if is_held else None
 
 
@@ -121,8 +123,8 @@ def queue_of(
     record: Record, state: State, workloads: Sequence[WorkloadView], queued: Sequence[Object]
 ) -> QueueView | None:
     """The same, out of Kueue's Workloads. Pure."""
-    held = [one for one in workloads if one.attempt == state.attempt and one.is_suspended]
-    owners = {one.uid for one in held} if record.gated_by == "kueue" else set()
+    held = [workload for workload in workloads if workload.attempt == state.attempt and workload.is_suspended]
+    owners = {view.uid for view in held} if record.gated_by == "kueue" else set()
     for each in queued if owners else ():
         references = (each.get("metadata") or {}).get("ownerReferences") or ()
         if any(reference.get("uid") in owners for reference in references):
@@ -144,7 +146,7 @@ def list_queued(client: Client) -> list[Object]:
 
 def _with_mounts(client: Client, pods: Sequence[PodView], now: float) -> list[PodView]:
     """Why a container that has a place does not start is said by events alone, where a volume is to blame."""
-    found = list(pods)
+    views = list(pods)
     stuck = [
         place
         for place, pod in enumerate(pods)
@@ -157,8 +159,8 @@ def _with_mounts(client: Client, pods: Sequence[PodView], now: float) -> list[Po
             break
         trouble = mount_trouble(events)
         if trouble is not None:
-            found[place] = msgspec.structs.replace(pods[place], trouble=trouble)
-    return found
+            views[place] = msgspec.structs.replace(pods[place], trouble=trouble)
+    return views
 
 
 def _with_failed(client: Client, snapshot: RunSnapshot, jobs: Sequence[Object] | None) -> RunSnapshot:
@@ -193,11 +195,11 @@ def observe_hosts(client: Client, wanted: Collection[str], pods: Sequence[PodVie
 
 def _host(client: Client, name: str) -> HostView:
     body = client.find(NODE, name)
-    found = host_view(name, body)
-    if found.not_ready_since is None or found.said:
-        return found
+    view = host_view(name, body)
+    if view.not_ready_since is None or view.said:
+        return view
     try:
         lease = client.find(LEASE, name, namespace=NODE_LEASES)
     except ApiError:
-        return found  # few may read it: the node's own condition tells nearly as much
+        return view  # few may read it: the node's own condition tells nearly as much
     return host_view(name, body, parse_time(((lease or {}).get("spec") or {}).get("renewTime")))

@@ -33,7 +33,7 @@ def progress_of(snapshot: RunSnapshot) -> Progress:
         starts = [pod.started for pod in pods if pod.started is not None]
         return Progress(phase="running", is_complete=True, started=max(starts, default=None))
     workloads = snapshot.workloads_of(attempt)
-    if workloads and all(one.is_suspended for one in workloads):
+    if workloads and all(workload.is_suspended for workload in workloads):
         return Progress(phase="pending", reason=_queue_reason(snapshot))
     gone = [node for node in wanted if node not in {pod.node for pod in pods}]
     if gone and snapshot.state.phase == "running":
@@ -78,7 +78,7 @@ def _nodes(pods: Sequence[PodView]) -> str:
 def facts_of(snapshot: RunSnapshot) -> tuple[str, ...]:
     """What was seen of the pods when the attempt ended, for the day when they are gone."""
     found = []
-    for pod in sorted(snapshot.pods_of(snapshot.state.attempt), key=lambda one: (one.role, one.index)):
+    for pod in sorted(snapshot.pods_of(snapshot.state.attempt), key=lambda view: (view.role, view.index)):
         if pod.end is None or (pod.end.exit_code == 0 and pod.end.cause is None):
             continue
         words = [word for word in (pod.end.reason, f"exit code {pod.end.exit_code}") if word]

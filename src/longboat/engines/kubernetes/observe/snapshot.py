@@ -185,13 +185,15 @@ def workload_view(body: Mapping[str, Any]) -> WorkloadView:
 def owner_of(meta: Mapping[str, Any]) -> str:
     """The uid of the record that owns an object; empty where none does."""
     owners = meta.get("ownerReferences") or ()
-    return next((str(one.get("uid", "")) for one in owners if one.get("kind") == "ConfigMap"), "")
+    return next((str(owner.get("uid", "")) for owner in owners if owner.get("kind") == "ConfigMap"), "")
 
 
 def queue_view(workload: Mapping[str, Any], words: str = "") -> QueueView:
     """From Kueue's Workload; `words` say what it waits for."""
     conditions = (workload.get("status") or {}).get("conditions") or ()
-    held = {one.get("type"): one.get("reason") for one in conditions if one.get("status") == "True"}
+    held = {
+        condition.get("type"): condition.get("reason") for condition in conditions if condition.get("status") == "True"
+    }
     # Pods that were not ready in time never ran together: the same attempt may be admitted again.
     is_evicted = "Evicted" in held and held["Evicted"] != "PodsReadyTimeout"
     return QueueView(is_evicted=is_evicted, message=words)

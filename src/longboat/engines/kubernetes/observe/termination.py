@@ -167,18 +167,18 @@ def outcome_of_pod(pod: Mapping[str, Any]) -> PodEnd | None:
     """How the pod ended: its container's end, or why it was taken away or never ran. None while it has not ended."""
     status = pod.get("status") or {}
     container = container_of(pod)
-    found = outcome_of(container) if container is not None else None
+    end = outcome_of(container) if container is not None else None
     taken = _taken_away(status)
-    if found is not None and (found.said is not None or found.cause in ("oom", "image") or not taken):
-        return found
+    if end is not None and (end.said is not None or end.cause in ("oom", "image") or not taken):
+        return end
     if taken:
         return PodEnd(
             exit_code=RUN_LOST_EXIT,
             cause=taken[0],
             message=taken[1],
             reason=str(status.get("reason") or ""),
-            started=found.started if found is not None else None,
-            ended=found.ended if found is not None else None,
+            started=end.started if end is not None else None,
+            ended=end.ended if end is not None else None,
         )
     if status.get("phase") == "Failed":
         text = str(status.get("message") or status.get("reason") or "the pod failed and nobody says why")

@@ -47,7 +47,7 @@ def is_over(snapshot: RunSnapshot, attempt: int) -> bool:
         # A pod on a lost node keeps its Job from ending; an index that had its pod gets no other.
         state = snapshot.state
         return state.phase == "running" or state.is_final or missing <= snapshot.failed_nodes
-    return all(one.failed is not None or one.is_complete for one in snapshot.workloads_of(attempt))
+    return all(workload.failed is not None or workload.is_complete for workload in snapshot.workloads_of(attempt))
 
 
 def judge(snapshot: RunSnapshot, attempt: int) -> AttemptOutcome:
@@ -126,7 +126,7 @@ def _weigh(snapshot: RunSnapshot, attempt: int, ends: dict[str, PodEnd]) -> Atte
 
 def _vanished(snapshot: RunSnapshot, attempt: int, missing: Sequence[str]) -> Failure:
     workloads = snapshot.workloads_of(attempt)
-    told = next((one.failed for one in workloads if one.failed), None)
+    told = next((workload.failed for workload in workloads if workload.failed), None)
     if not workloads:
         message = "its Jobs were deleted while it ran"
     elif told:

@@ -78,7 +78,7 @@ class NotedObject(msgspec.Struct):
         """Of a pod or a workload: it holds nothing any more."""
         conditions = self.status.conditions
         return self.status.phase in ("Succeeded", "Failed") or any(
-            one.type in OVER and one.status == "True" for one in conditions
+            condition.type in OVER and condition.status == "True" for condition in conditions
         )
 
 
@@ -136,7 +136,7 @@ class Controller:
     @property
     def is_ready(self) -> bool:
         """Whether it sees what there is."""
-        return all(one.is_fresh for kind, one in self._reflectors if kind != JOBSET)
+        return all(reflector.is_fresh for kind, reflector in self._reflectors if kind != JOBSET)
 
     def blind_spots(self) -> list[str]:
         """What cannot be watched at the moment, and why. Turns go on: each reads its run anew, not what was watched."""
@@ -148,13 +148,17 @@ class Controller:
 
     def why_unhealthy(self) -> str:
         """Threads that ended, and watches that have been blind for long; empty: none."""
-        ended = [f"the thread {one.name} has ended" for one in self._threads if not one.is_alive()]
-        return "; ".join([*ended, *(text for one in self._needed() if (text := one.long_blindness()))])
+        ended = [f"the thread {thread.name} has ended" for thread in self._threads if not thread.is_alive()]
+        return "; ".join([*ended, *(text for reflector in self._needed() if (text := reflector.long_blindness()))])
 
     def _needed(self) -> list[Reflector[NotedObject]]:
         """A cluster need not serve JobSets."""
         found = list(self._reflectors)
-        return [one for kind, one in found if not (kind == JOBSET and isinstance(one.trouble, ObjectNotFound))]
+        return [
+            reflector
+            for kind, reflector in found
+            if not (kind == JOBSET and isinstance(reflector.trouble, ObjectNotFound))
+        ]
 
     # what the watches tell
 

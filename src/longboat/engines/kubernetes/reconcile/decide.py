@@ -123,7 +123,11 @@ def _remains(snapshot: RunSnapshot) -> tuple[Action, ...]:
 
     An attempt with pods on lost nodes keeps the others, with their logs, but no place in a queue.
     """
-    left = {one.attempt for one in snapshot.workloads if not (one.failed or one.is_complete or one.is_deleting)}
+    left = {
+        workload.attempt
+        for workload in snapshot.workloads
+        if not (workload.failed or workload.is_complete or workload.is_deleting)
+    }
     going = tuple(DeleteWorkloads(attempt=attempt) for attempt in sorted(left) if not is_over(snapshot, attempt))
     if snapshot.record.gated_by != "kueue":
         return going
@@ -133,20 +137,20 @@ def _remains(snapshot: RunSnapshot) -> tuple[Action, ...]:
 def _discards(snapshot: RunSnapshot, attempts: set[int]) -> tuple[Action, ...]:
     """The workloads of attempts that are over, and whose pods on lost nodes would never leave them."""
     lost = {pod.attempt for pod in snapshot.pods if pod.is_lost}
-    there = {one.attempt for one in snapshot.workloads if not one.is_deleting}
+    there = {workload.attempt for workload in snapshot.workloads if not workload.is_deleting}
     return tuple(DeleteWorkloads(attempt=attempt, is_lost=True) for attempt in sorted(attempts & lost & there))
 
 
 def _earlier(snapshot: RunSnapshot) -> tuple[Action, ...]:
     """What a lost attempt before this one left behind: claims and devices stay taken as long as its pods are there."""
-    earlier = {one.attempt for one in snapshot.workloads if one.attempt < snapshot.state.attempt}
+    earlier = {workload.attempt for workload in snapshot.workloads if workload.attempt < snapshot.state.attempt}
     return _discards(snapshot, earlier)
 
 
 def _is_waiting(snapshot: RunSnapshot) -> bool:
     """Suspended, and so without pods, because it waits to be let in."""
     workloads = snapshot.workloads_of(snapshot.state.attempt)
-    return bool(workloads) and all(one.is_suspended for one in workloads) and not snapshot.stop
+    return bool(workloads) and all(workload.is_suspended for workload in workloads) and not snapshot.stop
 
 
 def _between(snapshot: RunSnapshot, now: float) -> Decision:
@@ -155,7 +159,7 @@ def _between(snapshot: RunSnapshot, now: float) -> Decision:
     if any(pod.end is None for pod in snapshot.pods):
         return Decision(actions=_earlier(snapshot), again_at=now + SUSPICIOUS_S)
     if snapshot.stop is not None:
-        failures = [one.failure for one in state.attempts if one.failure is not None]
+        failures = [attempt.failure for attempt in state.attempts if attempt.failure is not None]
         reason = "stopped before its next attempt" if failures else stop_note(state.started)
         return _finished(snapshot, now, "stopped", failures[-1].exit_code if failures else None, reason)
     if now < state.not_before:
@@ -171,7 +175,7 @@ def _between(snapshot: RunSnapshot, now: float) -> Decision:
 def _opened(snapshot: RunSnapshot) -> State:
     """The state with the attempt in its list: its objects are there."""
     state = snapshot.state
-    made = [one.created for one in snapshot.workloads_of(state.attempt) if one.created]
+    made = [workload.created for workload in snapshot.workloads_of(state.attempt) if workload.created]
     made += [pod.created for pod in snapshot.pods_of(state.attempt) if pod.created]
     started = Attempt(number=state.attempt, started=min(made, default=snapshot.record.created))
     return _replace(state, attempts=(*state.attempts, started))
@@ -188,7 +192,7 @@ def _going(snapshot: RunSnapshot, now: float) -> Decision:
     if sentence is not None:
         return Decision(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
     progress = progress_of(snapshot)
-    if snapshot.record.gated_by == "longboat" and any(one.is_suspended for one in workloads):
+    if snapshot.record.gated_by == "longboat" and any(workload.is_suspended for workload in workloads):
         new = _replace(state, phase=_phase(state, "pending"))
         return Decision(state=new, actions=(Admit(attempt=attempt),), again_at=state.gate.not_before)
     if _was_taken_back(snapshot):
@@ -253,7 +257,7 @@ def _was_taken_back(snapshot: RunSnapshot) -> bool:
     """The queue suspended a gang that had started."""
     state = snapshot.state
     workloads = snapshot.workloads_of(state.attempt)
-    if snapshot.record.gated_by != "kueue" or not workloads or not all(one.is_suspended for one in workloads):
+    if snapshot.record.gated_by != "kueue" or not workloads or not all(workload.is_suspended for workload in workloads):
         return False
     return state.phase == "running" or (snapshot.queue is not None and snapshot.queue.is_evicted)
 
@@ -295,14 +299,15 @@ def _trouble(snapshot: RunSnapshot, now: float) -> tuple[Failure | None, float |
 def _sentenced(state: State, failure: Failure) -> State:
     """The failure is noted before what shows it is removed."""
     attempts = tuple(
-        msgspec.structs.replace(one, failure=failure) if one.number == state.attempt else one for one in state.attempts
+        msgspec.structs.replace(attempt, failure=failure) if attempt.number == state.attempt else attempt
+        for attempt in state.attempts
     )
     return _replace(state, attempts=attempts)
 
 
 def _removal(snapshot: RunSnapshot, grace_s: float | None = None) -> tuple[Action, ...]:
     attempt = snapshot.state.attempt
-    left = [one for one in snapshot.workloads_of(attempt) if not one.is_deleting]
+    left = [workload for workload in snapshot.workloads_of(attempt) if not workload.is_deleting]
     return (DeleteWorkloads(attempt=attempt, grace_s=grace_s),) if left else ()
 
 
@@ -352,7 +357,7 @@ def _concluded(snapshot: RunSnapshot, now: float) -> Decision:
     if verdict.how == "succeeded":
         return _finished(snapshot, now, "succeeded", 0, "")
     if verdict.how == "stopped" or failure is None:
-        earlier = [one.failure for one in state.attempts if one.failure is not None]
+        earlier = [attempt.failure for attempt in state.attempts if attempt.failure is not None]
         code = verdict.exit_code if verdict.exit_code is not None or not earlier else earlier[-1].exit_code
         return _finished(snapshot, now, "stopped", code, stop_note(state.started if code is None else now))
     delay = retry_after(failure, attempt=state.attempt, retries=retries)
@@ -375,13 +380,13 @@ def _closed(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float) -> State
     said = [pod.end.said for pod in pods if pod.end is not None and pod.end.said is not None]
     ends = [one.ended for one in said if one.ended] + [pod.end.ended for pod in pods if pod.end and pod.end.ended]
     starts = [one.started for one in said if one.started]
-    resumed = next((one.resumed_from for one in said if one.resumed_from), None)
-    checkpoint = next((one.checkpoint for one in said if one.checkpoint), None)
+    resumed = next((node_end.resumed_from for node_end in said if node_end.resumed_from), None)
+    checkpoint = next((end.checkpoint for end in said if end.checkpoint), None)
     attempts = tuple(
-        msgspec.structs.replace(one, ended=max(ends, default=now), failure=verdict.failure, resumed_from=resumed)
-        if one.number == state.attempt
-        else one
-        for one in state.attempts
+        msgspec.structs.replace(attempt, ended=max(ends, default=now), failure=verdict.failure, resumed_from=resumed)
+        if attempt.number == state.attempt
+        else attempt
+        for attempt in state.attempts
     )
     return _replace(
         state,
@@ -396,7 +401,7 @@ def _finished(
     snapshot: RunSnapshot, now: float, phase: str, exit_code: int | None, reason: str, cause: str | None = None
 ) -> Decision:
     state = snapshot.state
-    ended = max([one.ended for one in state.attempts if one.ended is not None], default=now)
+    ended = max([attempt.ended for attempt in state.attempts if attempt.ended is not None], default=now)
     ended = ended if phase != "stopped" or state.attempts else now
     final = _replace(state, phase=phase, exit_code=exit_code, reason=reason, cause=cause, ended=ended)
     return Decision(state=final, actions=_remains(snapshot))

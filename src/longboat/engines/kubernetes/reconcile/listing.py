@@ -36,21 +36,21 @@ MOST_NAMED = 400
 def list_runs(client: Client, notice: Callable[[str], None]) -> Sequence[RunStatus]:
     """Newest first."""
     seen = list(list_records(client, notice))
-    opened = [one for one in seen if not one.state.is_final]
+    opened = [listed_run for listed_run in seen if not listed_run.state.is_final]
     states = foresee(client, opened, notice) if opened else {}
-    found = [brief_status(one.record, states.get(one.record.name, one.state)) for one in seen]
+    found = [brief_status(run.record, states.get(run.record.name, run.state)) for run in seen]
     return sorted(found, key=lambda status: (-status.created, status.name))
 
 
 def foresee(client: Client, opened: Sequence[ListedRun], notice: Callable[[str], None]) -> dict[str, State]:
     """The states that turns would write; of a run whose parts cannot be seen, none."""
     kinds = {JOBSET if one.record.workload == "jobset" else JOB for one in opened}
-    runs = [one.record.name for one in opened]
+    runs = [listed_run.record.name for listed_run in opened]
     try:
         with ThreadPoolExecutor(max_workers=4, thread_name_prefix="listing") as pool:
             pods = pool.submit(_by_run, client, POD, runs, RunPod)
             lists = [pool.submit(_by_run, client, kind, runs, SlimWorkload) for kind in kinds]
-            is_queued = any(one.record.gated_by == "kueue" for one in opened)
+            is_queued = any(run.record.gated_by == "kueue" for run in opened)
             queued = list_queued(client) if is_queued else []
             made = [one.result() for one in lists]
             shown = pods.result()
@@ -58,7 +58,7 @@ def foresee(client: Client, opened: Sequence[ListedRun], notice: Callable[[str],
         notice(f"runs are shown as they were last seen: {error.message}")
         return {}
     now = client.now()
-    found = {}
+    states = {}
     for one in opened:
         name = one.record.name
         workloads = [workload_view(body) for bodies in made for body in bodies.get(name, ())]
@@ -68,8 +68,8 @@ def foresee(client: Client, opened: Sequence[ListedRun], notice: Callable[[str],
             pods=[pod_view(body) for body in shown.get(name, ())],
             queue=queue_of(one.record, one.state, workloads, queued),
         )
-        found[name] = foreseen(snapshot, now).snapshot.state
-    return found
+        states[name] = foreseen(snapshot, now).snapshot.state
+    return states
 
 
 def _by_run(client: Client, kind: Kind, runs: Sequence[str], into: Any) -> dict[str, list[Any]]:

@@ -128,7 +128,7 @@ def _end(client: Client, snapshot: RunSnapshot, error: CannotRetry | ForeignObje
     state = snapshot.state
     failure = next((one.failure for one in reversed(state.attempts) if one.failure is not None), None)
     reason = f"not tried again: {error.message}"
-    ended = max([one.ended for one in state.attempts if one.ended is not None], default=client.now())
+    ended = max([attempt.ended for attempt in state.attempts if attempt.ended is not None], default=client.now())
     final = msgspec.structs.replace(
         state,
         phase="failed",
@@ -230,7 +230,9 @@ class Reconciler:
 
     def _hear_gate(self, snapshot: RunSnapshot) -> None:
         """While the run waits at the gate, the ends of other runs' pods concern it."""
-        is_held = snapshot.record.gated_by == "longboat" and any(one.is_suspended for one in snapshot.workloads)
+        is_held = snapshot.record.gated_by == "longboat" and any(
+            workload.is_suspended for workload in snapshot.workloads
+        )
         if is_held and self._gate is None:
             # Pods that have ended leave this watch as if they were deleted, and cost nothing however many there are.
             labels, fields = f"{names.MANAGED_BY}=longboat", UNFINISHED
@@ -266,13 +268,13 @@ class Reconciler:
         pauses += [moment - now for moment in (outlook.again_at, self._again_at) if moment is not None]
         if any(isinstance(one.trouble, (Forbidden, ObjectNotFound)) for one in self._reflectors.values()):
             pauses.append(POLL_S)
-        elif not all(one.is_fresh for one in self._reflectors.values()):
+        elif not all(reflector.is_fresh for reflector in self._reflectors.values()):
             pauses.append(BLIND_POLL_S)
         return shortest(pauses)
 
     def _is_due(self) -> bool:
         """Whether a turn would do something, as far as the watches show."""
-        if self._gate is not None or not all(one.is_synced for one in self._reflectors.values()):
+        if self._gate is not None or not all(reflector.is_synced for reflector in self._reflectors.values()):
             return True
         bodies = list(self._reflectors["record"].items.values())
         if not bodies:

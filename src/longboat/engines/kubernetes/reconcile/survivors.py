@@ -101,7 +101,7 @@ def settling_s(snapshot: RunSnapshot, now: float) -> float:
     silent = [pod.end.ended for pod in pods.values() if pod.is_lost and pod.end is not None and pod.end.ended]
     # One that is cut off but alive ends its ranks by itself when it has heard nothing of the others for a while.
     cut_off_s = max(silent) + LINE_LOST_S + job.grace_s + SETTLING_S - now if silent and job.nodes > 1 else 0.0
-    is_removed = any(one.number == state.attempt and one.failure is not None for one in state.attempts)
+    is_removed = any(attempt.number == state.attempt and attempt.failure is not None for attempt in state.attempts)
     vanished = [member for member in expected_nodes(job) if member not in pods]
     if is_removed or state.started is None or _is_end_known(snapshot, vanished):
         return max(0.0, cut_off_s)

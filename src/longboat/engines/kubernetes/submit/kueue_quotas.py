@@ -32,16 +32,16 @@ def flavor_quotas(
     cohort = _cohort(mine)
     lenders = [one for one in everyone if cohort and _cohort(one) == cohort and _name(one) != _name(mine)]
     is_plain = cohorts is not None and cohort not in {_name(one) for one in cohorts}
-    found = []
+    quotas = []
     for flavor in _flavors(mine):
         most: dict[str, int | None] = {}
         for resource in flavor.get("resources") or ():
             name = str(resource["name"])
             own = amount(name, str(resource.get("nominalQuota") or "0"))
-            lent = sum(_lent(one, str(flavor["name"]), name) for one in lenders) if is_plain else None
+            lent = sum(_lent(lender, str(flavor["name"]), name) for lender in lenders) if is_plain else None
             most[name] = own if not cohort else _with_borrowed(own, resource.get("borrowingLimit"), name, lent)
-        found.append(FlavorQuota(name=str(flavor["name"]), most=most))
-    return tuple(found)
+        quotas.append(FlavorQuota(name=str(flavor["name"]), most=most))
+    return tuple(quotas)
 
 
 def _with_borrowed(own: int, limit: Any, resource: str, lent: int | None) -> int | None:

@@ -91,7 +91,7 @@ def _permission_problems(capabilities: ClusterFacts) -> list[Problem]:
 def needed_denials(capabilities: ClusterFacts) -> list[Permission]:
     """What somebody may not do who wants to run anything at all. With JobSet, nobody must be allowed to make Jobs."""
     needs = ("always", "jobset") if capabilities.has_jobset else ("always", "job")
-    return [one for one in capabilities.denied if one.need in needs]
+    return [permission for permission in capabilities.denied if permission.need in needs]
 
 
 def queue_of(job: Job, settings: ContextChoices | None) -> str | None:
@@ -200,7 +200,7 @@ def _binding_problems(claim: ClaimView, capabilities: ClusterFacts) -> list[Prob
         return []
     names = [one.name for one in classes]
     here = f"storage classes here: {', '.join(names) or 'none'}"
-    if claim.storage_class is None and not any(one.is_default for one in classes):
+    if claim.storage_class is None and not any(storage_class.is_default for storage_class in classes):
         return [(f"claim {claim.name} is not bound: it names no storage class and there is no default one", here)]
     if claim.storage_class and claim.storage_class not in names:
         return [(f"claim {claim.name} is not bound: there is no storage class {claim.storage_class}", here)]
@@ -228,8 +228,8 @@ def _unknown_nodes(job: Job, capabilities: ClusterFacts) -> list[str]:
 
 
 def version_of(text: str) -> tuple[int, int] | None:
-    found = re.match(r"v?(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.match(r"v?(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _old_version(job: Job, capabilities: ClusterFacts) -> list[str]:
@@ -247,7 +247,9 @@ def _sleeping_queue(wanted: str | None, capabilities: ClusterFacts) -> list[str]
 
 
 def _comforts(job: Job, capabilities: ClusterFacts) -> list[str]:
-    lacking: list[Permission] = [one for one in capabilities.denied if one.need in ("comfort", "aide", "gate", "kueue")]
+    lacking: list[Permission] = [
+        permission for permission in capabilities.denied if permission.need in ("comfort", "aide", "gate", "kueue")
+    ]
     if not lacking:
         return []
     return [f"you may not: {format_permissions(lacking)}"]

@@ -19,8 +19,8 @@ _COPY = re.compile(r"(.+-[0-9a-f]{16})-(\d+)$")
 
 def base_of(name: str) -> str:
     """The name without the number of the copy."""
-    found = _COPY.match(name)
-    return found[1] if found else name
+    match = _COPY.match(name)
+    return match[1] if match else name
 
 
 def with_room(bodies: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

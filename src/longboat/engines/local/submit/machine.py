@@ -38,12 +38,12 @@ def observe_machine(home: Path, environment: Mapping[str, str]) -> LocalMachine:
 def observe_gpus(environment: Mapping[str, str]) -> tuple[Gpu, ...]:
     """GPUs by NVML, narrowed or stated by LONGBOAT_GPUS (ids, indexes or UUIDs; empty means none)."""
     stated = environment.get("LONGBOAT_GPUS")
-    found = _nvml_gpus() if stated is None or stated.strip() else ()
+    gpus = _nvml_gpus() if stated is None or stated.strip() else ()
     if stated is None:
-        return found
+        return gpus
     chosen: list[Gpu] = []
     for position, name in enumerate(dict.fromkeys(part.strip() for part in stated.split(",") if part.strip())):
-        real = next((gpu for gpu in found if name in (gpu.id, str(gpu.index))), None)
+        real = next((gpu for gpu in gpus if name in (gpu.id, str(gpu.index))), None)
         chosen.append(real or Gpu(id=name, index=position, is_stated=True))
     return tuple(chosen)
 

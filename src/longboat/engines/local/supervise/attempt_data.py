@@ -138,10 +138,10 @@ class AttemptOutputs:
         if not is_object_url(wanted):
             return wanted
         report("fetches the checkpoint to begin with")
-        found = self._fetched(wanted, self._files.directory / "resume", None)
-        if found is None:
+        path = self._fetched(wanted, self._files.directory / "resume", None)
+        if path is None:
             raise EngineError(f"no complete checkpoint to resume from in {wanted}")
-        return str(found)
+        return str(path)
 
     def _fetched(self, url: str, folder: Path, own: Path | None, attempt: int = 0) -> Path | None:
         """The newest of an object store and this machine. A store that fails is no reason not to use what is here."""

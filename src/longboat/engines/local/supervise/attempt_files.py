@@ -51,10 +51,10 @@ def read_ending(folder: Path, record: LocalRecord, state: LocalState) -> Attempt
     nodes = {f"{role.name}-{index}": role.name for role in record.job.roles for index in range(role.nodes)}
     outcomes = {name: read_value(folder / name / "outcome.json", NodeOutcome) for name in nodes}
     restarted = has_restarted(state)
-    found = {name: outcome or _outcome_of_reports(folder / name) for name, outcome in outcomes.items()}
-    is_late = any(outcome is not None and outcome.ended_by == "timeout" for outcome in found.values())
+    node_outcomes = {name: outcome or _outcome_of_reports(folder / name) for name, outcome in outcomes.items()}
+    is_late = any(outcome is not None and outcome.ended_by == "timeout" for outcome in node_outcomes.values())
     return AttemptEnd(
-        outcomes={name: outcome for name, outcome in found.items() if outcome is not None},
+        outcomes={name: outcome for name, outcome in node_outcomes.items() if outcome is not None},
         reports=[report for name in nodes for report in reports_of(folder / name)],
         nodes=list(nodes),
         deciding=[name for name, role in nodes.items() if role in record.job.ends and not _follows(folder / name)],

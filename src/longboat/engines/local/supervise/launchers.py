@@ -214,8 +214,8 @@ class Launchers:
 
     def _stalled(self) -> tuple[int, float] | None:
         """The rank that was silent for the longest time."""
-        found = [read_value(node.directory / "stall.json", Stall) for node in self.nodes.values()]
-        longest = max((stall for stall in found if stall), key=lambda stall: stall.silent_s, default=None)
+        stalls = [read_value(node.directory / "stall.json", Stall) for node in self.nodes.values()]
+        longest = max((stall for stall in stalls if stall), key=lambda stall: stall.silent_s, default=None)
         return (longest.rank, longest.silent_s) if longest else None
 
     def _last_words(self) -> str:
@@ -282,5 +282,5 @@ def beat_of(node: AttemptNode) -> Heartbeat | None:
 
 def live_launchers(nodes: Sequence[Path]) -> list[ProcessId]:
     """Launchers of these node folders that still run."""
-    found = [read_value(node / "launcher.json", ProcessId) for node in nodes]
-    return [process for process in found if process is not None and is_alive(process)]
+    ids = [read_value(node / "launcher.json", ProcessId) for node in nodes]
+    return [process for process in ids if process is not None and is_alive(process)]

@@ -63,8 +63,8 @@ def send_objects(url: str, objects: Mapping[str, Sequence[str]], environment: Ma
     store = open_store(where, environment)
 
     def have(name: str) -> int:
-        found = store.look(where.key + name)
-        if found is not None and found.size and time.time() - found.changed < REFRESH_S:
+        info = store.look(where.key + name)
+        if info is not None and info.size and time.time() - info.changed < REFRESH_S:
             return 0
         with tempfile.SpooledTemporaryFile(max_size=4 * LIMIT, prefix="longboat-") as file:
             write(file, objects[name])

@@ -86,7 +86,7 @@ class ClusterFacts(Value, frozen=True):
     def can_isolate(self) -> bool:
         """Whether NetworkPolicies are served and whoever submits may create them."""
         group, plural = kinds.NETWORK_POLICY.api_version.partition("/")[0], kinds.NETWORK_POLICY.plural
-        denied = {(one.verb, one.group, one.resource) for one in self.denied}
+        denied = {(permission.verb, permission.group, permission.resource) for permission in self.denied}
         return group in self.groups and ("create", group, plural) not in denied
 
     def queue(self, name: str) -> LocalQueue | None:
@@ -104,8 +104,8 @@ class ClusterFacts(Value, frozen=True):
         offers = self.offers
         if not offers and self.device_classes:
             return DRA + self.device_classes[0]
-        found = offer_for(gpus, offers)
-        return found.resource if found is not None else DEFAULT_GPU
+        offer = offer_for(gpus, offers)
+        return offer.resource if offer is not None else DEFAULT_GPU
 
     def gpu_selector(self, gpus: Gpus) -> dict[str, tuple[str, ...]]:
         """Labels and values of which a node must carry one for the type and memory asked for. Empty: any."""
@@ -276,13 +276,13 @@ class _Look:
         local = self.client.list(kinds.LOCAL_QUEUE._replace(api_version=version)).items
         clusters = self._or_none(kinds.CLUSTER_QUEUE._replace(api_version=version)) if local else None
         cohorts = self._or_none(kinds.COHORT._replace(api_version=version)) if clusters else None
-        by_name = {str(one["metadata"]["name"]): one for one in clusters or ()}
-        found = []
+        by_name = {str(cluster["metadata"]["name"]): cluster for cluster in clusters or ()}
+        local_queues = []
         for queue in map(surroundings.queue_of, local):
             mine = by_name.get(queue.cluster_queue)
             flavors = None if mine is None else flavor_quotas(mine, by_name.values(), cohorts)
-            found.append(msgspec.structs.replace(queue, flavors=flavors))
-        return tuple(found)
+            local_queues.append(msgspec.structs.replace(queue, flavors=flavors))
+        return tuple(local_queues)
 
     def _or_none(self, kind: kinds.Kind) -> list[dict[str, Any]] | None:
         """All of a kind, or None where it may not be listed or is not served."""
@@ -300,7 +300,7 @@ class _Look:
         if DRA_VERSION not in served.get(DRA_GROUP, ()) or uses is None or offers_of([use.node for use in uses]):
             return ()
         try:
-            names = [str(one["metadata"]["name"]) for one in self.client.list(kinds.DEVICE_CLASS).items]
+            names = [str(item["metadata"]["name"]) for item in self.client.list(kinds.DEVICE_CLASS).items]
         except Unreachable:
             raise
         except ApiError:
@@ -352,7 +352,7 @@ class _Look:
             return ()
         wanted = [one for one in PERMISSIONS if _is_needed(one, served)]
         answers = list(self.pool.map(self._may, wanted))
-        return tuple(one for one, given in zip(wanted, answers) if given is False)
+        return tuple(permission for permission, given in zip(wanted, answers) if given is False)
 
     def _may(self, permission: Permission) -> bool | None:
         try:

@@ -94,11 +94,11 @@ def uses_of(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]
         host = (pod.get("spec") or {}).get("nodeName")
         if host and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
             taken.setdefault(host, []).append((_kind_of(pod), (*requests_of(pod["spec"]), (PODS, 1))))
-    found = []
+    uses = []
     for body in nodes:
         shape = node_of(body)
         here = taken.get(shape.name, [])
-        found.append(
+        uses.append(
             NodeUse(
                 node=shape,
                 is_ready=is_ready(body),
@@ -107,7 +107,7 @@ def uses_of(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]
                 daemons=total(amounts for kind, amounts in here if kind == "daemon"),
             )
         )
-    return tuple(found)
+    return tuple(uses)
 
 
 def _kind_of(pod: Mapping[str, Any]) -> Literal["daemon", "standing", "run"]:
@@ -122,7 +122,7 @@ def _kind_of(pod: Mapping[str, Any]) -> Literal["daemon", "standing", "run"]:
 
 def is_ready(node: Mapping[str, Any]) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 def queue_of(body: Mapping[str, Any]) -> LocalQueue:
