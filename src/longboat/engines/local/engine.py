@@ -103,7 +103,7 @@ class LocalEngine:
         from longboat.engines.shared.code_snapshot import with_absolute_secrets
         from longboat.engines.shared.secrets import read_secrets
 
-        machine = observe_machine(self.home.root, submission.environment)
+        machine = observe_machine(self.home.root, submission.environment, with_gpus=bool(submission.job.gpus))
         notices = [*check(submission.job, machine), *layout_notices(submission.job)]
         if submission.job.secrets:
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,13 +26,20 @@ class LocalMachine(Value, frozen=True):
     gpus: tuple[Gpu, ...]
 
 
-def observe_machine(home: Path, environment: Mapping[str, str]) -> LocalMachine:
+KNOWN_S = 60.0
+"""GPUs come and go with the driver or with the machine: not while a run waits for its turn."""
+
+_seen: list[tuple[float, tuple[Gpu, ...]]] = []
+
+
+def observe_machine(home: Path, environment: Mapping[str, str], *, with_gpus: bool = True) -> LocalMachine:
+    """`with_gpus=False`: of a job that asks for none; finding them takes its time."""
     return LocalMachine(
         cpus=float(_cpus()),
         memory=_memory(),
         shm=_total("/dev/shm"),
         disk=_free(home),
-        gpus=observe_gpus(environment),
+        gpus=observe_gpus(environment) if with_gpus else (),
     )
 
 
@@ -49,37 +57,15 @@ def observe_gpus(environment: Mapping[str, str]) -> tuple[Gpu, ...]:
 
 
 def _nvml_gpus() -> tuple[Gpu, ...]:
-    if not os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/dxg"):
-        return ()  # no driver: spare the import
-    try:
-        import pynvml
-    except ImportError:
-        return ()
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return ()
-    try:
-        return tuple(_nvml_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
-    except pynvml.NVMLError:
-        return ()
-    finally:
-        pynvml.nvmlShutdown()
+    """As they were found within the last moments: a supervisor asks often, and one that was forked has the answer of
+    whoever submitted."""
+    from longboat.engines.local.submit.nvml import list_gpus
 
-
-def _nvml_gpu(pynvml: object, index: int) -> Gpu:
-    nvml: object = pynvml
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)  # type: ignore[attr-defined]
-    return Gpu(
-        id=_text(nvml.nvmlDeviceGetUUID(handle)),  # type: ignore[attr-defined]
-        index=index,
-        type=_text(nvml.nvmlDeviceGetName(handle)),  # type: ignore[attr-defined]
-        memory=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),  # type: ignore[attr-defined]
-    )
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+    if _seen and time.monotonic() - _seen[0][0] < KNOWN_S:
+        return _seen[0][1]
+    found = tuple(Gpu(id=gpu.uuid, index=gpu.number, type=gpu.name, memory=gpu.memory) for gpu in list_gpus())
+    _seen[:] = [(time.monotonic(), found)]
+    return found
 
 
 def _cpus() -> int:

@@ -179,7 +179,7 @@ class Supervisor:
         self._slot = slot
         while True:
             self._raise_if_stopped()
-            machine = observe_machine(self.home.root, os.environ)
+            machine = observe_machine(self.home.root, os.environ, with_gpus=bool(slot.ticket.request.gpu_count))
             reason, gpus = slot.try_start(machine)
             if reason is None:
                 self._gpus = gpus
