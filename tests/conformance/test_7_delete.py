@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from longboat.core.errors import NotFound
-from longboat.core.runs import LogQuery
+from longboat.core.runs import LogQuery, PruneQuery
 from tests.conformance.conftest import LONG_S, Jobs
 
 SAVES = """
@@ -68,6 +68,20 @@ def test_a_waiting_run_is_deleted(jobs: Jobs) -> None:
     assert [run.name for run in jobs.engine.list()] == ["holder"]
     jobs.engine.delete(holder.name)
     assert jobs.place.traces(waiting.name, waiting.uid) == []
+
+
+def test_pruned_by_age(jobs: Jobs) -> None:
+    """What has ended goes as `delete` removes it; what runs stays, and so does what ended later."""
+    running = jobs.submit("import time; time.sleep(600)", name="running")
+    ended = jobs.run(SAVES, name="ended")
+    assert ended.ended is not None and ended.checkpoint_dir is not None
+    assert list(jobs.engine.prune(PruneQuery(ended_before=ended.ended - 1))) == []
+    query = PruneQuery(ended_before=ended.ended + 3600)
+    (shown,) = jobs.engine.prune(PruneQuery(ended_before=query.ended_before, dry_run=True))
+    assert (shown.kind, shown.name, shown.phase) == ("run", ended.name, "succeeded")
+    assert [run.name for run in jobs.engine.prune(query)] == [ended.name]
+    assert [run.name for run in jobs.engine.list()] == [running.name]
+    assert jobs.place.has_checkpoints(ended.checkpoint_dir)
 
 
 def test_kept_checkpoints_keep_their_name(jobs: Jobs) -> None:

@@ -36,6 +36,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Act": {
         "stop": ("commands.runs.stop", "Stop runs."),
         "rm": ("commands.runs.rm", "Remove runs; checkpoints stay."),
+        "prune": ("commands.runs.prune", "Remove runs that ended long ago."),
         "exec": ("commands.runs.exec", "Run a command in a node of a run."),
         "cp": ("commands.runs.cp", "Copy files into or out of a run."),
     },

@@ -87,6 +87,7 @@ class RunStatus(Value, frozen=True):
     checkpoint_dir: str | None = None
     artifacts_dir: str | None = None
     directory: str | None = None
+    disk: int | None = None  # bytes of its folder on this machine; only where somebody asked for one run
     next_attempt: float | None = None  # when it is made, while no attempt is under way
     attempts: tuple[Attempt, ...] = ()
     ranks: tuple[RankStatus, ...] = ()
@@ -116,6 +117,25 @@ class LogQuery(Value, frozen=True):
     since: float | None = None  # seconds since the epoch
     tail: int | None = None  # last lines, per rank
     attempt: int | None = None  # None: all attempts, in order
+
+
+class PruneQuery(Value, frozen=True):
+    """Which ended runs are to be removed. A moment, not an age: what is shown first and removed then are the same."""
+
+    ended_before: float  # seconds since the epoch
+    phases: tuple[Phase, ...] = FINAL_PHASES
+    dry_run: bool = False  # only say what would be removed
+
+
+class PrunedItem(Value, frozen=True):
+    """One thing that was removed, or would be."""
+
+    kind: Literal["run", "environment", "data"]  # the others: kept for runs, and no run needs it any more
+    name: str
+    phase: Phase | None = None
+    ended: float | None = None
+    user: str = ""
+    size: int | None = None  # bytes on the disk; None: not known
 
 
 class Explanation(Value, frozen=True):

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from longboat.core.jobs import Job, Value
 from longboat.core.plans import DoctorCheck, Plan
-from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
+from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, PruneQuery, RunStatus
 
 
 class Submission(Value, frozen=True):
@@ -57,6 +57,9 @@ class Engine(Protocol):
 
     def delete(self, run: str, *, purge: bool = False) -> None:
         """Stop it if it runs, then remove every trace; checkpoints stay unless `purge` (promise 7)."""
+
+    def prune(self, query: PruneQuery) -> Iterator[PrunedItem]:
+        """Remove ended runs as `delete` does, and what was kept for runs that are gone; each is told once it is gone."""
 
     def exec(self, run: str, command: Sequence[str], *, node: str | None = None, rank: int | None = None) -> int:
         """Run a command beside the ranks: their working copy, their environment, the caller's terminal."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from longboat.core.errors import LongboatError, NotFound, WaitTimeout
 from longboat.core.plans import DoctorCheck, Plan
-from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
+from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, PruneQuery, RunStatus
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.status import ENGINE
 
@@ -261,6 +261,14 @@ class KubernetesEngine:
                     raise
                 self._notice(f"logs and artifacts of {run} stay in its storage: {error.message}")
         remove_run(self.client, run, body, record)
+
+    def prune(self, query: PruneQuery) -> Iterator[PrunedItem]:
+        from longboat.engines.shared.pruning import expired
+
+        for run in expired(self.list(), query):
+            if not query.dry_run:
+                self.delete(run.name)
+            yield run
 
     # beside the ranks
 

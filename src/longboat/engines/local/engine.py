@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError, NotFound, Refused, UsageError, WaitTimeout
 from longboat.core.plans import DoctorCheck, Plan
-from longboat.core.runs import Explanation, LogLine, LogQuery, RunStatus
+from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, PruneQuery, RunStatus
 from longboat.engines.engine import Submission
 from longboat.engines.local.records import LocalRecord, LocalState, replace
 from longboat.engines.local.runfiles import RunFiles
@@ -276,6 +276,11 @@ class LocalEngine:
             purge(record.checkpoint_store, submitters_variables(self.home, record.job, self.environment))
         else:
             purge_for(record.job, record.checkpoint_store, callers_variables(self.home, self.environment))
+
+    def prune(self, query: PruneQuery) -> Iterator[PrunedItem]:
+        from longboat.engines.local.pruning import prune
+
+        return prune(self.home, self.list(), query)
 
     # beside the ranks
 

@@ -19,8 +19,11 @@ from longboat.engines.shared.home import Home
 from longboat.storage.checkpoints import remove_own
 
 
-def remove_run(home: Home, directory: Path, *, purge: bool) -> list[str]:
-    """The run has ended. Its name is free at once; its files follow. What a purge leaves, because it is not ours."""
+def remove_run(home: Home, directory: Path, *, purge: bool, is_last: bool = True) -> list[str]:
+    """The run has ended. Its name is free at once; its files follow. What a purge leaves, because it is not ours.
+
+    `is_last`: no other is removed after it, and code that no run needs any more goes now.
+    """
     files = RunFiles(directory)
     if not directory.is_dir():
         return []
@@ -43,7 +46,8 @@ def remove_run(home: Home, directory: Path, *, purge: bool) -> list[str]:
         os.close(lock)
     rest = _purge(record) if purge and record is not None else []
     remove_tree(trash)
-    _collect(home)
+    if is_last:
+        collect_code(home)
     return rest
 
 
@@ -61,7 +65,7 @@ def _purge(record: LocalRecord) -> list[str]:
     return rest
 
 
-def _collect(home: Home) -> None:
+def collect_code(home: Home) -> None:
     """Code that no run needs any more, and leftovers of removals that were interrupted."""
     from longboat.bundles.store import BundleStore
 

@@ -161,3 +161,32 @@ def remove_tree(path: Path) -> None:
             path.unlink()
         else:
             shutil.rmtree(path, onerror=retry)
+
+
+def note_use(folder: Path) -> None:
+    """What is shared by runs has the time of its last use, so that `prune` can tell how old it is."""
+    with contextlib.suppress(OSError):
+        os.utime(folder)
+
+
+def disk_use(path: Path) -> int:
+    """Bytes on the disk of a folder and all in it, as `du` counts them; what cannot be read counts nothing."""
+    seen: set[tuple[int, int]] = set()
+    total = 0
+    folders = [os.fspath(path)]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        about = entry.stat(follow_symlinks=False)
+                        key = (about.st_dev, about.st_ino)
+                        if about.st_nlink > 1 and not entry.is_dir(follow_symlinks=False) and key in seen:
+                            continue
+                        seen.add(key)
+                        total += about.st_blocks * 512  # POSIX counts in these, whatever the disk's own are
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.path)
+        except OSError:
+            continue
+    return total

@@ -6,12 +6,14 @@ import time
 from collections.abc import Sequence
 
 import click
+import msgspec
 
 from longboat.cli.input.arguments import LATEST, output_option, runs_argument
 from longboat.cli.input.engine_option import engine_options, open_engine
 from longboat.cli.output.formats import plain, write
 from longboat.cli.output.tables import print_fields, print_table
 from longboat.cli.output.times import show_duration, show_moment
+from longboat.core.resources import show_quantity
 from longboat.core.runs import Attempt, RunStatus
 from longboat.sdk.names import find_run
 
@@ -23,7 +25,7 @@ from longboat.sdk.names import find_run
 def command(runs: Sequence[str], output: str) -> None:
     """Show runs in full: phase, reason, attempts, ranks, folders. Without RUN: the latest."""
     place = open_engine()
-    found = [find_run(place, run) for run in runs or (LATEST,)]
+    found = [with_disk_use(find_run(place, run)) for run in runs or (LATEST,)]
     if output == "name":
         for run in found:
             print(run.name)
@@ -34,6 +36,17 @@ def command(runs: Sequence[str], output: str) -> None:
         for number, run in enumerate(found):
             print("\n" * bool(number), end="")
             print_status(run, wide=output == "wide")
+
+
+def with_disk_use(run: RunStatus) -> RunStatus:
+    """Counted here and not by the engine: a look at a run that is followed must not read thousands of files."""
+    if run.directory is None:
+        return run
+    from pathlib import Path
+
+    from longboat.engines.shared.files import disk_use
+
+    return msgspec.structs.replace(run, disk=disk_use(Path(run.directory)))
 
 
 def print_status(run: RunStatus, *, wide: bool) -> None:
@@ -56,6 +69,7 @@ def print_status(run: RunStatus, *, wide: bool) -> None:
             ("checkpoint", run.checkpoint),
             ("checkpoints", run.checkpoint_dir),
             ("artifacts", run.artifacts_dir),
+            ("disk", None if run.disk is None else f"{show_quantity(run.disk)}, without checkpoints"),
             ("directory", run.directory if wide else None),
             ("labels", ", ".join(f"{key}={value}" for key, value in sorted(run.labels.items()))),
         ]

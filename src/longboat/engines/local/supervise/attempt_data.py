@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longboat.bundles import durable
+from longboat.bundles.manifests import CodeSnapshot
 from longboat.core.errors import EngineError, LongboatError
+from longboat.core.jobs import DataImport
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise import short_tmpdir
 from longboat.engines.local.supervise.attempt_folders import Environment
-from longboat.engines.shared.files import copy, disk, make_folder, remove_tree
+from longboat.engines.shared.files import copy, disk, make_folder, note_use, remove_tree
 from longboat.engines.shared.home import Home
 
 if TYPE_CHECKING:
@@ -70,13 +72,14 @@ class AttemptOutputs:
             elif volume is not None:
                 target = links[volume] / Path(item.to).relative_to(volume)
             else:
-                target = self._home.folder("data") / _slug(f"{item.url}\0{item.sha256}\0{item.unpack}")
+                target = self._home.folder("data") / data_name(item)
                 links[item.to] = target
             try:
                 import_data(item, target, environment=environment)
             except LongboatError as error:
                 reason = f"{error.message}; {error.hint}" if error.hint else error.message
                 raise DataFailed(reason, hint=error.hint) from error
+            note_use(target)
         report("")
 
     def _variables(self) -> dict[str, str]:
@@ -93,11 +96,7 @@ class AttemptOutputs:
             return Environment()
         from longboat.engines.local.supervise.environments import prepare_environment
 
-        snapshot = None
-        if self._record.bundle is not None:
-            from longboat.bundles.store import BundleStore
-
-            snapshot = BundleStore(self._home.folder("bundles")).load(self._record.bundle)
+        snapshot = load_code(self._home, self._record)
         path = os.pathsep.join([os.environ.get("PATH", os.defpath), *self._record.path_append])
         self._environment = prepare_environment(self._home, setup, snapshot, path=path)
         return self._environment
@@ -213,6 +212,20 @@ class AttemptOutputs:
         with contextlib.suppress(OSError, EngineError):
             forget_attempts(Path(self._record.checkpoint_dir))
             Path(self._record.checkpoint_dir).rmdir()
+
+
+def load_code(home: Home, record: LocalRecord) -> CodeSnapshot | None:
+    """What the run's code consists of; None where no code travels."""
+    if record.bundle is None:
+        return None
+    from longboat.bundles.store import BundleStore
+
+    return BundleStore(home.folder("bundles")).load(record.bundle)
+
+
+def data_name(item: DataImport) -> str:
+    """The folder of an import that all runs share."""
+    return _slug(f"{item.url}\0{item.sha256}\0{item.unpack}")
 
 
 def _slug(text: str) -> str:

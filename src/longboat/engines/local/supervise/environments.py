@@ -16,7 +16,7 @@ from longboat.bundles import durable
 from longboat.bundles.manifests import CodeSnapshot
 from longboat.core.errors import EngineError
 from longboat.engines.local.supervise.attempt_folders import Environment
-from longboat.engines.shared.files import locked, make_folder, remove_tree, write_bytes
+from longboat.engines.shared.files import locked, make_folder, note_use, remove_tree, write_bytes
 from longboat.engines.shared.home import Home
 
 _INSTALLS = re.compile(r"\b(pip3?|uv|poetry|pdm)\b")
@@ -37,7 +37,7 @@ def prepare_environment(home: Home, setup: str | None, snapshot: CodeSnapshot | 
         return Environment()
     if not _INSTALLS.search(setup):
         return Environment(setup=setup)
-    python = shutil.which("python", path=path) or shutil.which("python3", path=path)
+    python = _python(path)
     if python is None:
         raise EngineError("setup needs python, and there is none on PATH", hint="install python3")
     folder = home.folder("environments") / _key(setup, snapshot, python)
@@ -45,6 +45,7 @@ def prepare_environment(home: Home, setup: str | None, snapshot: CodeSnapshot | 
     with locked(folder.with_suffix(".lock")):
         if not (folder / "bin" / "python").exists() or not _is_whole(folder):
             _create(python, folder)
+        note_use(folder)
     done = marker.exists() and all(_PIP_ONLY.fullmatch(line) for line in setup.splitlines() if line.strip())
     return Environment(
         setup=None if done else setup,
@@ -53,6 +54,18 @@ def prepare_environment(home: Home, setup: str | None, snapshot: CodeSnapshot | 
         variables={"VIRTUAL_ENV": str(folder)},
         marker=str(marker),
     )
+
+
+def environment_name(setup: str | None, snapshot: CodeSnapshot | None, *, path: str) -> str | None:
+    """The folder of the environment that `prepare_environment` makes or finds; None where it makes none."""
+    python = _python(path)
+    if setup is None or python is None or not _INSTALLS.search(setup):
+        return None
+    return _key(setup, snapshot, python)
+
+
+def _python(path: str) -> str | None:
+    return shutil.which("python", path=path) or shutil.which("python3", path=path)
 
 
 def settle_environment(marker: Path) -> None:

@@ -1,0 +1,73 @@
+"""Old runs are removed, and with them what was kept for them alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from longboat.core.runs import FINAL_PHASES, PruneQuery
+from tests.engines.local.conftest import WAITS, LocalJobs
+
+
+def later() -> float:
+    return time.time() + 60
+
+
+def names(local: LocalJobs, query: PruneQuery) -> list[tuple[str, str]]:
+    return [(item.kind, item.name) for item in local.engine.prune(query)]
+
+
+def test_ended_runs_go_and_running_ones_stay(local: LocalJobs) -> None:
+    running = local.submit(WAITS, name="running")
+    local.until_said(running.name, "ready")
+    ended = local.run("open('kept.txt', 'w').write('x' * 100_000)", name="ended", artifacts=["kept.txt"])
+    (item,) = local.engine.prune(PruneQuery(ended_before=later(), dry_run=True))
+    assert (item.name, item.phase) == ("ended", "succeeded") and item.size is not None and item.size >= 100_000
+    assert local.files(ended.name).directory.is_dir()
+    assert names(local, PruneQuery(ended_before=0.0)) == []
+    assert names(local, PruneQuery(ended_before=later())) == [("run", "ended")]
+    assert [run.name for run in local.engine.list()] == ["running"]
+    local.let_go(running.name)
+    assert local.wait(running.name).phase == "succeeded"
+
+
+def test_environments_and_data_go_with_the_last_run_that_used_them(local: LocalJobs, tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("1")
+    data = [{"url": (tmp_path / "data.txt").as_uri(), "to": "data"}]
+    first = local.run("print(1)", name="first", setup="pip --version", data=data)
+    assert first.phase == "succeeded", local.text("first")
+    kept = {
+        kind: [path for path in (local.home.root / kind).iterdir() if path.is_dir()]
+        for kind in ("environments", "data")
+    }
+    for folders in kept.values():
+        assert len(folders) == 1
+        os.utime(folders[0], (1.0, 1.0))
+    old = PruneQuery(ended_before=2.0)
+    assert names(local, old) == []  # the run needs them, though they are old
+    assert names(local, PruneQuery(ended_before=2.0, phases=("failed",), dry_run=True)) == []
+    everything = [("run", "first"), ("environment", kept["environments"][0].name), ("data", kept["data"][0].name)]
+    assert names(local, PruneQuery(ended_before=later(), dry_run=True)) == everything
+    assert names(local, PruneQuery(ended_before=later(), phases=FINAL_PHASES)) == everything
+    assert not any(folder.exists() for folders in kept.values() for folder in folders)
+
+
+def test_what_a_run_uses_again_is_young(local: LocalJobs, tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("1")
+    data = [{"url": (tmp_path / "data.txt").as_uri(), "to": "data"}]
+    for name in ("first", "second"):
+        local.run("print(1)", name=name, data=data)
+        (folder,) = (path for path in (local.home.root / "data").iterdir() if path.is_dir())
+        assert folder.stat().st_mtime > 1.0
+        os.utime(folder, (1.0, 1.0))
+
+
+def test_nothing_shared_goes_while_a_record_is_damaged(local: LocalJobs) -> None:
+    local.run("print(1)", name="odd")
+    (local.files("odd").directory / "record.json").write_text("{")
+    shared = local.home.folder("data") / "0123456789abcdef"
+    shared.mkdir()
+    os.utime(shared, (1.0, 1.0))
+    assert names(local, PruneQuery(ended_before=2.0)) == []
+    assert shared.is_dir()
