@@ -14,10 +14,12 @@ Contents = tuple[tuple[int, int], ...]
 class DemandGroup:
     """Alike pods, and where they may be bought a machine."""
 
-    __slots__ = ("pods", "zones", "shape")
+    __slots__ = ("pods", "zones", "shape", "is_gang")
 
-    def __init__(self, pods: Sequence[Pod], zones: Mapping[str, tuple[Zone, ...]]) -> None:
-        self.pods, self.zones = pods, zones
+    def __init__(
+        self, pods: Sequence[Pod], zones: Mapping[str, tuple[Zone, ...]], *, is_gang: bool = False
+    ) -> None:
+        self.pods, self.zones, self.is_gang = pods, zones, is_gang
         self.shape: PodShape = pods[0].shape
 
 

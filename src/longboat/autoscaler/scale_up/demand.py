@@ -19,6 +19,7 @@ class PendingWorkload(Value, frozen=True):
     is_run: bool = False  # a gang; else one pod
     held: int = 0  # pods of the gang that have a node
     is_suspended: bool = False
+    zones: tuple[str, ...] = ()  # of the pods of the gang that have a node
     after: str | None = None  # the gang that has to be served for this one to be
 
     def waits(self, reason: str, *, pool: str | None = None, expected: float | None = None) -> PendingItem:
@@ -39,8 +40,9 @@ def demand_of(snapshot: ClusterSnapshot, settings: AutoscalerSettings) -> Demand
     """Priority first; then those who need devices, so that what has them is kept for them; then gangs, then age."""
     units: list[PendingWorkload] = []
     held: list[PendingItem] = []
+    zones = _zones_of_gangs(snapshot)
     for gang in snapshot.gangs:
-        _sort_in(_unit_of_gang(gang), gang.hold, settings, units, held)
+        _sort_in(_unit_of_gang(gang, zones.get(gang.name, ())), gang.hold, settings, units, held)
     whole = {gang.name for gang in snapshot.gangs}
     stopped = {item.run for item in held}
     for pod in snapshot.pods:
@@ -65,7 +67,19 @@ def is_pending(pod: SeenPod) -> bool:
     return body.node is None and pod.daemon is None and not body.is_finished and not body.is_terminating
 
 
-def _unit_of_gang(gang: Gang) -> PendingWorkload:
+def _zones_of_gangs(snapshot: ClusterSnapshot) -> dict[str, tuple[str, ...]]:
+    """Where the pods run of gangs that wait for the rest of theirs."""
+    partly = {gang.name for gang in snapshot.gangs if gang.held}
+    zones = {node.name: node.shape.zone for node in snapshot.nodes} if partly else {}
+    found: dict[str, tuple[str, ...]] = {}
+    for one in snapshot.pods if partly else ():
+        zone = zones.get(one.pod.node or "")
+        if one.gang in partly and zone is not None and not one.pod.is_finished:
+            found[one.gang or ""] = (*found.get(one.gang or "", ()), zone)
+    return found
+
+
+def _unit_of_gang(gang: Gang, zones: tuple[str, ...]) -> PendingWorkload:
     return PendingWorkload(
         name=gang.name,
         pods=gang.pods,
@@ -74,6 +88,7 @@ def _unit_of_gang(gang: Gang) -> PendingWorkload:
         is_run=True,
         held=gang.held,
         is_suspended=gang.is_suspended,
+        zones=zones,
     )
 
 

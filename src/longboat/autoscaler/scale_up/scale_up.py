@@ -118,12 +118,12 @@ def _buyers(outcome: ServeResult) -> dict[int, dict[str, int]]:
     for group in outcome.purchase.groups:
         for kind, count in group.contents:
             places[kind].append([group.pool, count * group.count])
-    number = {kind.shape: index for index, kind in enumerate(outcome.kinds)}
+    number = {id(pod): index for index, kind in enumerate(outcome.kinds) for pod in kind.pods}
     found: dict[int, dict[str, int]] = {}
     for unit, pods in outcome.buyers:
         mine = found.setdefault(id(unit), {})
         for pod in pods:
-            queue = places[number[pod.shape]]
+            queue = places[number[id(pod)]]
             while queue and not queue[0][1]:
                 queue.pop(0)
             if queue:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from longboat.autoscaler.purchase.balance import ZoneLoads, balanced
 from longboat.autoscaler.purchase.offers import Fits
 from longboat.autoscaler.purchase.optimize import Optimizer
 from longboat.autoscaler.purchase.purchase import CapacityBudget, DemandGroup, MachineGroup, Purchase
 from longboat.autoscaler.scale_up.demand import PendingWorkload
 from longboat.autoscaler.scale_up.fleets import Fleets
-from longboat.autoscaler.scale_up.placement import by_shape, is_plain, settle, withdraw
+from longboat.autoscaler.scale_up.gang_zones import GangZones
+from longboat.autoscaler.scale_up.placement import by_shape, is_plain, settle, where, withdraw
 from longboat.autoscaler.scale_up.topology import NewMachines, serve_neighbourly
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.packing import Placement, take
@@ -46,11 +48,33 @@ class DemandServer:
     def serve(self, units: Sequence[PendingWorkload]) -> ServeResult:
         """Serve all, in order. The fleets keep the pods that found a place there."""
         outcome = self._all_at_once(units)
-        if outcome.purchase.is_complete:
-            return outcome
-        for unit in units:
-            withdraw(unit.pods, self.fleets.all)
-        return self._one_by_one(units)
+        if not outcome.purchase.is_complete:
+            for unit in units:
+                withdraw(unit.pods, self.fleets.all)
+            outcome = self._one_by_one(units)
+        self._choose_places(outcome)
+        return outcome
+
+    def _choose_places(self, outcome: ServeResult) -> None:
+        """What is bought is known; of machines that cost the same, gangs get those of one zone, others are balanced."""
+        homes = {id(unit): home for unit, _ in outcome.buyers if (home := self._home(unit)) is not None}
+        together = GangZones(outcome.buyers, self.fits, outcome.budget, homes).buy(outcome.purchase)
+        if together is not None:
+            outcome.kinds, outcome.purchase = together
+        left = outcome.budget.copy()
+        for group in outcome.purchase.groups:
+            left.pay(group.pool, group.count)
+        loads = ZoneLoads(left.offers)
+        outcome.purchase.groups = balanced(outcome.purchase.groups, outcome.kinds, left, loads)
+
+    def _home(self, unit: PendingWorkload) -> str | None:
+        """The zone in which most pods of a gang run or have found a place."""
+        zones = list(unit.zones)
+        for pod in unit.pods if len(unit.pods) > 1 or unit.held else ():
+            state = where(pod, self.fleets.all)
+            if state is not None and state.shape.zone is not None:
+                zones.append(state.shape.zone)
+        return max(sorted(set(zones)), key=zones.count, default=None)
 
     def _all_at_once(self, units: Sequence[PendingWorkload]) -> ServeResult:
         self.outcome = outcome = ServeResult()
@@ -126,8 +150,9 @@ class DemandServer:
         self.outcome.purchase = Optimizer(self.outcome.kinds, budget).buy()
 
     def _kinds(self, buyers: Sequence[tuple[PendingWorkload, list[Pod]]]) -> list[DemandGroup]:
+        gangs = {pod.shape for unit, rest in buyers if len(unit.pods) > 1 for pod in rest}
         pods = by_shape(pod for _, rest in buyers for pod in rest)
-        return [DemandGroup(alike, self.fits.now(alike[0])) for _, alike in pods]
+        return [DemandGroup(alike, self.fits.now(alike[0]), is_gang=shape in gangs) for shape, alike in pods]
 
     def _refuse(self, unit: PendingWorkload) -> None:
         withdraw(unit.pods, self.fleets.all)

@@ -1,0 +1,216 @@
+"""Gangs in one zone: a gang is bought machines of one pool in one zone wherever that costs no more. Pure.
+
+The cheapest machines for the whole demand are known before. Here each gang is tried in every place that could take all
+of it; the rest of the demand is bought around that, and the result is taken only if it is as cheap as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from longboat.autoscaler.purchase.balance import ZoneLoads
+from longboat.autoscaler.purchase.offers import Fits, Zone
+from longboat.autoscaler.purchase.optimize import Optimizer
+from longboat.autoscaler.purchase.purchase import CapacityBudget, DemandGroup, MachineGroup, Purchase, cost_of
+from longboat.autoscaler.scale_up.demand import PendingWorkload
+from longboat.autoscaler.scale_up.placement import by_shape
+from longboat.fitting.model.pods import Pod, PodShape
+
+Buyer = tuple[PendingWorkload, list[Pod]]
+Place = tuple[tuple[str, ...], Zone]
+"""Pools, and the zone of theirs in which all is bought."""
+Mark = tuple[tuple[PodShape, int], ...]
+
+MOST_PLACES = 32
+"""Places tried for one gang; a pools file rarely has more pools times zones that a gang fits in."""
+
+
+class GangZones:
+    def __init__(self, buyers: Sequence[Buyer], fits: Fits, budget: CapacityBudget, homes: Mapping[int, Zone]) -> None:
+        """`homes`: the zone in which a gang (by id) has pods already."""
+        self.buyers, self.fits, self.budget, self.homes = buyers, fits, budget, homes
+        self.loads = ZoneLoads(budget.offers)
+        self._known: dict[tuple[Mark, Place | None], Purchase] = {}
+        self._full: set[tuple[Mark, Place | None]] = set()
+
+    def buy(self, base: Purchase) -> tuple[list[DemandGroup], Purchase] | None:
+        """Kinds and purchase with the gangs together; None: it stays as it is."""
+        mine = self.budget.copy()
+        chosen: dict[int, tuple[Place, Purchase]] = {}
+        for unit, rest in self.buyers:
+            if len(unit.pods) > 1 or unit.held:
+                found = self._choose(unit, rest, mine)
+                if found is not None:
+                    chosen[id(unit)] = found
+                    _pay(mine, found[1])
+        if not chosen:
+            return None
+        for kinds, purchase in (self._apart(chosen, mine), self._jointly(chosen)):
+            if purchase.is_complete and self._is_as_good(purchase, base):
+                return kinds, purchase
+        return None
+
+    def _choose(self, unit: PendingWorkload, rest: list[Pod], mine: CapacityBudget) -> tuple[Place, Purchase] | None:
+        """The place for a gang, and its machines there, if it costs no more than anywhere else."""
+        alike = by_shape(rest)
+        places = self._places([pods for _, pods in alike])
+        if len(places) < 2:
+            return None
+        mark = tuple((shape, len(pods)) for shape, pods in alike)
+        free = self._solo(mark, alike, None, mine)
+        if free is None:
+            return None
+        able = []
+        for place in places:
+            purchase = self._solo(mark, alike, place, mine)
+            if purchase is not None and self._is_as_good(purchase, free):
+                able.append((self._rank(unit, place, purchase), place, purchase))
+        if not able:
+            return None
+        _, place, purchase = min(able, key=lambda one: one[0])
+        for group in purchase.groups:
+            self.loads.add((group.pool, place[1]), group.count)
+        return place, purchase
+
+    def _rank(
+        self, unit: PendingWorkload, place: Place, purchase: Purchase
+    ) -> tuple[bool, int, float, tuple[int, int], Place]:
+        """Beside its other pods, of one pool, cheap, and where there are fewest machines."""
+        pools, zone = place
+        home = self.homes.get(id(unit))
+        loads = max(self.loads.rank((pool, zone)) for pool in purchase.counts())
+        cost = round(cost_of(purchase, self.budget.offers), 9)
+        return home is not None and home != zone, len(purchase.counts()), cost, loads, (pools, zone or "")
+
+    def _places(self, kinds: Sequence[Sequence[Pod]]) -> list[Place]:
+        """Every pool and zone that takes all kinds, then every zone with all pools there."""
+        able = [self.fits.now(pods[0]) for pods in kinds]
+        slots = [
+            (pool, zone)
+            for pool, zones in sorted(able[0].items())
+            for zone in zones
+            if all(zone in each.get(pool, ()) for each in able)
+        ]
+        found: list[Place] = [((pool,), zone) for pool, zone in slots]
+        by_zone: dict[str, set[str]] = {}
+        for each in able:
+            for pool, zones in each.items():
+                for zone in zones:
+                    if zone is not None:
+                        by_zone.setdefault(zone, set()).add(pool)
+        found += [(tuple(sorted(pools)), zone) for zone, pools in sorted(by_zone.items()) if len(pools) > 1]
+        return found[:MOST_PLACES]
+
+    def _solo(
+        self, mark: Mark, alike: list[tuple[PodShape, list[Pod]]], place: Place | None, mine: CapacityBudget
+    ) -> Purchase | None:
+        """What a gang of this mark is bought in this place (None: anywhere) with what is left."""
+        key = (mark, place)
+        if key in self._full:
+            return None
+        found = self._known.get(key)
+        if found is None or not _affords(mine, found):
+            budget = mine if place is None else _only(mine, place)
+            kinds = [DemandGroup(pods, self._zones(pods[0], place)) for _, pods in alike]
+            found = Optimizer(kinds, budget).buy()
+            if not found.is_complete:
+                self._full.add(key)  # what is left only shrinks
+                return None
+            self._known[key] = found
+        return found
+
+    def _zones(self, pod: Pod, place: Place | None) -> dict[str, tuple[Zone, ...]]:
+        now = self.fits.now(pod)
+        if place is None:
+            return now
+        pools, zone = place
+        return {pool: (zone,) for pool, zones in now.items() if pool in pools and zone in zones}
+
+    def _apart(
+        self, chosen: Mapping[int, tuple[Place, Purchase]], left: CapacityBudget
+    ) -> tuple[list[DemandGroup], Purchase]:
+        """Each gang on machines of its own, then the others."""
+        kinds: list[DemandGroup] = []
+        total = Purchase([])
+        for unit, rest in self.buyers:
+            if id(unit) in chosen:
+                place, purchase = chosen[id(unit)]
+                mine = [DemandGroup(pods, self._zones(pods[0], place), is_gang=True) for _, pods in by_shape(rest)]
+                _append(total, purchase, len(kinds), place[1])
+                kinds += mine
+        others = self._kinds((unit, rest) for unit, rest in self.buyers if id(unit) not in chosen)
+        _append(total, Optimizer(others, left).buy(), len(kinds), None)
+        return [*kinds, *others], total
+
+    def _jointly(self, chosen: Mapping[int, tuple[Place, Purchase]]) -> tuple[list[DemandGroup], Purchase]:
+        """All at once, so that others ride along on a gang's machines."""
+        kinds = self._kinds(self.buyers, {unit: place for unit, (place, _) in chosen.items()})
+        return kinds, Optimizer(kinds, self.budget).buy()
+
+    def _kinds(self, buyers: Iterable[Buyer], places: Mapping[int, Place] | None = None) -> list[DemandGroup]:
+        """Alike pods of one place are of one kind, those of gangs apart from the others; the hardest first."""
+        groups: dict[PodShape, dict[tuple[Place | None, bool], list[Pod]]] = {}
+        for unit, rest in buyers:
+            mark = ((places or {}).get(id(unit)), len(unit.pods) > 1)
+            for pod in rest:
+                groups.setdefault(pod.shape, {}).setdefault(mark, []).append(pod)
+        return [
+            DemandGroup(pods, self._zones(pods[0], place), is_gang=is_gang)
+            for shape, _ in by_shape(alike[0] for each in groups.values() for alike in each.values())
+            for (place, is_gang), pods in groups[shape].items()
+        ]
+
+    def _is_as_good(self, purchase: Purchase, base: Purchase) -> bool:
+        """Whether it costs no more, and takes no pool of a lower priority for it."""
+        if self._tiers(purchase) > self._tiers(base):
+            return False
+        mine, theirs = (cost_of(one, self.budget.offers) for one in (purchase, base))
+        if mine <= theirs + 1e-12:
+            return True
+        # Where prices are stated, what `price_key` adds for the size of a machine decides nothing.
+        stated, before = (sum(self._price(pool) * n for pool, n in one.counts().items()) for one in (purchase, base))
+        return before > 0 and stated <= before * (1 + 1e-9)
+
+    def _price(self, pool: str) -> float:
+        return self.budget.offers[pool].pool.price
+
+    def _tiers(self, purchase: Purchase) -> tuple[int, ...]:
+        """Machines of each priority, the highest first; fewer of them sort later."""
+        counts = dict.fromkeys((offer.pool.priority for offer in self.budget.offers.values()), 0)
+        for pool, count in purchase.counts().items():
+            counts[self.budget.offers[pool].pool.priority] -= count
+        # The lowest tier is bounded by the price.
+        return tuple(counts[tier] for tier in sorted(counts, reverse=True)[:-1])
+
+
+def _only(budget: CapacityBudget, place: Place) -> CapacityBudget:
+    pools, zone = place
+    found = budget.copy()
+    found.offers = {name: msgspec.structs.replace(budget.offers[name], zones=(zone,)) for name in pools}
+    found.room = {name: budget.room[name] for name in pools}
+    return found
+
+
+def _affords(budget: CapacityBudget, purchase: Purchase) -> bool:
+    mine = budget.copy()
+    for pool, count in purchase.counts().items():
+        if mine.affords(pool, count) < count:
+            return False
+        mine.pay(pool, count)
+    return True
+
+
+def _pay(budget: CapacityBudget, purchase: Purchase) -> None:
+    for pool, count in purchase.counts().items():
+        budget.pay(pool, count)
+
+
+def _append(total: Purchase, purchase: Purchase, offset: int, zone: Zone) -> None:
+    """`purchase` after what is there; its kinds are counted from `offset`."""
+    for group in purchase.groups:
+        contents = tuple((kind + offset, count) for kind, count in group.contents)
+        zones = group.zones if zone is None else (zone,)
+        total.groups.append(MachineGroup(group.pool, zones, contents, group.count))
+    total.left += purchase.left
