@@ -44,8 +44,9 @@ class ZoneLoads:
         self._slots: dict[Slot, int] = {}
         for name, offer in sorted(offers.items()):
             self.peers.setdefault(self._sets[name], []).append(name)
-            counts = offer.by_zone or {None: offer.size}
-            for zone, count in counts.items():
+            if not offer.by_zone:
+                self.add((name, None), offer.size)
+            for zone, count in offer.by_zone.items():
                 self.add((name, zone), count)
 
     def peers_of(self, pool: str) -> list[str]:
@@ -84,25 +85,24 @@ def balanced(
     """
     room = dict(budget.room)
     choices = [(group, _slots(group, kinds, budget, loads)) for group in groups]
-    found: list[MachineGroup] = []
+    spread: list[MachineGroup] = []
     for group, slots in sorted(choices, key=lambda pair: (len(pair[1]), pair[0].pool)):
         if len(loads.peers_of(group.pool)) == 1:
-            found.append(group)
+            spread.append(group)
             continue
         counts: dict[Slot, int] = {}
         room[group.pool] += group.count
         for _ in range(group.count):
-            slot = min((one for one in slots if room[one[0]] > 0), key=lambda one: (*loads.rank(one), one[0]))
+            able = [slot for slot in slots if room[slot[0]] > 0]
+            slot = min(able, key=lambda slot: (*loads.rank(slot), slot[0]))
             room[slot[0]] -= 1
             loads.add(slot, 1)
             counts[slot] = counts.get(slot, 0) + 1
-        found += [MachineGroup(pool, (zone,), group.contents, count) for (pool, zone), count in sorted(counts.items())]
-    return found
+        spread += [MachineGroup(pool, (zone,), group.contents, count) for (pool, zone), count in sorted(counts.items())]
+    return spread
 
 
-def _slots(
-    group: MachineGroup, kinds: Sequence[DemandGroup], budget: CapacityBudget, loads: ZoneLoads
-) -> list[Slot]:
+def _slots(group: MachineGroup, kinds: Sequence[DemandGroup], budget: CapacityBudget, loads: ZoneLoads) -> list[Slot]:
     inside = [kinds[number] for number, _ in group.contents]
     if any(kind.is_gang for kind in inside):
         return [(group.pool, zone) for zone in group.zones]

@@ -16,9 +16,7 @@ class DemandGroup:
 
     __slots__ = ("pods", "zones", "shape", "is_gang")
 
-    def __init__(
-        self, pods: Sequence[Pod], zones: Mapping[str, tuple[Zone, ...]], *, is_gang: bool = False
-    ) -> None:
+    def __init__(self, pods: Sequence[Pod], zones: Mapping[str, tuple[Zone, ...]], *, is_gang: bool = False) -> None:
         self.pods, self.zones, self.is_gang = pods, zones, is_gang
         self.shape: PodShape = pods[0].shape
 

@@ -71,12 +71,12 @@ def _zones_of_gangs(snapshot: ClusterSnapshot) -> dict[str, tuple[str, ...]]:
     """Where the pods run of gangs that wait for the rest of theirs."""
     partly = {gang.name for gang in snapshot.gangs if gang.held}
     zones = {node.name: node.shape.zone for node in snapshot.nodes} if partly else {}
-    found: dict[str, tuple[str, ...]] = {}
-    for one in snapshot.pods if partly else ():
-        zone = zones.get(one.pod.node or "")
-        if one.gang in partly and zone is not None and not one.pod.is_finished:
-            found[one.gang or ""] = (*found.get(one.gang or "", ()), zone)
-    return found
+    running: dict[str, tuple[str, ...]] = {}
+    for pod in snapshot.pods if partly else ():
+        zone = zones.get(pod.pod.node or "")
+        if pod.gang is not None and pod.gang in partly and zone is not None and not pod.pod.is_finished:
+            running[pod.gang] = (*running.get(pod.gang, ()), zone)
+    return running
 
 
 def _unit_of_gang(gang: Gang, zones: tuple[str, ...]) -> PendingWorkload:

@@ -41,10 +41,10 @@ class GangZones:
         chosen: dict[int, tuple[Place, Purchase]] = {}
         for unit, rest in self.buyers:
             if len(unit.pods) > 1 or unit.held:
-                found = self._choose(unit, rest, mine)
-                if found is not None:
-                    chosen[id(unit)] = found
-                    _pay(mine, found[1])
+                choice = self._choose(unit, rest, mine)
+                if choice is not None:
+                    chosen[id(unit)] = choice
+                    _pay(mine, choice[1])
         if not chosen:
             return None
         for kinds, purchase in (self._apart(chosen, mine), self._jointly(chosen)):
@@ -69,7 +69,7 @@ class GangZones:
                 able.append((self._rank(unit, place, purchase), place, purchase))
         if not able:
             return None
-        _, place, purchase = min(able, key=lambda one: one[0])
+        _, place, purchase = min(able, key=lambda ranked: ranked[0])
         for group in purchase.groups:
             self.loads.add((group.pool, place[1]), group.count)
         return place, purchase
@@ -93,15 +93,15 @@ class GangZones:
             for zone in zones
             if all(zone in each.get(pool, ()) for each in able)
         ]
-        found: list[Place] = [((pool,), zone) for pool, zone in slots]
+        places: list[Place] = [((pool,), zone) for pool, zone in slots]
         by_zone: dict[str, set[str]] = {}
         for each in able:
             for pool, zones in each.items():
                 for zone in zones:
                     if zone is not None:
                         by_zone.setdefault(zone, set()).add(pool)
-        found += [(tuple(sorted(pools)), zone) for zone, pools in sorted(by_zone.items()) if len(pools) > 1]
-        return found[:MOST_PLACES]
+        places += [(tuple(sorted(pools)), zone) for zone, pools in sorted(by_zone.items()) if len(pools) > 1]
+        return places[:MOST_PLACES]
 
     def _solo(
         self, mark: Mark, alike: list[tuple[PodShape, list[Pod]]], place: Place | None, mine: CapacityBudget
@@ -110,16 +110,16 @@ class GangZones:
         key = (mark, place)
         if key in self._full:
             return None
-        found = self._known.get(key)
-        if found is None or not _affords(mine, found):
+        purchase = self._known.get(key)
+        if purchase is None or not _affords(mine, purchase):
             budget = mine if place is None else _only(mine, place)
             kinds = [DemandGroup(pods, self._zones(pods[0], place)) for _, pods in alike]
-            found = Optimizer(kinds, budget).buy()
-            if not found.is_complete:
+            purchase = Optimizer(kinds, budget).buy()
+            if not purchase.is_complete:
                 self._full.add(key)  # what is left only shrinks
                 return None
-            self._known[key] = found
-        return found
+            self._known[key] = purchase
+        return purchase
 
     def _zones(self, pod: Pod, place: Place | None) -> dict[str, tuple[Zone, ...]]:
         now = self.fits.now(pod)
@@ -166,11 +166,12 @@ class GangZones:
         """Whether it costs no more, and takes no pool of a lower priority for it."""
         if self._tiers(purchase) > self._tiers(base):
             return False
-        mine, theirs = (cost_of(one, self.budget.offers) for one in (purchase, base))
+        both = (purchase, base)
+        mine, theirs = (cost_of(each, self.budget.offers) for each in both)
         if mine <= theirs + 1e-12:
             return True
         # Where prices are stated, what `price_key` adds for the size of a machine decides nothing.
-        stated, before = (sum(self._price(pool) * n for pool, n in one.counts().items()) for one in (purchase, base))
+        stated, before = (sum(self._price(pool) * n for pool, n in each.counts().items()) for each in both)
         return before > 0 and stated <= before * (1 + 1e-9)
 
     def _price(self, pool: str) -> float:
@@ -187,10 +188,10 @@ class GangZones:
 
 def _only(budget: CapacityBudget, place: Place) -> CapacityBudget:
     pools, zone = place
-    found = budget.copy()
-    found.offers = {name: msgspec.structs.replace(budget.offers[name], zones=(zone,)) for name in pools}
-    found.room = {name: budget.room[name] for name in pools}
-    return found
+    mine = budget.copy()
+    mine.offers = {name: msgspec.structs.replace(budget.offers[name], zones=(zone,)) for name in pools}
+    mine.room = {name: budget.room[name] for name in pools}
+    return mine
 
 
 def _affords(budget: CapacityBudget, purchase: Purchase) -> bool:
