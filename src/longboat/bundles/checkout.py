@@ -18,9 +18,9 @@ from longboat.core.errors import BundleError, EngineError
 if TYPE_CHECKING:
     from longboat.bundles.manifests import Entry
 
-_SMALL = 1 << 16
+_SMALL = 1 << 16  # one read and one write cost less than asking for a clone
 _CHUNK = 1 << 20
-_FICLONE = 0x40049409
+_FICLONE = 0x40049409  # ioctl of linux/fs.h
 _NO_CLONE = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EBADF)
 
 

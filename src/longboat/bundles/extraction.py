@@ -24,8 +24,8 @@ from longboat.bundles.trees import DEFAULT_LIMITS, TreeLimits, check_links, chec
 from longboat.core.errors import BundleError
 
 _CHUNK = 1 << 20
-_MAX_HEADER_BYTES = 8 << 20
-_MAX_ZIP_LINK = 4096
+_MAX_HEADER_BYTES = 8 << 20  # long names and pax records need kilobytes; a header that says more wants our memory
+_MAX_ZIP_LINK = 4096  # PATH_MAX: no link's target is longer
 DAMAGED: tuple[type[Exception], ...] = (
     tarfile.TarError,
     zipfile.BadZipFile,

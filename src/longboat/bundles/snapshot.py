@@ -27,8 +27,8 @@ from longboat.core.errors import BundleError
 
 __all__ = ["Entry", "TreeLimits", "CodeSnapshot", "take"]
 
-_MOST_NAMED = 10
-_MAX_UNTRACKED = 200
+_MOST_NAMED = 10  # files named in one notice
+_MAX_UNTRACKED = 200  # names in the diff that is kept with a run; a data folder has thousands
 
 
 def take(

@@ -34,7 +34,7 @@ SETTLED_S = 600.0
 ten minutes at most where a laptop saves power. Younger contents may be those of a process that died before its sync."""
 
 _OTHERWISE = ", or set LONGBOAT_HOME to a folder on another disk"
-_CACHE_KEPT_S = 30 * 86400.0
+_CACHE_KEPT_S = 30 * 86400.0  # a folder that nobody ran from for a month is scanned anew
 _CHUNK = 1 << 20
 _FOLDERS = ("objects", "manifests", "tmp", "cache")
 _encoder = msgspec.json.Encoder()

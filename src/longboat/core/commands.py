@@ -18,7 +18,7 @@ _KEYWORDS = frozenset(("if", "then", "else", "elif", "do", "while", "until", "{"
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*$")
-_MAX_NESTING = 5
+_MAX_NESTING = 5  # sh -c in sh -c: deeper is not looked into
 
 
 class _Wrapper(NamedTuple):

@@ -27,7 +27,7 @@ GPUS_PATTERN = rf"^([0-9]+|{GPU_TYPE_PATTERN}(:[0-9]+)?)$"
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_MAX_TEXT = 40
+_MAX_TEXT = 40  # no quantity is longer; patterns are not matched against more
 
 
 def parse_quantity(text: str) -> int:

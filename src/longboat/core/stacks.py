@@ -11,7 +11,7 @@ _WAITING = (
     "recv", "wait", "synchronize", "rendezvous", "collective", "psum", "gather", "join", "poll", "select", "accept",
     "connect",
 )  # fmt: skip
-_MAX = 100_000
+_MAX = 100_000  # of one process: a few hundred threads
 
 
 def cut(text: str) -> str:

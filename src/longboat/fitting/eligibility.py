@@ -14,7 +14,7 @@ from longboat.fitting.model.pods import NodeConstraints
 from longboat.fitting.model.selectors import Requirement, keys_of, matches_node, value_on_node
 
 Key = TypeVar("Key")
-_FEW = 64
+_FEW = 64  # sorting so few nodes by name is cheaper than walking all
 
 
 def admits(placing: NodeConstraints, node: NodeShape) -> bool:

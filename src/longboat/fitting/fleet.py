@@ -15,7 +15,7 @@ from longboat.fitting.model.pods import NodeConstraints, Pod, PodShape
 from longboat.fitting.node_state import NodeState
 from longboat.fitting.topology import Topology
 
-_MAX_CHANGES = 200_000
+_MAX_CHANGES = 200_000  # in a process that lives for months; the indexes are then built anew
 
 
 class Fleet:

@@ -27,7 +27,7 @@ from longboat.kubeapi.kinds import LEASE
 
 GATE = "longboat-gate"
 CONTROLLER = "longboat-controller"
-TTL_S = 15.0
+TTL_S = 15.0  # as leader election of kube-controller-manager
 MANAGED_BY = {"app.kubernetes.io/managed-by": "longboat"}
 
 Object = dict[str, Any]

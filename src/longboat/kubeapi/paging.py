@@ -12,7 +12,7 @@ from longboat.kubeapi.kinds import Kind
 PAGE = 100
 """Objects of one answer. Bodies are some kilobytes each, so a page is less than a megabyte, however many there are: the
 memory of a page that was let go stays with the thread that read it, in each of the threads that take turns at it."""
-ATTEMPTS = 3
+ATTEMPTS = 3  # a server that forgets faster than we read will not get better
 T = TypeVar("T")
 
 

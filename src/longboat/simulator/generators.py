@@ -16,7 +16,7 @@ from longboat.simulator.traces import Trace, TraceJob, trace_of
 
 START = 1_506_816_000.0  # 2017-10-01 00:00 UTC
 HOUR, DAY = 3600.0, 86400.0
-PHILLY_JOBS = 82_247
+PHILLY_JOBS = 82_247  # in the published trace, those with GPUs
 PHILLY_SPAN_S = 80 * DAY
 
 # GPUs, share of jobs, median duration, mean duration; durations are log-normal.

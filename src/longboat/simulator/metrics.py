@@ -6,7 +6,7 @@ from collections import deque
 
 from longboat.simulator.results import GpuPoint, PolicyFigures, percentile
 
-FLAP_S = 600.0
+FLAP_S = 600.0  # a machine bought within ten minutes of giving one back was given back too early
 HOUR = 3600.0
 
 

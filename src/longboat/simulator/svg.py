@@ -14,7 +14,7 @@ from longboat.simulator.results import GpuPoint, PolicyOutcome
 from longboat.simulator.tuning import Trial
 
 WIDTH, HEIGHT, MARGIN = 1000, 220, 60
-PIECES = 800
+PIECES = 800  # steps of a curve on a screen 1,000 units wide
 SUFFIXES = (".svg", ".html")
 
 

@@ -21,8 +21,8 @@ from longboat.core.jobs import Value
 from longboat.core.times import parse_iso_time
 
 COLUMNS = ("timestamp", "duration", "num_gpus")
-MOST_PROBLEMS = 20
-MOST_GPUS = 1_000_000
+MOST_PROBLEMS = 20  # more tell nobody more
+MOST_GPUS = 1_000_000  # beyond any job
 
 
 class TraceJob(Value, frozen=True):

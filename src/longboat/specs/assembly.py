@@ -21,7 +21,7 @@ from longboat.specs.fields.field_table import MAX_NODES, ROLE_FIELDS
 from longboat.specs.fields.scalars import FieldPath, nearest, quote
 from longboat.specs.yaml.yaml_tree import YamlNode
 
-MAX_RANKS = 100_000
+MAX_RANKS = 100_000  # beyond any training; below it all lists stay in memory
 
 Fields = Mapping[str, Any]
 

@@ -17,7 +17,7 @@ from longboat.specs.substitution import substitute
 from longboat.specs.yaml.mapping_file import FileHints, open_at_once, read_mapping
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, from_python, merge
 
-_MAX_SCRIPT_BYTES = 1 << 20
+_MAX_SCRIPT_BYTES = 1 << 20  # only its first comments are read for settings
 
 
 class LoadedJob(Value, frozen=True):

@@ -12,7 +12,7 @@ from longboat.kubeapi.connection.transport import ApiRequest
 from longboat.kubeapi.errors import ApiError, Conflict, ObjectNotFound
 from longboat.kubeapi.kinds import POD
 
-BUDGET_STATUS = 429
+BUDGET_STATUS = 429  # the eviction API's answer when a PodDisruptionBudget forbids it now
 
 
 class Evictions:

@@ -9,7 +9,7 @@ from longboat.core.jobs import Value
 from longboat.core.times import format_time, show_age
 from longboat.fitting.model.quantities import show as show_amount
 
-MOST_LISTED = 20
+MOST_LISTED = 20  # more pods than a screen holds tell nobody more
 
 
 class Explained(Value, frozen=True):

@@ -27,7 +27,7 @@ OTHER_S = 60.0
 THROTTLE_S, THROTTLE_MAX_S, THROTTLE_SPREAD = 1.0, 120.0, 0.5
 PATIENT_S = 30.0
 """So long an order is put off rather than given to another pool."""
-MOST_SAID = 200
+MOST_SAID = 200  # clouds answer with pages; the first words name the cause
 
 
 class BackoffWindow(Value, frozen=True):

@@ -28,7 +28,7 @@ from longboat.fitting.model.quantities import is_gpu, is_scarce
 Condition = Literal["ready", "booting", "failed", "going"]
 Cordon = Literal["ours", "person"]
 
-LEAST_BOOT_S = 60.0
+LEAST_BOOT_S = 60.0  # no machine of a cloud joins sooner: a pool that promises less is given this long
 STARTUP_ENDINGS = ("not-ready", "uninitialized", "network-unavailable")
 STARTUP_BEGINNINGS = ("startup-taint.", "ignore-taint.")
 

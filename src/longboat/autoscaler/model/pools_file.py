@@ -33,7 +33,7 @@ DEFAULT_PODS = 110
 UNSTATED = 1 << 60
 """Stands for a disk that nobody stated: every machine has one, and pods that ask for some of it are not turned away."""
 
-_LARGE = 10**6
+_LARGE = 10**6  # beyond any machine or priority that is meant
 
 
 class Number(Value, frozen=True):

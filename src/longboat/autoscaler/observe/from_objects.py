@@ -35,7 +35,7 @@ from longboat.fitting.model.quantities import amounts, is_scarce
 from longboat.fitting.model.volumes import claims_of
 
 Body = Mapping[str, Any]
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 30  # a cluster of 10,000 nodes and their pods is well below
 HINT = "kubectl get nodes,pods,jobs,poddisruptionbudgets -A -o json prints such a file"
 
 

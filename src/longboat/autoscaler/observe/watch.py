@@ -45,7 +45,7 @@ WHERE_SERVED = (
     Kind("PodGroup", "scheduling.k8s.io/v1alpha2", "podgroups"),
     Kind("Workload", "scheduling.k8s.io/v1alpha1", "workloads"),
 )
-LOOK_FOR_KINDS_S = 60.0
+LOOK_FOR_KINDS_S = 60.0  # JobSet or Kueue may be installed later; asking costs one request each
 Objects = dict[str, list[Body]]
 
 

@@ -35,7 +35,7 @@ MOST_MACHINES = 50_000
 """Ten times the nodes that Kubernetes is made for: more is a mistake of the command."""
 LONGEST = 1024
 """Characters of an id, name or token."""
-SHOWN = 300
+SHOWN = 300  # enough of a program's stderr to see its error
 T = TypeVar("T")
 
 

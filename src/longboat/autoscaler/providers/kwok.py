@@ -36,8 +36,8 @@ MANAGED = {"kwok.x-k8s.io/node": "fake"}
 STAGES = "testbed.longboat.test/"
 """Annotations that the stages of the test cluster understand; KWOK's own stages take no notice of them."""
 LEASES = "kube-node-lease"
-ATTEMPTS = 20
-MOST_KEPT = 200
+ATTEMPTS = 20  # writers that collide on the one object; each turn one of them gets through
+MOST_KEPT = 200  # tokens and refusals are asked for within a few turns; the object stays far below 1 MiB
 
 
 class SimulatedFault(Value, frozen=True):

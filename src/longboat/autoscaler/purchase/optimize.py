@@ -23,9 +23,9 @@ from longboat.autoscaler.purchase.refit import refit
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.quantities import is_gpu
 
-MOST_LEADS = 12
-MOST_MERGED = 24
-MANY_KINDS = 60
+MOST_LEADS = 12  # each lead pool is one more whole plan
+MOST_MERGED = 24  # pairs of machines grow with the square
+MANY_KINDS = 60  # with more kinds of pods a plan is slow: one lead only
 
 
 class Optimizer:

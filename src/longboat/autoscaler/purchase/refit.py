@@ -15,9 +15,9 @@ from longboat.fitting.eligibility import admits
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.packing import Placement, take
 
-MOST_PODS = 16
-MOST_MACHINES = 12
-MOST_POOLS = 8
+MOST_PODS = 16  # an exact search: its time is exponential in all three
+MOST_MACHINES = 12  # as above
+MOST_POOLS = 8  # as above
 
 
 def refit(purchase: Purchase, kinds: Sequence[DemandGroup], names: Sequence[str], budget: CapacityBudget) -> Purchase:

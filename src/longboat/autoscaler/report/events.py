@@ -33,12 +33,12 @@ REASONS = {
     "drain": "ScaleDownDrain",
     "delete": "ScaleDownDelete",
 }
-MOST_PER_TURN = 50
-MOST_WAITING = 100
-MOST_LINES = 20
-TIMEOUT_S = 10.0
+MOST_PER_TURN = 50  # a turn that says more would have its Events dropped by the API server's limit
+MOST_WAITING = 100  # messages to a receiver that is down; later ones are dropped and said so
+MOST_LINES = 20  # one chat message
+TIMEOUT_S = 10.0  # for a receiver that does not answer; nothing of the loop waits for it
 TRIES = 3  # for one message: a server that restarts is back by then, one that is down does not hold the others up
-PAUSE_S = 0.5
+PAUSE_S = 0.5  # between tries of one message
 SOURCE = "longboat-autoscaler"
 Key = tuple[str, str, str, str]
 

@@ -27,8 +27,8 @@ from longboat.kubeapi.kinds import CONFIG_MAP
 NAME = "longboat-autoscaler-status"
 """Of what everybody may read."""
 DETAILS = "longboat-autoscaler-report"
-MOST = 50
-REFRESH_S = 30.0
+MOST = 50  # rows of each list: the object stays far below 1 MiB
+REFRESH_S = 30.0  # so old may an unchanged report be; older means that the autoscaler is down
 
 
 class PoolReport(Value, frozen=True):

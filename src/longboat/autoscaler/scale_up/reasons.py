@@ -16,7 +16,7 @@ from longboat.core.times import format_time
 from longboat.core.words import listing
 from longboat.fitting.model.pods import Pod, PodShape
 
-MOST_NAMED = 3
+MOST_NAMED = 3  # one line of reasons
 
 
 class ReasonWriter:

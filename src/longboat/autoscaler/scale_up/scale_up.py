@@ -24,7 +24,7 @@ from longboat.autoscaler.scale_up.upcoming_demand import soon
 from longboat.core.words import listing
 from longboat.fitting.fleet import Fleet
 
-MOST_NAMED = 5
+MOST_NAMED = 5  # one line of reasons
 
 
 def grow(

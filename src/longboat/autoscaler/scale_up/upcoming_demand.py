@@ -17,7 +17,7 @@ from longboat.autoscaler.scale_up.placement import by_shape, settle, withdraw
 from longboat.autoscaler.scale_up.serve import ServeResult
 from longboat.fitting.node_state import NodeState
 
-MOST_TRIED = 5
+MOST_TRIED = 5  # each try is a whole placement; the first few units decide what is kept
 
 
 def soon(

@@ -14,7 +14,7 @@ from longboat.core.jobs import Value
 
 MAX_DIFF_BYTES = 1 << 20
 """The changes are kept to be read by people."""
-_TIMEOUT_S = 120.0
+_TIMEOUT_S = 120.0  # a status of a huge repository on a slow disk; a hung one must not hang the run
 _MOST_FILTERS = 100  # a command line has an end; repositories have one or two
 _SAFE = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "-c", "core.quotePath=false", "--no-pager")
 _KEPT = ("GIT_CONFIG_", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "GIT_EXEC_PATH")

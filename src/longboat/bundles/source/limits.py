@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from longboat.bundles.trees import TreeLimits
 from longboat.core.errors import BundleError
 
-_MOST_NAMED = 3
-_DOMINATES = 0.8
-_WORTH_NAMING = 0.1
+_MOST_NAMED = 3  # the largest few show what to ignore
+_DOMINATES = 0.8  # a folder with this share of its parent is the one to name
+_WORTH_NAMING = 0.1  # a smaller share would not bring the total below the limit
 
 
 def check(sizes: Mapping[str, int], limits: TreeLimits) -> None:

@@ -12,8 +12,8 @@ from longboat.bundles.source import secret_files
 from longboat.bundles.source.scan import unreadable
 from longboat.bundles.store import BundleStore
 
-_IN_MEMORY = 1 << 20
-_READS = 3
+_IN_MEMORY = 1 << 20  # larger files are copied in pieces
+_READS = 3  # a file that changes under each of three reads is still being written
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # not blocking: it may have become a pipe
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 

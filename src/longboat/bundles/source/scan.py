@@ -22,7 +22,7 @@ NEVER = frozenset((".git", ".longboat", "__pycache__", "node_modules", ".ipynb_c
 }
 """Folders that never travel, whatever git says; virtual environments (with a pyvenv.cfg) neither."""
 
-_MAX_IGNORE_BYTES = 1 << 20
+_MAX_IGNORE_BYTES = 1 << 20  # a larger .gitignore is some other file
 _SPECIAL = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFBLK: "a device", stat.S_IFCHR: "a device"}
 
 

@@ -30,8 +30,8 @@ from longboat.kubeapi.kinds import CLAIM_TEMPLATE, JOB, JOBSET, SECRET, kind_of
 Object = dict[str, Any]
 
 WORKLOADS = ("Job", "JobSet")
-AT_ONCE = 4
-LEAST_TIMEOUT_S = 1.0
+AT_ONCE = 4  # templates of one run; more would trip the client's own limit of requests
+LEAST_TIMEOUT_S = 1.0  # a deadline of 0 is refused by the API server
 
 
 class ForeignObject(EngineError):

@@ -14,9 +14,9 @@ from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, NETWORK_POLICY, PDB, POD, SECRET, SERVICE, Kind
 from longboat.storage.checkpoints import OWN_FILE, OWN_FOLDER
 
-GONE_S = 120.0
-FIRST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 1.0
+GONE_S = 120.0  # pods have 30 s of grace, and a slow node needs a while
+FIRST_PAUSE_S = 0.05  # pods of an ended run are gone at once
+LONGEST_PAUSE_S = 1.0  # one list of each kind per second
 
 SLICE = Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
 OWNED: tuple[Kind, ...] = (POD, JOB, SERVICE, SLICE, SECRET, PDB, NETWORK_POLICY)

@@ -22,7 +22,7 @@ STARTING = "is being started"
 """Reason of a run whose first attempt is being made."""
 MOST_ASKED = 64
 """Launchers asked for their ranks in one status; of a larger gang, the first so many."""
-ASKED_AT_ONCE = 8
+ASKED_AT_ONCE = 8  # each is a connection through the API server
 
 
 def current_user() -> str:

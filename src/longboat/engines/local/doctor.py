@@ -15,7 +15,7 @@ from longboat.engines.local.submit.machine import LocalMachine, observe_machine
 from longboat.engines.local.supervise.processes import boot_id
 from longboat.engines.shared.home import Home
 
-LOW_DISK = 1 << 30
+LOW_DISK = 1 << 30  # one checkpoint of a small model
 
 
 def examine(home: Home, environment: Mapping[str, str]) -> list[DoctorCheck]:

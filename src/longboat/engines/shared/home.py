@@ -11,7 +11,7 @@ from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.shared.files import disk, make_folder
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-NAME_LIMIT = 40
+NAME_LIMIT = 40  # leaves room for `-a0-worker-0` in a label of 63 characters
 
 
 class Home:

@@ -174,7 +174,7 @@ def _shape(*parts: Any) -> PodShape:
 
 _shapes: dict[Any, PodShape] = {}
 _placings: dict[Any, NodeConstraints] = {}
-_MAX_KNOWN = 50_000
+_MAX_KNOWN = 50_000  # shapes of pods in a process that lives for months
 
 
 def _placing(meta: Body, spec: Body, affinity: Body, claims: Claims) -> NodeConstraints:

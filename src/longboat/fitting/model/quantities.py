@@ -20,8 +20,8 @@ CPU, MEMORY, DISK, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 _NUMBER = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?[0-9]{1,3}))?")
 _BINARY = {unit: 1024**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_MAX_TEXT = 64
-_MAX_KNOWN = 100_000
+_MAX_TEXT = 64  # no quantity is longer
+_MAX_KNOWN = 100_000  # texts remembered in a process that lives for months
 _NATIVE = ("hugepages-", "attachable-volumes-")
 _OTHER_GPUS = ("tpu", "neuron", "gaudi", "npu", "dcu", "mlu", "xpu", "ascend")
 

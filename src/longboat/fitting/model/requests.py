@@ -11,7 +11,7 @@ Body = Mapping[str, Any]
 Port = tuple[str, str, int]
 """Protocol, address of the host (0.0.0.0: all), port."""
 
-_MAX_KNOWN = 50_000
+_MAX_KNOWN = 50_000  # containers remembered in a process that lives for months
 _known: dict[Any, Amounts] = {}
 
 

@@ -7,7 +7,7 @@ import zlib
 
 MOST_ANSWER = 512 << 20
 """Of one answer, unpacked: the largest are pages of 500 objects, none of which has more than 1.5 MB."""
-MOST_REFUSAL = 16 << 20
+MOST_REFUSAL = 16 << 20  # of an answer that only says no
 
 
 def read_whole(response: http.client.HTTPResponse, most: int = MOST_ANSWER) -> bytes:

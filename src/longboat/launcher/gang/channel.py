@@ -30,7 +30,7 @@ ANSWER_S = 10.0
 BACKLOG = 1024
 """Connections that the kernel holds for us: in a flood, the room that real peers stand in until they are accepted."""
 _SEQ = struct.Struct(">Q")
-_READ = 1 << 16
+_READ = 1 << 16  # a frame is rarely larger
 
 
 class Channel:

@@ -37,7 +37,7 @@ HURRIED_S = 2.0
 """Who is being stopped does not wait for a node 0 that never came."""
 FAREWELL_S = 2.0
 """Until all has arrived everywhere; a peer that has gone already is not waited for longer."""
-AGE_MAX_S = 5.0
+AGE_MAX_S = 5.0  # a report waits at most for its connection to come back
 _OUTCOME_KEYS = ("exit_code", "cause", "message", "ended_by", "tail")
 
 

@@ -14,8 +14,8 @@ DEPTH_MAX = 16
 """Containers inside of each other. A report has three. It is written as JSON again, by a function that recurs."""
 SECONDS_MAX = 1e9
 """Thirty years: more is no duration."""
-NUMBER_MAX = 1e18
-COUNT_MAX = 1 << 62
+NUMBER_MAX = 1e18  # beyond any time or count that is meant
+COUNT_MAX = 1 << 62  # fits into 64 bits everywhere
 _TEXTS = ("cause", "message", "ended_by", "node", "role", "traceback", "stacks")
 _COUNTS = ("ended_ns", "memory_peak", "memory_limit", "pid")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER = 36  # of linux/prctl.h
 HAS_PROC = os.path.isdir("/proc/self")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _DEFAULTED = tuple(

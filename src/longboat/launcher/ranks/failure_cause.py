@@ -5,8 +5,8 @@ from __future__ import annotations
 TAIL_LINES = 20
 TAIL_BYTES = 256 * 1024
 """Of the log, looked at for the cause: room for the longest traceback that is kept and much noise after it."""
-_LINE_MAX = 2000
-_TRACEBACK_MAX = 20000
+_LINE_MAX = 2000  # the last line of a traceback; some hold a whole tensor
+_TRACEBACK_MAX = 20000  # a deep traceback with its source lines
 _NEAR_END = 30  # lines: a traceback further up was survived
 _HEADER = "Traceback (most recent call last):"
 _GROUP_HEADER = "+ Exception Group " + _HEADER

@@ -15,7 +15,7 @@ from .streams import RECORD, RankStream
 
 PATIENCE_S = 60.0
 """The end of the node waits no longer for a reader of its stdout that takes nothing."""
-_READ = 65536
+_READ = 65536  # what a pipe holds
 _WRITE = 4096  # what a pipe that is ready takes without blocking
 
 

@@ -31,8 +31,8 @@ SILENT_S = 2.0
 """A process that has neither written nor died for so long cannot: it hangs in the kernel, or ignores the signal."""
 ALL_S = 10.0
 """For all processes of a rank together: the ranks are hung, and whoever asked waits to end them."""
-PROCESSES_MAX = 8
-_READ_MAX = 1 << 20
+PROCESSES_MAX = 8  # data loaders hang alike: the first few show it
+_READ_MAX = 1 << 20  # a few hundred threads of one process
 
 
 class _RankDump:

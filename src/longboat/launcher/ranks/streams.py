@@ -15,7 +15,7 @@ CHUNK = 1 << 20
 _F_SETPIPE_SZ = 1031
 _PIPE_BUDGET = 4 << 20
 """For all pipes of a node together: the kernel bounds the pipe memory of a user, 64 MiB by default."""
-_SPLICE_NONBLOCK = 2
+_SPLICE_NONBLOCK = 2  # of fcntl.h
 RECORD = struct.Struct("<QQ")
 
 

@@ -19,7 +19,7 @@ else:
 RANKS = "LONGBOAT_STANDIN_RANKS"  # the node's ranks in the order of their local ranks
 USERS_PYTHON = "LONGBOAT_STANDIN_PYTHON"  # the user's own PYTHON_EXEC, if any
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 def main(argv: list[str]) -> int:

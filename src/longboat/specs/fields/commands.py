@@ -9,7 +9,7 @@ from longboat.specs.fields.composites import Either, ListOf
 from longboat.specs.fields.scalars import FieldPath, FieldType, is_encodable, quote
 from longboat.specs.yaml.yaml_tree import YamlNode
 
-_MAX_SCRIPT = 100_000
+_MAX_SCRIPT = 100_000  # fits into a Kubernetes object with the rest of the job
 
 
 class Script(Value, frozen=True):

@@ -13,7 +13,7 @@ from typing import Any
 
 from longboat.specs.yaml.yaml_tree import MAX_DEPTH, MAX_NODES, Mistakes, SourcePosition, YamlNode, resolve
 
-MAX_FILE_BYTES = 1 << 20
+MAX_FILE_BYTES = 1 << 20  # a job has a hundred lines; larger is some other file
 _CORE_TAGS = {"!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _SURROGATES = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from longboat.core.errors import JobError, Problem
 
-MAX_NODES = 100_000
-MAX_DEPTH = 64
-MAX_NUMBER_TEXT = 40
-MAX_PROBLEMS = 100
+MAX_NODES = 100_000  # with aliases expanded: a bomb of aliases ends here
+MAX_DEPTH = 64  # deeper than any job, and far from Python's limit
+MAX_NUMBER_TEXT = 40  # int() of a million digits takes minutes
+MAX_PROBLEMS = 100  # more tell nobody more
 
 
 class SourcePosition(NamedTuple):

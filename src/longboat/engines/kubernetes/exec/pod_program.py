@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     Chosen = Callable[[tarfile.TarInfo], "tarfile.TarInfo | None"]
 
-MISSING = 44
+MISSING = 44  # exit codes of our program in the pod: no shell or Python uses them
 TROUBLE = 45
-BLOCK = 1 << 18
+BLOCK = 1 << 18  # one websocket frame carries so much
 
 
 def main(words: list[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from longboat.engines.kubernetes.explain.containers import StartTrouble
 
-_LONG = 400
+_LONG = 400  # a webhook may answer with a page
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (.+?), used: (.+?), limited: (.+?)$")
 _NEEDS = re.compile(r"failed quota: ([^:]+): must specify (.+?)$")
 _SECURITY = re.compile(r'violates PodSecurity "([^"]+)": (.+)$', re.S)

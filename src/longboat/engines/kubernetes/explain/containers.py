@@ -19,7 +19,7 @@ IMAGE_REASONS = (
 )
 CONTAINER_REASONS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError")
 
-_LONG = 300
+_LONG = 300  # the runtime repeats itself after the first sentences
 
 
 class StartTrouble(Value, frozen=True):

@@ -23,7 +23,7 @@ Workload = Mapping[str, Any]
 
 _LACKING = re.compile(r"insufficient unused quota for (\S+) in flavor \S+?, (\S+) more needed")
 _ATTEMPT = re.compile(r"(.+)-a\d+(?:-.+?)?")
-_MOST_NAMES = 4
+_MOST_NAMES = 4  # one line
 
 
 def waiting_words(mine: Workload, everybody: Iterable[Workload]) -> str:

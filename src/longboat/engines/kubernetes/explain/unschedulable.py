@@ -18,7 +18,7 @@ from longboat.fitting.node_state import NodeState
 from longboat.fitting.pod_affinity import AffinityView
 from longboat.fitting.predicates import placing_refusals
 
-MOST_NAMED = 3
+MOST_NAMED = 3  # one line
 _AVAILABLE = re.compile(r"^\d+/(\d+) nodes are available: (.*?)(?:\.(?: .*)?)?$", re.S)
 _ITEM = re.compile(r"^(\d+) (.+)$", re.S)
 _TAINT = re.compile(r"node\(s\) had untolerated taint(?:\(s\))? ?\{?([^}]*)\}?")

@@ -34,7 +34,7 @@ SEEN = f"{CONTROLLER}-seen"
 LABELS = {**MANAGED_BY, "app.kubernetes.io/name": CONTROLLER}
 EVERYBODY = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
 HEALTH_PORT = 8086
-USER = 65532
+USER = 65532  # nonroot of distroless images; any but 0 does
 
 
 class RbacRule(NamedTuple):

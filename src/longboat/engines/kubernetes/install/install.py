@@ -34,7 +34,7 @@ Object = dict[str, Any]
 OURS = f"{selector(list(MANAGED_BY.items()))},app.kubernetes.io/name in ({CONTROLLER},{AUTOSCALER})"
 CORDONED, DELETING = "longboat.dev/cordoned-at", "longboat.dev/deleting-at"
 """The autoscaler's marks on nodes: out of use by it, and on the way out for good."""
-GONE_S = 120.0
+GONE_S = 120.0  # a namespace goes when its last pod has: 30 s of grace, and a slow node
 
 
 def install(client: Client, objects: Sequence[Object], *, timeout_s: float, is_chosen: bool = True) -> Iterator[str]:

@@ -30,8 +30,8 @@ AT_ONCE = 16
 TAIL_LINES = 50
 TAIL_S = 3.0
 """The end of a run is not held up for longer by a node that cannot be reached."""
-TAIL_BYTES = 8192
-LINE_BYTES = 1024
+TAIL_BYTES = 8192  # what is kept of a failed rank for `explain`
+LINE_BYTES = 1024  # of each line of it
 
 
 class RunLogs:

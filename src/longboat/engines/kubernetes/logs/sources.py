@@ -20,7 +20,7 @@ from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.shared.logfiles import Reader, Source
 from longboat.kubeapi.errors import Unreachable
 
-TRIES = 5
+TRIES = 5  # each goes on where the one before broke off
 
 
 class FileReader(Protocol):

@@ -12,7 +12,7 @@ from longboat.engines.kubernetes.explain.unschedulable import scheduler_reasons
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import expected_nodes
 
-FACTS = 12
+FACTS = 12  # lines of `status`; of a large gang the first show what happens
 
 
 class Progress(Value, frozen=True):

@@ -17,8 +17,8 @@ from longboat.engines.shared.stop_request import StopRequest
 LABEL = f"{DOMAIN}/"
 MONITOR_GRACE_S = 40.0
 """What the node controller waits for a silent kubelet before it says Unknown: its default, the shorter of two."""
-LEASE_BELIEVED_S = 60.0
-MOST_INDEXES = 100_000
+LEASE_BELIEVED_S = 60.0  # a Lease that stopped long before says nothing about this silence: its clock may be wrong
+MOST_INDEXES = 100_000  # more than pods of any job here; anybody may write such a range
 _NO_FOLDER = re.compile(r"hostPath type check failed: (\S+) is not a directory")
 
 

@@ -18,8 +18,8 @@ from longboat.core.times import parse_time
 
 START_REASONS = ("StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError")
 TAKEN_AWAY = ("PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet", "DeletionByTaintManager")
-MAX_FOREIGN = 400
-MOST_NUMBER = 10**16
+MAX_FOREIGN = 400  # words of a container that is not ours, in one line
+MOST_NUMBER = 10**16  # beyond any time or count; anybody may write the message
 
 
 class RankEnd(Value, frozen=True):

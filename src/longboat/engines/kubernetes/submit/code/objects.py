@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
-LIMIT = 1 << 20
-REFRESH_S = 7 * 86400.0
-AT_ONCE = 8
-_HASH_BITS = 256
+LIMIT = 1 << 20  # a change of one file sends so much; smaller packs cost more requests
+REFRESH_S = 7 * 86400.0  # well below the days after which a bucket's rule removes
+AT_ONCE = 8  # uploads side by side: one connection rarely fills the line
+_HASH_BITS = 256  # of SHA-256, whose bits choose the halves
 
 Write = Callable[[IO[bytes], Sequence[str]], None]
 """Writes a pack of these contents."""

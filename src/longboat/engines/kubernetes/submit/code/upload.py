@@ -49,9 +49,9 @@ INDEX = f"{names.DOMAIN}/index"
 STORED = "code/0"
 """Where the pack of code too large for Secrets is, in the run's folder of its storage."""
 
-PATIENCE_S = 30.0
-_PAUSE_S = 0.1
-_AT_ONCE = 4
+PATIENCE_S = 30.0  # the garbage collector of the cluster lags by seconds
+_PAUSE_S = 0.1  # between two looks
+_AT_ONCE = 4  # Secrets of up to 1 MiB each: more would only queue in the API server
 _METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 
