@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from longboat.cli.attach import RunWatcher
+from longboat.cli.attach import RunWatcher, exit_code
 from longboat.core.runs import Attempt, Failure, RunStatus
 from longboat.engines.engine import Engine
 
@@ -57,3 +57,7 @@ def test_a_slow_start_is_told_once_what_it_waits_for(
     watcher.report(status("starting", 0, "image x: no such tag"))
     watcher.report(status("running", 0, "image x: no such tag"))
     assert capsys.readouterr().err == "longboat: r is starting: image x: no such tag\n"
+
+
+def test_a_run_stopped_before_it_started_has_the_code_of_one_that_a_stop_ends() -> None:
+    assert [exit_code(status(phase, 0)) for phase in ("succeeded", "stopped", "failed")] == [0, 143, 208]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from longboat.core.words import listing
+from longboat.core.words import counted, listing
 
 
 def test_the_first_are_named_and_the_others_counted() -> None:
@@ -9,3 +9,9 @@ def test_the_first_are_named_and_the_others_counted() -> None:
     assert listing(["a", "b", "c"], 2, separator="; ") == "a; b and 1 more"
     assert listing(["a"], 3, count=4) == "a and 3 more"
     assert listing([], 3) == ""
+
+
+def test_a_noun_agrees_with_its_count() -> None:
+    assert [counted(count, "GPU") for count in (0, 1, 2)] == ["0 GPUs", "1 GPU", "2 GPUs"]
+    assert [counted(count, "CPU") for count in (1.0, 0.5)] == ["1 CPU", "0.5 CPUs"]
+    assert (counted(2, "process"), counted(12000, "file")) == ("2 processes", "12,000 files")

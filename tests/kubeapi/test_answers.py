@@ -75,3 +75,11 @@ def test_an_unknown_field_in_an_apply_is_no_broken_server() -> None:
 def test_a_missing_right_has_a_hint(message: str, is_hinted: bool) -> None:
     body = json.dumps({"kind": "Status", "reason": "Forbidden", "message": message}).encode()
     assert ("ask for this right" in (error_of(403, body, "list").hint or "")) is is_hinted
+
+
+def test_the_address_of_a_kubelet_is_not_shown() -> None:
+    address = "https://10.1.2.3:10250/containerLogs/default/train-a0-worker-0/longboat?follow=true"
+    reason = "dial tcp 10.1.2.3:10250: connect: no route to host"
+    told = {"kind": "Status", "message": f'Get "{address}": {reason}', "code": 500}
+    found = error_of(500, json.dumps(told).encode(), "GET /x").message
+    assert found.endswith(f"the kubelet of machine 10.1.2.3 does not answer: {reason}") and "https" not in found

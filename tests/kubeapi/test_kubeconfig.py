@@ -157,3 +157,11 @@ def test_in_a_pod_without_a_kubeconfig_the_service_account_is_used(
     both = {**variables, **environment(file)}
     assert kubeconfig.find(None, None, both).context == "one"
     assert kubeconfig.find("in-cluster", None, both).context == "in-cluster"
+
+
+@pytest.mark.parametrize("name", ["Bad NS", "team.a", "-a", "a" * 64])
+def test_what_cannot_be_a_namespace_is_told_at_once(tmp_path: Path, name: str) -> None:
+    file = written(tmp_path / "production.yaml")
+    with pytest.raises(KubeconfigError, match="is not the name of a namespace") as caught:
+        kubeconfig.find("production", name, environment(file))
+    assert "kubectl create" not in str(caught.value.hint)

@@ -121,7 +121,7 @@ def test_paths_are_texts(read: Reader) -> None:
 def test_very_many_mistakes_are_cut_short(read: Reader) -> None:
     text = "".join(f"unknown{number}: 1\n" for number in range(40_000))
     problems = read.problems(text)
-    assert len(problems) == 101 and problems[-1].message == "and 39901 more mistakes"
+    assert len(problems) == 101 and problems[-1].message == "and 39,901 more mistakes"
 
 
 def test_other_fields(read: Reader) -> None:

@@ -33,6 +33,8 @@ from tests.specs.reading import Reader
         ("gpus: {count: .nan}", "gpus.count: found the number .nan"),
         ("gpus: {typ: x}", 'gpus.typ: unknown field; did you mean "type"?'),
         ("gpus: [1]", "gpus: found a list"),
+        ("gpus: H100:0", 'gpus: found "H100:0": a type of GPU and none of them'),
+        ("gpus: {type: H100, count: 0}", "gpus: found the count 0 beside a type"),
         ("memory: 2Pi", "to 1Pi"),
         ("memory: 1", "from 1Mi"),
         ("memory: .inf", "memory: found the number .inf"),
@@ -130,6 +132,8 @@ def test_mistakes(read: Reader, text: str, says: str) -> None:
         ("run: []", "run: found 0 items"),
         ("run: {a: b}", "run: found a mapping"),
         ("run: [python, 3]", "run.1: found the number 3"),
+        ("roles: {A: {}}", 'roles: found the key "A"'),
+        ("roles: {}", "roles: found no role"),
         ("roles: {a: {run: x}, b: {}}", 'roles.b: the field "run" is missing'),
     ],
 )
@@ -182,3 +186,11 @@ def test_json_file(tmp_path: Path) -> None:
     file.write_text('{"$schema": "x", "run": "python a.py", "nodes": 2, "env": {"A": 1e-3}}')
     job = read_job([file], environment={}).job
     assert job.nodes == 2 and job.roles[0].env == {"A": "1e-3"}
+
+
+def test_no_hint_that_is_refused_too(read: Reader) -> None:
+    """`name: "123"` is no better than `name: 123`; for other texts quotes do help."""
+    for text, hint in (("name: 123", "for example job-123"), ("queue: 123", 'quote it: "123"')):
+        with pytest.raises(JobError) as caught:
+            read(f"run: x\n{text}")
+        assert caught.value.problems[0].hint == hint

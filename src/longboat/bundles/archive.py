@@ -25,6 +25,7 @@ from longboat.bundles.extraction import DAMAGED, BombGuard, extract
 from longboat.bundles.manifests import DEFAULT_LIMITS, CodeSnapshot, TreeLimits
 from longboat.bundles.store import BundleStore, decode
 from longboat.core.errors import BundleError
+from longboat.core.words import counted
 
 __all__ = ["extract", "pack", "unpack"]
 
@@ -158,4 +159,4 @@ def _read_objects(tar: tarfile.TarFile, store: BundleStore, snapshot: CodeSnapsh
         tar.members.clear()  # type: ignore[attr-defined]
     if missing:
         path = next(entry.path for entry in snapshot.entries if entry.hash in missing)
-        raise BundleError(f"the bundle lacks {len(missing)} contents, among them that of {path!r}")
+        raise BundleError(f"the bundle lacks {counted(len(missing), 'content')}, among them that of {path!r}")

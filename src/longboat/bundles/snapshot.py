@@ -24,6 +24,7 @@ from longboat.bundles.source.scan import Scan, unreadable
 from longboat.bundles.source.statcache import StatCache
 from longboat.bundles.store import BundleStore
 from longboat.core.errors import BundleError
+from longboat.core.words import counted
 
 __all__ = ["Entry", "TreeLimits", "CodeSnapshot", "take"]
 
@@ -107,7 +108,7 @@ class _Taking:
         new = sorted(path for path in self._scan.untracked if path in paths)
         diff = b"".join(b"# not in git: " + path.encode() + b"\n" for path in new[:_MAX_UNTRACKED] if "\n" not in path)
         if len(new) > _MAX_UNTRACKED:
-            diff += f"# not in git: {len(new) - _MAX_UNTRACKED} more files\n".encode()
+            diff += f"# not in git: {counted(len(new) - _MAX_UNTRACKED, 'more file')}\n".encode()
         try:
             commit = git.head(self._root)
             if commit is not None:

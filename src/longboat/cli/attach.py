@@ -14,7 +14,7 @@ from longboat.cli.input.engine_option import placed
 from longboat.cli.output.log_printer import LinePrinter
 from longboat.cli.output.terminal import clean, paint, say
 from longboat.cli.output.times import show_duration
-from longboat.core.errors import RUN_LOST_EXIT, EngineError
+from longboat.core.errors import RUN_LOST_EXIT, RUN_STOPPED_EXIT, EngineError
 from longboat.core.jobs import Job
 from longboat.core.runs import LogQuery, RunStatus
 from longboat.engines.engine import Engine
@@ -172,7 +172,7 @@ def exit_code(run: RunStatus) -> int:
     """What the command line returns for an ended run: the trainer's own code."""
     if run.exit_code is not None:
         return run.exit_code
-    return 0 if run.phase == "succeeded" else RUN_LOST_EXIT
+    return {"succeeded": 0, "stopped": RUN_STOPPED_EXIT}.get(run.phase, RUN_LOST_EXIT)
 
 
 def rank_count(job: Job) -> int:

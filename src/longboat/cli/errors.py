@@ -47,8 +47,8 @@ def show_error(message: str, hint: str | None) -> None:
 
 
 def show_hint(hint: str | None) -> None:
-    if hint:
-        print(f"{paint('hint:', 'cyan', sys.stderr)} {hint}", file=sys.stderr)
+    for line in (hint or "").splitlines():
+        print(f"{paint('hint:', 'cyan', sys.stderr)} {line}", file=sys.stderr)
 
 
 def from_click(error: click.ClickException) -> UsageError:

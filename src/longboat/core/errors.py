@@ -102,5 +102,8 @@ RUN_LOST_EXIT = 208
 RUN_SETUP_EXIT = 209
 """Exit code of a run that never started its ranks: peers missing, data not importable."""
 
+RUN_STOPPED_EXIT = 143
+"""Exit code for a run that was stopped before its ranks started: that of ranks which a stop ends, 128 + SIGTERM."""
+
 RUN_HANG_EXIT = 210
 """Exit code of a run ended because a rank made no progress for longer than `stall`."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from longboat.core.jobs import Value
+from longboat.core.words import counted
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.model.quantities import CPU, MEMORY, is_scarce, scarcity
@@ -44,7 +45,7 @@ class Shortfall(Value, frozen=True):
 
     @property
     def reason(self) -> str:
-        parts = [f"{count} node{'s' if count != 1 else ''}: {text}" for text, count in self.refusals[:5]]
+        parts = [f"{counted(count, 'node')}: {text}" for text, count in self.refusals[:5]]
         return "; ".join(parts) or "there are no nodes"
 
 

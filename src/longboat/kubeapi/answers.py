@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from longboat.kubeapi.errors import (
@@ -21,6 +22,10 @@ from longboat.kubeapi.errors import (
 _CLASSES: dict[int, type[ApiError]] = {400: Invalid, 403: Forbidden, 404: ObjectNotFound, 410: Expired, 422: Invalid}
 _SHOWN = 2000
 """Characters of a message that are kept: webhooks may say anything."""
+_KUBELET_CALL = re.compile(
+    r'(?:Get|Post) "https?://(\[[0-9a-f:]+\]|[^/:"]+)(?::\d+)?/(?:containerLogs|exec|attach)/[^"]*": '
+)
+"""How an API server repeats the address it asked a kubelet at."""
 BAD_APPLY = "failed to create typed patch object"
 """So an unknown field in a server-side apply is told, with the status of a broken server."""
 
@@ -30,6 +35,7 @@ def error_of(status: int, body: bytes, what: str, context: str = "", *, retry_af
     told = _parse(body)
     reason = str(told.get("reason") or "")
     message = str(told.get("message") or "") or body[:200].decode(errors="replace").strip() or f"{what}: {status}"
+    message = _KUBELET_CALL.sub(r"the kubelet of machine \1 does not answer: ", message)
     hint = None
     kind = _CLASSES.get(status, ApiError)
     if status == 409:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import difflib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ from longboat.kubeapi.errors import KubeconfigError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 IN_CLUSTER = "in-cluster"
+NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+"""A DNS label, as Kubernetes demands of it."""
 _LISTS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))
 _PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
@@ -172,6 +175,14 @@ def in_cluster(environment: Mapping[str, str], namespace: str | None = None) -> 
 
 def find(context: str | None, namespace: str | None, environment: Mapping[str, str]) -> ClusterAccess:
     """The access asked for: from the kubeconfig, else from the pod we are in."""
+    access = _find(context, namespace, environment)
+    if not re.fullmatch(NAMESPACE, access.namespace):
+        hint = "lower-case letters, digits and -, at most 63 characters; `kubectl get namespaces` lists them"
+        raise KubeconfigError(f"{access.namespace!r} is not the name of a namespace", hint=hint)
+    return access
+
+
+def _find(context: str | None, namespace: str | None, environment: Mapping[str, str]) -> ClusterAccess:
     files = files_of(environment)
     config = read(files)
     if context != IN_CLUSTER or IN_CLUSTER in config.contexts:

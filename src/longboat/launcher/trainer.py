@@ -144,7 +144,7 @@ def _check_fence(parent: str) -> None:
     numbers = [name[9:] for name in os.listdir(parent) if name.startswith(".attempt-")]
     newest = max([int(number) for number in numbers if number.isdigit()] or [-1])
     if newest > _attempt():
-        raise OSError(0, "attempt %d of the run has started, and this is attempt %d" % (newest, _attempt()))
+        raise OSError(0, "attempt %d of the run has started, and this is attempt %d" % (newest + 1, _attempt() + 1))
 
 
 def _complete(folder: str, final: str, number: int) -> None:

@@ -43,7 +43,7 @@ def check_contradictions(values: Fields, root: YamlNode, at: FieldPath) -> None:
     """What no single field can tell."""
     given = root.value if isinstance(root.value, dict) else {}
     roles = role_fields(values)
-    if isinstance(values.get("roles"), dict) and not values["roles"]:
+    if isinstance(values.get("roles"), dict) and not given["roles"].value:
         at.into("roles").problem(given["roles"], "found no role, expected at least one")
     _check_run(roles, given, root, at)
     for index, name in enumerate(values.get("ends") or ()):

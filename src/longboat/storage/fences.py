@@ -95,4 +95,6 @@ def newest_of(names: Iterable[str]) -> int | None:
 def check(newest: int | None, attempt: int | None) -> None:
     """Raises Fenced. `attempt` None: whoever asks is no attempt, and nothing holds him."""
     if newest is not None and attempt is not None and newest > attempt:
-        raise Fenced(f"attempt {newest} of the run has started: what attempt {attempt} saves does not count any more")
+        raise Fenced(
+            f"attempt {newest + 1} of the run has started: what attempt {attempt + 1} saves does not count any more"
+        )

@@ -56,6 +56,11 @@ def test_commands(cwd: Path, command: list[str], name: str, run: object) -> None
     assert resolve((), command, cwd=cwd, home=HOME) == RunTarget(fields={"name": name, "run": run})
 
 
+def test_a_device_is_no_script(cwd: Path) -> None:
+    with pytest.raises(UsageError, match="/dev/null is a device or a pipe"):
+        resolve(["/dev/null"], (), cwd=cwd, home=HOME)
+
+
 def test_a_command_at_home_takes_no_code_along(cwd: Path) -> None:
     for folder, home in ((cwd, cwd), (Path("/"), HOME)):
         target = resolve((), ["true"], cwd=folder, home=home)

@@ -39,6 +39,11 @@ FAILURES = [
         [],
         ["retries"],
     ),
+    (Failure(cause="signal", exit_code=139, message="", rank=rank(signal=11)), [], [], [], ["PYTHONFAULTHANDLER"]),
+    (Failure(cause="signal", exit_code=134, message="", rank=rank(signal=6)), [], [], [], ["failed assertion"]),
+    (Failure(cause="signal", exit_code=143, message="", rank=rank(signal=15)), [], [], [], ["asked it to end"]),
+    (Failure(cause="signal", exit_code=143, message=""), [], [], [], ["asked it to end"]),
+    (Failure(cause="signal", exit_code=137, message="", rank=rank(signal=9)), [], [], [], ["out-of-memory killer"]),
     (Failure(cause="signal", exit_code=192, message="", rank=rank(signal=64)), ["signal 64"], [], [], []),
     (
         Failure(cause="oom", exit_code=137, message="", rank=rank(memory_peak=300 * MiB, memory_limit=100 * MiB)),
@@ -136,3 +141,10 @@ def test_attempts_are_listed() -> None:
     )
     facts = explain_status(status("succeeded", attempts=attempts), None, ()).facts
     assert facts == ("attempt 1: lost", "attempt 2: ended well, resumed from step-5")
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 6, 7, 11, 13, 15, 24, 64])
+def test_only_a_kill_is_blamed_on_memory(number: int) -> None:
+    failure = Failure(cause="signal", exit_code=128 + number, message="", rank=rank(signal=number))
+    steps = explain_status(status("failed"), failure, ()).next_steps
+    assert not any("memory" in step for step in steps if "shm" not in step), steps

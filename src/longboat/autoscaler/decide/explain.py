@@ -7,6 +7,7 @@ from longboat.autoscaler.model.plan import NodeNote, PendingItem, PoolNote, Scal
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Pool
 from longboat.core.jobs import Value
 from longboat.core.times import format_time, show_age
+from longboat.core.words import counted
 from longboat.fitting.model.quantities import show as show_amount
 
 MOST_LISTED = 20  # more pods than a screen holds tell nobody more
@@ -56,7 +57,7 @@ def _node(note: NodeNote, plan: ScalingPlan, snapshot: ClusterSnapshot, now: flo
         asks = ", ".join(show_amount(name, count) for name, count in seen_pod.pod.shape.requests) or "nothing"
         facts.append(f"pod {seen_pod.name} (asks for {asks}): {what}")
     if len(here) > MOST_LISTED:
-        facts.append(f"and {len(here) - MOST_LISTED} more pods")
+        facts.append(f"and {counted(len(here) - MOST_LISTED, 'more pod')}")
     return Explained(
         kind="node", name=note.node, headline=f"node {note.node} is {note.state}: {note.reason}", facts=tuple(facts)
     )
@@ -69,7 +70,7 @@ def _waiting(waiting: PendingItem, plan: ScalingPlan, snapshot: ClusterSnapshot,
         facts.append(f"expected by {format_time(waiting.expected)} (in {show_age(max(waiting.expected - now, 0))})")
     gang = next((one for one in snapshot.gangs if one.name == name), None) if kind == "run" else None
     if gang is not None:
-        facts.append(f"{len(gang.pods)} pods without a node, {gang.held} with one")
+        facts.append(f"{counted(len(gang.pods), 'pod')} without a node, {gang.held} with one")
     return Explained(kind=kind, name=name or "", headline=f"{kind} {name} waits: {waiting.reason}", facts=tuple(facts))
 
 
@@ -77,7 +78,10 @@ def _pool(
     note: PoolNote, plan: ScalingPlan, snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float
 ) -> Explained:
     pool = next(one for one in snapshot.pools if one.name == note.pool)
-    facts = [f"{note.size} machines, {note.coming} of them booting; min {pool.min}, max {pool.max}", _machine(pool)]
+    facts = [
+        f"{counted(note.size, 'machine')}, {note.coming} of them booting; min {pool.min}, max {pool.max}",
+        _machine(pool),
+    ]
     facts += _acts([action for action in plan.actions if action.pool == note.pool])
     states: dict[str, int] = {}
     for node in plan.nodes:

@@ -16,6 +16,7 @@ from longboat.autoscaler.model.snapshot import Order, Pool, ProviderFailure
 from longboat.autoscaler.providers.provider import Instance, ProviderAnswer, Refusal
 from longboat.core.errors import EngineError, NotFound
 from longboat.core.jobs import Value
+from longboat.core.words import counted
 from longboat.kubeapi.client import Client, Object
 from longboat.kubeapi.errors import AlreadyExists, Conflict
 from longboat.kubeapi.kinds import CONFIG_MAP
@@ -182,7 +183,7 @@ def orphans(book: OrderBook, pools: Container[str]) -> tuple[str, ...]:
         if is_orphan(order, pools):
             counts[order.pool] = counts.get(order.pool, 0) + order.count
     return tuple(
-        f"pool {pool} is not in the pools file any more, and {count} machines were ordered there: "
+        f"pool {pool} is not in the pools file any more, and an order for {counted(count, 'machine')} is open there: "
         "they are not forgotten, and nobody looks after them until the pool is back"
         for pool, count in sorted(counts.items())
     )

@@ -28,6 +28,7 @@ from longboat.autoscaler.providers.provider import (
     Refusal,
 )
 from longboat.core.jobs import Command, Value
+from longboat.core.words import counted
 from longboat.fitting.model.quantities import show_number
 
 MOST_BYTES = 16 << 20
@@ -80,7 +81,7 @@ class ExecProvider:
         self._check("grow", found, {pool.name})
         others = [machine for machine in found.machines if machine.token not in (None, request.token)]
         if others or len(found.machines) > request.count:
-            what = f"the machine {others[0].id} of another order" if others else f"{len(found.machines)} machines"
+            what = f"the machine {others[0].id} of another order" if others else counted(len(found.machines), "machine")
             raise self._bad("grow", f"printed {what} for an order of {request.count}")
         return found.machines
 

@@ -13,7 +13,7 @@ from longboat.autoscaler.scale_up.demand import PendingWorkload
 from longboat.autoscaler.scale_up.placement import by_shape
 from longboat.core.resources import show_quantity
 from longboat.core.times import format_time
-from longboat.core.words import listing
+from longboat.core.words import counted, listing
 from longboat.fitting.model.pods import Pod, PodShape
 
 MOST_NAMED = 3  # one line of reasons
@@ -119,7 +119,8 @@ class ReasonWriter:
         wanted = ", ".join(f"{count} of {pool}" for pool, count in sorted(free.counts().items()))
         most = ", ".join(f"{pool} may have {self.offers[pool].pool.max}" for pool in sorted(free.counts()))
         said = [text for text in (self._stated(number, most) for number, most in enumerate(stated)) if text]
-        return f"refused, it is too large: {len(unit.pods)} pods need {wanted}; {'; '.join([most, *said])}"
+        asks = f"{counted(len(unit.pods), 'pod')} {'needs' if len(unit.pods) == 1 else 'need'} {wanted}"
+        return f"refused, it is too large: {asks}; {'; '.join([most, *said])}"
 
     def _stated(self, number: int, most: int | None) -> str:
         return "" if most is None else f"the limit is {_show(number, most)}"
@@ -153,17 +154,17 @@ class ReasonWriter:
 
 
 def _counts(bought: Mapping[str, int], pools: Sequence[str]) -> str:
-    return ", ".join(f"{pool} ({bought[pool]} pod{'s' if bought[pool] > 1 else ''})" for pool in sorted(pools))
+    return ", ".join(f"{pool} ({counted(bought[pool], 'pod')})" for pool in sorted(pools))
 
 
 def _show(number: int, amount: int) -> str:
     if LIMITED[number] == "memory":
         return f"{show_quantity(amount)} of memory"
-    return f"{amount / 1000:g} CPUs" if LIMITED[number] == "cpus" else f"{amount} GPUs"
+    return counted(amount / 1000, "CPU") if LIMITED[number] == "cpus" else counted(amount, "GPU")
 
 
 def _more(count: int) -> str:
-    return f"{count} more machine{'s' if count != 1 else ''}" if count else "more machines"
+    return counted(count, "more machine") if count else "more machines"
 
 
 def _emptied(offer: PoolOffer) -> PoolOffer:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from longboat.cli.input.arguments import namespaces_of, shown_namespaces
 from longboat.cli.input.engine_option import complete_contexts
 from longboat.cli.output.terminal import clean, say
+
+if TYPE_CHECKING:
+    from longboat.kubeapi.client import Client
 
 
 @click.command("controller", short_help="Admit waiting runs and restart failed ones, for everybody.")
@@ -41,8 +45,25 @@ def command(context: str | None, only: Sequence[str], home: str | None, health_p
     where = shown_namespaces(served) if served else ""
     with Client.open(context=context, namespace=served[0] if served else None) as client:
         home = home or (served[0] if served else lease_namespace(client))
+        check_namespaces(client, served, home)
         ControllerService(client, home, served, where=where, say=tell).run(ending, health_port)
     return 0
+
+
+def check_namespaces(client: Client, served: Sequence[str], home: str) -> None:
+    """A namespace that is not there is a slip of the pen; one of several may be gone while the others need service."""
+    from longboat.core.errors import NotFound
+    from longboat.kubeapi.errors import ApiError
+    from longboat.kubeapi.kinds import NAMESPACE
+
+    try:
+        missing = [name for name in dict.fromkeys((*served, home)) if client.find(NAMESPACE, name) is None]
+    except ApiError:  # who may not look at namespaces may serve them all the same
+        return
+    if home in missing or (served and set(served) <= set(missing)):
+        raise NotFound(f"there is no namespace {missing[0]}", hint="`kubectl get namespaces` lists them")
+    for name in missing:
+        tell(f"there is no namespace {name}: it is served once it is made")
 
 
 def end_of_process() -> threading.Event:

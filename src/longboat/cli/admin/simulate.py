@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from longboat.core.errors import UsageError
 from longboat.core.jobs import Value
+from longboat.core.words import counted
 
 if TYPE_CHECKING:
     from longboat.autoscaler.model.snapshot import AutoscalerSettings, Pool
@@ -89,7 +90,7 @@ def run(asked: SimulateOptions, conditions: Conditions) -> None:
             return
     pools, settings = _pools(asked)
     if trace.without_gpus:
-        _tell(f"{trace.without_gpus} jobs without GPUs are left out")
+        _tell(f"{counted(trace.without_gpus, 'job')} without GPUs left out")
     if asked.tune:
         _tune(asked, trace, pools, settings, conditions)
         return
@@ -103,7 +104,7 @@ def run(asked: SimulateOptions, conditions: Conditions) -> None:
     if asked.picture is not None:
         from longboat.simulator.svg import demand_picture, write_picture
 
-        title = f"{trace.name}: {len(trace.jobs):,} jobs"
+        title = f"{trace.name}: {counted(len(trace.jobs), 'job')}"
         write_picture(demand_picture(outcomes, title), asked.picture, title)
 
 
@@ -172,7 +173,7 @@ def _notes(outcomes: Sequence[PolicyOutcome]) -> None:
         _tell("oracle: a lower bound with all knowledge, no boot, no idle machine and free moves; it cannot be run")
     for one in outcomes:
         if one.unfinished:
-            _tell(f"{one.policy}: {one.unfinished} jobs never ran to their end: the pools are too small for them")
+            _tell(f"{one.policy}: {counted(one.unfinished, 'job')} never ran to their end: the pools are too small")
 
 
 def _tell(text: str) -> None:

@@ -16,8 +16,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
 LATEST = "-"
-NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-"""A DNS label, as Kubernetes demands of it."""
 
 
 def seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
@@ -41,6 +39,8 @@ def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 def namespaces_of(words: Sequence[str]) -> tuple[str, ...]:
     """Namespaces from a repeated option whose values may be joined by commas; each once, in a fixed order."""
+    from longboat.kubeapi.kubeconfig import NAMESPACE
+
     found = sorted({name.strip() for word in words for name in word.split(",")})
     for name in found:
         if not re.fullmatch(NAMESPACE, name):

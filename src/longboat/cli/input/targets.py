@@ -89,6 +89,8 @@ def missing_script(script: str, arguments: Sequence[str], path: Path) -> Excepti
         found = next((name for name in ("job.yaml", "longboat.yaml") if (path / name).is_file()), None)
         hint = f"longboat run {os.path.join(script, found)}" if found else "name the script or the job file in it"
         return UsageError(f"{script} is a folder", hint=hint)
+    if path.exists():
+        return UsageError(f"{script} is a device or a pipe", hint="name a script or a job file (.yaml, .yml, .json)")
     from shutil import which
 
     if "/" not in script and which(script):

@@ -9,15 +9,23 @@ from typing import Any
 import msgspec
 
 from longboat.cli.output.times import show_moment
+from longboat.core.runs import Attempt, LogLine, RunStatus
 
 MOMENTS = ("created", "started", "ended", "time")
+COUNTERS: dict[type, str] = {RunStatus: "attempt", Attempt: "number", LogLine: "attempt"}
+"""Fields that number attempts: people count them from 1, in tables, sentences and data alike."""
 
 
 def plain(value: object) -> Any:
     """Mappings, lists, strings, numbers and None, with no field left out."""
     if isinstance(value, msgspec.Struct):
         fields = msgspec.structs.asdict(value)
-        return {name: show_moment(item) if name in MOMENTS else plain(item) for name, item in fields.items()}
+        shown: dict[str, Any] = {
+            name: show_moment(item) if name in MOMENTS else plain(item) for name, item in fields.items()
+        }
+        if counter := COUNTERS.get(type(value)):
+            shown[counter] += 1
+        return shown
     if isinstance(value, Mapping):
         return {plain(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

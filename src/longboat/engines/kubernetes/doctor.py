@@ -7,6 +7,7 @@ import time
 from longboat.core.errors import LongboatError
 from longboat.core.plans import DoctorCheck
 from longboat.core.resources import show_quantity
+from longboat.core.words import counted
 from longboat.engines.kubernetes.explain.explain import dns_addresses
 from longboat.engines.kubernetes.install.install import absence, find_controller
 from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts, ContextChoices, observe
@@ -90,7 +91,7 @@ def _nodes(seen: ClusterFacts) -> DoctorCheck:
     ready = [use for use in seen.nodes if use.is_ready and not use.node.is_unschedulable]
     cpus = sum(use.node.has(CPU) for use in ready) / 1000
     memory = show_quantity(sum(use.node.has(MEMORY) for use in ready))
-    detail = f"{len(ready)} of {len(seen.nodes)} ready: {cpus:g} CPUs, {memory} of memory"
+    detail = f"{len(ready)} of {len(seen.nodes)} ready: {counted(cpus, 'CPU')}, {memory} of memory"
     bad = [use.node.name for use in seen.nodes if use not in ready]
     look = f"kubectl describe node {bad[0]}" if bad else None
     return DoctorCheck(name="nodes", ok=bool(ready), detail=detail, hint=look)

@@ -122,7 +122,7 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
     if not 0 < record.job.nodes <= MOST_NODES or any(role.nodes < 0 for role in record.job.roles):
         raise BadRecord(name, f"is damaged: it asks for {record.job.nodes} nodes, and a run has 1 to {MOST_NODES}")
     if not 0 <= state.attempt <= MOST_ATTEMPTS:
-        raise BadRecord(name, f"is damaged: it says that attempt {state.attempt} is next")
+        raise BadRecord(name, f"is damaged: it says that attempt {state.attempt + 1} is next")
     return record, state
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from longboat.core.errors import LongboatError
 from longboat.core.plans import DoctorCheck
 from longboat.core.resources import show_quantity
+from longboat.core.words import counted
 from longboat.engines.local.submit.machine import LocalMachine, observe_machine
 from longboat.engines.local.supervise.processes import boot_id
 from longboat.engines.shared.home import Home
@@ -30,7 +31,7 @@ def examine(home: Home, environment: Mapping[str, str]) -> list[DoctorCheck]:
         _processes(),
         _gpus(machine),
         DoctorCheck(
-            name="machine", ok=True, detail=f"{machine.cpus:g} CPUs, {show_quantity(machine.memory)} of memory"
+            name="machine", ok=True, detail=f"{counted(machine.cpus, 'CPU')}, {show_quantity(machine.memory)} of memory"
         ),
     ]
 
@@ -50,7 +51,7 @@ def _home(home: Home) -> DoctorCheck:
         return DoctorCheck(name="home", ok=False, detail=error.message, hint=error.hint)
     except OSError as error:
         return DoctorCheck(name="home", ok=False, detail=f"{home.root}: {error.strerror}", hint="set LONGBOAT_HOME")
-    return DoctorCheck(name="home", ok=True, detail=f"{home.root}, {len(home.run_names())} runs")
+    return DoctorCheck(name="home", ok=True, detail=f"{home.root}, {counted(len(home.run_names()), 'run')}")
 
 
 def _disk(machine: LocalMachine) -> DoctorCheck:

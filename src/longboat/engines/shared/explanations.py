@@ -26,7 +26,22 @@ ADVICE: Mapping[str, str] = {
     "data": "check the URL and the checksum in `data`",
     "signal": "SIGKILL without our doing is often the kernel's out-of-memory killer: see `dmesg`",
 }
-"""What to do next, by cause; RUN stands for the run's name."""
+"""What to do next, by cause; RUN stands for the run's name. `signal` is that of SIGKILL."""
+
+SIGNAL_ADVICE: Mapping[int, str] = {
+    signal.SIGSEGV: "SIGSEGV: native code read or wrote a wrong address; PYTHONFAULTHANDLER=1 in `env` shows where",
+    signal.SIGBUS: "SIGBUS: mapped memory could not be had, often a full /dev/shm: raise `shm`, or use fewer workers",
+    signal.SIGABRT: "SIGABRT: it ended itself (a failed assertion, an error in C++ or NCCL): see its last lines",
+    signal.SIGFPE: "SIGFPE: native code divided by zero; PYTHONFAULTHANDLER=1 in `env` shows where",
+    signal.SIGILL: "SIGILL: an instruction that this CPU does not have: a package was built for another machine",
+    signal.SIGTERM: "SIGTERM: something asked it to end, and Longboat did not: the script, or a tool beside it",
+    signal.SIGINT: "SIGINT: something interrupted it, and Longboat did not: the script, or a tool beside it",
+    signal.SIGHUP: "SIGHUP: the process lost its terminal or its parent: start it without `nohup` or `screen`",
+    signal.SIGPIPE: "SIGPIPE: it wrote to a pipe that nobody reads any more: see the command behind the `|`",
+    signal.SIGXCPU: "SIGXCPU: a limit of CPU time was reached: see `ulimit -t`",
+    signal.SIGXFSZ: "SIGXFSZ: a limit of file size was reached: see `ulimit -f`",
+}
+"""The same for a rank that died of another signal, in one true sentence each."""
 
 
 def shortened(text: str, limit: int) -> str:
@@ -163,10 +178,15 @@ def _lines(failure: Failure, setup_log: tuple[str, ...]) -> tuple[str, ...]:
     return rank.tail[-10:]
 
 
+def _signal_advice(failure: Failure, advice: Mapping[str, str]) -> str | None:
+    number = (failure.rank.signal if failure.rank is not None else None) or failure.exit_code - 128
+    return advice.get("signal") if number == signal.SIGKILL else SIGNAL_ADVICE.get(number)
+
+
 def _next_steps(status: RunStatus, failure: Failure, advice: Mapping[str, str]) -> tuple[str, ...]:
     name, rank = status.name, failure.rank
     steps = [f"longboat logs {name} --rank {rank.rank}" if rank is not None else f"longboat logs {name}"]
-    told = advice.get(failure.cause)
+    told = _signal_advice(failure, advice) if failure.cause == "signal" else advice.get(failure.cause)
     if failure.exit_code == 127:
         told = "the command was not found: check `run` and `setup`"
     if told:

@@ -18,12 +18,15 @@ from longboat.core.jobs import (
 from longboat.specs.fields import rules
 from longboat.specs.fields.commands import COMMAND
 from longboat.specs.fields.composites import AsWritten, Field, ListOf, MapOf, Shape
-from longboat.specs.fields.scalars import CPUS, FieldPath, Flag, Text, WholeNumber, duration, nearest, size
+from longboat.specs.fields.scalars import CPUS, FieldPath, Flag, Text, WholeNumber, duration, nearest, quote, size
 from longboat.specs.yaml.yaml_tree import YamlNode
 
 MAX_NODES = 10_000
 MAX_PROCS = 1024
 ALIASES = ("skypilot", "dstack")
+
+
+NO_GPUS = "write 0 for no GPUs, or how many of the type"
 
 
 class GpuText(Text, frozen=True):
@@ -43,6 +46,9 @@ class GpuText(Text, frozen=True):
             return None
         if gpus.count > resources.MAX_GPUS:
             at.wrong(node, f"at most {resources.MAX_GPUS} GPUs per node")
+            return None
+        if gpus.type is not None and not gpus.count:
+            at.problem(node, f"found {quote(node.value)}: a type of GPU and none of them", hint=NO_GPUS)
             return None
         return gpus
 
@@ -78,6 +84,8 @@ class Workdir(Text, frozen=True):
 
 
 def _gpus(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Gpus:
+    if values.get("count") == 0 and (values.get("type") or values.get("memory")):
+        at.problem(node, "found the count 0 beside a type or memory of GPUs", hint=NO_GPUS)
     return Gpus(**{"count": 1, **values})
 
 

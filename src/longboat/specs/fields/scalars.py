@@ -105,8 +105,7 @@ class Text(Value, frozen=True):
             node = node._replace(shown="***")
         value = node.value
         if not isinstance(value, str):
-            quoted = None if not node.is_scalar or value is None else f"quote it: {quote(node.shown or node.text)}"
-            at.wrong(node, self.expected, hint=quoted)
+            at.wrong(node, self.expected, hint=self._as_text(node))
             return None
         value = value.strip()
         if _UNSAFE.search(value) or not is_encodable(value):
@@ -123,6 +122,15 @@ class Text(Value, frozen=True):
             at.problem(node, fault)
             return None
         return value
+
+    def _as_text(self, node: YamlNode) -> str | None:
+        """What to write where the value is no text, if its text would be allowed or something near it is known."""
+        if not node.is_scalar or node.value is None:
+            return None
+        is_allowed = self.pattern is None or re.fullmatch(self.pattern, node.text)
+        if is_allowed and not (self.check and self.check(node.text)):
+            return f"quote it: {quote(node.shown or node.text)}"
+        return f"for example {self.suggest(node.text)}" if self.suggest and not self.hidden else None
 
     def schema(self) -> dict[str, Any]:
         return {"type": "string", **({"pattern": f"^({self.pattern})$"} if self.pattern else {"minLength": 1})}

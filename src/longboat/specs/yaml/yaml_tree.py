@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from longboat.core.errors import JobError, Problem
+from longboat.core.words import counted
 
 MAX_NODES = 100_000  # with aliases expanded: a bomb of aliases ends here
 MAX_DEPTH = 64  # deeper than any job, and far from Python's limit
@@ -77,7 +78,7 @@ class Mistakes:
             return
         files = list(dict.fromkeys(problem.file for problem in self.problems))
         problems = sorted(self.problems, key=lambda each: (files.index(each.file), each.line, each.column))
-        more = [Problem(f"and {self._more} more mistakes", file=files[-1])] if self._more else []
+        more = [Problem(f"and {counted(self._more, 'more mistake')}", file=files[-1])] if self._more else []
         raise JobError(problems + more)
 
 

@@ -43,6 +43,7 @@ def test_values_are_those_of_yaml(longboat: Longboat) -> None:
         ("kubernetes.namespace", "Not A Name", "kubernetes.namespace"),
         ("kubernetes.images.pytorch", "x", "framework"),
         ("kubernetes.gate_s", "soon", "gate_s"),
+        ("kubernetes.log_wait_s", "-1", "found the number -1, expected a duration"),
         ("kubernetes.pod", "{replicas: 2}", "metadata and spec"),
         ("kubernetes.queue", "[", "config kubernetes.queue"),
     ],

@@ -65,7 +65,7 @@ def gives(name: str = "h100", **most: int) -> FlavorQuota:
     ("fields", "cluster", "told"),
     [
         ({"nodes": 3, "gpus": 8}, seen(gives(gpus=16)), ["more than 16 GPUs", "asks for 24 GPUs", "`nodes: 2`"]),
-        ({"gpus": 8}, seen(gives(gpus=4)), ["more than 4 GPUs", "asks for 8 GPUs", "`nodes: 1` with 4 GPUs"]),
+        ({"gpus": 8}, seen(gives(gpus=4)), ["more than 4 GPUs", "asks for 8 GPUs", "`nodes: 1` with `gpus: 4`"]),
         ({"nodes": 2, "gpus": 8}, seen(gives(gpus=8), gives("a100", gpus=8)), ["more than 8 GPUs", "`nodes: 1`"]),
         (
             {"roles": {"a": {"gpus": 8}, "b": {"gpus": 8}}},

@@ -36,6 +36,6 @@ def command(words: tuple[str, ...], command: tuple[str, ...], output: str, **opt
     try:
         plan = place.plan(submission_of(loaded, None))
     except Refused as refusal:  # the job is right all the same: another machine may run it
-        hint = f" ({refusal.hint})" if refusal.hint else ""
-        plan = Plan(job=loaded.job, notices=(f"{refusal.message}{hint}",))
+        hints = "".join(f"\n  hint: {line}" for line in (refusal.hint or "").splitlines())
+        plan = Plan(job=loaded.job, notices=(f"{refusal.message}{hints}",))
     return show_plan(plan, loaded.notices, output, env=output == "wide")

@@ -9,6 +9,7 @@ import click
 from longboat.cli.input.options import TargetCommand, job_options
 from longboat.cli.output.terminal import note, say
 from longboat.core.errors import UsageError
+from longboat.core.words import counted
 
 if TYPE_CHECKING:
     from longboat.core.runs import RunStatus
@@ -78,7 +79,7 @@ def submit(place: Engine, submission: Submission, options: dict[str, Any]) -> in
     ranks = rank_count(submission.job)
     if not options["quiet"]:
         nodes = submission.job.nodes
-        size = f" ({nodes} node{'s' * (nodes > 1)}, {ranks} ranks)" if ranks > 1 else ""
+        size = f" ({counted(nodes, 'node')}, {counted(ranks, 'rank')})" if ranks > 1 else ""
         say(f"longboat: run {run.name}{size}")
     return exit_code(attach(place, run, ranks=ranks, quiet=options["quiet"]))
 

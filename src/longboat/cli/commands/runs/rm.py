@@ -12,6 +12,7 @@ from longboat.cli.input.engine_option import engine_options, open_engine, placed
 from longboat.cli.output.terminal import is_terminal, say
 from longboat.core.errors import EngineError, UsageError
 from longboat.core.runs import RunStatus
+from longboat.core.words import counted
 from longboat.engines.engine import Engine
 from longboat.sdk.names import find_run
 
@@ -65,6 +66,6 @@ def chosen(place: Engine, runs: Sequence[str], *, force: bool) -> tuple[list[Run
 def confirm(found: Sequence[RunStatus], *, purge: bool) -> None:
     """Ask before many runs or checkpoints go; only where somebody can answer."""
     names = ", ".join(run.name for run in found[:8]) + (", ..." if len(found) > 8 else "")
-    say(f"{len(found)} runs: {names}")
+    say(f"{counted(len(found), 'run')}: {names}")
     what = "Remove them with their checkpoints?" if purge else "Remove them?"
     click.confirm(what, abort=True, err=True)

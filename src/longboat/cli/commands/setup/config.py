@@ -20,7 +20,7 @@ def command() -> None:
     """Keep settings: `engine`, and for clusters `kubernetes.KEY` or, for one of them, `contexts.CONTEXT.KEY`."""
 
 
-@command.command("set")
+@command.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("key")
 @click.argument("value")
 def set_command(key: str, value: str) -> None:

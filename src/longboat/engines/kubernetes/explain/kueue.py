@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from longboat.core.words import listing
+from longboat.core.words import counted, listing
 from longboat.fitting.model.quantities import (
     Amounts,
     amount,
@@ -45,7 +45,7 @@ def waiting_words(mine: Workload, everybody: Iterable[Workload]) -> str:
     holders = _holders(others, wanted)
     words += f"; held by {holders}" if holders else ""
     if ahead:
-        words += f"; {len(ahead)} run{'s' if len(ahead) > 1 else ''} before it ({_named(map(run_of, ahead))})"
+        words += f"; {counted(len(ahead), 'run')} before it ({_named(map(run_of, ahead))})"
     return words if lacking or not said else f"{words}: {said}"
 
 

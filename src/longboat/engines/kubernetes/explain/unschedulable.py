@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from longboat.core.words import counted
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import is_gpu, show, show_number
@@ -106,7 +107,7 @@ def scheduler_reasons(message: str) -> list[str]:
     items: list[str] = []
     for part in re.split(r", (?=\d+ )", match[2]):
         item = _ITEM.match(part.strip())
-        items.append(f"{item[1]} node{'s' if item[1] != '1' else ''}: {_reason(item[2])}" if item else _plain(part))
+        items.append(f"{counted(int(item[1]), 'node')}: {_reason(item[2])}" if item else _plain(part))
     return items
 
 
@@ -176,7 +177,7 @@ def _scale_reason(part: str) -> str:
         words = "failed lately and is not tried again yet"
     else:
         words = _reason(text)
-    return f"{count} pool{'s' if count != 1 else ''} {words}" if item else words
+    return f"{counted(count, 'pool')} {words}" if item else words
 
 
 def asked_words(pod: Pod) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from longboat.core.jobs import Value
-from longboat.core.words import listing
+from longboat.core.words import counted, listing
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import is_scarce, scarcity, show_asked, show_number
@@ -102,9 +102,7 @@ class WaitReasons:
         if before.count:
             mine = [name.removeprefix(f"{namespace}/") for name in before.names if name.startswith(f"{namespace}/")]
             names = ", ".join(mine) + (", ..." if before.count > len(mine) and mine else "")
-            text += f"; {before.count} run{'s' if before.count > 1 else ''} before it" + (
-                f" ({names})" if names else ""
-            )
+            text += f"; {counted(before.count, 'run')} before it" + (f" ({names})" if names else "")
         return text
 
     def never(self, pods: Sequence[Pod]) -> str | None:

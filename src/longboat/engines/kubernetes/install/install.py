@@ -149,13 +149,13 @@ def find_controller(client: Client) -> Object | None:
 def absence(deployment: Object | None, namespace: str) -> tuple[str, str] | None:
     """Why no controller serves the namespace, and what helps; None: one does. Pure."""
     if deployment is None:
-        return "this cluster has no controller", "`longboat install` puts a controller there"
+        return "this cluster has no controller", "`longboat install --image IMAGE` puts a controller there"
     if not _is_ready(deployment):
         return "the controller of this cluster is not ready", f"`kubectl -n {HOME} describe pods` says why it is not"
     served = served_namespaces(deployment)
     if served is None or namespace in served:
         return None
-    wider = f"`longboat install --only {','.join((*served, namespace))}` has it serve this one too"
+    wider = f"`longboat install --image IMAGE --only {','.join((*served, namespace))}` has it serve this one too"
     return f"the controller of this cluster does not serve namespace {namespace}", wider
 
 

@@ -18,6 +18,7 @@ from longboat.core.errors import EngineError, Refused
 from longboat.core.jobs import Job, Role, Value
 from longboat.core.layouts import SCRUBBED, Layout, NodeLayout, NodeSite, RankLayout, lay_out, ports_needed
 from longboat.core.resources import show_quantity
+from longboat.core.words import counted
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import volumes
 from longboat.engines.kubernetes.records import Record
@@ -116,7 +117,8 @@ def encode(gang: Mapping[str, Any], *, limit: int = LIMIT) -> bytes:
         files = len((gang["code"] or {"entries": ()})["entries"])
         raise Refused(
             f"what the pods must know takes {show_quantity(len(data))} compressed and a Secret holds"
-            f" {show_quantity(limit)} of it: {len(gang['nodes'])} nodes, {ranks} ranks, {files} files of code",
+            f" {show_quantity(limit)} of it: {counted(len(gang['nodes']), 'node')}, {counted(ranks, 'rank')},"
+            f" {counted(files, 'file')} of code",
             hint="fewer nodes or ranks, a shorter run name, or fewer files of code (.longboatignore)",
         )
     return data

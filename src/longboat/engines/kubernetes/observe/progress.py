@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from longboat.core.jobs import Value
 from longboat.core.runs import Phase
-from longboat.core.words import listing
+from longboat.core.words import counted, listing
 from longboat.engines.kubernetes.explain.unschedulable import scheduler_reasons
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import expected_nodes
@@ -85,4 +85,4 @@ def facts_of(snapshot: RunSnapshot) -> tuple[str, ...]:
         where = f" on {pod.host}" if pod.host else ""
         found.append(f"pod {pod.name} ({pod.node}){where}: {', '.join(words)}")
     more = len(found) - FACTS
-    return (*found[:FACTS], f"and {more} more pods") if more > 0 else tuple(found)
+    return (*found[:FACTS], f"and {counted(more, 'more pod')}") if more > 0 else tuple(found)

@@ -13,7 +13,7 @@ import msgspec
 
 from longboat.core.jobs import Gpus, Job, Role, Value
 from longboat.core.resources import show_quantity
-from longboat.core.words import listing
+from longboat.core.words import counted, listing
 from longboat.engines.kubernetes.manifests.pod_template import DRA
 from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 from longboat.engines.kubernetes.submit.facts.gpu_inventory import is_gpu_resource
@@ -179,7 +179,7 @@ def _gpu_counts(asking: list[_Seat]) -> list[Problem]:
     if len(counts) > 1:
         reason += f", at most {most} on one node ({max(counts, key=lambda name: counts[name])})"
     if len(asking) > 1 and (not alone or wanted > have):
-        return [(reason, f"nearest that fits: at most {have} GPUs over all roles")]
+        return [(reason, f"nearest that fits: at most {counted(have, 'GPU')} over all roles")]
     return [(reason, _nearest_gpus(alone[0] if alone else asking[0]))]
 
 
@@ -234,7 +234,7 @@ def _as_field(resource: str, count: int) -> str:
 
 
 def _cpus(count: int) -> str:
-    return f"{count / 1000:g} CPUs"
+    return counted(count / 1000, "CPU")
 
 
 def _memory(count: int) -> str:
@@ -285,7 +285,9 @@ def _joint_problems(seats: list[_Seat]) -> list[Problem]:
         asked = ", ".join(_told(name, count) for name, count in seat.needs.items() if name != PODS)
         count = times(seat.rooms, seat.needs)
         what = f"{seat.role.nodes} nodes" if seat.role.nodes > 1 else "one node"
-        reason = f"role {seat.role.name} asks for {what} of {asked} each, and such a node would fit {count} times"
+        reason = (
+            f"role {seat.role.name} asks for {what} of {asked} each, and such a node would fit {counted(count, 'time')}"
+        )
         hint = f"nearest that fits: `nodes: {count}`" if count else f"nearest that fits: {_nearest_shape(seat)}"
         found.append((reason, hint))
     return found

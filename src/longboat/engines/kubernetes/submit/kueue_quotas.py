@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from longboat.core.jobs import Job, Value
+from longboat.engines.kubernetes.submit.facts.gpu_inventory import is_gpu_resource
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import PODS, amount, show_asked, show_number
 
@@ -116,7 +117,8 @@ def _problem(
 def _nearest(each: int, resource: str, most: int) -> str:
     if each and each <= most:
         return f"nearest that fits: `nodes: {most // each}`, or another queue"
-    return f"nearest that fits: `nodes: 1` with {_shown(resource, most)}, or another queue"
+    size = f"`gpus: {most}`" if is_gpu_resource(resource) else _shown(resource, most)
+    return f"nearest that fits: `nodes: 1` with {size}, or another queue"
 
 
 def _shown(resource: str, count: int) -> str:

@@ -22,6 +22,7 @@ from longboat.engines.kubernetes.submit.kueue_quotas import queue_quota_problems
 from longboat.engines.kubernetes.submit.planned_pods import planned_pods
 from longboat.engines.kubernetes.submit.planned_pods import queue_of as planned_queue
 from longboat.engines.kubernetes.submit.quotas import limit_problems, quota_problems
+from longboat.engines.shared import refusals
 from longboat.fitting.model.pods import Claims
 from longboat.storage.urls import check_import
 
@@ -64,10 +65,7 @@ def check(
 
 
 def refusal(capabilities: ClusterFacts, problems: list[Problem]) -> Refused:
-    reasons = list(dict.fromkeys(reason for reason, _ in problems))
-    hints = list(dict.fromkeys(hint for _, hint in problems if hint))
-    where = f"namespace {capabilities.namespace} of this cluster"
-    return Refused(f"{where} cannot run this job: " + "; ".join(reasons), hint="; ".join(hints) or None)
+    return refusals.refusal(f"namespace {capabilities.namespace} of this cluster cannot run this job", problems)
 
 
 def _namespace_problems(capabilities: ClusterFacts) -> list[Problem]:

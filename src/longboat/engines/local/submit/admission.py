@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from longboat.core.jobs import Value
 from longboat.core.resources import show_quantity
+from longboat.core.words import counted
 from longboat.engines.local.submit.machine import Gpu
 from longboat.engines.local.submit.preflight import RequestedResources, take_gpus
 
@@ -66,16 +67,16 @@ def decide_admission(me: Ticket, tickets: Sequence[Ticket], free: FreeResources)
     if holders:
         text += f"; held by {holders}"
     if ahead:
-        text += f"; {ahead} run{'s' if ahead > 1 else ''} before it"
+        text += f"; {counted(ahead, 'run')} before it"
     return text
 
 
 def _lacking(request: RequestedResources, left: FreeResources) -> list[str]:
     lacking = []
     if request.gpu_count and take_gpus(left.gpus, request) is None:
-        lacking.append(f"{request.gpu_count} GPU{'s' if request.gpu_count > 1 else ''} ({len(left.gpus)} free)")
+        lacking.append(f"{counted(request.gpu_count, 'GPU')} ({len(left.gpus)} free)")
     if request.cpus > left.cpus + 1e-9:
-        lacking.append(f"{request.cpus:g} CPUs ({left.cpus:g} free)")
+        lacking.append(f"{counted(request.cpus, 'CPU')} ({left.cpus:g} free)")
     if request.memory > left.memory:
         lacking.append(f"{show_quantity(request.memory)} of memory ({show_quantity(left.memory)} free)")
     return lacking

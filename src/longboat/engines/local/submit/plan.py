@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from longboat.core.jobs import Job
 from longboat.core.plans import Action, Plan
 from longboat.core.resources import show_quantity
+from longboat.core.words import counted
 from longboat.engines.engine import Submission
 from longboat.engines.local.submit.preflight import request_of
 from longboat.engines.local.submit.submission import free_name, record_of
@@ -25,30 +26,30 @@ def make_plan(home: Home, submission: Submission, notices: Sequence[str]) -> Pla
     name = submission.run_id or free_name(home, submission)
     snapshot = snapshot_of(home, submission)
     record = record_of(home, submission, name=name, snapshot=snapshot)
-    actions = [
-        Action(
-            kind="create", what=f"run {name}", reason=f"{job.nodes} node{'s' if job.nodes > 1 else ''} on this machine"
-        )
-    ]
+    actions = [Action(kind="create", what=f"run {name}", reason=f"{counted(job.nodes, 'node')} on this machine")]
     if snapshot is not None:
         root = os.path.normpath(os.path.join(submission.base, job.workdir or "."))
         actions.append(
             Action(
                 kind="pack",
-                what=f"{len(snapshot.entries)} files, {show_quantity(snapshot.size)}",
+                what=f"{counted(len(snapshot.entries), 'file')}, {show_quantity(snapshot.size)}",
                 reason=f"the code in {root}",
             )
         )
     actions.extend(_waits(job))
     for role in job.roles:
-        what = f"{role.nodes} x {role.name}, {role.procs} process{'es' if role.procs > 1 else ''} each"
+        what = f"{role.nodes} x {role.name}, {counted(role.procs, 'process')} each"
         actions.append(Action(kind="start", what=what, reason=f"framework {job.framework}: {job.framework_reason}"))
     if record.checkpoint_store is not None:
         actions.append(Action(kind="keep", what=f"checkpoints in {record.checkpoint_store}", reason=kept_reason(job)))
     if job.retries.count:
         on = ", ".join(map(str, job.retries.on)) or "any failure"
         actions.append(
-            Action(kind="retry", what=f"up to {job.retries.count} times", reason=f"on {on}, from the newest checkpoint")
+            Action(
+                kind="retry",
+                what=f"up to {counted(job.retries.count, 'time')}",
+                reason=f"on {on}, from the newest checkpoint",
+            )
         )
     layout = layout_of(record, attempt=0, ports=example_ports(record))
     warnings = snapshot.warnings if snapshot is not None else ()
@@ -64,9 +65,9 @@ def _waits(job: Job) -> list[Action]:
     request = request_of(job)
     wanted = []
     if request.gpu_count:
-        wanted.append(f"{request.gpu_count} GPUs")
+        wanted.append(counted(request.gpu_count, "GPU"))
     if request.cpus:
-        wanted.append(f"{request.cpus:g} CPUs")
+        wanted.append(counted(request.cpus, "CPU"))
     if request.memory:
         wanted.append(show_quantity(request.memory))
     if wanted:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from longboat.core.errors import Refused
 from longboat.core.jobs import Gpus, Job, Role, Value
 from longboat.core.resources import show_quantity
+from longboat.core.words import counted
 from longboat.engines.local.submit.machine import Gpu, LocalMachine
+from longboat.engines.shared.refusals import refusal
 
 
 class RequestedResources(Value, frozen=True):
@@ -33,14 +35,9 @@ def request_of(job: Job) -> RequestedResources:
 
 def check(job: Job, machine: LocalMachine) -> list[str]:
     """Raise Refused with every reason and the nearest that fits, or return notices."""
-    problems: list[str] = []
-    hints: list[str] = []
-    for reason, hint in [*_unsupported(job), *_gpu_problems(job, machine), *_size_problems(job, machine)]:
-        problems.append(reason)
-        if hint:
-            hints.append(hint)
+    problems = [*_unsupported(job), *_gpu_problems(job, machine), *_size_problems(job, machine)]
     if problems:
-        raise Refused("this machine can never run this job: " + "; ".join(problems), hint="; ".join(hints) or None)
+        raise refusal("this machine can never run this job", problems)
     return _notices(job)
 
 
@@ -131,7 +128,7 @@ def _gpu_problems(job: Job, machine: LocalMachine) -> list[tuple[str, str]]:
     if total <= have:
         return _kind_problems(asking, machine) if take_gpus(machine.gpus, request_of(job)) is None else []
     shape = " + ".join(f"{role.nodes} x {role.resources.gpus.count}" for role in asking)
-    return [(f"it asks for {total} GPUs ({shape}) and there are {have}", _nearest_gpus(asking, have))]
+    return [(f"it asks for {counted(total, 'GPU')} ({shape}) and there are {have}", _nearest_gpus(asking, have))]
 
 
 def _kind_problems(asking: list[Role], machine: LocalMachine) -> list[tuple[str, str]]:
@@ -160,7 +157,7 @@ def _nearest_gpus(asking: list[Role], have: int) -> str:
         if each <= have:
             return f"nearest that fits: `nodes: {have // each}` with `gpus: {each}` each"
         return f"nearest that fits: `nodes: 1` with `gpus: {have}`"
-    return f"nearest that fits: at most {have} GPUs over all roles"
+    return f"nearest that fits: at most {counted(have, 'GPU')} over all roles"
 
 
 def _size_problems(job: Job, machine: LocalMachine) -> list[tuple[str, str]]:
@@ -169,7 +166,7 @@ def _size_problems(job: Job, machine: LocalMachine) -> list[tuple[str, str]]:
     nodes = max(1, job.nodes)
     over = f"over {nodes} nodes" if nodes > 1 else "for its node"
     if request.cpus > machine.cpus:
-        reason = f"it asks for {request.cpus:g} CPUs {over} and there are {machine.cpus:g}"
+        reason = f"it asks for {counted(request.cpus, 'CPU')} {over} and there are {machine.cpus:g}"
         problems.append((reason, f"nearest that fits: `cpus: {_floor(machine.cpus / nodes)}` per node"))
     if request.memory > machine.memory:
         asked, have = show_quantity(request.memory), show_quantity(machine.memory)

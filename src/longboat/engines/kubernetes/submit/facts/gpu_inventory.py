@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from longboat.core.jobs import Gpus, Value
 from longboat.core.resources import parse_quantity
+from longboat.core.words import counted
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.quantities import is_gpu
 
@@ -58,7 +59,7 @@ class GpuOffer(Value, frozen=True):
 
     def __str__(self) -> str:
         kind = self.type or ("MIG " + self.resource.removeprefix(MIG) if self.resource.startswith(MIG) else "")
-        return f"{kind or self.resource} ({self.total} on {len(self.nodes)} node{'s' if len(self.nodes) > 1 else ''})"
+        return f"{kind or self.resource} ({self.total} on {counted(len(self.nodes), 'node')})"
 
 
 def _plain(text: str) -> str:

@@ -1,0 +1,58 @@
+"""Refusals with every reason at once, one per line, and hints that do not contradict each other. Pure.
+
+Which reasons there are is found by the preflight of each engine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from longboat.core.errors import Refused
+from longboat.core.resources import parse_cpus, parse_quantity
+
+Problem = tuple[str, str | None]
+"""A reason, and what would help."""
+
+NEAREST = "nearest that fits: "
+_VALUE = re.compile(r"`(nodes|gpus|cpus|memory|disk|shm): ([^`]+)`")
+
+
+def refusal(head: str, problems: Sequence[Problem]) -> Refused:
+    """`head: reason` for one problem; for several a list below the head, and one line for each hint."""
+    reasons = list(dict.fromkeys(reason for reason, _ in problems))
+    hints = agreed(hint for _, hint in problems if hint)
+    told = f": {reasons[0]}" if len(reasons) == 1 else ":" + "".join(f"\n  - {reason}" for reason in reasons)
+    return Refused(head + told, hint="\n".join(hints) or None)
+
+
+def agreed(hints: Iterable[str]) -> list[str]:
+    """The hints, each once; several that name the nearest size that fits become one that fits all of them.
+
+    Less always fits where more did, so the least of every field satisfies each of the limits.
+    """
+    each = list(dict.fromkeys(hints))
+    sizes = [hint for hint in each if hint.startswith(NEAREST) and _VALUE.search(hint) and " for role " not in hint]
+    if len(sizes) < 2:
+        return each
+    least: dict[str, str] = {}
+    for field, value in (pair for hint in sizes for pair in _VALUE.findall(hint)):
+        if field not in least or _amount(field, value) < _amount(field, least[field]):
+            least[field] = value
+    words = " with ".join(f"`{field}: {value}`" for field, value in least.items())
+    asides = [aside for hint in sizes if (aside := _aside(hint)) is not None]
+    together = f"{NEAREST}{words}" + "".join(dict.fromkeys(f", or {aside}" for aside in asides))
+    return [together, *(hint for hint in each if hint not in sizes)]
+
+
+def _aside(hint: str) -> str | None:
+    """What else would help: `nodes: 2`, or another queue."""
+    aside = hint.rpartition(", or ")[2] if ", or " in hint else None
+    return aside if aside and not _VALUE.search(aside) else None
+
+
+def _amount(field: str, value: str) -> float:
+    try:
+        return parse_cpus(value) if field in ("nodes", "gpus", "cpus") else float(parse_quantity(value))
+    except ValueError:
+        return float("inf")

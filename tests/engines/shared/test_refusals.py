@@ -1,0 +1,37 @@
+"""Refusals: every reason on a line of its own, hints that can be followed together."""
+
+from __future__ import annotations
+
+import pytest
+
+from longboat.engines.shared.refusals import agreed, refusal
+
+
+def test_one_reason_is_a_sentence_and_several_are_a_list() -> None:
+    one = refusal("it cannot be", [("too few", "take more")])
+    assert (one.message, one.hint) == ("it cannot be: too few", "take more")
+    more = refusal("it cannot be", [("too few", "take more"), ("too late", None), ("too few", "hurry")])
+    assert more.message.splitlines() == ["it cannot be:", "  - too few", "  - too late"]
+    assert more.hint == "take more\nhurry"
+
+
+@pytest.mark.parametrize(
+    ("hints", "said"),
+    [
+        (["nearest that fits: `nodes: 2`", "drop it"], ["nearest that fits: `nodes: 2`", "drop it"]),
+        (
+            ["nearest that fits: `nodes: 2`, or another queue", "nearest that fits: `nodes: 4` with `gpus: 4` each"],
+            ["nearest that fits: `nodes: 2` with `gpus: 4`, or another queue"],
+        ),
+        (
+            ["nearest that fits: `memory: 2Gi`", "mend it", "nearest that fits: `memory: 900Mi`, or `shm: 1Gi`"],
+            ["nearest that fits: `memory: 900Mi` with `shm: 1Gi`", "mend it"],
+        ),
+        (
+            ["nearest that fits: `nodes: 1` for role ps; x", "nearest that fits: `nodes: 3`"],
+            ["nearest that fits: `nodes: 1` for role ps; x", "nearest that fits: `nodes: 3`"],
+        ),
+    ],
+)
+def test_sizes_that_fit_are_not_contradictory(hints: list[str], said: list[str]) -> None:
+    assert agreed(hints) == said
