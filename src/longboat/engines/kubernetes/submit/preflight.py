@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from longboat.core.errors import Refused
 from longboat.core.jobs import Job
+from longboat.engines import refusals
 from longboat.engines.kubernetes.records import Storage
 from longboat.engines.kubernetes.settings import ClusterSettings
 from longboat.engines.kubernetes.submit.capacity import Problem, capacity_problems
@@ -22,7 +23,6 @@ from longboat.engines.kubernetes.submit.kueue_quotas import queue_quota_problems
 from longboat.engines.kubernetes.submit.planned_pods import planned_pods
 from longboat.engines.kubernetes.submit.planned_pods import queue_of as planned_queue
 from longboat.engines.kubernetes.submit.quotas import limit_problems, quota_problems
-from longboat.engines.shared import refusals
 from longboat.fitting.model.pods import Claims
 from longboat.storage.urls import check_import
 

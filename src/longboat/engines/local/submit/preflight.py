@@ -9,7 +9,7 @@ from longboat.core.jobs import Gpus, Job, Role, Value
 from longboat.core.resources import show_quantity
 from longboat.core.words import counted
 from longboat.engines.local.submit.machine import Gpu, LocalMachine
-from longboat.engines.shared.refusals import refusal
+from longboat.engines.refusals import refusal
 
 
 class RequestedResources(Value, frozen=True):

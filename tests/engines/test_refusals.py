@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.engines.shared.refusals import agreed, refusal
+from longboat.engines.refusals import agreed, refusal
 
 
 def test_one_reason_is_a_sentence_and_several_are_a_list() -> None:
