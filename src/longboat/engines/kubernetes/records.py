@@ -73,7 +73,7 @@ class Gate(Value, frozen=True):
     tries: int = 0
     let_in: float | None = None  # when; None while it waits
     not_before: float = 0.0
-    reason: str = ""
+    reason: str = ""  # why it waits; of a run that was let in before others, why it could be
 
 
 class State(Value, frozen=True):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longboat.engines.kubernetes.gate.decide import Admission, ClusterUsage, GateCandidate, back_off_s, decide_gate
+from longboat.fitting.backfill import LONGEST_PASSED_S, UpcomingNode
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.packing import Placement, place
@@ -65,10 +66,55 @@ def test_first_come_first_served() -> None:
     found = verdicts([small, run("none", 2, {"cpu": "1"}, created=3.0), large], room)
     assert {name: one.action for name, one in found.items()} == {"large": "wait", "small": "wait", "none": "let_in"}
     assert found["large"].reason == "waits for 2 GPUs: 1 free of 2; held by first"
-    assert found["small"].reason == "waits for 1 GPU: 1 free of 2; held by first; 1 run before it (large)"
+    assert found["small"].reason == "waits: would delay large; 1 run before it (large)"
     later = verdicts([small, large], cluster())
     assert (later["large"].action, later["small"].action) == ("let_in", "wait")
     assert later["small"].reason == "waits for 1 GPU: 0 free of 2; held by large"
+
+
+def test_a_run_that_delays_nobody_goes_first_and_says_so() -> None:
+    """Machines for the large one are on their way: what is idle meanwhile is for others."""
+    large, small = run("large", 1, {GPU: "8"}, created=NOW - 60), run("small", created=NOW - 30)
+    held = [bound(f"h{number}", f"n{number}", {GPU: "5"}, holder="h") for number in range(2)]
+    room = cluster(*held, gpus=8, nodes=2)
+    found = verdicts([large, small], room)
+    assert found["small"].action == "let_in", "the large one keeps one node free, not both"
+    assert found["small"].reason == "may start before large: it will not delay it"
+    tight = cluster(held[0], gpus=8)
+    assert verdicts([large, small], tight)["small"].reason == "waits: would delay large; 1 run before it (large)"
+    machine = UpcomingNode(shape=node("m", {GPU: "8"}), ready=NOW + 200)
+    coming = msgspec.structs.replace(tight, upcoming=(machine,))
+    assert verdicts([large, small], coming)["small"].action == "let_in"
+    ordered = msgspec.structs.replace(cluster(gpus=8), upcoming=(machine,))
+    pair = run("pair", 2, {GPU: "8"}, created=NOW - 60)
+    assert actions([pair, small], ordered) == {"pair": "wait", "small": "wait"}, "its first machine is kept for it"
+    brief = msgspec.structs.replace(small, lasts_s=150.0)
+    assert actions([pair, brief], ordered) == {"pair": "wait", "small": "let_in"}, "ends before the second one comes"
+
+
+def test_known_ends_of_running_runs_make_room_for_reservations() -> None:
+    held = [bound(f"h{number}", f"n{number}", {GPU: "5"}, holder=f"r{number}") for number in range(2)]
+    running = [
+        inside(f"r{number}", 1, {GPU: "5"}, placed=("worker-0",), made=1, ready=1, lasts_s=lasts)
+        for number, lasts in enumerate((None, 500.0))
+    ]
+    room = cluster(*held, gpus=8, nodes=2)
+    large = run("large", 1, {GPU: "8"}, created=NOW - 60)
+    small, brief = run("small", 1, {GPU: "3"}), run("brief", 1, {GPU: "3"}, lasts_s=400.0, created=NOW + 1)
+    assert actions([*running, large, brief], room)["brief"] == "let_in"
+    both = verdicts([*running, large, small, brief], room)
+    assert (both["small"].action, both["brief"].action) == ("let_in", "let_in"), "on n0, and on n1 until r1 ends"
+    late = msgspec.structs.replace(brief, lasts_s=600.0)
+    assert verdicts([*running, large, small, late], room)["brief"].reason.startswith("waits: would delay large")
+
+
+def test_nobody_passes_a_run_that_has_waited_for_hours() -> None:
+    held = [bound(f"h{number}", f"n{number}", {GPU: "5"}, holder="h") for number in range(2)]
+    room = cluster(*held, gpus=8, nodes=2)
+    old = run("old", 1, {GPU: "8"}, created=NOW - LONGEST_PASSED_S)
+    found = verdicts([old, run("small"), run("none", 1, {"cpu": "1"})], room)
+    assert {name: one.action for name, one in found.items()} == {"old": "wait", "none": "let_in", "small": "wait"}
+    assert found["small"].reason == "waits: would delay old; 1 run before it (old)"
 
 
 def test_priority_then_creation_then_name() -> None:
@@ -89,13 +135,14 @@ def test_cpus_and_memory_are_waited_for_too() -> None:
 def test_runs_on_other_nodes_do_not_wait_for_each_other() -> None:
     shapes = (node("h", {GPU: "8"}, labels={"gpu": "h100"}), node("a", {GPU: "8"}, labels={"gpu": "a100"}))
     room = ClusterUsage(nodes=shapes, pods=(bound("x", "h", {GPU: "8"}, holder="x"),))
-    first = run("first", created=1.0, spec={"nodeSelector": {"gpu": "h100"}})
-    second = run("second", created=2.0, spec={"nodeSelector": {"gpu": "a100"}})
-    anywhere = run("anywhere", created=3.0)
+    first = run("first", created=NOW - 9, spec={"nodeSelector": {"gpu": "h100"}})
+    second = run("second", created=NOW - 8, spec={"nodeSelector": {"gpu": "a100"}})
+    anywhere = run("anywhere", created=NOW - 7)
     found = verdicts([first, second, anywhere], room)
-    assert [one.action for one in found.values()] == ["wait", "let_in", "wait"]
+    assert [one.action for one in found.values()] == ["wait", "let_in", "let_in"]
     assert found["first"].reason == "waits for 1 GPU: 0 free of 8; held by x"
-    assert found["anywhere"].reason.endswith("1 run before it (first)")
+    assert found["second"].reason == "", "it asks for other nodes"
+    assert found["anywhere"].reason == "may start before first: it will not delay it"
 
 
 def test_fragments_are_told() -> None:
@@ -239,7 +286,7 @@ def test_who_is_before_it_in_another_namespace_is_counted_and_not_named() -> Non
     ones = [run("first", 2, namespace="x"), run("second", namespace="y", created=NOW + 1)]
     ones += [run("third", namespace="y", created=NOW + 2)]
     reasons = {one.run: one.reason for one in decide_gate(ones, cluster(holder, gpus=2), NOW)}
-    assert reasons["second"].endswith("held by runs of other namespaces; 1 run before it")
+    assert reasons["second"] == "waits: would delay a run of another namespace; 1 run before it"
     assert reasons["third"].endswith("2 runs before it (second, ...)")
 
 
@@ -277,9 +324,9 @@ def test_whoever_is_let_in_fits_and_order_is_kept(
         asks = {resource for member in one.pods for resource, _ in member.shape.requests}
         could = isinstance(place(one.pods, empty), Placement)
         if verdict.action == "let_in":
-            assert could and not asks & blocked, "it passed somebody who waits for the same"
+            assert could and (not asks & blocked or verdict.reason.startswith("may start before"))
         else:
-            assert verdict.reason.startswith("waits for")
+            assert verdict.reason.startswith("waits")
             blocked |= asks if could else set()
 
 

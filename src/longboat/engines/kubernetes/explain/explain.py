@@ -60,8 +60,14 @@ def explain(client: Client, snapshot: RunSnapshot, status: RunStatus | None = No
             left_s = max(0.0, status.next_attempt - client.now())
             return _with(explanation, (), (f"attempt {status.attempt + 1} starts in {left_s:.0f} s",))
         if status.phase in ("pending", "starting", "recovering"):
-            return _with(explanation, look.waiting(), ())
-    return explanation
+            return _with(explanation, look.waiting(), _passing(snapshot))
+    return _with(explanation, (), _passing(snapshot)) if status.phase == "running" else explanation
+
+
+def _passing(snapshot: RunSnapshot) -> tuple[str, ...]:
+    """Why the gate let it in before others that have waited for longer."""
+    gate = snapshot.state.gate
+    return (gate.reason,) if gate.let_in is not None and gate.reason else ()
 
 
 def _with(found: Explanation, told: Sequence[StartTrouble], facts: Iterable[str]) -> Explanation:

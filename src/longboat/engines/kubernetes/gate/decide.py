@@ -2,9 +2,10 @@
 `longboat.fitting`.
 
 The order is priority, creation, name. A run is let in when all its pods can be placed on what is free, with everything
-that was let in before it counted, whether its pods are bound yet or not. A run may not overtake an earlier waiting run
-that needs the same resource. A run that the nodes could not hold even if they were empty keeps nobody waiting. A gang
-that does not get all its pods is put back, so that it holds nothing in vain.
+that was let in before it counted, whether its pods are bound yet or not. A run may overtake an earlier one that waits
+if it does not delay it (`fitting.backfill`). A run that the nodes, and those that are on their way, could not hold even
+if they were empty keeps nobody waiting. A gang that does not get all its pods is put back, so that it holds nothing in
+vain.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Literal
 import msgspec
 
 from longboat.core.jobs import Value
-from longboat.engines.kubernetes.gate.reasons import WaitReasons
+from longboat.engines.kubernetes.gate.reasons import WaitReasons, delaying, passing
+from longboat.fitting.backfill import Backfill, QueuedGang, UpcomingNode
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod
@@ -54,6 +56,11 @@ class GateCandidate(Value, frozen=True):
     unschedulable: int = 0  # pods that the scheduler looked at and found no node for
     gate_s: float | None = None  # how long it may take until all its pods have a node; its own, nobody else's
     not_made: int = 0  # pods that never came into being, because of a quota for example
+    lasts_s: float | None = None  # how long it holds its nodes at most, once it is in; None: nobody knows
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.run}"
 
     @property
     def order(self) -> tuple[int, bool, float, str, str]:
@@ -70,6 +77,7 @@ class ClusterUsage(Value, frozen=True):
 
     nodes: tuple[NodeShape, ...]
     pods: tuple[Pod, ...] = ()
+    upcoming: tuple[UpcomingNode, ...] = ()  # ordered by the autoscaler
 
 
 class Admission(Value, frozen=True):
@@ -166,8 +174,8 @@ def _wait(one: GateCandidate, reason: str) -> Admission:
     )
 
 
-def _let_in(one: GateCandidate) -> Admission:
-    return Admission(run=one.run, namespace=one.namespace, action="let_in", tries=one.tries)
+def _let_in(one: GateCandidate, reason: str = "") -> Admission:
+    return Admission(run=one.run, namespace=one.namespace, action="let_in", reason=reason, tries=one.tries)
 
 
 def _pause(one: GateCandidate, now: float) -> str:
@@ -202,10 +210,19 @@ class _Hall:
             and not one.tries
             and isinstance(take(one.pods, self.fleet, explain=False), Placement)
         }
+        ends = {
+            (one.namespace, one.run): one.let_in + one.lasts_s
+            for one in inside
+            if one.let_in is not None and one.lasts_s is not None
+        }
+        self.backfill = Backfill(
+            self.fleet, now, end_of=lambda pod: ends.get((pod.namespace, pod.run or "")), upcoming=room.upcoming
+        )
 
     def serve(self, waiting: list[GateCandidate]) -> list[Admission]:
         # The words come last: they tell what is free when everybody who fits is in.
         judged = [self._judge(one) for one in waiting]
+        self.backfill.close()
         return [one if isinstance(one, Admission) else one() for one in judged]
 
     def _judge(self, one: GateCandidate) -> Admission | Callable[[], Admission]:
@@ -213,19 +230,24 @@ class _Hall:
             return _wait(one, _pause(one, self.now))
         if (one.namespace, one.run) in self.reserved:
             return _let_in(one)
+        gang = QueuedGang(
+            name=one.full_name, pods=one.pods, lasts_s=one.lasts_s, waited_s=max(self.now - one.created, 0.0)
+        )
+        verdict = self.backfill.judge(gang)
+        if verdict.starts:
+            return _let_in(one, passing(one.namespace, verdict.passes))
+        if not verdict.is_possible:
+            never = self._roomy.never(one.pods)
+            return _wait(one, never or "waits")
         before = self.ledger.before(one.pods)
-        if not before.count and isinstance(take(one.pods, self.fleet, explain=False), Placement):
-            return _let_in(one)
-        never = self._roomy.never(one.pods)
-        if never is not None:
-            return _wait(one, never)
-        shortfall = self.ledger.note(f"{one.namespace}/{one.run}", one.pods, before)
+        shortfall = self.ledger.note(one.full_name, one.pods, before)
+        if verdict.delays is not None:
+            return _wait(one, delaying(one.namespace, verdict.delays, before))
         return lambda: _wait(one, self.ledger.words(one.namespace, one.pods, before, shortfall))
 
     @functools.cached_property
     def _roomy(self) -> WaitReasons:
-        """The nodes with what is there for good, and nothing else."""
-        return WaitReasons(Fleet(self.room.nodes, [pod for pod in self.room.pods if pod.lasts]))
+        return WaitReasons(self.backfill.roomy)
 
 
 def _is_coming(pod: Pod) -> bool:

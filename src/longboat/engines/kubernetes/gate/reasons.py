@@ -99,11 +99,7 @@ class WaitReasons:
             text = f"no node takes all of it now: {shortfall.reason}" if shortfall else "waits"
         holders = self._holders(pods, ordered, namespace)
         text += f"; held by {holders}" if holders else ""
-        if before.count:
-            mine = [name.removeprefix(f"{namespace}/") for name in before.names if name.startswith(f"{namespace}/")]
-            names = ", ".join(mine) + (", ..." if before.count > len(mine) and mine else "")
-            text += f"; {counted(before.count, 'run')} before it" + (f" ({names})" if names else "")
-        return text
+        return text + _before(namespace, before)
 
     def never(self, pods: Sequence[Pod]) -> str | None:
         """Why these nodes, as empty as they ever get, cannot hold the run; None if they can."""
@@ -178,6 +174,36 @@ class WaitReasons:
         more = max((stock.holder_count for stock in stocks), default=0) - len(names)
         told = list(dict.fromkeys(_shown(name, namespace) for name in names))
         return listing(told, len(told), count=len(told) + more)
+
+
+def passing(namespace: str, passes: Sequence[str]) -> str:
+    """Why a run starts before others that wait for longer; empty: it passes nobody."""
+    if not passes:
+        return ""
+    names, others = _named(namespace, passes)
+    them = "it" if len(passes) == 1 else "them"
+    return f"may start before {listing(names + others, _MOST_NAMES)}: it will not delay {them}"
+
+
+def delaying(namespace: str, delayed: str, before: RunsAhead) -> str:
+    names, others = _named(namespace, [delayed])
+    return f"waits: would delay {(names + others)[0]}{_before(namespace, before)}"
+
+
+def _named(namespace: str, runs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Runs of the namespace by name, and words for those of others."""
+    names = [run.removeprefix(f"{namespace}/") for run in runs if run.startswith(f"{namespace}/")]
+    others = len(runs) - len(names)
+    told = "a run of another namespace" if others == 1 else "runs of other namespaces"
+    return names, [told] if others else []
+
+
+def _before(namespace: str, before: RunsAhead) -> str:
+    if not before.count:
+        return ""
+    mine, _ = _named(namespace, before.names)
+    names = ", ".join(mine) + (", ..." if before.count > len(mine) and mine else "")
+    return f"; {counted(before.count, 'run')} before it" + (f" ({names})" if names else "")
 
 
 def _holder(pod: Pod) -> str:

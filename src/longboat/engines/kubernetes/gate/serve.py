@@ -41,6 +41,8 @@ OURS = f"{names.MANAGED_BY}=longboat"
 ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 REFUSED_S = 30.0
 """A run whose objects may not be changed is tried again after so long."""
+START_S = 120.0
+"""A run's `timeout` counts from when all of it runs: images are pulled before that, ranks have their grace after."""
 AT_ONCE = 100
 """Runs named in one selector: of names as long as they may be, the address of a request has less than 5 KiB."""
 NEAR = 16
@@ -324,6 +326,7 @@ def _candidate(run: WaitingRun, now: float, claims: Claims) -> GateCandidate | N
         ready=sum(pod.is_started for pod in run.pods) + len(run.ended),
         unschedulable=run.unschedulable,
         gate_s=record.gate_s,
+        lasts_s=None if record.job.timeout_s is None else record.job.timeout_s + START_S,
     )
 
 
@@ -335,7 +338,7 @@ def _serve(client: Client, run: WaitingRun, verdict: Admission, now: float) -> S
         return state  # the next attempt is not there yet; its place is kept
     if verdict.action == "let_in" or (verdict.action == "keep" and any(one.is_suspended for one in run.workloads)):
         _suspend(client, run, False)
-        gate = Gate(tries=verdict.tries, let_in=now, not_before=now + run.record.gate_s)
+        gate = Gate(tries=verdict.tries, let_in=now, not_before=now + run.record.gate_s, reason=verdict.reason)
         return msgspec.structs.replace(state, gate=gate, reason="")
     if verdict.action == "put_back":
         _suspend(client, run, True)

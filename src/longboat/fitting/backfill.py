@@ -1,0 +1,372 @@
+"""Backfill with reservations: which waiting gangs may start now without delaying those that wait before them. Pure.
+
+Gangs are judged in the order of the queue. One that does not fit now gets a reservation: the nodes where it will start,
+and when, as far as ends and arrivals of nodes are known. Of these nodes it keeps what nobody gives back until then; a
+later gang starts if it fits on the rest, or if it ends in time. Where no end is known, the nodes are those on which
+least has to end: what is in use there only shrinks, so that the gang starts once that little has ended.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Container, Iterable, Sequence
+
+import msgspec
+
+from longboat.core.jobs import Value
+from longboat.fitting.fleet import Fleet
+from longboat.fitting.model.nodes import NodeShape
+from longboat.fitting.model.pods import NodeConstraints, Pod, PodShape
+from longboat.fitting.model.quantities import CPU, is_scarce, scarcity
+from longboat.fitting.node_state import NodeState
+from longboat.fitting.packing import Placement, place, take
+
+MOST_RESERVED = 16
+"""Gangs that get a reservation, the first of the queue: each costs a search. Those behind them move up."""
+LONGEST_PASSED_S = 6 * 3600.0
+"""The first of the queue is passed for so long. The scheduler chooses the nodes in the end, and pods of others ask
+nobody: both may undo a reservation again and again. After that nobody starts who asks for the same."""
+UNKNOWN = math.inf
+
+_KEPT = "\0kept"
+"""Namespace of what is kept for a reservation: no pod of a cluster is called so."""
+_COMING = "\0coming"
+
+Key = tuple[str, str]
+Shapes = frozenset[tuple[PodShape, int]]
+Release = tuple[float, list[Pod]]
+"""From this moment on these pods hold nothing."""
+
+
+class QueuedGang(Value, frozen=True):
+    """Pods that start together, in their place of the queue."""
+
+    name: str
+    pods: tuple[Pod, ...]
+    lasts_s: float | None = None  # at most, from now on; None: nobody knows
+    waited_s: float = 0.0
+
+
+class UpcomingNode(Value, frozen=True):
+    """A machine that has been ordered and is no node yet."""
+
+    shape: NodeShape
+    ready: float
+
+
+class BackfillVerdict(Value, frozen=True):
+    starts: bool
+    is_possible: bool = True  # on these nodes and those that come, with nothing else on them
+    passes: tuple[str, ...] = ()  # earlier gangs that it starts before, and does not delay
+    delays: str | None = None  # it would fit, and would delay this one
+
+
+class Reservation(Value, frozen=True):
+    """When and where a gang will start, and what is kept for it until then."""
+
+    name: str
+    start: float  # UNKNOWN where that depends on ends that nobody knows
+    pods: tuple[Pod, ...]
+    nodes: tuple[str, ...]
+    kept: tuple[tuple[Pod, str], ...]  # stand-ins for what is kept, each with its node
+
+
+class Backfill:
+    """One decision over a fleet, which is filled up while gangs start. Ends with `close`."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        now: float,
+        *,
+        end_of: Callable[[Pod], float | None] = lambda _: None,
+        upcoming: Sequence[UpcomingNode] = (),
+    ) -> None:
+        self.fleet, self.now, self.upcoming = fleet, now, upcoming
+        self.reservations: list[Reservation] = []
+        self._end_of = end_of
+        self._ends: dict[Key, float] = {}  # of those who start now
+        self._queue: list[QueuedGang] = []  # that wait and have no reservation yet
+        self._failed: dict[Shapes, float] = {}  # alike gangs that last at least so long do not fit
+        self._strict: QueuedGang | None = None
+        self._shadow: Fleet | None = None
+        self._planned: set[Key] = set()  # pods of reservations, which the shadow has
+        self._known: dict[tuple[str, Shapes], bool] = {}
+
+    @functools.cached_property
+    def roomy(self) -> Fleet:
+        """All nodes, those that come too, with what is there for good and nothing else."""
+        states = self.fleet.states
+        coming = [one.shape for one in self.upcoming if one.shape.name not in states]
+        lasting = [
+            msgspec.structs.replace(pod, node=state.name)
+            for state in states.values()
+            for pod in state.pods.values()
+            if pod.lasts
+        ]
+        return Fleet([*(state.shape for state in states.values()), *coming], lasting)
+
+    def judge(self, gang: QueuedGang) -> BackfillVerdict:
+        """To be asked in the order of the queue."""
+        lasts = UNKNOWN if gang.lasts_s is None else gang.lasts_s
+        key = self._alike(gang.pods)
+        if key is not None and key in self._failed and self._failed[key] <= lasts:
+            return self._waits(gang, key, lasts)
+        if self._strict is not None and self._meet(gang, self._strict):
+            return self._waits(gang, None, lasts, self._strict.name)
+        if not self._start(gang, lasts):
+            return self._waits(gang, key, lasts)
+        if self._queue:
+            # Only who could start makes it worth while to find out what those before it need.
+            self._withdraw(gang)
+            self._reserve_all()
+            if not self._start(gang, lasts):
+                return self._waits(gang, key, lasts)
+        self._note_start(gang, lasts)
+        return BackfillVerdict(
+            starts=True, passes=tuple(one.name for one in self.reservations if self._meets(gang, one))
+        )
+
+    def close(self) -> None:
+        """Nobody is judged any more: what is kept for reservations is free in the fleet."""
+        for one in self.reservations:
+            self._drop(one)
+
+    def _waits(self, gang: QueuedGang, key: Shapes | None, lasts: float, delays: str | None = None) -> BackfillVerdict:
+        if key is not None:
+            self._failed[key] = min(lasts, self._failed.get(key, UNKNOWN))
+        if not self._fits("possible", gang.pods, self.roomy):
+            return BackfillVerdict(starts=False, is_possible=False)
+        if not self._queue and not self.reservations and gang.waited_s >= LONGEST_PASSED_S:
+            self._strict = self._strict or gang
+        self._queue.append(gang)
+        return BackfillVerdict(starts=False, delays=delays or self._delayed(gang))
+
+    def _delayed(self, gang: QueuedGang) -> str | None:
+        """Whom it would delay if it started: nobody, if it would not fit even beside no reservation."""
+        keeping = [one for one in self.reservations if one.kept]
+        if not keeping:
+            return None
+        for one in keeping:
+            self._drop(one)
+        fits = self._fits("free", gang.pods, self.fleet)
+        for one in keeping:
+            self._keep(one)
+        return next((one.name for one in keeping if self._meets(gang, one)), None) if fits else None
+
+    def _fits(self, question: str, pods: Sequence[Pod], fleet: Fleet) -> bool:
+        """Asked once for gangs that are alike. Room only shrinks: a yes that is given again may be old."""
+        key = self._alike(pods)
+        if key is None:
+            return isinstance(place(pods, fleet, explain=False), Placement)
+        if (question, key) not in self._known:
+            self._known[(question, key)] = isinstance(place(pods, fleet, explain=False), Placement)
+        return self._known[(question, key)]
+
+    def _start(self, gang: QueuedGang, lasts: float) -> bool:
+        """Put its pods there, if they fit beside what is kept for those who start before it has ended."""
+        over = [one for one in self.reservations if one.start != UNKNOWN and self.now + lasts <= one.start]
+        for one in over:
+            self._drop(one)
+        found = take(gang.pods, self.fleet, explain=False)
+        for one in over:
+            self._keep(one)
+        return isinstance(found, Placement)
+
+    def _withdraw(self, gang: QueuedGang) -> None:
+        for pod in gang.pods:
+            self.fleet.remove(pod)
+
+    def _note_start(self, gang: QueuedGang, lasts: float) -> None:
+        for pod in gang.pods:
+            if lasts != UNKNOWN:
+                self._ends[(pod.namespace, pod.name)] = self.now + lasts
+            state = self.fleet.where(pod)
+            if self._shadow is not None and state is not None:
+                self._shadow.add(pod, self._shadow.states[state.name])
+
+    def _alike(self, pods: Sequence[Pod]) -> Shapes | None:
+        """Equal for gangs that fare alike; None where neighbours matter."""
+        shapes: dict[PodShape, int] = {}
+        for pod in pods:
+            shapes[pod.shape] = shapes.get(pod.shape, 0) + 1
+        if not self.fleet.topology.is_quiet or any(one.near or one.apart or one.spread for one in shapes):
+            return None
+        return frozenset(shapes.items())
+
+    # Reservations
+
+    def _reserve_all(self) -> None:
+        for gang in self._queue[: max(MOST_RESERVED - len(self.reservations), 0)]:
+            found = self._reserve(gang)
+            if found is not None:
+                self.reservations.append(found)
+                self._keep(found)
+        self._queue.clear()
+
+    def _keep(self, one: Reservation) -> None:
+        for pod, node in one.kept:
+            self.fleet.add(pod, self.fleet.states[node])
+
+    def _drop(self, one: Reservation) -> None:
+        for pod, _ in one.kept:
+            self.fleet.remove(pod)
+
+    def _reserve(self, gang: QueuedGang) -> Reservation | None:
+        """None: it does not fit on these nodes and those that come, whatever ends."""
+        shadow = self._shadow or self._make_shadow()
+        search = _Search(gang.pods, shadow)
+        start = search.earliest(self._releases(shadow))
+        if start is None:
+            start = search.earliest(_by_node(gang.pods, shadow, self._planned))
+        if start is None:
+            return None
+        kept = tuple(self._kept(gang.name, search))
+        for pod, node in zip(gang.pods, search.nodes):
+            shadow.add(pod, shadow.states[node])
+            self._planned.add((pod.namespace, pod.name))
+        return Reservation(name=gang.name, start=max(start, self.now), pods=gang.pods, nodes=search.nodes, kept=kept)
+
+    def _make_shadow(self) -> Fleet:
+        """The fleet as it will be: with the nodes that come, each full until it is ready."""
+        shadow = self._shadow = self.fleet.copy()
+        coming = [one for one in self.upcoming if one.shape.name not in shadow.states]
+        if coming:
+            shadow.add_nodes(one.shape for one in coming)
+        for one in coming:
+            pod = Pod(name=one.shape.name, namespace=_COMING, shape=PodShape(requests=one.shape.allocatable))
+            shadow.add(pod, shadow.states[one.shape.name])
+            self._ends[(_COMING, one.shape.name)] = one.ready
+        return shadow
+
+    def _releases(self, shadow: Fleet) -> list[Release]:
+        """What ends, and what comes, when that is known; the earliest first."""
+        moments: dict[float, list[Pod]] = {}
+        for state in shadow.states.values():
+            for key, pod in state.pods.items():
+                end = self._ends.get(key) or self._end_of(pod)
+                if end is not None and key not in self._planned:
+                    moments.setdefault(max(end, self.now), []).append(pod)
+        return sorted(moments.items(), key=lambda pair: pair[0])
+
+    def _kept(self, name: str, search: _Search) -> Iterable[tuple[Pod, str]]:
+        needs: dict[str, dict[str, int]] = {}
+        for pod, node in zip(search.pods, search.nodes):
+            mine = needs.setdefault(node, {})
+            for resource, count in pod.shape.requests:
+                mine[resource] = mine.get(resource, 0) + count
+        for node, mine in needs.items():
+            freed = search.freed.get(node, {})
+            left = {resource: count - freed.get(resource, 0) for resource, count in mine.items()}
+            requests = tuple((resource, count) for resource, count in sorted(left.items()) if count > 0)
+            if requests and node in self.fleet.states:
+                yield Pod(name=f"{name}/{node}", namespace=_KEPT, shape=PodShape(requests=requests)), node
+
+    # Who asks for the same
+
+    def _meets(self, gang: QueuedGang, one: Reservation) -> bool:
+        return self._meet(gang, QueuedGang(name=one.name, pods=one.pods))
+
+    def _meet(self, gang: QueuedGang, other: QueuedGang) -> bool:
+        """Whether both ask for one resource on some node. Of who asks for devices only these count."""
+        mine, theirs = self._wants(gang.pods), self._wants(other.pods)
+        return any(
+            _overlap(self.fleet.eligible(placing), self.fleet.eligible(second))
+            for placing, resources in mine.items()
+            for second, others in theirs.items()
+            if resources & others
+        )
+
+    def _wants(self, pods: Sequence[Pod]) -> dict[NodeConstraints, set[str]]:
+        found: dict[NodeConstraints, set[str]] = {}
+        for shape in {pod.shape for pod in pods}:
+            asked = {name for name, count in shape.requests if count}
+            devices = {name for name in asked if is_scarce(name)}
+            found.setdefault(shape.placing, set()).update(devices or asked)
+        return found
+
+
+class _Search:
+    """The earliest moment at which pods fit, over a list of releases; the fleet is left as it is."""
+
+    def __init__(self, pods: tuple[Pod, ...], fleet: Fleet) -> None:
+        self.pods, self.fleet = pods, fleet
+        self.nodes: tuple[str, ...] = ()
+        self.freed: dict[str, dict[str, int]] = {}  # node -> what is given back there until then
+
+    def earliest(self, releases: list[Release]) -> float | None:
+        """Gallops, then halves: the cost goes with what has to be released, not with all there is."""
+        self._releases, self._done = releases, 0
+        self._gone: list[list[tuple[Pod, NodeState]]] = []
+        failed, fits = 0, 1
+        while not self._fits_after(min(fits, len(releases))):
+            if fits >= len(releases):
+                self._go_to(0)
+                return None
+            failed, fits = fits, fits * 2
+        fits = min(fits, len(releases))
+        while fits - failed > 1:
+            middle = (failed + fits) // 2
+            if self._fits_after(middle):
+                fits = middle
+            else:
+                failed = middle
+        self._settle(fits)
+        return releases[fits - 1][0] if fits else 0.0
+
+    def _settle(self, count: int) -> None:
+        self._go_to(count)
+        found = place(self.pods, self.fleet, explain=False)
+        assert isinstance(found, Placement)
+        self.nodes = found.nodes
+        self.freed = {}
+        for pod, state in (pair for gone in self._gone for pair in gone):
+            if pod.namespace != _COMING:
+                freed = self.freed.setdefault(state.name, {})
+                for resource, amount in pod.shape.requests:
+                    freed[resource] = freed.get(resource, 0) + amount
+        self._go_to(0)
+
+    def _fits_after(self, count: int) -> bool:
+        self._go_to(count)
+        return isinstance(place(self.pods, self.fleet, explain=False), Placement)
+
+    def _go_to(self, count: int) -> None:
+        while self._done < count:
+            gone = []
+            for pod in self._releases[self._done][1]:
+                state = self.fleet.where(pod)
+                if state is not None:
+                    self.fleet.remove(pod)
+                    gone.append((pod, state))
+            self._gone.append(gone)
+            self._done += 1
+        while self._done > count:
+            for pod, state in self._gone.pop():
+                self.fleet.add(pod, state)
+            self._done -= 1
+
+
+def _overlap(names: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    return bool(names) if names is others else not set(names).isdisjoint(others)
+
+
+def _by_node(pods: Sequence[Pod], fleet: Fleet, planned: Container[Key]) -> list[Release]:
+    """Nodes where the pods may be, emptied one after the other: that on which least has to end first."""
+    shapes = {pod.shape for pod in pods}
+    names = sorted({name for shape in shapes for name in fleet.eligible(shape.placing)})
+    asked = {resource for shape in shapes for resource, _ in shape.requests}
+    primary = min(asked, key=scarcity, default=CPU)
+
+    def in_use(state: NodeState) -> int:
+        return state.shape.has(primary) - state.free.get(primary, 0)
+
+    states = sorted((fleet.states[name] for name in names), key=lambda state: (_is_here(state), in_use(state)))
+    return [
+        (UNKNOWN, [pod for key, pod in state.pods.items() if not pod.lasts and key not in planned]) for state in states
+    ]
+
+
+def _is_here(state: NodeState) -> bool:
+    return not any(namespace == _COMING for namespace, _ in state.pods)
