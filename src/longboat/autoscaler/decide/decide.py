@@ -31,7 +31,7 @@ def decide(snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float) 
         waiting=tuple(growth.waiting),
         nodes=tuple(notes),
         pools=tuple(_pool_note(offer, machines, growth, limits) for offer in offers.values()),
-        next_s=_next(machines, offers, notes, settings, now),
+        next_s=_next(snapshot, machines, offers, notes, settings, now),
     )
 
 
@@ -69,6 +69,7 @@ def _pool_note(offer: PoolOffer, machines: list[Machine], growth: ScaleUp, limit
 
 
 def _next(
+    snapshot: ClusterSnapshot,
     machines: list[Machine],
     offers: Mapping[str, PoolOffer],
     notes: list[NodeNote],
@@ -89,5 +90,6 @@ def _next(
         for machine in machines
         if machine.node is not None and machine.node.kept_until is not None
     ]
+    moments += [pod.kept_until for pod in snapshot.pods if pod.kept_until is not None]
     ahead = [moment - now for moment in moments if moment > now]
     return min(ahead, default=None)

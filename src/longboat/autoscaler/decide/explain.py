@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from longboat.autoscaler.model.backoff import BackoffWindow
 from longboat.autoscaler.model.plan import NodeNote, PendingItem, PoolNote, ScalingAction, ScalingPlan
-from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Pool
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Pool, SeenPod
 from longboat.core.jobs import Value
 from longboat.core.times import format_time, show_age
 from longboat.core.words import counted
@@ -53,7 +53,7 @@ def _node(note: NodeNote, plan: ScalingPlan, snapshot: ClusterSnapshot, now: flo
         facts.append(f"idle since {format_time(note.idle_since)} ({show_age(now - note.idle_since)})")
     here = [pod for pod in snapshot.pods if pod.pod.node == note.node and not pod.pod.is_finished]
     for seen_pod in here[:MOST_LISTED]:
-        what = "part of the node, does not count" if seen_pod.daemon is not None else seen_pod.kept or "may be moved"
+        what = "part of the node, does not count" if seen_pod.daemon is not None else _tie(seen_pod, now)
         asks = ", ".join(show_amount(name, count) for name, count in seen_pod.pod.shape.requests) or "nothing"
         facts.append(f"pod {seen_pod.name} (asks for {asks}): {what}")
     if len(here) > MOST_LISTED:
@@ -61,6 +61,12 @@ def _node(note: NodeNote, plan: ScalingPlan, snapshot: ClusterSnapshot, now: flo
     return Explained(
         kind="node", name=note.node, headline=f"node {note.node} is {note.state}: {note.reason}", facts=tuple(facts)
     )
+
+
+def _tie(pod: SeenPod, now: float) -> str:
+    if pod.kept and not pod.kept_now(now):
+        return f"may be moved: {pod.kept}, and that is over"
+    return pod.kept_now(now) or "may be moved"
 
 
 def _waiting(waiting: PendingItem, plan: ScalingPlan, snapshot: ClusterSnapshot, now: float) -> Explained:

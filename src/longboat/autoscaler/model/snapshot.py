@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from longboat.core.jobs import Value
+from longboat.core.times import format_time
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.model.selectors import Term, matches_labels
@@ -166,6 +167,17 @@ class SeenPod(Value, frozen=True):
     @property
     def name(self) -> str:
         return f"{self.pod.namespace}/{self.pod.name}"
+
+    def kept_now(self, now: float) -> str:
+        """Why it must not be moved at this time; empty: it may."""
+        return kept_at(self.kept, self.kept_until, now)
+
+
+def kept_at(reason: str, until: float | None, now: float) -> str:
+    """The reason for which something is kept, with its end; empty once that is over."""
+    if not reason or (until is not None and until <= now):
+        return ""
+    return reason + (f" until {format_time(until)}" if until is not None else "")
 
 
 class Daemon(Value, frozen=True):

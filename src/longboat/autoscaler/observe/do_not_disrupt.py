@@ -80,10 +80,16 @@ def _undisrupted(annotations: Body, since: float | None, meta: Body) -> DoNotDis
             continue
         reason = f"the annotation {name} is {text[:40]}"
         begun = since if since is not None else parse_time(meta.get("creationTimestamp"))
-        try:
-            return DoNotDisrupt(reason, None if begun is None else begun + parse_duration(text))
-        except ValueError:  # a value that nobody understands was meant to protect something
+        if text == "true":
             return DoNotDisrupt(reason)
+        try:
+            # A number without a unit is no duration in Kubernetes: nobody knows whether seconds or minutes were meant.
+            lasts = parse_duration(text) if not text[-1].isdigit() or text == "0" else None
+        except ValueError:
+            lasts = None
+        if lasts is None or begun is None:  # it was meant to protect something
+            return DoNotDisrupt(f"{reason}, which is neither true nor a duration such as 30m: it counts for good")
+        return DoNotDisrupt(reason, begun + lasts)
     return FREE
 
 

@@ -6,7 +6,7 @@ from longboat.autoscaler.model.plan import NodeState
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.scale_down.node_usage import NodeTenants
 from longboat.autoscaler.scale_down.state import ScaleDownState, count_of
-from longboat.autoscaler.scale_up.relocation import move, moves_off
+from longboat.autoscaler.scale_up.relocation import moves_off
 from longboat.core.times import show_age
 
 MOST_LOOKED_AT = 64
@@ -31,32 +31,37 @@ def consolidate(used: list[NodeTenants], state: ScaleDownState) -> None:
         else:
             price = tenants.machine.pool.price if tenants.machine.pool is not None else 0.0
             ranked.append((-price, share, tenants.name, tenants))
-    for number, (_, share, _, tenants) in enumerate(sorted(ranked, key=lambda item: item[:3])):
+    ranked.sort(key=lambda item: item[:3])
+    may_go = {name for _, _, name, _ in ranked[:MOST_LOOKED_AT]}
+    for number, (_, share, _, tenants) in enumerate(ranked):
         if number < MOST_LOOKED_AT:
-            _consolidate_one(tenants, f"{share:.0%} used", state)
+            _consolidate_one(tenants, f"{share:.0%} used", may_go, state)
         else:
             what = f"{share:.0%} used; its pods may be moved, others come first"
             state.note(tenants.machine, DRAINABLE, what, under=tenants.underused_since() or state.now)
 
 
-def _consolidate_one(tenants: NodeTenants, percent: str, state: ScaleDownState) -> None:
+def _consolidate_one(tenants: NodeTenants, percent: str, may_go: set[str], state: ScaleDownState) -> None:
+    """Its own pods and those that are to be moved here must fit elsewhere, on nodes that are not emptied themselves."""
     pool = tenants.machine.pool
     assert pool is not None
     going = {action.node for action in state.actions if action.kind == "cordon" and action.node}
+    since = tenants.underused_since()
     blocked = state.allowances.why_not(tenants.work)
-    moves = blocked or moves_off(tenants.name, tenants.work, state.fleets.ready, going)
+    pods = [*(pod.pod for pod in tenants.work), *state.arriving.get(tenants.name, ())]
+    moves = blocked or moves_off(tenants.name, pods, state.fleets.ready, going, rather_not=may_go)
     if isinstance(moves, str):
         why = blocked or f"pod {moves} would find no place on other nodes"
-        state.note(tenants.machine, UNDRAINABLE, f"{percent}; {why}")
+        # Others of this very loop may have taken the room or the budget: it need not wait anew for that.
+        state.note(tenants.machine, UNDRAINABLE, f"{percent}; {why}", under=since if going & may_go else None)
         return
-    since = tenants.underused_since()
     what = f"{percent}; other nodes have room for its {count_of(len(tenants.work), 'pod')}"
     why_not = _why_wait(tenants, pool, state.now - since if since is not None else 0.0, state)
     if not why_not and state.act("cordon", tenants.machine, what):
         state.drains -= 1
         state.staying[pool.name] -= 1
         state.allowances.take(tenants.work)
-        move(moves, state.fleets.ready)
+        state.relocate(moves)
         what += ": cordoned"
     else:
         what += f"; {why_not or 'goes when max_shrink_per_loop allows'}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longboat.autoscaler.model.machines import Machine
-from longboat.autoscaler.model.snapshot import AutoscalerSettings, SeenPod
-from longboat.core.times import format_time
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, SeenPod, kept_at
 from longboat.fitting.model.quantities import CPU, MEMORY, is_gpu
 
 
@@ -51,17 +50,11 @@ class NodeTenants:
     def kept(self) -> str:
         """Which annotation forbids the removal of the node now."""
         node = self.machine.node
-        if node is None or not node.kept or (node.kept_until is not None and node.kept_until <= self.now):
-            return ""
-        return node.kept + (f" until {format_time(node.kept_until)}" if node.kept_until is not None else "")
+        return kept_at(node.kept, node.kept_until, self.now) if node is not None else ""
 
     def unmovable(self) -> str:
         """The first pod that must not be moved, with the reason; empty: all may."""
-        for pod in self.work:
-            if pod.kept and (pod.kept_until is None or pod.kept_until > self.now):
-                until = f" until {format_time(pod.kept_until)}" if pod.kept_until is not None else ""
-                return f"pod {pod.name} stays: {pod.kept}{until}"
-        return ""
+        return next((f"pod {pod.name} stays: {kept}" for pod in self.work if (kept := pod.kept_now(self.now))), "")
 
     def utilization(self) -> float:
         """Of its GPUs where it has any, else of its CPU or memory, whichever is fuller."""

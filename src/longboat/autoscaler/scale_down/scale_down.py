@@ -16,7 +16,7 @@ from longboat.autoscaler.scale_down.node_usage import NodeTenants
 from longboat.autoscaler.scale_down.state import ScaleDownState, count_of
 from longboat.autoscaler.scale_up.fleets import Fleets
 from longboat.autoscaler.scale_up.headroom import ScaleUp
-from longboat.autoscaler.scale_up.relocation import move, moves_off
+from longboat.autoscaler.scale_up.relocation import moves_off
 from longboat.autoscaler.scale_up.upcoming_demand import has_work
 from longboat.core.times import show_age
 
@@ -74,7 +74,9 @@ class ScaleDown(ScaleDownState):
     def _failed(self, machine: Machine) -> None:
         tenants = NodeTenants(machine, self.pods.get(machine.name, ()), self.settings, self.now)
         alive = [seen_pod for seen_pod in tenants.work if not seen_pod.pod.is_terminating]
-        stays = next((f"pod {pod.name} is bound to it: {pod.kept}" for pod in alive if pod.kept), "")
+        stays = next(
+            (f"pod {pod.name} is bound to it: {pod.kept_now(self.now)}" for pod in alive if pod.kept_now(self.now)), ""
+        )
         if alive and machine.node is not None and machine.node.is_ready and not stays:
             stays = f"pod {alive[0].name} runs there"
         reason = tenants.kept() or stays
@@ -124,10 +126,10 @@ class ScaleDown(ScaleDownState):
         blocked = self.allowances.why_not(pods)
         if blocked and not any(each.pod.is_terminating for each in tenants.work):
             return blocked
-        found = moves_off(tenants.name, pods, self.fleets.ready, ())
-        if isinstance(found, str):
-            return f"pod {found} would find no place elsewhere"
-        move(found, self.fleets.ready)
+        moves = moves_off(tenants.name, (each.pod for each in pods), self.fleets.ready)
+        if isinstance(moves, str):
+            return f"pod {moves} would find no place elsewhere"
+        self.relocate(moves)
         return ""
 
     def _drain(self, tenants: NodeTenants) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from longboat.autoscaler.model.machines import Machine
 from longboat.autoscaler.model.plan import ActionKind, NodeNote, NodeState, ScalingAction
@@ -10,6 +10,8 @@ from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapsh
 from longboat.autoscaler.scale_down.disruptions import DisruptionsAllowed
 from longboat.autoscaler.scale_up.fleets import Fleets
 from longboat.autoscaler.scale_up.headroom import ScaleUp
+from longboat.autoscaler.scale_up.relocation import Move, move
+from longboat.fitting.model.pods import Pod
 
 
 class ScaleDownState:
@@ -31,6 +33,7 @@ class ScaleDownState:
         self.drains = settings.max_drains
         self.machines = list(fleets.machines.values())
         self.staying = self._staying()
+        self.arriving: dict[str, list[Pod]] = {}  # node -> pods that will be moved there
 
     def _staying(self) -> dict[str, int]:
         """Machines of each pool that are there and not on their way out."""
@@ -40,6 +43,15 @@ class ScaleDownState:
                 is_out = machine.cordon == "ours" and machine.name not in self.growth.uncordons
                 found[machine.pool.name] = found.get(machine.pool.name, 0) + (not is_out)
         return found
+
+    def relocate(self, moves: Sequence[Move]) -> None:
+        """These places are taken: nobody else can count on them, and where they are cannot be emptied without them."""
+        moved = {(pod.namespace, pod.name) for pod, _ in moves}
+        for node, pods in list(self.arriving.items()):
+            self.arriving[node] = [pod for pod in pods if (pod.namespace, pod.name) not in moved]
+        move(moves, self.fleets.ready)
+        for pod, node in moves:
+            self.arriving.setdefault(node, []).append(pod)
 
     def note(
         self, machine: Machine, state: NodeState, reason: str, *, idle: float | None = None, under: float | None = None

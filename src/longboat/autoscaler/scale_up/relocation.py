@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 
-from longboat.autoscaler.model.snapshot import SeenPod
 from longboat.autoscaler.scale_up.placement import size_of
 from longboat.autoscaler.scale_up.upcoming_demand import has_work
 from longboat.fitting.fleet import Fleet
@@ -16,9 +15,14 @@ from longboat.fitting.pod_affinity import AffinityView
 Move = tuple[Pod, str]
 
 
-def moves_off(node: str, pods: Sequence[SeenPod], fleet: Fleet, closed: Container[str]) -> list[Move] | str:
-    """A node for every pod, or which pod would find none. Empty and closed nodes are no places to move to."""
-    mine = sorted((seen_pod.pod for seen_pod in pods), key=lambda pod: (size_of(pod.shape), pod.namespace, pod.name))
+def moves_off(
+    node: str, pods: Iterable[Pod], fleet: Fleet, closed: Container[str] = (), *, rather_not: Container[str] = ()
+) -> list[Move] | str:
+    """A node for every pod, or which pod would find none. Empty and closed nodes are no places to move to.
+
+    `rather_not`: nodes that are taken only where no other has room, because they may be emptied next.
+    """
+    mine = sorted(pods, key=lambda pod: (size_of(pod.shape), pod.namespace, pod.name))
     home = fleet.states.get(node)
     held = [pod for pod in mine if fleet.where(pod) is not None]
     for pod in held:
@@ -26,7 +30,7 @@ def moves_off(node: str, pods: Sequence[SeenPod], fleet: Fleet, closed: Containe
     moves: list[Move] = []
     stuck = ""
     for pod in mine:
-        state = _place(pod, fleet, node, closed)
+        state = _place(pod, fleet, {node}, closed, rather_not)
         if state is None:
             stuck = f"{pod.namespace}/{pod.name}"
             break
@@ -48,13 +52,19 @@ def move(moves: Sequence[Move], fleet: Fleet) -> None:
         fleet.add(pod, fleet.states[name])
 
 
-def _place(pod: Pod, fleet: Fleet, node: str, closed: Container[str]) -> NodeState | None:
+def _place(
+    pod: Pod, fleet: Fleet, home: Container[str], closed: Container[str], rather_not: Container[str]
+) -> NodeState | None:
     shape = pod.shape
     primary = min((name for name, _ in shape.requests if is_scarce(name)), key=scarcity, default="")
     affinity = AffinityView(pod, fleet)
+    second: NodeState | None = None
     for state in fleet.best_fit(shape, primary).walk(shape.asks(primary), shape.asks(CPU)):
-        if state.name == node or state.name in closed or not has_work(state):
+        if state.name in home or state.name in closed or not has_work(state):
             continue
-        if state.fits(shape) and affinity.allows(state):
+        if (second is not None and state.name in rather_not) or not state.fits(shape) or not affinity.allows(state):
+            continue
+        if state.name not in rather_not:
             return state
-    return None
+        second = state
+    return second
