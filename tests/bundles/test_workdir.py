@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.bundles.workdir import find_artifacts, link_into
+from longboat.bundles.workdir import find_artifacts, link_into, place_in
 from longboat.core.errors import EngineError
 
 
@@ -62,3 +62,17 @@ def test_artifacts(tmp_path: Path) -> None:
     names = [name for _, name in found]
     assert sorted(set(names)) == ["log.txt", "out/a.txt", "out/deep", "out/deep/b.txt", "out/stays"]
     assert (f"{root}/out/a.txt", "out/stays") in found
+
+
+def test_a_place_in_a_folder_is_not_behind_a_link_out_of_it(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    (volume / "sub").mkdir(parents=True)
+    (volume / "inner").symlink_to("sub")
+    (volume / "away").symlink_to("/etc")
+    (tmp_path / "alias").symlink_to(volume)
+    assert place_in(str(volume), "sub/new/deep") == str(volume / "sub" / "new" / "deep")
+    assert place_in(str(tmp_path / "alias"), "inner/new") == str(tmp_path / "alias" / "inner" / "new")
+    assert place_in(str(volume), ".") == str(volume)
+    for leaving in ("..", "../x", "away", "away/x", "/etc"):
+        with pytest.raises(EngineError, match="outside of"):
+            place_in(str(volume), leaving)

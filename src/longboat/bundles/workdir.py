@@ -35,6 +35,14 @@ def link_into(work: str, target: str, source: str) -> None:
     os.symlink(source, place)
 
 
+def place_in(folder: str, inside: str) -> str:
+    """A path in a folder, which links in it may not lead out of. Raises EngineError."""
+    place = os.path.normpath(os.path.join(folder, inside))
+    if not _is_inside(os.path.realpath(place), os.path.realpath(folder)):
+        raise EngineError(f"{place} lies outside of {folder}: a link there leads elsewhere")
+    return place
+
+
 def find_artifacts(work: str, patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
     """What the patterns match: the real path, and the name relative to the working directory. Links out of it are left
     out: they are the run's own checkpoints, data, volumes."""

@@ -18,6 +18,7 @@ from longboat.core.jobs import (
     Role,
 )
 from longboat.specs.fields.field_table import MAX_NODES, ROLE_FIELDS
+from longboat.specs.fields.rules import clean_target, is_below
 from longboat.specs.fields.scalars import FieldPath, nearest, quote
 from longboat.specs.yaml.yaml_tree import YamlNode
 
@@ -54,6 +55,22 @@ def check_contradictions(values: Fields, root: YamlNode, at: FieldPath) -> None:
             close = nearest(name, roles)
             at.into("ends").problem(node, f"found {quote(name)}, expected one of the roles {known}{close}")
     _check_size(roles, root, at)
+    _check_data(values, given, root, at)
+
+
+def _check_data(values: Fields, given: dict[str, YamlNode], root: YamlNode, at: FieldPath) -> None:
+    """Data goes into the working copy or into a volume; anywhere else it would be written over what others have."""
+    volumes = [clean_target(volume.target) for volume in values.get("volumes") or () if volume is not None]
+    nodes = given["data"].value if _is_given(given, "data") else None
+    for index, item in enumerate(values.get("data") or ()):
+        place = None if item is None else clean_target(item.to)
+        if place is None or not place.startswith("/") or any(is_below(place, volume) for volume in volumes):
+            continue
+        at.into("data").problem(
+            nodes[index] if isinstance(nodes, list) else given.get("data", root),
+            f"found {quote(item.to)}, expected a folder in the working copy or in one of the job's volumes",
+            hint=f"write `to: {place.rpartition('/')[2]}`, or mount a volume that holds {place}",
+        )
 
 
 def _check_run(roles: dict[str, dict[str, Any]], given: dict[str, YamlNode], root: YamlNode, at: FieldPath) -> None:

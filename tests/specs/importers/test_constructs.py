@@ -65,7 +65,11 @@ SKYPILOT: list[tuple[str, dict[str, Any], set[str]]] = [
     ("envs: {HF_TOKEN: hf_abcdefghijklmnop123}", {"secrets": ["HF_TOKEN"]}, {"envs.HF_TOKEN"}),
     ("secrets: {KEY: null}", {"secrets": ["KEY"]}, set()),
     ("secrets: {KEY: abc}", {"secrets": ["KEY"]}, {"secrets.KEY"}),
-    ("file_mounts: {/data: s3://bucket}", {"data": [("s3://bucket/", "/data")]}, set()),
+    (
+        "file_mounts: {/data: s3://bucket}",
+        {"data": [("s3://bucket/", "/data")], "volumes": {"/data": {"scratch": True}}},
+        set(),
+    ),
     ("file_mounts: {/data: s3://bucket/sets/imagenet}", {"data": [("s3://bucket/sets/imagenet/", "/data")]}, set()),
     ("file_mounts: {/data: s3://bucket/x.tar}", {"data": [("s3://bucket/x.tar", "/data")]}, set()),
     ("file_mounts: {/data: gs://bucket/v1/}", {"data": [("gs://bucket/v1/", "/data")]}, set()),

@@ -25,6 +25,7 @@ def test_skypilot(tmp_path: Path) -> None:
     assert [(data.url, data.to) for data in job.data] == [("s3://bucket/x/", "/data")]
     assert set(job.volumes) == {
         Volume(target="/remote/path", path="/local/path", read_only=True),
+        Volume(target="/data", scratch=True),
         Volume(target="/mnt/v", claim="vol"),
     }
     assert lost(imported) == {

@@ -183,14 +183,21 @@ def _data_items(
         to = os.path.normpath(item["to"])
         volume = next((each for each in links if to == each or to.startswith(each.rstrip("/") + "/")), None)
         if os.path.isabs(to):
-            folder = to
+            folder = _place_in(str(item.get("volume") or "/"), to)
         elif volume is not None:
-            folder = os.path.normpath(os.path.join(links[volume][0], os.path.relpath(to, volume)))
+            folder = _place_in(links[volume][0], os.path.relpath(to, volume))
         else:
             folder = os.path.join(state.plan.directory, "data", str(number))
             links[to] = (folder, folder)
         items.append({**item, "url": _url_of(item), "folder": folder})
     return items
+
+
+def _place_in(volume: str, inside: str) -> str:
+    try:
+        return str(load("bundles.workdir").place_in(volume, inside))
+    except load("core.errors").EngineError as error:
+        raise PrepareError("data: %s" % error) from None
 
 
 def _url_of(item: dict[str, Any]) -> str:

@@ -74,10 +74,18 @@ def clean_target(path: str) -> str:
     return "/" + clean.lstrip("/") if path.startswith("/") else clean
 
 
+def is_below(place: str, folder: str) -> bool:
+    """Of clean paths: whether a place is this folder or lies in it."""
+    return place == folder or place.startswith(folder + "/")
+
+
 def destination_fault(path: str) -> str | None:
+    """For the folder of imported data; that an absolute one lies in a volume is checked where volumes are known."""
     if ".." in path.split("/"):
         return "expected a path without .."
-    return None
+    if path.startswith("~"):
+        return "expected a path in the working folder or in a volume, not in a home"
+    return "expected a path below the working folder" if clean_target(path) in (".", "/") else None
 
 
 def url_fault(url: str) -> str | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from longboat.specs.fields.rules import suggest_name
+from longboat.specs.fields.rules import clean_target, is_below, suggest_name
 from longboat.specs.importers.import_draft import (
     ImportDraft,
     entries,
@@ -144,6 +144,9 @@ def _file_mount(target: str, source: YamlNode, draft: ImportDraft) -> None:
         draft.lost(where, f"the variable in {origin[:80]} has no value here; write the address")
     elif "://" in origin and mode == "COPY":
         draft.add("data", {"url": _as_folder(origin), "to": target, "unpack": False}, source=where)
+        volumes = draft.fields.get("volumes", {})
+        if target.startswith("/") and not any(is_below(clean_target(target), volume) for volume in volumes):
+            draft.put("volumes", target, {"scratch": True}, source=where)
     elif "://" in origin:
         draft.lost(where, f"object stores are not mounted (mode {mode}); import with data, or use a volume")
     else:

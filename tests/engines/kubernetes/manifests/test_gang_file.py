@@ -147,6 +147,14 @@ def test_everything_else_that_pods_must_know() -> None:
     assert gang["roles"]["worker"]["memory_limit"] == 1 << 30
 
 
+def test_an_import_into_a_volume_names_it() -> None:
+    what = job(
+        data=(DataImport(url="https://example.org/a.tgz", to="/out/a"),),
+        volumes=(Volume(target="/ou", claim="c"), Volume(target="/out", scratch=True)),
+    )
+    assert make(record(what))[1]["data"][0]["volume"] == "/out"
+
+
 def test_the_manifest_has_what_a_working_copy_needs() -> None:
     entries = (Entry(path="a", hash="ab" * 32, size=3, executable=True), Entry(path="b", kind="link", target="a"))
     found = code_manifest(CodeSnapshot(hash="x", entries=entries), 2)

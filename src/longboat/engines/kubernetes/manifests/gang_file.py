@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -232,5 +233,10 @@ def _code(code: CodeManifest) -> dict[str, Any]:
 def _data(record: Record, place: int) -> dict[str, Any]:
     """One import. `variable`, if there is one, has the whole URL in the pod; the record knows it without its secret."""
     item, variable = record.job.data[place], variable_of(place)
-    found = {"url": item.url, "to": item.to, "sha256": item.sha256, "unpack": item.unpack}
-    return {**found, "variable": variable} if variable in record.secrets else found
+    found: dict[str, Any] = {"url": item.url, "to": item.to, "sha256": item.sha256, "unpack": item.unpack}
+    if variable in record.secrets:
+        found["variable"] = variable
+    if item.to.startswith("/"):  # links of a volume must not lead the import out of it
+        targets = (volume.target for volume in record.job.volumes)
+        found["volume"] = next((each for each in targets if PurePosixPath(item.to).is_relative_to(each)), None)
+    return found

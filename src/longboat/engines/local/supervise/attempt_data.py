@@ -66,21 +66,30 @@ class AttemptOutputs:
         environment = self._variables()
         for item in self._record.job.data:
             report(f"imports {file_name(item.url)}")
-            volume = next((v for v in links if Path(item.to).is_relative_to(v)), None)
-            if os.path.isabs(item.to):
-                target = Path(item.to)
-            elif volume is not None:
-                target = links[volume] / Path(item.to).relative_to(volume)
-            else:
-                target = self._home.folder("data") / data_name(item)
-                links[item.to] = target
             try:
+                target = self._data_folder(item, links)
                 import_data(item, target, environment=environment)
             except LongboatError as error:
                 reason = f"{error.message}; {error.hint}" if error.hint else error.message
                 raise DataFailed(reason, hint=error.hint) from error
             note_use(target)
         report("")
+
+    def _data_folder(self, item: DataImport, links: dict[str, Path]) -> Path:
+        """Where an import goes: into a volume, else into our home and, as a link, into every working copy."""
+        from longboat.bundles.workdir import place_in
+
+        here = {
+            volume.target: Path(volume.target) for volume in self._record.job.volumes if volume.path == volume.target
+        }
+        for target, source in {**links, **here}.items():
+            if Path(item.to).is_relative_to(target):
+                return Path(place_in(str(source), os.path.relpath(item.to, target)))
+        if os.path.isabs(item.to):
+            raise EngineError(f"{item.to} lies neither in the working copy nor in a volume")
+        folder = self._home.folder("data") / data_name(item)
+        links[item.to] = folder
+        return folder
 
     def _variables(self) -> dict[str, str]:
         """With which object stores are reached."""
