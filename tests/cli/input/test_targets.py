@@ -61,6 +61,43 @@ def test_a_device_is_no_script(cwd: Path) -> None:
         resolve(["/dev/null"], (), cwd=cwd, home=HOME)
 
 
+@pytest.mark.parametrize(
+    ("folder", "workdir", "script", "started"),
+    [
+        (".", "sub", "main.py", "main.py"),  # as seen from the folder
+        (".", "sub", "sub/main.py", "main.py"),  # as seen from here
+        ("sub", "..", "main.py", "sub/main.py"),
+        ("sub", "..", "train.py", "train.py"),
+        ("sub", "..", "../train.py", "train.py"),
+        (".", ".", "train.py", "train.py"),
+    ],
+)
+def test_a_script_beside_a_workdir(cwd: Path, folder: str, workdir: str, script: str, started: str) -> None:
+    target = resolve([script, "x"], (), cwd=cwd / folder, home=HOME, workdir=workdir)
+    assert target == RunTarget(fields={"name": Path(started).stem, "run": ["python", started, "x"]})
+    full = resolve([str(cwd / folder / workdir / started)], (), cwd=cwd / folder, home=HOME, workdir=workdir)
+    assert full.fields["run"] == ["python", started]
+
+
+def test_a_script_that_is_in_both_folders(cwd: Path) -> None:
+    (cwd / "sub" / "train.py").touch()
+    with pytest.raises(UsageError, match=f"train.py may be {cwd}/train.py or {cwd}/sub/train.py"):
+        resolve(["train.py"], (), cwd=cwd / "sub", home=HOME, workdir="..")
+    inner = resolve(["train.py"], (), cwd=cwd, home=HOME, workdir="sub")
+    assert inner.fields["run"] == ["python", "train.py"]
+    assert inner.notices == (f"{cwd}/sub/train.py is run, and not {cwd}/train.py, which is outside of --workdir",)
+
+
+def test_a_script_that_is_not_in_the_workdir(cwd: Path) -> None:
+    with pytest.raises(UsageError, match="train.py is not in the folder with the code"):
+        resolve(["train.py"], (), cwd=cwd, home=HOME, workdir="sub")
+    with pytest.raises(NotFound, match="no such file: mian.py") as error:
+        resolve(["mian.py"], (), cwd=cwd, home=HOME, workdir="sub")
+    assert error.value.hint == "did you mean main.py?"
+    with pytest.raises(NotFound, match="--workdir nowhere: no such folder"):
+        resolve(["train.py"], (), cwd=cwd, home=HOME, workdir="nowhere")
+
+
 def test_a_command_at_home_takes_no_code_along(cwd: Path) -> None:
     for folder, home in ((cwd, cwd), (Path("/"), HOME)):
         target = resolve((), ["true"], cwd=folder, home=home)

@@ -20,13 +20,14 @@ from longboat.specs.read import LoadedJob, read_job
 def load(words: tuple[str, ...], command: tuple[str, ...], options: dict[str, Any], place: Engine) -> LoadedJob:
     """The checked Job of the words and flags."""
     cwd = Path.cwd()
-    target = resolve(words, command, cwd=cwd, home=Path(os.path.expanduser("~")))
+    home, workdir = Path(os.path.expanduser("~")), options["workdir"]
+    target = resolve(words, command, cwd=cwd, home=home, workdir=workdir)
     fields = {**target.fields, **fields_of(resumed(options, place), environment=os.environ, cwd=cwd)}
     read = partial(read_job, target.files, overrides=options["set"], environment=dict(os.environ), cwd=cwd)
     if target.files:
         fields = appended(fields, read)
     loaded = read(fields=fields)
-    notices = () if options["workdir"] else target.notices
+    notices = () if workdir and command else target.notices  # else it says that no code is copied
     return msgspec.structs.replace(loaded, notices=(*notices, *loaded.notices))
 
 

@@ -24,14 +24,20 @@ def is_job_file(word: str) -> bool:
     return word.endswith(JOB_SUFFIXES)
 
 
-def resolve(words: Sequence[str], command: Sequence[str], *, cwd: Path, home: Path) -> RunTarget:
-    """Words before `--` or the command after it, not both empty, become job files or the fields of a job."""
+def resolve(
+    words: Sequence[str], command: Sequence[str], *, cwd: Path, home: Path, workdir: str | None = None
+) -> RunTarget:
+    """Words before `--` or the command after it, not both empty, become job files or the fields of a job.
+
+    `workdir`: the folder with the code, where a flag names it."""
     if words and command:
         raise UsageError("both a file and a command after --", hint="longboat run FILE, or longboat run -- COMMAND")
     if command:
         return from_command(command, cwd=cwd, home=home)
     if is_job_file(words[0]):
         return RunTarget(files=tuple(from_files(words)))
+    if workdir is not None:
+        return in_workdir(words[0], words[1:], cwd=cwd, workdir=workdir)
     return from_script(words[0], words[1:], cwd=cwd, home=home)
 
 
@@ -68,6 +74,32 @@ def from_script(script: str, arguments: Sequence[str], *, cwd: Path, home: Path)
         notices = (f"the code that is copied: {root}",)
     fields["run"] = [*starter(inside, str(inside.relative_to(root))), *arguments]
     return RunTarget(fields=fields, notices=notices)
+
+
+def in_workdir(script: str, arguments: Sequence[str], *, cwd: Path, workdir: str) -> RunTarget:
+    """`--workdir DIR SCRIPT`: the script as seen from DIR or from the current folder, whichever there is."""
+    root = Path(os.path.normpath(cwd / workdir))
+    there, here = Path(os.path.normpath(root / script)), Path(os.path.normpath(cwd / script))
+    if not root.is_dir():
+        raise NotFound(f"--workdir {workdir}: no such folder")
+    inside = [path for path in dict.fromkeys((there, here)) if path.is_file() and path.is_relative_to(root)]
+    if not inside and here.is_file():
+        raise UsageError(
+            f"{script} is not in the folder with the code, {root}",
+            hint="--workdir names a folder that holds the script",
+        )
+    if not inside:
+        raise missing_script(script, arguments, there)
+    if len(inside) == 2 and not os.path.samefile(*inside):
+        raise UsageError(
+            f"{script} may be {there} or {here}",
+            hint=f"write one of them in full: longboat run --workdir {workdir} {here}",
+        )
+    notices: tuple[str, ...] = ()
+    if inside[0] == there != here and here.is_file() and not os.path.samefile(there, here):
+        notices = (f"{there} is run, and not {here}, which is outside of --workdir",)
+    run = [*starter(inside[0], str(inside[0].relative_to(root))), *arguments]
+    return RunTarget(fields={"name": name_from(inside[0].stem), "run": run}, notices=notices)
 
 
 def starter(path: Path, name: str) -> list[str]:
