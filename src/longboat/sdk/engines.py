@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from longboat.core.errors import UsageError
 from longboat.engines.engine import Engine
@@ -36,7 +36,24 @@ def engine(
         raise UsageError("the local engine has no contexts or namespaces", hint="leave --engine local out")
     from longboat.engines.local.engine import LocalEngine
 
-    return LocalEngine(on_notice=on_notice)
+    folders = local_folders()
+    return LocalEngine(on_notice=on_notice, claims=folders.get("claims"), mounts=folders.get("mounts"))
+
+
+def local_folders() -> Mapping[str, Mapping[str, str]]:
+    """What stands for claims and mounts of clusters on this machine."""
+    if not has_settings():
+        return {}
+    from longboat.engines.kubernetes.settings import read_settings
+
+    return read_settings(os.environ).local
+
+
+def has_settings() -> bool:
+    """Most have none: reading YAML takes time."""
+    from longboat.engines.shared.home import Home
+
+    return (Home().root / "config.yaml").exists()
 
 
 def default_engine(*, is_cluster: bool) -> str:
@@ -46,9 +63,7 @@ def default_engine(*, is_cluster: bool) -> str:
     named = os.environ.get(ENGINE_VARIABLE)
     if named:
         return named
-    from longboat.engines.shared.home import Home
-
-    if not (Home().root / "config.yaml").exists():  # most have none: reading YAML takes time
+    if not has_settings():
         return "local"
     from longboat.engines.kubernetes.settings import read_settings
 

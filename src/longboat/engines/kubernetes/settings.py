@@ -7,6 +7,8 @@
       storage: {claim: training}
     contexts:                         # for one context of the kubeconfig, over the above
       lab: {namespace: vision, queue: research}
+    local:                            # what stands for volumes of a cluster on this machine
+      claims: {datasets: /home/me/data}
 
 It holds no secrets. What is not set is found out from the cluster, or has the default said in `FIELDS`.
 """
@@ -74,6 +76,7 @@ class Settings(Value, frozen=True):
     engine: EngineName = "local"
     kubernetes: dict[str, Any] = {}  # fields that were set
     contexts: dict[str, dict[str, Any]] = {}
+    local: dict[str, dict[str, str]] = {}  # claims and mounts of clusters -> folders of this machine
 
     def cluster(self, context: str | None = None) -> ClusterSettings:
         """What holds for this context: its own settings, over those for every cluster."""
@@ -265,6 +268,35 @@ FIELDS = (
     Field(name="pod", kind=PodOverlay(), doc="Laid over every pod: metadata and spec as Kubernetes knows them."),
 )
 
+_FOLDER = _text("a folder of this machine: an absolute path, or one that begins with ~/", r"(/|~/).*")
+
+LOCAL = Shape(
+    fields=(
+        Field(
+            name="claims",
+            kind=MapOf(
+                item=_FOLDER,
+                what="claims and folders",
+                key=rules.SUBDOMAIN,
+                key_expected=f"a claim: {rules.SUBDOMAIN_EXPECTED}",
+            ),
+            doc="Folders that stand for a cluster's claims.",
+            default="{}",
+        ),
+        Field(
+            name="mounts",
+            kind=MapOf(
+                item=_FOLDER,
+                what="targets and folders",
+                key=rf"/\S+|{rules.NFS}",
+                key_expected="where the job mounts it, such as /mnt/data, or an NFS export server:/path",
+            ),
+            doc="Folders that stand for absolute targets of volumes, or for NFS exports.",
+            default="{}",
+        ),
+    ),
+)
+
 _CONTEXT = Field(name="context", kind=_text("a context of the kubeconfig"), doc="The cluster to use.")
 
 CONFIG = Shape(
@@ -273,6 +305,7 @@ CONFIG = Shape(
             name="engine", kind=ChoiceOf(options=("local", "kubernetes")), doc="The default engine.", default="local"
         ),
         Field(name="kubernetes", kind=Shape(fields=(_CONTEXT, *FIELDS)), doc="For every cluster.", default="{}"),
+        Field(name="local", kind=LOCAL, doc="For runs on this machine.", default="{}"),
         Field(
             name="contexts",
             kind=MapOf(

@@ -22,6 +22,7 @@ from longboat.engines.shared.stop_request import StopRequest
 
 if TYPE_CHECKING:
     from longboat.engines.local.logs import LogFileFollower
+    from longboat.engines.local.submit.volumes import LocalFolders
 
 SHORT_RUN_S = 2.0
 """For this long a follower looks often: the end of a short run is shown at once."""
@@ -40,22 +41,32 @@ class LocalEngine:
         *,
         environment: Mapping[str, str] | None = None,
         on_notice: Callable[[str], None] | None = None,
+        claims: Mapping[str, str] | None = None,
+        mounts: Mapping[str, str] | None = None,
     ) -> None:
+        """`claims`, `mounts`: folders of this machine that stand for those of a cluster."""
         self.environment = dict(os.environ if environment is None else environment)
         self.home = Home(home, environment=self.environment)
         self._notice = on_notice or (lambda text: None)
+        self.claims = dict(claims or {})
+        self.mounts = dict(mounts or {})
 
     # submitting
 
     def plan(self, submission: Submission) -> Plan:
         from longboat.engines.local.submit.plan import make_plan
 
-        submission = self._complete(submission)
-        notices = self._preflight(submission)
+        submission, notices = self._preflight(self._complete(submission))
         return make_plan(self.home, submission, notices)
 
     def submit(self, submission: Submission) -> RunStatus:
-        from longboat.engines.local.submit.submission import create_run, free_name, record_of, supervisor_environment
+        from longboat.engines.local.submit.submission import (
+            create_run,
+            free_name,
+            make_claims,
+            record_of,
+            supervisor_environment,
+        )
         from longboat.engines.shared.code_snapshot import snapshot_of
 
         submission = self._complete(submission)
@@ -63,9 +74,11 @@ class LocalEngine:
             check_run_id(submission.run_id)
             if (self.home.runs / submission.run_id).exists():
                 return self.status(submission.run_id)
-        for notice in self._preflight(submission):
+        submission, notices = self._preflight(submission)
+        for notice in notices:
             self._notice(notice)
         self.home.prepare()
+        make_claims(self.home, submission.job)
         snapshot = snapshot_of(self.home, submission)
         diff = None
         if snapshot is not None:
@@ -96,21 +109,32 @@ class LocalEngine:
             return submission
         return msgspec.structs.replace(submission, environment=self.environment)
 
-    def _preflight(self, submission: Submission) -> list[str]:
+    def _preflight(self, submission: Submission) -> tuple[Submission, list[str]]:
+        """The submission with its volumes as folders of this machine, and what the user should know. Raises Refused."""
+        import msgspec
+
         from longboat.core.layouts import notices as layout_notices
         from longboat.engines.local.submit.machine import observe_machine
         from longboat.engines.local.submit.preflight import check
+        from longboat.engines.local.submit.volumes import localize
         from longboat.engines.shared.code_snapshot import with_absolute_secrets
         from longboat.engines.shared.secrets import read_secrets
 
         machine = observe_machine(self.home.root, submission.environment, with_gpus=bool(submission.job.gpus))
-        notices = [*check(submission.job, machine), *layout_notices(submission.job)]
+        here = localize(submission.job, self._folders(), base=submission.base, exists=os.path.exists)
+        submission = msgspec.structs.replace(submission, job=here.job)
+        notices = [*here.notices, *check(here.job, machine, here.problems), *layout_notices(here.job)]
         if submission.job.secrets:
             try:
                 read_secrets(self.home, with_absolute_secrets(submission).secrets, submission.environment)
             except EngineError as error:
                 raise Refused(error.message, hint=error.hint) from error
-        return notices
+        return submission, notices
+
+    def _folders(self) -> LocalFolders:
+        from longboat.engines.local.submit.volumes import LocalFolders
+
+        return LocalFolders(claims=self.claims, mounts=self.mounts, made=os.fspath(self.home.root / "claims"))
 
     # observing
 

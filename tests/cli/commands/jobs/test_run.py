@@ -182,3 +182,44 @@ def test_at_home_a_command_takes_no_code_along(longboat) -> None:
 
 def test_output_needs_stdout(longboat, tmp_path: Path) -> None:
     assert "-o goes with --detach or --dry-run" in longboat("run", "-o", "json", "--", "true", code=201).err
+
+
+CLUSTER_JOB = """
+name: cluster
+image: registry.example.org/torch:2.9
+queue: research
+volumes:
+  /mnt/data: {claim: datasets, read_only: true}
+  /mnt/out: {claim: results, size: 10Gi}
+  /scratch: {scratch: memory}
+env: {DATA: /mnt/data}
+checkpoints: {to: /mnt/out/checkpoints}
+run: |
+  cat /mnt/data/a.txt $DATA/a.txt
+  echo x > /scratch/x && cp /scratch/x /mnt/out/
+  echo $LONGBOAT_CHECKPOINT_DIR
+"""
+
+
+def test_a_job_of_a_cluster_runs_here(longboat, home: Path, tmp_path: Path) -> None:
+    (longboat.folder / "job.yaml").write_text(CLUSTER_JOB)
+    refused = longboat("run", "job.yaml", code=203).err
+    assert (
+        "no claim datasets" in refused
+        and "hint: name a folder for it: longboat config set local.claims.datasets" in refused
+    )
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("a\n")
+    longboat("config", "set", "local.claims.datasets", str(tmp_path / "data"))
+    done = longboat("run", "job.yaml")
+    results = home / "claims" / "results"
+    assert done.out == f"a\na\n{results}/checkpoints/cluster\n"
+    assert (results / "x").read_text() == "x\n"
+    for words in ("`queue: research` is not used here", "read_only", "registry.example.org/torch:2.9: not used here"):
+        assert words in done.err
+
+
+def test_a_volume_that_is_not_there_is_told_before_anything_starts(longboat) -> None:
+    (longboat.folder / "job.yaml").write_text("run: ls data\nvolumes: {data: ./data}\n")
+    assert "there is no folder" in longboat("check", "job.yaml").err
+    assert "hint: mkdir -p" in longboat("run", "job.yaml", code=203).err

@@ -73,12 +73,8 @@ REFUSED: list[tuple[Job, LocalMachine, str, str]] = [
     ),
     (job(roles=(role(shm=2 * GiB),)), machine(), "2Gi of shm", "`shm: 1024Mi`"),
     (job(roles=(role(disk=200 * GiB),)), machine(), "200Gi of disk", "`disk: 102400Mi`"),
-    (job(queue="q"), machine(), "`queue: q`", "queue"),
     (job(data=(DataImport(url="s3://u:p@bucket/x", to="d"),)), machine(), "s3://bucket/x", "secrets"),
     (job(data=(DataImport(url="s3://bucket/x/", to="d", sha256="0" * 64),)), machine(), "s3://bucket/x/", "one object"),
-    (job(volumes=(Volume(target="/d", claim="c"),)), machine(), "`volumes./d`", "`d: {path: ./data}`"),
-    (job(volumes=(Volume(target="/d", path="/elsewhere"),)), machine(), "`volumes./d`", "`d`"),
-    (job(volumes=(Volume(target="/d", path="/d", read_only=True),)), machine(), "read_only", "read_only"),
 ]
 
 

@@ -17,7 +17,10 @@ from longboat.core.errors import NotFound
 
 @click.group("config", short_help="Set the default engine, cluster, image and storage.")
 def command() -> None:
-    """Keep settings: `engine`, and for clusters `kubernetes.KEY` or, for one of them, `contexts.CONTEXT.KEY`."""
+    """Keep settings: `engine`, for clusters `kubernetes.KEY` or, for one of them, `contexts.CONTEXT.KEY`.
+
+    On this machine `local.claims.NAME` and `local.mounts.PATH` name folders that stand for volumes of a cluster.
+    """
 
 
 @command.command("set", context_settings={"ignore_unknown_options": True})

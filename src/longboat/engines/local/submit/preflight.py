@@ -9,7 +9,7 @@ from longboat.core.jobs import Gpus, Job, Role, Value
 from longboat.core.resources import show_quantity
 from longboat.core.words import counted
 from longboat.engines.local.submit.machine import Gpu, LocalMachine
-from longboat.engines.refusals import refusal
+from longboat.engines.refusals import Problem, refusal
 
 
 class RequestedResources(Value, frozen=True):
@@ -33,9 +33,9 @@ def request_of(job: Job) -> RequestedResources:
     )
 
 
-def check(job: Job, machine: LocalMachine) -> list[str]:
-    """Raise Refused with every reason and the nearest that fits, or return notices."""
-    problems = [*_unsupported(job), *_gpu_problems(job, machine), *_size_problems(job, machine)]
+def check(job: Job, machine: LocalMachine, others: Sequence[Problem] = ()) -> list[str]:
+    """Raise Refused with every reason and the nearest that fits, or return notices. `others`: reasons known before."""
+    problems = [*others, *_data_problems(job), *_gpu_problems(job, machine), *_size_problems(job, machine)]
     if problems:
         raise refusal("this machine can never run this job", problems)
     return _notices(job)
@@ -65,15 +65,8 @@ def take_gpus(free: Sequence[Gpu], request: RequestedResources) -> list[tuple[Gp
     return [taken[node] for node in range(len(request.gpus))]
 
 
-def _unsupported(job: Job) -> list[tuple[str, str]]:
-    problems = []
-    if job.queue is not None:
-        problems.append(
-            (
-                f"`queue: {job.queue}` needs a cluster, the embedded engine has one queue",
-                "drop it here with `--set queue=null`",
-            )
-        )
+def _data_problems(job: Job) -> list[Problem]:
+    problems: list[Problem] = []
     for item in job.data:
         from longboat.storage.urls import check_import  # here: few jobs have data
 
@@ -81,35 +74,10 @@ def _unsupported(job: Job) -> list[tuple[str, str]]:
             check_import(item.url, item.sha256)
         except Refused as error:
             problems.append((f"`data`: {error.message}", error.hint or "use another address"))
-    for volume in job.volumes:
-        kind = "claim" if volume.claim else "nfs" if volume.nfs else None
-        path = f"volumes.{volume.target}"
-        if kind:
-            problems.append(
-                (
-                    f"`{path}`: the embedded engine cannot mount a volume of kind {kind}",
-                    f"use a folder of this machine: `{_relative(volume.target)}: {{path: ./data}}`",
-                )
-            )
-        elif volume.target.startswith("/") and volume.path != volume.target:
-            problems.append(
-                (
-                    f"`{path}`: the embedded engine does not mount over absolute paths of this machine",
-                    f"use a place in the working folder: `{_relative(volume.target)}`",
-                )
-            )
-        elif volume.read_only:
-            problems.append(
-                (f"`{path}.read_only`: the embedded engine cannot make a folder read-only", f"drop `{path}.read_only`")
-            )
     return problems
 
 
-def _relative(target: str) -> str:
-    return target.rstrip("/").rpartition("/")[2]
-
-
-def _gpu_problems(job: Job, machine: LocalMachine) -> list[tuple[str, str]]:
+def _gpu_problems(job: Job, machine: LocalMachine) -> list[Problem]:
     asking = [role for role in job.roles if role.resources.gpus.count]
     if not asking:
         return []
@@ -131,7 +99,7 @@ def _gpu_problems(job: Job, machine: LocalMachine) -> list[tuple[str, str]]:
     return [(f"it asks for {counted(total, 'GPU')} ({shape}) and there are {have}", _nearest_gpus(asking, have))]
 
 
-def _kind_problems(asking: list[Role], machine: LocalMachine) -> list[tuple[str, str]]:
+def _kind_problems(asking: list[Role], machine: LocalMachine) -> list[Problem]:
     """There are enough GPUs, but not of the kinds asked for."""
     parts = []
     for role in asking:
@@ -160,8 +128,8 @@ def _nearest_gpus(asking: list[Role], have: int) -> str:
     return f"nearest that fits: at most {counted(have, 'GPU')} over all roles"
 
 
-def _size_problems(job: Job, machine: LocalMachine) -> list[tuple[str, str]]:
-    problems = []
+def _size_problems(job: Job, machine: LocalMachine) -> list[Problem]:
+    problems: list[Problem] = []
     request = request_of(job)
     nodes = max(1, job.nodes)
     over = f"over {nodes} nodes" if nodes > 1 else "for its node"
@@ -179,7 +147,7 @@ def _size_problems(job: Job, machine: LocalMachine) -> list[tuple[str, str]]:
     return problems
 
 
-def _space_problem(role: str, name: str, asked: int | None, have: int | None) -> list[tuple[str, str]]:
+def _space_problem(role: str, name: str, asked: int | None, have: int | None) -> list[Problem]:
     if asked is None or have is None or asked <= have:
         return []
     reason = f"role {role} asks for {show_quantity(asked)} of {name} and there are {show_quantity(have)}"

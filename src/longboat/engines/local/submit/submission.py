@@ -82,6 +82,13 @@ def free_name(home: Home, submission: Submission) -> str:
         number += 1
 
 
+def make_claims(home: Home, job: Job) -> None:
+    """Claims with a size exist from their first use on, as in a cluster; they stay when the run is removed."""
+    for volume in job.volumes:
+        if volume.path is not None and Path(volume.path).parent == home.root / "claims":
+            make_folder(Path(volume.path))
+
+
 def take_number(home: Home) -> int:
     """The next number of the queue. A run takes it when it is submitted, so its place outlives its supervisor."""
     folder = home.folder("queue")

@@ -1,0 +1,141 @@
+"""Volumes of a cluster's job on this machine: claims, NFS exports and absolute mounts become local folders. Pure.
+
+The job that comes out names folders of this machine only. Nothing is mounted: commands, `env`, `data` and `checkpoints`
+that name a target such as /mnt/data are given the local folder instead.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from longboat.core.jobs import Command, Job, Role, Value, Volume
+from longboat.engines.refusals import Problem
+
+_PLAIN_PATH = re.compile(r"[\w@%+=:,./-]+")
+"""What may stand in a shell command without quotes, inside of quotes or not."""
+
+
+class LocalFolders(Value, frozen=True):
+    """The settings `local.claims` and `local.mounts`: folders of this machine, and where this machine makes claims."""
+
+    claims: dict[str, str] = {}  # claim -> folder
+    mounts: dict[str, str] = {}  # target, or server:/path of an NFS export -> folder
+    made: str = ""  # folder in which claims with a size are made, as a cluster makes them
+
+
+class LocalizedJob(NamedTuple):
+    job: Job
+    problems: list[Problem]
+    notices: list[str]
+
+
+class _VolumeSource(NamedTuple):
+    """Where a volume is on this machine: a folder, or the reason why it is nowhere."""
+
+    folder: str = ""
+    notice: str = ""
+    problem: Problem | None = None
+
+
+def localize(job: Job, folders: LocalFolders, *, base: str, exists: Callable[[str], bool]) -> LocalizedJob:
+    """`base`: what relative paths start from. `exists`: whether there is such a place on this machine."""
+    volumes: list[Volume] = []
+    problems: list[Problem] = []
+    notices = [f"`queue: {job.queue}` is not used here: this machine has one queue"] if job.queue is not None else []
+    renamed: dict[str, str] = {}
+    for volume in job.volumes:
+        if volume.scratch:
+            here = volume.target.lstrip("/")
+            if here != volume.target:
+                renamed[volume.target] = here
+            volumes.append(msgspec.structs.replace(volume, target=here))
+            continue
+        source = _source_of(volume, folders, base, exists)
+        if source.problem is not None:
+            problems.append(source.problem)
+            continue
+        notices += [source.notice] if source.notice else []
+        if volume.read_only:
+            notices.append(
+                f"`volumes.{volume.target}.read_only`: not enforced here, ranks can write to {source.folder}"
+            )
+        is_absolute = volume.target.startswith("/")
+        if is_absolute and volume.target != source.folder:
+            renamed[volume.target] = source.folder
+        target = source.folder if is_absolute else volume.target
+        volumes.append(Volume(target=target, path=source.folder))
+    if renamed:
+        notices.append(
+            f"nothing is mounted here: commands, env and data that name {', '.join(renamed)} are given its folder;"
+            " a script that names it finds nothing there"
+        )
+    changed = msgspec.structs.replace(job, volumes=tuple(volumes))
+    return LocalizedJob(_with_paths(changed, renamed), problems, notices)
+
+
+def _source_of(volume: Volume, folders: LocalFolders, base: str, exists: Callable[[str], bool]) -> _VolumeSource:
+    place = f"`volumes.{volume.target}`"
+    named = volume.claim or volume.nfs or ""
+    mapped = folders.mounts.get(volume.target) or folders.mounts.get(volume.nfs or "")
+    mapped = mapped or folders.claims.get(volume.claim or "")
+    if mapped is not None:
+        folder, setting = os.path.expanduser(mapped), "the settings"
+    elif volume.path is not None:
+        folder, setting = os.path.normpath(os.path.join(base, os.path.expanduser(volume.path))), ""
+    elif volume.target.startswith("/") and exists(volume.target):
+        folder, setting = volume.target, "this machine has it"
+    elif volume.claim and volume.size is not None and folders.made:
+        made = os.path.join(folders.made, volume.claim)
+        return _VolumeSource(made, f"{place}: claim {volume.claim} is made here as the folder {made}")
+    else:
+        kind = "claim" if volume.claim else "nfs"
+        reason = f"{place}: this machine has no {kind} {named}"
+        return _VolumeSource(problem=(reason, f"name a folder for it: {_setting(volume)}"))
+    if not exists(folder):
+        is_settable = mapped is None and volume.target.startswith("/")
+        helps = f"mkdir -p {folder}" + (f", or {_setting(volume)}" if is_settable else "")
+        return _VolumeSource(problem=(f"{place}: there is no folder {folder}", helps))
+    if volume.target.startswith("/") and volume.target != folder and not _PLAIN_PATH.fullmatch(folder):
+        reason = f"{place}: {folder} stands for {volume.target} in commands, where its blanks would cut it"
+        return _VolumeSource(problem=(reason, "choose a folder whose path has no blanks or quotes"))
+    what = f"claim {volume.claim}" if volume.claim else f"nfs {volume.nfs}" if volume.nfs else "it"
+    return _VolumeSource(folder, f"{place}: {what} is the folder {folder} ({setting})" if setting else "")
+
+
+def _setting(volume: Volume) -> str:
+    if volume.claim:
+        return f"longboat config set local.claims.{volume.claim} FOLDER"
+    key = volume.nfs or volume.target
+    return f"longboat config set 'local.mounts.\"{key}\"' FOLDER"
+
+
+def _with_paths(job: Job, renamed: dict[str, str]) -> Job:
+    """The job with other folders in everything that names a path. A script that names one itself is not changed."""
+    if not renamed:
+        return job
+    targets = "|".join(re.escape(target) for target in sorted(renamed, key=len, reverse=True))
+    pattern = re.compile(rf"(?<![\w./~$}}-])({targets})(?![\w.-])")
+
+    def text(value: str) -> str:
+        return pattern.sub(lambda match: renamed[match[1]], value)
+
+    def command(value: Command) -> Command:
+        return text(value) if isinstance(value, str) else tuple(text(word) for word in value)
+
+    def role(value: Role) -> Role:
+        env = {name: text(setting) for name, setting in value.env.items()}
+        return msgspec.structs.replace(value, run=command(value.run), env=env)
+
+    to, resume = job.checkpoints.to, job.checkpoints.resume
+    return msgspec.structs.replace(
+        job,
+        roles=tuple(role(each) for each in job.roles),
+        setup=job.setup and text(job.setup),
+        data=tuple(msgspec.structs.replace(item, to=text(item.to)) for item in job.data),
+        checkpoints=msgspec.structs.replace(job.checkpoints, to=to and text(to), resume=resume and text(resume)),
+    )
