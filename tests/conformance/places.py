@@ -69,11 +69,9 @@ class LocalPlace:
     is_this_machine = True
     keeps_gpus_for_a_retry = True
     unsupported = (
-        ({"queue": "research"}, ["queue: research"], ["queue"]),
-        ({"volumes": {"/data": {"claim": "datasets"}}}, ["volumes./data", "claim"], ["path"]),
-        ({"volumes": {"/data": {"nfs": "server:/export"}}}, ["volumes./data", "nfs"], ["path"]),
-        ({"volumes": {"/data": {"path": "/elsewhere"}}}, ["volumes./data"], ["data"]),
-        ({"volumes": {"data": {"path": ".", "read_only": True}}}, ["read_only"], ["read_only"]),
+        ({"volumes": {"/data": {"claim": "datasets"}}}, ["volumes./data", "claim"], ["local.claims.datasets"]),
+        ({"volumes": {"/data": {"nfs": "server:/export"}}}, ["volumes./data", "nfs"], ["local.mounts"]),
+        ({"volumes": {"/data": {"path": "/elsewhere"}}}, ["volumes./data"], ["mkdir"]),
         ({"data": [{"url": "s3://bucket/set/", "to": "data", "sha256": "0" * 64}]}, ["s3://bucket/set/"], ["object"]),
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.core.errors import NotFound, UsageError
+from longboat.core.errors import NotFound, Refused, UsageError
 from tests.conformance.conftest import Jobs
 
 CANARY = "canary-7f3a91c2e5"
@@ -109,6 +109,10 @@ print(os.path.realpath("tmp"))
 
 
 def test_a_volume_that_is_not_there(jobs: Jobs, tmp_path: Path) -> None:
+    if jobs.place.is_this_machine:  # what can be seen before the start is refused
+        with pytest.raises(Refused, match="there is no folder .*nowhere"):
+            jobs.run("print('never')", volumes={"inputs": {"path": str(tmp_path / "nowhere")}})
+        return
     run = jobs.run("print('never')", volumes={"inputs": {"path": str(tmp_path / "nowhere")}})
     assert (run.phase, run.exit_code) == ("failed", 209), run.reason
     assert "nowhere" in run.reason and jobs.text(run.name) == ""
