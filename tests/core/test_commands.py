@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.core.commands import python_module, simple_commands, word_name
+from longboat.core.commands import python_module, simple_commands, with_arguments, word_name
 from longboat.core.jobs import Command
 
 ROWS: dict[str, tuple[Command, list[tuple[str, ...]]]] = {
@@ -47,3 +47,23 @@ def test_python_module(words: tuple[str, ...], expected: str | None) -> None:
 
 def test_word_name() -> None:
     assert [word_name(word) for word in ("torchrun", "/opt/bin/torchrun", "./a")] == ["torchrun", "torchrun", "a"]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (("python", "train.py"), ("python", "train.py", "--lr", "3", "a b")),
+        ("python train.py", "python train.py --lr 3 'a b'"),
+        ("python train.py \\\n  --epochs 2\n", "python train.py \\\n  --epochs 2 --lr 3 'a b'"),
+        ("LR=1 python train.py > log.txt", "LR=1 python train.py > log.txt --lr 3 'a b'"),
+        ('cd x; python train.py "$@" | tee log', "set -- --lr 3 'a b'\ncd x; python train.py \"$@\" | tee log"),
+        ("python train.py # fast", None),
+        ("cd x && python train.py", None),
+        ("python train.py\npython eval.py", None),
+        ("python train.py | tee log", None),
+        ("python - <<E", None),
+        ("echo 'open", None),
+    ],
+)
+def test_arguments_are_added(command: Command, expected: Command | None) -> None:
+    assert with_arguments(command, ["--lr", "3", "a b"]) == expected

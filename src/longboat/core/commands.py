@@ -18,6 +18,7 @@ _KEYWORDS = frozenset(("if", "then", "else", "elif", "do", "while", "until", "{"
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*$")
+_ARGUMENTS = re.compile(r"\$[@*]|\$\{[@*]\}")
 _MAX_NESTING = 5  # sh -c in sh -c: deeper is not looked into
 
 
@@ -65,6 +66,26 @@ _WRAPPERS: dict[str, _Wrapper] = {
 def simple_commands(command: Command) -> list[tuple[str, ...]]:
     """Every simple command of a command, in order, each without assignments and wrappers, never empty."""
     return _simple(command, _MAX_NESTING)
+
+
+def with_arguments(command: Command, arguments: Sequence[str]) -> Command | None:
+    """The command with these words after its own, quoted for the shell where it is a shell's text.
+
+    Text that says `$@` gets them there. None for a text of several commands that does not: nobody knows whose they are.
+    """
+    if not isinstance(command, str):
+        return (*command, *arguments)
+    quoted = shlex.join(arguments)
+    if _ARGUMENTS.search(command):
+        return f"set -- {quoted}\n{command}"
+    text = command.strip()
+    try:
+        words = _words(text)
+    except ValueError:
+        return None
+    if any(word.startswith("#") or (word and set(word) <= _SEPARATORS) for word in words) or "<<" in text:
+        return None
+    return f"{text} {quoted}"
 
 
 def word_name(word: str) -> str:

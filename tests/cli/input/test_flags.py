@@ -35,6 +35,18 @@ def fields(*args: str, environment: dict[str, str] | None = None, cwd: Path = CW
         ("--label a=b --label c=", {"labels": {"a": "b", "c": ""}}),
         ("--artifact *.png --queue q --priority 5", {"artifacts": ["*.png"], "queue": "q", "priority": 5}),
         ("--retries 2 --timeout 1h --grace 5s", {"retries": 2, "timeout": "1h", "grace": "5s"}),
+        ("--stall 15m --setup true", {"stall": "15m", "setup": "true"}),
+        ("--include *.bin --include x", {"include": ["*.bin", "x"]}),
+        (
+            "--volume data=./d --volume e=/mnt/e:ro",
+            {"volumes": {"data": {"path": "/work/d"}, "e": {"path": "/mnt/e", "read_only": True}}},
+        ),
+        ("--volume /d=claim:sets:ro", {"volumes": {"/d": {"claim": "sets", "read_only": True}}}),
+        ("--volume /d=nfs:nas:/export", {"volumes": {"/d": {"nfs": "nas:/export"}}}),
+        (
+            "--volume a=scratch --volume b=scratch:memory",
+            {"volumes": {"a": {"scratch": True}, "b": {"scratch": "memory"}}},
+        ),
         ("--image a/b:c --framework torch", {"image": "a/b:c", "framework": "torch"}),
     ],
 )
@@ -55,6 +67,8 @@ def test_env_files_come_before_flags(tmp_path: Path) -> None:
         ("--env A-B", "'A-B' is not the name of a variable"),
         ("--env NOT_SET", "NOT_SET is not set in this shell"),
         ("--label x", "--label x: expected K=V"),
+        ("--volume /data", "--volume /data: expected TARGET=SOURCE"),
+        ("--volume ./d:/data", "--volume ./d:/data: expected TARGET=SOURCE"),
         ("--env-file missing", "no such file: /work/missing"),
     ],
 )

@@ -10,8 +10,8 @@ from typing import Any
 
 from longboat.core.errors import NotFound, UsageError
 
-FIELDS = ("nodes", "procs", "gpus", "cpus", "memory", "retries", "timeout", "grace", "priority")
-TEXTS = ("name", "image", "framework", "queue")
+FIELDS = ("nodes", "procs", "gpus", "cpus", "memory", "retries", "timeout", "grace", "stall", "priority")
+TEXTS = ("name", "image", "framework", "queue", "setup")
 """Flags that are fields of the same name."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -32,6 +32,8 @@ def fields_of(options: Mapping[str, Any], *, environment: Mapping[str, str], cwd
         "labels": dict(pair(text, "label") for text in options.get("label", ())),
         "artifacts": list(options.get("artifact", ())),
         "secrets": list(options.get("secret", ())),
+        "include": list(options.get("include", ())),
+        "volumes": dict(volume(text, cwd) for text in options.get("volume", ())),
         "checkpoints": checkpoints,
     }
     return {**fields, **{name: value for name, value in collections.items() if value}}
@@ -52,6 +54,26 @@ def pair(text: str, what: str) -> tuple[str, str]:
     if not equals or not key:
         raise UsageError(f"--{what} {text}: expected K=V", hint=f"for example --{what} key=value")
     return key, value
+
+
+def volume(text: str, cwd: Path) -> tuple[str, object]:
+    """`TARGET=SOURCE[:ro]` as the entry of a job file; whether it is a right one is for the job's own reader to say."""
+    target, equals, source = text.partition("=")
+    if not (target and equals and source):
+        raise UsageError(
+            f"--volume {text}: expected TARGET=SOURCE",
+            hint="data=./data, /data=claim:NAME, /data=nfs:SERVER:/PATH, tmp=scratch; :ro at the end: read only",
+        )
+    read_only = source.endswith(":ro")
+    kind, colon, rest = source.removesuffix(":ro").partition(":")
+    entry: dict[str, object] = {"read_only": True} if read_only else {}
+    if colon and kind in ("claim", "nfs"):
+        entry[kind] = rest
+    elif kind == "scratch":
+        entry["scratch"] = rest if colon else True
+    else:
+        entry["path"] = os.path.normpath(os.path.join(cwd, os.path.expanduser(source.removesuffix(":ro"))))
+    return target, entry
 
 
 def env_of(files: Sequence[str], texts: Sequence[str], *, environment: Mapping[str, str], cwd: Path) -> dict[str, str]:

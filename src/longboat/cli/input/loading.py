@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +12,9 @@ import msgspec
 
 from longboat.cli.input.flags import fields_of
 from longboat.cli.input.targets import resolve
+from longboat.core.commands import with_arguments
+from longboat.core.errors import UsageError
+from longboat.core.jobs import Job
 from longboat.engines.engine import Engine, Submission
 from longboat.sdk.names import find_run
 from longboat.specs.read import LoadedJob, read_job
@@ -27,6 +30,8 @@ def load(words: tuple[str, ...], command: tuple[str, ...], options: dict[str, An
     if target.files:
         fields = appended(fields, read)
     loaded = read(fields=fields)
+    if target.arguments:
+        loaded = msgspec.structs.replace(loaded, job=with_job_arguments(loaded.job, target.arguments))
     notices = () if workdir and command else target.notices  # else it says that no code is copied
     return msgspec.structs.replace(loaded, notices=(*notices, *loaded.notices))
 
@@ -35,9 +40,26 @@ class JobReader(Protocol):
     def __call__(self, *, fields: Mapping[str, object]) -> LoadedJob: ...
 
 
+def with_job_arguments(job: Job, arguments: Sequence[str]) -> Job:
+    """What follows `--` goes to the job's command. Read after all else, so nothing in it is taken for a variable."""
+    if len(job.roles) > 1:
+        names = ", ".join(role.name for role in job.roles)
+        raise UsageError(
+            f"arguments after --, and the job has several roles: {names}",
+            hint=f"change the command of one: --set 'roles.{job.roles[0].name}.run=...'",
+        )
+    run = with_arguments(job.roles[0].run, arguments)
+    if run is None:
+        raise UsageError(
+            "arguments after --, and the job's command is more than one command",
+            hint='write "$@" in `run` where they belong',
+        )
+    return msgspec.structs.replace(job, roles=(msgspec.structs.replace(job.roles[0], run=run),))
+
+
 def appended(fields: dict[str, Any], read: JobReader) -> dict[str, Any]:
-    """`--secret` and `--artifact` add to what the job files name; a list among fields would replace it."""
-    added: dict[str, Any] = {name: fields[name] for name in ("secrets", "artifacts") if name in fields}
+    """Flags of lists add to what the job files name; a list among fields would replace it."""
+    added: dict[str, Any] = {name: fields[name] for name in ("secrets", "artifacts", "include") if name in fields}
     if not added:
         return fields
     from longboat.specs.dump import job_to_mapping
@@ -47,8 +69,9 @@ def appended(fields: dict[str, Any], read: JobReader) -> dict[str, Any]:
         secrets = given.get("secrets", {})
         known = secrets if isinstance(secrets, dict) else dict.fromkeys(secrets, {})
         added["secrets"] = {**known, **dict.fromkeys(fields["secrets"], {})}
-    if "artifacts" in added:
-        added["artifacts"] = [*given.get("artifacts", []), *fields["artifacts"]]
+    for name in ("artifacts", "include"):
+        if name in added:
+            added[name] = [*given.get(name, []), *fields[name]]
     return {**fields, **added}
 
 

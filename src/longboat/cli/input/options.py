@@ -23,11 +23,17 @@ JOB_OPTIONS = (
     click.option("--env-file", multiple=True, metavar="FILE", help="Variables from a file of K=V lines. Repeatable."),
     click.option("--secret", multiple=True, metavar="NAME", help="A secret, by name. Repeatable."),
     click.option("--workdir", metavar="DIR", help="The folder with the code."),
+    click.option("--include", multiple=True, metavar="PATTERN", help="Files to take along though ignored. Repeatable."),
+    click.option("--setup", metavar="COMMAND", help="Run on every node before the ranks: pip install -r x.txt."),
+    click.option(
+        "--volume", multiple=True, metavar="TARGET=SOURCE", help="data=./d, /d=claim:NAME, ...[:ro]. Repeatable."
+    ),
     click.option("--image", metavar="IMAGE", help="Container image."),
     click.option("--framework", metavar="NAME", help="torch, tensorflow, jax, mpi or none; guessed if not given."),
     click.option("--retries", metavar="N", help="How often a failed run is started again."),
     click.option("--timeout", metavar="TIME", help="End the run after this long: 90s, 15m, 2h."),
     click.option("--grace", metavar="TIME", help="Time the ranks have to end when the run is stopped."),
+    click.option("--stall", metavar="TIME", help="End the run when a rank is silent for this long: 15m."),
     click.option("--checkpoints", metavar="DIR", help="Where checkpoints go."),
     click.option("--resume", metavar="RUN", help="Start from the newest checkpoint of this run (or folder)."),
     click.option("--artifact", multiple=True, metavar="PATTERN", help="Files to keep after the end. Repeatable."),

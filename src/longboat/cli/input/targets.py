@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from longboat.core.errors import NotFound, UsageError
+from longboat.specs.yaml.mapping_file import STDIN
 
 JOB_SUFFIXES = (".yaml", ".yml", ".json")
 NAME_LIMIT = 32  # leaves room for -2, -3, ... within a run's 40
@@ -18,10 +19,12 @@ class RunTarget(NamedTuple):
     files: tuple[Path, ...] = ()
     fields: Mapping[str, object] = {}
     notices: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()  # after `--`: they go to the command of the job files
 
 
 def is_job_file(word: str) -> bool:
-    return word.endswith(JOB_SUFFIXES)
+    """A file by its name, or stdin."""
+    return word == STDIN or word.endswith(JOB_SUFFIXES)
 
 
 def resolve(
@@ -30,12 +33,12 @@ def resolve(
     """Words before `--` or the command after it, not both empty, become job files or the fields of a job.
 
     `workdir`: the folder with the code, where a flag names it."""
+    if words and is_job_file(words[0]):
+        return RunTarget(files=tuple(from_files(words)), arguments=tuple(command))
     if words and command:
         raise UsageError("both a file and a command after --", hint="longboat run FILE, or longboat run -- COMMAND")
     if command:
         return from_command(command, cwd=cwd, home=home)
-    if is_job_file(words[0]):
-        return RunTarget(files=tuple(from_files(words)))
     if workdir is not None:
         return in_workdir(words[0], words[1:], cwd=cwd, workdir=workdir)
     return from_script(words[0], words[1:], cwd=cwd, home=home)

@@ -5,13 +5,17 @@ Not what the mapping means. A file that is too large, no regular file, or no map
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from longboat.core.errors import NotFound
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode
+
+STDIN = "-"
 
 
 class FileHints(NamedTuple):
@@ -24,10 +28,13 @@ class FileHints(NamedTuple):
 
 def read_mapping(path: Path, mistakes: Mistakes, hints: FileHints, *, here: Path | None = None) -> YamlNode | None:
     """None with the reason among the mistakes; NotFound where there is no file. `here`: what the path starts from."""
-    from longboat.specs.yaml.yaml12 import MAX_FILE_BYTES, parse_bytes
+    from longboat.specs.yaml.yaml12 import MAX_FILE_BYTES
 
-    place = SourcePosition(str(path))
+    name = "stdin" if str(path) == STDIN else str(path)
+    place = SourcePosition(name)
     try:
+        if str(path) == STDIN:
+            return _mapping(read_stdin(), name, mistakes, hints)
         with open(path if here is None else here / path, "rb", opener=open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 mistakes.add(place, "", "this is not a regular file")
@@ -41,7 +48,21 @@ def read_mapping(path: Path, mistakes: Mistakes, hints: FileHints, *, here: Path
     except (OSError, ValueError) as bad:
         mistakes.add(place, "", f"cannot be read: {getattr(bad, 'strerror', None) or 'the name is not valid'}")
         return None
-    node = parse_bytes(data, file=str(path), mistakes=mistakes)
+    return _mapping(data, name, mistakes, hints)
+
+
+@functools.cache
+def read_stdin() -> bytes:
+    """All of it, once: a job that is read a second time for its flags has the same text."""
+    from longboat.specs.yaml.yaml12 import MAX_FILE_BYTES
+
+    return sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+
+
+def _mapping(data: bytes, name: str, mistakes: Mistakes, hints: FileHints) -> YamlNode | None:
+    from longboat.specs.yaml.yaml12 import parse_bytes
+
+    node = parse_bytes(data, file=name, mistakes=mistakes)
     if node is not None and not isinstance(node.value, dict):
         what = "the file is empty" if node.value is None else "found a list or a single value, expected a mapping"
         mistakes.add(node.place, "", what, hint=hints.empty)

@@ -20,7 +20,9 @@ OURS = ("--on", "--engine", "--namespace", "--nodes", "--procs", "--gpus", "--cp
 
 
 @click.command("run", cls=TargetCommand, short_help="Run a script, a job file or a command.")
-@click.argument("words", nargs=-1, type=click.Path(), metavar="SCRIPT [ARG]... | FILE.yaml... | -- COMMAND...")
+@click.argument(
+    "words", nargs=-1, type=click.Path(), metavar="SCRIPT [ARG]... | FILE.yaml... [-- ARG...] | -- COMMAND..."
+)
 @job_options
 @click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
 @click.option("--id", "run_id", help="The run's own name; given again, the run that exists is taken.")
@@ -29,7 +31,9 @@ OURS = ("--on", "--engine", "--namespace", "--nodes", "--procs", "--gpus", "--cp
 @click.option("-y", "--yes", is_flag=True, help="Accepted for scripts: run asks nothing.")
 @click.option("-o", "--output", type=click.Choice(["json", "yaml", "name"]), help="Format, with --detach or --dry-run.")
 def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) -> int:
-    """Run a training: a script with its arguments, job files (merged left to right), or a command after --.
+    """Run a training: a script with its arguments, job files (merged left to right; -: stdin), or a command after --.
+
+    After a job file, what follows -- is added to the job's command.
 
     The log is shown and the trainer's exit code returned. Ctrl-C once asks the run to stop; -d detaches.
     """
