@@ -14,12 +14,15 @@ from collections.abc import Callable
 
 import msgspec
 
+from longboat.autoscaler.model.machines import machines_of, patience
 from longboat.autoscaler.model.plan import PendingItem, PoolNote
+from longboat.autoscaler.model.snapshot import AutoscalerSettings
 from longboat.autoscaler.model.turn import LoopTurn
 from longboat.autoscaler.observe.orders import LABELS
 from longboat.autoscaler.report.events import sentence
 from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
+from longboat.fitting.backfill import UpcomingNode
 from longboat.kubeapi.client import Client, Object
 from longboat.kubeapi.errors import Forbidden
 from longboat.kubeapi.kinds import CONFIG_MAP
@@ -65,6 +68,9 @@ class Report(Value, frozen=True):
     deeds: tuple[ActionReport, ...] = ()  # the last of them, newest first
     trouble: str = ""  # why the last loop failed
     warnings: tuple[str, ...] = ()  # what a person should look at
+    upcoming: tuple[
+        UpcomingNode, ...
+    ] = ()  # the first machines that are no node yet, or boot: the gate plans with them
     is_public: bool = False  # it names nobody: the rest is not for whoever asked
 
 
@@ -91,11 +97,12 @@ def report_of(turn: LoopTurn, before: Report | None, identity: str) -> Report:
         waiting_count=len(turn.plan.waiting),
         deeds=(*reversed(new), *old)[:MOST],
         warnings=turn.warnings[:MOST],
+        upcoming=upcoming_in(turn)[:MOST],
     )
 
 
 def public(report: Report) -> Report:
-    """As much of it as everybody may know: numbers of the pools."""
+    """As much of it as everybody may know: numbers of the pools, and machines that boot."""
     pools = tuple(
         PoolReport(
             note=PoolNote(pool=pool.note.pool, reason="", size=pool.note.size, coming=pool.note.coming),
@@ -105,7 +112,12 @@ def public(report: Report) -> Report:
         for pool in report.pools
     )
     return Report(
-        at=report.at, identity=report.identity, pools=pools, waiting_count=report.waiting_count, is_public=True
+        at=report.at,
+        identity=report.identity,
+        pools=pools,
+        waiting_count=report.waiting_count,
+        upcoming=report.upcoming,
+        is_public=True,
     )
 
 
@@ -117,6 +129,20 @@ def orders_in(turn: LoopTurn) -> tuple[OrderReport, ...]:
         OrderReport(pool=pool, count=count, asked=asked, expected=asked + boots.get(pool, 0.0), zone=zone, gang=gang)
         for (asked, pool, zone, gang), count in sorted(counts.items(), key=lambda pair: tuple(map(str, pair[0])))
     )
+
+
+def upcoming_in(turn: LoopTurn) -> tuple[UpcomingNode, ...]:
+    """Machines that boot, as they will be, with the moment at which they should be ready, the earliest first."""
+    if not any(note.coming for note in turn.plan.pools):
+        return ()
+    settings = AutoscalerSettings()  # only how long a machine may take is read, and the usual time will do
+    found = [
+        # Not `expected`, which moves on with the clock: the report is written only when something has changed.
+        UpcomingNode(shape=one.shape, ready=one.deadline - patience(one.pool, settings) + one.pool.boot_s)
+        for one in machines_of(turn.snapshot, settings, turn.now)
+        if one.condition == "booting" and one.cordon is None and one.pool is not None and one.deadline is not None
+    ]
+    return tuple(sorted(found, key=lambda one: (one.ready, one.shape.name)))
 
 
 def read_report(client: Client, home: str) -> Report | None:

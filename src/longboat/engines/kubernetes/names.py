@@ -31,6 +31,8 @@ TEMPLATE_OF = f"{DOMAIN}/template-of"
 ENDED = f"{DOMAIN}/ended"
 """A record that is final carries it, so that lists of what still goes on leave it out."""
 INDEX = "batch.kubernetes.io/job-completion-index"
+SYSTEM = "longboat-system"
+"""The namespace of the controller and the autoscaler."""
 
 _HASH_LENGTH = 5  # 32^5 names: two of one run do not collide, and it is tried again if they do
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"

@@ -92,6 +92,18 @@ def test_a_run_that_delays_nobody_goes_first_and_says_so() -> None:
     assert actions([pair, brief], ordered) == {"pair": "wait", "small": "let_in"}, "ends before the second one comes"
 
 
+def test_a_machine_that_has_joined_and_still_boots_is_waited_for() -> None:
+    large, small = run("large", 1, {GPU: "8"}, created=NOW - 60), run("small", created=NOW - 30)
+    here = cluster(bound("h", "n0", {GPU: "5"}, holder="h"), gpus=8)
+    machine = UpcomingNode(shape=node("m", {GPU: "8"}), ready=NOW + 30)
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    for joined in (node("m", {GPU: "8"}, taints=[taint]), node("m")):
+        room = msgspec.structs.replace(here, nodes=(*here.nodes, joined), upcoming=(machine,))
+        assert actions([large, small], room) == {"large": "wait", "small": "let_in"}
+    ready = msgspec.structs.replace(here, nodes=(*here.nodes, node("m", {GPU: "8"})), upcoming=(machine,))
+    assert actions([large, small], ready) == {"large": "let_in", "small": "let_in"}
+
+
 def test_known_ends_of_running_runs_make_room_for_reservations() -> None:
     held = [bound(f"h{number}", f"n{number}", {GPU: "5"}, holder=f"r{number}") for number in range(2)]
     running = [

@@ -23,6 +23,7 @@ from longboat.fitting.backfill import Backfill, QueuedGang, UpcomingNode
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod
+from longboat.fitting.model.quantities import is_scarce
 from longboat.fitting.packing import Placement, take, take_each
 
 GATE_S = 120.0
@@ -192,8 +193,11 @@ class _Hall:
         self, room: ClusterUsage, everyone: list[GateCandidate], inside: list[GateCandidate], now: float
     ) -> None:
         self.now = now
-        self.room = room
-        self.fleet = Fleet(room.nodes, room.pods)
+        nodes = {node.name: node for node in room.nodes}
+        upcoming = [one for one in room.upcoming if _boots(one, nodes.get(one.shape.name))]
+        for machine in upcoming:
+            nodes.pop(machine.shape.name, None)
+        self.fleet = Fleet(nodes.values(), room.pods)
         self.ledger = WaitReasons(self.fleet)
         for one in inside:
             if not isinstance(take(one.rest, self.fleet, explain=False), Placement):
@@ -216,7 +220,7 @@ class _Hall:
             if one.let_in is not None and one.lasts_s is not None
         }
         self.backfill = Backfill(
-            self.fleet, now, end_of=lambda pod: ends.get((pod.namespace, pod.run or "")), upcoming=room.upcoming
+            self.fleet, now, end_of=lambda pod: ends.get((pod.namespace, pod.run or "")), upcoming=upcoming
         )
 
     def serve(self, waiting: list[GateCandidate]) -> list[Admission]:
@@ -248,6 +252,14 @@ class _Hall:
     @functools.cached_property
     def _roomy(self) -> WaitReasons:
         return WaitReasons(self.backfill.roomy)
+
+
+def _boots(machine: UpcomingNode, node: NodeShape | None) -> bool:
+    """Whether it is still to come: no node yet, or one with taints of its start or without its devices."""
+    if node is None:
+        return True
+    lacks = any(is_scarce(name) and node.has(name) < count for name, count in machine.shape.allocatable)
+    return lacks or not set(node.taints) <= set(machine.shape.taints)
 
 
 def _is_coming(pod: Pod) -> bool:

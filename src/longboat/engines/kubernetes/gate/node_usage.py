@@ -8,14 +8,46 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from longboat.core.jobs import Value
+from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.decide import ClusterUsage
 from longboat.engines.kubernetes.slim_objects import UNFINISHED, SlimNode, SlimPod
+from longboat.fitting.backfill import UpcomingNode
 from longboat.fitting.model.nodes import node_of
 from longboat.fitting.model.pods import Claims, pods_of
 from longboat.fitting.model.volumes import claims_of
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import Forbidden, ObjectNotFound
-from longboat.kubeapi.kinds import NODE, POD, PVC, VOLUME, Kind
+from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound, Unreachable
+from longboat.kubeapi.kinds import CONFIG_MAP, NODE, POD, PVC, VOLUME, Kind
+
+AUTOSCALER_STATUS = "longboat-autoscaler-status"
+"""What the autoscaler tells everybody. Read in its own namespace only: a tenant can write one like it into his own."""
+SILENT_S = 300.0
+"""An autoscaler that has written nothing for so long does not work: it writes every half minute."""
+
+
+class _Told(Value, frozen=True):
+    """What the gate reads of it; the rest is passed over."""
+
+    at: float = 0.0
+    upcoming: tuple[UpcomingNode, ...] = ()
+
+
+def observe_upcoming(client: Client, now: float) -> tuple[UpcomingNode, ...]:
+    """Machines that the autoscaler has ordered and that boot; none where that cannot be read."""
+    try:
+        body = client.find(CONFIG_MAP, AUTOSCALER_STATUS, namespace=names.SYSTEM)
+    except Unreachable:
+        raise
+    except ApiError:
+        return ()
+    try:
+        told = msgspec.json.decode(str(((body or {}).get("data") or {}).get("report") or "{}"), type=_Told)
+    except msgspec.DecodeError:
+        return ()
+    return told.upcoming if now - told.at < SILENT_S else ()
 
 
 def observe_room(client: Client, *, with_claims: bool = True) -> ClusterUsage | None:

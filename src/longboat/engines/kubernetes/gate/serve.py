@@ -19,7 +19,7 @@ from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.decide import Admission, GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.gate_lease import HeldGate, hold_gates
-from longboat.engines.kubernetes.gate.node_usage import bound_claims, observe_room
+from longboat.engines.kubernetes.gate.node_usage import bound_claims, observe_room, observe_upcoming
 from longboat.engines.kubernetes.manifests.gang_pods import gang_pods
 from longboat.engines.kubernetes.observe.snapshot import (
     PodView,
@@ -122,7 +122,10 @@ def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: R
     """`clients`: of all namespaces that are looked at; only runs of `gates` are changed."""
     mine = {gate.origin.namespace: gate.client for gate in gates}
     runs, candidates = _look_at_all(clients, frozenset(mine), now)
-    verdicts = decide_gate(candidates, observe_room(clients[0], with_claims=False), now)
+    room = observe_room(clients[0], with_claims=False)
+    if room is not None and any(one.let_in is None and one.not_before <= now for one in candidates):
+        room = msgspec.structs.replace(room, upcoming=observe_upcoming(clients[0], now))
+    verdicts = decide_gate(candidates, room, now)
     # Those who are let in or put back first: telling the others what they wait for takes its time.
     ordered = sorted(verdicts, key=lambda verdict: verdict.action == "wait")
     told: State | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests.security_context import container_security, unprivileged
 from longboat.kubeapi.kinds import (
     CLUSTER_ROLE,
@@ -26,7 +27,7 @@ from longboat.kubeapi.leases import CONTROLLER, GATE, MANAGED_BY
 
 Object = dict[str, Any]
 
-HOME = "longboat-system"
+HOME = names.SYSTEM
 RUNS_ROLE = f"{CONTROLLER}-runs"
 """The ClusterRole with what turns need; it gives nothing until it is bound somewhere."""
 SEEN = f"{CONTROLLER}-seen"

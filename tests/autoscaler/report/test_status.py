@@ -1,0 +1,74 @@
+"""What the autoscaler tells everybody: numbers of pools and machines that boot, and no names of runs."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from longboat.autoscaler.decide.decide import decide
+from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Order, Pool, SeenNode
+from longboat.autoscaler.model.turn import LoopTurn
+from longboat.autoscaler.report.status import public, report_of
+from longboat.engines.kubernetes.gate.node_usage import SILENT_S, observe_upcoming
+from longboat.fitting.model.nodes import NodeShape
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import Forbidden
+
+NOW = 10_000.0
+POOL = Pool(
+    name="h100",
+    machine=NodeShape(name="h100", labels={"longboat.dev/pool": "h100"}, allocatable=(("nvidia.com/gpu", 8),)),
+    max=4,
+    boot_s=200.0,
+)
+
+
+def turn(now: float) -> LoopTurn:
+    joined = SeenNode(shape=NodeShape(name="n1", labels=dict(POOL.machine.labels)), created=NOW - 90.0, is_ready=False)
+    orders = (Order(pool="h100", machine="m2", asked=NOW - 50.0, gang="team/secret-name"),)
+    snapshot = ClusterSnapshot(nodes=(joined,), pools=(POOL,), orders=orders)
+    return LoopTurn(now=now, snapshot=snapshot, plan=decide(snapshot, AutoscalerSettings(), now))
+
+
+def test_machines_that_boot_are_told_as_they_will_be() -> None:
+    told = public(report_of(turn(NOW), None, "me"))
+    assert [(one.shape.name, one.ready, one.shape.has("nvidia.com/gpu")) for one in told.upcoming] == [
+        ("n1", NOW + 110.0, 8),
+        ("m2", NOW + 150.0, 8),
+    ]
+    assert b"secret-name" not in msgspec.json.encode(told)
+    later = public(report_of(turn(NOW + 170.0), None, "me"))
+    assert later.upcoming == told.upcoming, "one that is late is no news in every loop"
+
+
+class Told:
+    """A client that finds one ConfigMap."""
+
+    def __init__(self, text: str | None, error: Exception | None = None) -> None:
+        self.text, self.error, self.asked = text, error, list[str]()
+
+    def find(self, kind: Any, name: str, *, namespace: str) -> dict[str, Any] | None:
+        self.asked.append(f"{namespace}/{name}")
+        if self.error is not None:
+            raise self.error
+        return None if self.text is None else {"data": {"report": self.text}}
+
+
+def test_the_gate_reads_them_in_the_namespace_of_the_autoscaler_alone() -> None:
+    told = public(report_of(turn(NOW), None, "me"))
+    client = Told(msgspec.json.encode(told).decode())
+    assert observe_upcoming(cast(Client, client), NOW) == told.upcoming
+    assert client.asked == ["longboat-system/longboat-autoscaler-status"]
+    assert observe_upcoming(cast(Client, client), NOW + SILENT_S + 1) == (), "an autoscaler that is gone orders nothing"
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"upcoming": [{"shape": 1}]}'])
+def test_what_is_not_understood_is_nothing(text: str | None) -> None:
+    assert observe_upcoming(cast(Client, Told(text)), 0.0) == ()
+
+
+def test_what_may_not_be_read_is_nothing() -> None:
+    error = Forbidden("no", status=403)
+    assert observe_upcoming(cast(Client, Told(None, error)), 0.0) == ()
