@@ -70,13 +70,12 @@ def test_a_second_gang_is_planned_behind_the_first() -> None:
     assert decision.fleet.where(queued("two", 2).pods[0]) is decision.fleet.states["n2"]
 
 
-def test_nothing_but_what_started_is_left_in_the_fleet() -> None:
+def test_the_fleet_is_left_as_it_was() -> None:
     place = fleet(3, held("a", 7, "n0"), held("b", 4, "n1"))
     before = {name: dict(state.free) for name, state in place.states.items()}
     decision = Backfill(place, 0.0)
     judged(decision, queued("big", 8, 2), queued("one", 1), queued("brief", 2, lasts_s=5.0))
-    decision.close()
-    place.remove(queued("one", 1).pods[0])
+    decision.undo()
     assert {name: state.free for name, state in place.states.items()} == before
 
 

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from longboat.autoscaler.model.snapshot import AutoscalerSettings
 from longboat.simulator.entities import SimulatedMachine
+from longboat.simulator.generators import generate
 from longboat.simulator.policies import MODELS, NAMES
 from longboat.simulator.policies.oracle import lower_bound
 from longboat.simulator.results import PolicyOutcome
 from longboat.simulator.scheduler import RANKINGS, Scheduler
 from longboat.simulator.traces import Trace
-from longboat.simulator.world import Conditions
+from longboat.simulator.world import USUAL, WITH_LONGBOAT, Conditions, World
 from tests.simulator.worlds import hours, pool, run, trace
 
 ONE = trace((0, 1000, 1))
@@ -120,6 +121,35 @@ def test_half_a_gang_holds_gpus_for_nothing() -> None:
     ours = run("longboat", jobs, pool(max=2))
     assert ours.figures.gpu_hours_held_by_partial_gangs == 0
     assert ours.unfinished == 0
+
+
+@pytest.mark.parametrize(("machines", "waits"), [(1, [0, 990, 1080]), (2, [0, 0, 0])])
+def test_jobs_pass_each_other_as_at_the_real_gate(machines: int, waits: list[int]) -> None:
+    """Eight GPUs wait until the five have ended; one would delay them on the only machine, and does not beside it."""
+    jobs = trace((0, 1000, 5), (10, 100, 8), (20, 10, 1))
+    world = World([pool(max=machines, min=machines)], USUAL, WITH_LONGBOAT, start=0.0)
+    moments = sorted({job.submitted for job in jobs.jobs} | {1000.0, 1100.0, 1110.0})
+    for now in moments:
+        if world.happen(now):
+            world.schedule(now)
+        for job in jobs.jobs:
+            if job.submitted == now:
+                world.submit(job, now)
+    assert sorted(world.tally.waits) == waits
+
+
+def test_small_jobs_do_not_wait_for_the_machines_of_large_ones() -> None:
+    """The median of a team's two waves is at once, and the longest wait is the boot."""
+    found = run("longboat", generate("waves", seed=1, jobs=72), pool(max=40, boot_s=300.0)).figures
+    assert found.wait_p50_s == 0.0 and (found.wait_p99_s or 0.0) < 320.0
+    peer = run("cluster-autoscaler", generate("waves", seed=1, jobs=72), pool(max=40, boot_s=300.0)).figures
+    assert found.gpu_hours_provisioned < peer.gpu_hours_provisioned
+
+
+def test_cluster_autoscaler_scatters_pods_over_the_machines_that_boot() -> None:
+    """Two machines boot for eight and eight; two singles are counted on one each, and a third machine is bought."""
+    jobs = trace((0, 100, 1), (1, 100, 8), (2, 100, 1), (3, 100, 8))
+    assert max(point.capacity for point in run("cluster-autoscaler", jobs).points) > 8 * 3
 
 
 def test_packing_decides_how_many_machines_stay() -> None:

@@ -73,7 +73,7 @@ class Reservation(Value, frozen=True):
 
 
 class Backfill:
-    """One decision over a fleet, which is filled up while gangs start. Ends with `close`."""
+    """One decision over a fleet, which is filled up while gangs start. Ends with `close` or `undo`."""
 
     def __init__(
         self,
@@ -87,6 +87,7 @@ class Backfill:
         self.reservations: list[Reservation] = []
         self._end_of = end_of
         self._ends: dict[Key, float] = {}  # of those who start now
+        self._started: list[Pod] = []
         self._queue: list[QueuedGang] = []  # that wait and have no reservation yet
         self._failed: dict[Shapes, float] = {}  # alike gangs that last at least so long do not fit
         self._strict: QueuedGang | None = None
@@ -132,6 +133,12 @@ class Backfill:
         """Nobody is judged any more: what is kept for reservations is free in the fleet."""
         for one in self.reservations:
             self._drop(one)
+
+    def undo(self) -> None:
+        """The fleet as it was before."""
+        self.close()
+        for pod in self._started:
+            self.fleet.remove(pod)
 
     def _waits(self, gang: QueuedGang, key: Shapes | None, lasts: float, delays: str | None = None) -> BackfillVerdict:
         if key is not None:
@@ -179,6 +186,7 @@ class Backfill:
             self.fleet.remove(pod)
 
     def _note_start(self, gang: QueuedGang, lasts: float) -> None:
+        self._started += gang.pods
         for pod in gang.pods:
             if lasts != UNKNOWN:
                 self._ends[(pod.namespace, pod.name)] = self.now + lasts

@@ -104,6 +104,14 @@ class Fleet:
             self.states[node.name] = NodeState(node)
         self._forget()
 
+    def remove_node(self, name: str) -> None:
+        """With the pods on it."""
+        state = self.states[name]
+        for pod in list(state.pods.values()):
+            self.remove(pod)
+        del self.states[name]
+        self._forget()
+
     def eligible(self, placing: NodeConstraints) -> tuple[str, ...]:
         """Names of the nodes where such a pod may be, whatever is on them; sorted."""
         return self._eligibility.select(placing)

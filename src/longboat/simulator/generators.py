@@ -100,6 +100,28 @@ def sweeps(chance: random.Random, jobs: int) -> list[TraceJob]:
     return trace_jobs
 
 
+def even(chance: random.Random, jobs: int) -> list[TraceJob]:
+    """A team's afternoon: one job after the other, two minutes apart, sizes as in a shared cluster."""
+    moments = [120.0 * number + chance.random() * 60 for number in range(jobs)]
+    return [_of_a_team(chance, number, moment) for number, moment in enumerate(moments)]
+
+
+def waves(chance: random.Random, jobs: int) -> list[TraceJob]:
+    """The same jobs in two waves of 40 minutes, an hour apart."""
+    moments = sorted(chance.random() * 2400 + (6000.0 if number % 2 else 0.0) for number in range(jobs))
+    return [_of_a_team(chance, number, moment) for number, moment in enumerate(moments)]
+
+
+# Durations of the Philly trace, with more of the large jobs: of 72 jobs it would have one.
+TEAM_MIX = ((1, 60), (2, 12), (4, 10), (8, 12), (16, 5), (32, 1))
+TEAM_LONGEST_S = 4 * HOUR
+
+
+def _of_a_team(chance: random.Random, number: int, moment: float) -> TraceJob:
+    gpus = chance.choices([size for size, _ in TEAM_MIX], [share for _, share in TEAM_MIX])[0]
+    return _job(number, moment, min(_lasts(chance, 1144.0, 2500.0), TEAM_LONGEST_S), gpus)
+
+
 def _job(number: int, moment: float, lasts: float, gpus: int) -> TraceJob:
     return TraceJob(name=f"g-{number}", submitted=START + round(moment, 1), duration=lasts, gpus=gpus)
 
@@ -109,6 +131,8 @@ GENERATORS: dict[str, Callable[[random.Random, int], list[TraceJob]]] = {
     "bursts": bursts,
     "diurnal": diurnal,
     "sweeps": sweeps,
+    "even": even,
+    "waves": waves,
 }
 
 

@@ -14,11 +14,14 @@ from longboat.autoscaler.model.snapshot import Pool
 from longboat.core.errors import Refused, UsageError
 from longboat.core.jobs import Value
 from longboat.simulator.entities import SimulatedJob, SimulatedMachine, SimulatedPod, gpus_of
+from longboat.simulator.gate import SimulatedGate
 from longboat.simulator.metrics import PolicyMetrics
 from longboat.simulator.scheduler import Ranking, Scheduler
 from longboat.simulator.traces import TraceJob
 
 END, READY = 0, 1
+LATE = 3.0
+"""A machine that takes so many boot times is not waited for: the autoscaler gives it up then."""
 Event = tuple[float, int, int, object, int]
 
 
@@ -63,6 +66,7 @@ class World:
         self.booting: dict[str, SimulatedMachine] = {}
         self.events: list[Event] = []
         self._scheduler = Scheduler(conditions.ranking or habits.ranking)
+        self._gate = SimulatedGate(next(iter(self.pools.values())).gpu_resource) if habits.whole_gangs else None
         self._shapes: Counter[tuple[int, ...]] = Counter()
         self._chance = random.Random(conditions.seed)
         self._count = self._machine_count = self._job_count = 0
@@ -119,11 +123,21 @@ class World:
         del self.booting[machine.name]
         machine.idle_since = now
         self.idle[machine.name] = machine
-        self._scheduler.open(machine)
+        self._open(machine)
         self.changes += 1
 
-    def cordon(self, machine: SimulatedMachine, now: float) -> None:
+    def _open(self, machine: SimulatedMachine) -> None:
+        self._scheduler.open(machine)
+        if self._gate is not None:
+            self._gate.open(machine)
+
+    def _close(self, machine: SimulatedMachine) -> None:
         self._scheduler.close(machine)
+        if self._gate is not None:
+            self._gate.close(machine)
+
+    def cordon(self, machine: SimulatedMachine, now: float) -> None:
+        self._close(machine)
         machine.cordoned_at = now
         machine.seen = None
 
@@ -131,7 +145,7 @@ class World:
         machine.cordoned_at = None
         machine.seen = None
         if machine.is_ready:
-            self._scheduler.open(machine)
+            self._open(machine)
         self.changes += 1
 
     def open_counts(self) -> dict[int, int]:
@@ -146,7 +160,7 @@ class World:
 
     def remove(self, machine: SimulatedMachine, now: float) -> None:
         assert not machine.tasks, "a machine with pods on it is not removed"
-        self._scheduler.close(machine)
+        self._close(machine)
         self.idle.pop(machine.name, None)
         self.booting.pop(machine.name, None)
         del self.machines[machine.name]
@@ -167,11 +181,15 @@ class World:
     def _enqueue(self, job: SimulatedJob, now: float) -> None:
         job.created = now
         self.changes += 1
-        if self._place(job, now):
+        # At the gate whoever comes has those before him who wait.
+        is_behind = bool(self.waiting) and self._gate is not None
+        if not is_behind and self._place(job, now):
             return
         self.waiting[job] = None
         self._shapes[self._shape(job)] += 1
         self.calls += 1
+        if is_behind:
+            self.schedule(now)
 
     def _shape(self, job: SimulatedJob) -> tuple[int, ...]:
         """Jobs of one shape fare alike: where one finds no place, the others find none."""
@@ -182,20 +200,38 @@ class World:
         """Give places to those who wait, the oldest first."""
         if not self.waiting:
             return
+        if self._gate is not None:
+            self._admit(self._gate, now)
+            return
         hopeless: set[tuple[int, ...]] = set()
         for job in list(self.waiting):
             shape = self._shape(job)
             if shape in hopeless:
                 continue
             if self._place(job, now):
-                del self.waiting[job]
-                self._shapes[shape] -= 1
-                if not self._shapes[shape]:
-                    del self._shapes[shape]
+                self._leave(job)
             else:
                 hopeless.add(shape)
             if len(hopeless) >= len(self._shapes):
                 return
+
+    def _leave(self, job: SimulatedJob) -> None:
+        """It waits no more."""
+        del self.waiting[job]
+        shape = self._shape(job)
+        self._shapes[shape] -= 1
+        if not self._shapes[shape]:
+            del self._shapes[shape]
+
+    def _admit(self, gate: SimulatedGate, now: float) -> None:
+        """Those whom the gate lets in, where the scheduler puts them."""
+        largest = max((free for free, count in self.open_counts().items() if count), default=0)
+        if all(max(shape[:2]) > largest for shape in self._shapes):
+            return
+        coming = [one for one in self.booting.values() if now <= one.asked + LATE * one.pool.boot_s]
+        for job in gate.admit(self.waiting, coming, now):
+            if self._place(job, now):
+                self._leave(job)
 
     def _place(self, job: SimulatedJob, now: float) -> bool:
         """Bind what fits; whole gangs or nothing where the policy holds gangs together. True: it runs."""
@@ -224,6 +260,8 @@ class World:
         machine.free -= task.gpus
         machine.tasks[task] = None
         self._scheduler.open(machine)
+        if self._gate is not None:
+            self._gate.bind(task, machine)
         task.machine, task.bound_at, task.seen = machine, now, None
         self.idle.pop(machine.name, None)
 
@@ -233,6 +271,8 @@ class World:
         self._scheduler.close(machine)
         machine.free += task.gpus
         del machine.tasks[task]
+        if self._gate is not None:
+            self._gate.unbind(task)
         task.machine = task.seen = None
         if machine.cordoned_at is None:
             self._scheduler.open(machine)
@@ -267,11 +307,7 @@ class World:
         else:
             held = sum(task.gpus * (now - task.bound_at) for task in job.tasks if task.machine is not None)
             self.tally.held_partial += held
-            del self.waiting[job]
-            shape = self._shape(job)
-            self._shapes[shape] -= 1
-            if not self._shapes[shape]:
-                del self._shapes[shape]
+            self._leave(job)
         for task in job.tasks:
             if task.machine is not None:
                 self._unbind(task, now)

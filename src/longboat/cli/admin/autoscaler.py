@@ -102,7 +102,8 @@ def simulate(**given: Any) -> None:
     """Replay a trace of jobs: what it costs and who waits, with Longboat and with others.
 
     TRACE is a CSV file (timestamp, duration, num_gpus), or generate:philly, generate:bursts, generate:diurnal,
-    generate:sweeps. Policies: longboat, cluster-autoscaler, karpenter, ec2-autoscaler, static, oracle.
+    generate:sweeps, generate:even, generate:waves. Policies: longboat, cluster-autoscaler, karpenter, ec2-autoscaler,
+    static, oracle.
     """
     from longboat.cli.admin.simulate import command_of, run
 

@@ -8,10 +8,11 @@ modelled: CPU and memory, PodDisruptionBudgets, limits of all pools together, zo
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 from longboat.autoscaler.model.snapshot import Pool
-from longboat.simulator.entities import SimulatedMachine, gpus_of
-from longboat.simulator.policies.estimating import first_fit, machines_for, pending
+from longboat.simulator.entities import SimulatedMachine, SimulatedPod, gpus_of
+from longboat.simulator.policies.estimating import machines_for, pending
 from longboat.simulator.policies.policy import Policy
 from longboat.simulator.world import World
 
@@ -38,6 +39,7 @@ class ClusterAutoscaler(Policy):
         self._unneeded: dict[str, float] = {}
         self._unremovable: dict[str, float] = {}  # not looked at before
         self._last_add = float("-inf")
+        self._last = 0  # where the search for a place begins
         self._backoff: dict[str, tuple[float, float, float]] = {}  # pool -> until, how long, since
         self._looked = -1  # world.changes of the last look for unneeded machines
         self._look_at: float | None = None  # when there is something to look at although nothing has changed
@@ -69,10 +71,8 @@ class ClusterAutoscaler(Policy):
             wakes.append(oldest + GPU_BUFFER_S)
             return False
         # core/podlistprocessor/filter_out_schedulable.go: pods that fit on upcoming nodes are dropped
-        sizes = sorted((task.gpus for task in tasks), reverse=True)
-        upcoming = [machine.gpus for machine in world.booting.values()]
         wakes += [machine.asked + PROVISION_S for machine in world.booting.values()]
-        sizes = first_fit(sizes, upcoming)
+        sizes = sorted(self._round_robin(tasks, [machine.gpus for machine in world.booting.values()]), reverse=True)
         if not sizes:
             return False
         options = []
@@ -96,6 +96,24 @@ class ClusterAutoscaler(Policy):
             return True
         self._last_add = now
         return True
+
+    def _round_robin(self, tasks: Iterable[SimulatedPod], places: list[int]) -> list[int]:
+        """Sizes of the pods that fit on none of the places, which are new in every loop.
+
+        simulator/clustersnapshot/predicate/plugin_runner.go: each search begins behind the node that was taken last, so
+        that pods are scattered, and what needs a whole machine finds none among those ordered for it.
+        """
+        left = []
+        for task in tasks:
+            for step in range(len(places)):
+                place = (self._last + step) % len(places)
+                if places[place] >= task.gpus:
+                    places[place] -= task.gpus
+                    self._last = (place + 1) % len(places)
+                    break
+            else:
+                left.append(task.gpus)
+        return left
 
     def _give_up(self, world: World, now: float) -> None:
         """clusterstate/clusterstate.go: machines that took longer than --max-node-provision-time are removed."""
