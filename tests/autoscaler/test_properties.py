@@ -84,6 +84,27 @@ def test_demand_is_served_and_nothing_is_leaked(
     assert len(world.boxes) <= chosen.spare * len(POOLS), world.plans[-1]
 
 
+def test_a_service_left_behind_is_moved_to_a_cheaper_machine_once() -> None:
+    """7 + 1 GPUs on one machine of 8 for 30; when the training has ended, one of 1 for 5 does, and all is quiet."""
+    world = World(POOLS, AutoscalerSettings(), fails=[], refuses=[])
+    world.come(Work(name="train", gpus=7, lasts=1800.0))
+    world.come(Work(name="service", gpus=1, lasts=1e9, is_service=True))
+    for _ in range(120):
+        world.step(60.0)
+    assert [box.pool for box in world.boxes.values()] == ["small"] and world.running("service")
+    assert world.evicted == ["service-0"]
+    assert not [action for plan in world.plans[-30:] for action in plan.actions]
+
+
+@settings(max_examples=20, deadline=None)
+@given(arrivals, st.integers(1, 3))
+def test_what_is_replaced_gets_cheaper_and_comes_to_an_end(script: list[tuple[int, Work]], drains: int) -> None:
+    """Services that last: every exchange is paid for by what it saves, and one day nothing is moved any more."""
+    world = World(POOLS, AutoscalerSettings(idle_s=120.0, max_drains=drains), fails=[], refuses=[])
+    drive(world, [(at, work._replace(lasts=1e9 if work.is_service else work.lasts)) for at, work in script], 200)
+    assert not [action for plan in world.plans[-50:] for action in plan.actions], world.plans[-1]
+
+
 def snapshots() -> st.SearchStrategy[ClusterSnapshot]:
     """A moment: machines with and without pods on them, and demand."""
     return st.builds(

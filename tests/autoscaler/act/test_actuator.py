@@ -12,6 +12,7 @@ from longboat.autoscaler.act.pre_delete_check import SELECTED_NODE
 from longboat.autoscaler.model.config import AutoscalerConfig
 from longboat.autoscaler.model.provider_settings import KwokSettings
 from longboat.autoscaler.model.snapshot import CORDONED, POOL_LABEL, AutoscalerSettings
+from longboat.autoscaler.model.turn import ActionResult
 from longboat.autoscaler.observe.orders import DELETING, OrderStore
 from longboat.autoscaler.providers.kwok import KwokProvider, node_of
 from longboat.autoscaler.providers.provider import Instance
@@ -22,11 +23,11 @@ from tests.autoscaler.stages import Stage, job_of, wait_for
 pytestmark = [pytest.mark.cluster]
 
 
-def replicas(stage: Stage, name: str, cpu: str, count: int = 1) -> None:
+def replicas(stage: Stage, name: str, cpu: str, count: int = 1, selector: dict[str, str] | None = None) -> None:
     container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}
     spec = {
         "containers": [container],
-        "nodeSelector": {POOL_LABEL: stage.name("cpu")},
+        "nodeSelector": selector or {POOL_LABEL: stage.name("cpu")},
         "terminationGracePeriodSeconds": 0,
     }
     template = {"metadata": {"labels": {"app": name}}, "spec": spec}
@@ -90,6 +91,30 @@ def test_pods_that_survive_it_are_moved_and_the_machine_goes(stage: Stage) -> No
     assert [result for result in told.results("drain") if not result.trouble]
     assert {one["spec"]["nodeName"] for one in stage.pods("Running")} == {stage.nodes()[0]["metadata"]["name"]}
     assert not [result for result in told.results("drain") if "stays" in result.trouble]
+
+
+def test_a_node_is_replaced_by_a_cheaper_machine_that_is_ready_before_it_is_drained(stage: Stage) -> None:
+    """A small pod stays behind on a machine for 10 an hour; one for 2 would do."""
+    label = {"class": stage.prefix}
+    dear = stage.pool("dear", price=10.0, machine={"gpus": 0, "labels": label})
+    cheap = stage.pool("cheap", price=2.0, machine={"gpus": 0, "cpus": 8, "labels": label})
+    with stage.scaling(stage.config(dear, cheap), KwokSettings(ready_after_s=1.0)) as told:
+        replicas(stage, "large", "20", selector=label)
+        wait_for("the large one runs", lambda: running(stage, "large"))
+        replicas(stage, "small", "4", selector=label)
+        wait_for("the small one runs beside it", lambda: running(stage, "small"))
+        assert [one["metadata"]["labels"][POOL_LABEL] for one in stage.nodes()] == [dear.name]
+        remove(stage, "large")
+        wait_for("the dear machine is gone", lambda: {one.pool for one in stage.machines()} == {cheap.name})
+        wait_for("the small one runs", lambda: running(stage, "small"))
+    assert [result.action.pool for result in told.results("grow") if not result.trouble] == [dear.name, cheap.name]
+    (drained,) = {index for index, turn in enumerate(told.turns) for result in turn.results if is_drain(result)}
+    ready = {node.pool for node in told.turns[drained].snapshot.nodes if node.is_ready}
+    assert ready >= {dear.name, cheap.name}, "the new one was there before anything was moved"
+
+
+def is_drain(result: ActionResult) -> bool:
+    return result.action.kind == "drain" and not result.trouble
 
 
 def test_a_budget_without_room_holds(stage: Stage) -> None:

@@ -17,6 +17,7 @@ NodeState = Literal[
     "spare",  # idle, and kept on purpose (settings.spare, pool min)
     "under-utilized-drainable",  # its pods could run elsewhere
     "under-utilized-undrainable",  # little runs here, but it must not be moved
+    "replaceable",  # its pods would do on one cheaper machine
     "idle-unschedulable",  # idle and cordoned by us: next to be deleted
     "draining",  # cordoned by us, pods are being evicted
     "booting",  # not ready yet, or its GPUs have not appeared

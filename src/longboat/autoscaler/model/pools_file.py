@@ -250,6 +250,13 @@ SETTINGS = Shape(
         Field(
             name="consolidate", kind=Flag(), doc="Move pods that survive it off under-utilized nodes.", default="true"
         ),
+        Field(name="replace", kind=Flag(), doc="Exchange nodes for cheaper machines.", default="true"),
+        Field(
+            name="replace_saving",
+            kind=Number(low=0, high=1),
+            doc="Least saving of an exchange, a share.",
+            default="0.2",
+        ),
         Field(name="join_factor", kind=Number(low=1, high=100), doc="Boot times until a machine failed.", default="3"),
         Field(name="backoff", kind=duration(0), doc="Of a pool and zone after a refusal.", default="15m"),
         Field(name="backoff_max", kind=duration(0), doc="The longest back-off.", default="1h"),

@@ -56,7 +56,7 @@ def _consolidate_one(tenants: NodeTenants, percent: str, may_go: set[str], state
         state.note(tenants.machine, UNDRAINABLE, f"{percent}; {why}", under=since if going & may_go else None)
         return
     what = f"{percent}; other nodes have room for its {count_of(len(tenants.work), 'pod')}"
-    why_not = _why_wait(tenants, pool, state.now - since if since is not None else 0.0, state)
+    why_not = why_wait(tenants, pool, state)
     if not why_not and state.act("cordon", tenants.machine, what):
         state.drains -= 1
         state.staying[pool.name] -= 1
@@ -68,7 +68,10 @@ def _consolidate_one(tenants: NodeTenants, percent: str, may_go: set[str], state
     state.note(tenants.machine, DRAINABLE, what, under=since or state.now)
 
 
-def _why_wait(tenants: NodeTenants, pool: Pool, waited: float, state: ScaleDownState) -> str:
+def why_wait(tenants: NodeTenants, pool: Pool, state: ScaleDownState) -> str:
+    """Why a node whose pods have another place is not cordoned in this loop; empty: it is."""
+    since = tenants.underused_since()
+    waited = state.now - since if since is not None else 0.0
     if not state.settings.consolidate:
         return "consolidate is off"
     if waited < state.settings.idle_s:

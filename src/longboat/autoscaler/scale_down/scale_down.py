@@ -13,6 +13,7 @@ from longboat.autoscaler.model.plan import NodeNote, NodeState, ScalingAction
 from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings, ClusterSnapshot, Pool, SeenPod
 from longboat.autoscaler.scale_down.consolidation import consolidate
 from longboat.autoscaler.scale_down.node_usage import NodeTenants
+from longboat.autoscaler.scale_down.replacement import Replacements
 from longboat.autoscaler.scale_down.state import ScaleDownState, count_of
 from longboat.autoscaler.scale_up.fleets import Fleets
 from longboat.autoscaler.scale_up.headroom import ScaleUp
@@ -31,10 +32,13 @@ class ScaleDown(ScaleDownState):
                 (ours if machine.cordon == "ours" else ready).append(tenants)
             else:
                 self._set_aside(machine)
+        used = [tenants for tenants in ready if not tenants.is_idle]
         self._cordoned(ours)
-        idle = [one for one in ready if one.is_idle]
-        self._idle(idle)
-        consolidate([node_tenants for node_tenants in ready if not node_tenants.is_idle], self)
+        replacements = Replacements(used, self)
+        replacements.claim()
+        self._idle([tenants for tenants in ready if tenants.is_idle])
+        consolidate(used, self)
+        replacements.replace()
         order = {"uncordon": 0, "delete": 1, "drain": 2, "cordon": 3}
         self.actions.sort(key=lambda action: (order.get(action.kind, 9), action.node or action.machine or ""))
         return self.actions, [self.notes[name] for name in sorted(self.notes)]
@@ -128,7 +132,10 @@ class ScaleDown(ScaleDownState):
             return blocked
         moves = moves_off(tenants.name, (each.pod for each in pods), self.fleets.ready)
         if isinstance(moves, str):
-            return f"pod {moves} would find no place elsewhere"
+            target = Replacements([tenants], self).ready_machine(tenants)
+            if target is None:
+                return f"pod {moves} would find no place elsewhere"
+            moves = [(each.pod, target) for each in pods]
         self.relocate(moves)
         return ""
 
@@ -189,6 +196,9 @@ class ScaleDown(ScaleDownState):
             whom = self.growth.needed.get(tenants.name)
             if whom:
                 self.note(tenants.machine, "idle", f"nothing runs here, but {whom} waits for it")
+            elif tenants.name in self.reserved:
+                reason = f"nothing runs here yet: {self.reserved[tenants.name]}"
+                self.note(tenants.machine, "idle", reason, idle=since or self.now)
             elif tenants.kept():
                 self.note(tenants.machine, "protected", f"idle, but {tenants.kept()}", idle=since or self.now)
             elif since is None and self.settings.idle_s > 0 and self._is_new(tenants, pool):

@@ -33,6 +33,7 @@ class ScaleDownState:
         self.drains = settings.max_drains
         self.machines = list(fleets.machines.values())
         self.staying = self._staying()
+        self.reserved: dict[str, str] = {}  # node -> who is going to be moved there, so that it does not go as idle
         self.arriving: dict[str, list[Pod]] = {}  # node -> pods that will be moved there
 
     def _staying(self) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from longboat.autoscaler.model.machines import Machine
 from longboat.autoscaler.model.plan import PendingItem, ScalingAction
 from longboat.autoscaler.model.snapshot import AutoscalerSettings
-from longboat.autoscaler.purchase.offers import PoolOffer
+from longboat.autoscaler.purchase.offers import Fits, PoolOffer
 from longboat.autoscaler.purchase.purchase import CapacityBudget, MachineGroup
 from longboat.autoscaler.scale_up.fleets import Fleets
 from longboat.autoscaler.scale_up.upcoming_demand import has_work
@@ -23,6 +23,8 @@ class ScaleUp:
         self.needed: dict[str, str] = {}  # node -> for whom
         self.waiting: list[PendingItem] = []
         self.bought: dict[str, int] = {}  # pool -> machines, those whose order is put off too
+        self.budget: CapacityBudget  # what may still be bought
+        self.fits: Fits
         self.soon: dict[str, str] = {}  # pool -> why its idle machines would soon be bought again
 
 

@@ -59,6 +59,7 @@ def grow(
         for name, extra in sorted(pools.items())
         if extra.count and offers[name].delay is None
     ]
+    growth.budget, growth.fits = budget, fits
     growth.bought = {name: extra.count for name, extra in pools.items() if extra.count}
     growth.soon = soon(outcome, fleets, fits, limits, now + settings.idle_s)
     words = ReasonWriter(fits, offers, limits, settings, now)
