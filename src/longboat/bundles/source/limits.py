@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from longboat.bundles.trees import TreeLimits
 from longboat.core.errors import BundleError
-from longboat.core.words import counted
 
 _MOST_NAMED = 3  # the largest few show what to ignore
 _DOMINATES = 0.8  # a folder with this share of its parent is the one to name
@@ -28,7 +27,10 @@ def check(sizes: Mapping[str, int], limits: TreeLimits) -> None:
 
 def too_many(sizes: Mapping[str, int], limits: TreeLimits) -> BundleError:
     """The error for more files than may travel; `sizes` may stop at the first one too many."""
-    full = [f"{counted(count, 'file')} in {place}" for place, count in heaviest(dict.fromkeys(sizes, 1))]
+    full = [
+        f"{count:,} {'file' if count == 1 else 'files'} in {place}"
+        for place, count in heaviest(dict.fromkeys(sizes, 1))
+    ]
     return BundleError(
         f"the code has more than {limits.max_files:,} files: {', '.join(full)}",
         hint=f"{full[0]}: add it to .longboatignore or mount it",
