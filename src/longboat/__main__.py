@@ -1,21 +1,44 @@
-"""`longboat`, and `python -m longboat`: loads the command line, so that Ctrl-C meanwhile is no traceback."""
+"""`longboat`, and `python -m longboat`: loads the command line, so that Ctrl-C meanwhile is neither lost nor a
+traceback."""
 
+import _thread
 import os
 import signal
+import time
+from types import FrameType
+
+_AGAIN_S = 0.02
+"""An import is over soon; a person does not notice so short a wait."""
+_loading = True
 
 
 def main() -> None:
     """Run the command line. While it is being loaded Ctrl-C leaves at once: nothing has been done yet."""
-    before = signal.signal(signal.SIGINT, _leave)
+    global _loading
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else the shell started us with it ignored
+        signal.signal(signal.SIGINT, _interrupted)
     from longboat.cli.main import main as enter
 
-    signal.signal(signal.SIGINT, before)
+    _loading = False
     enter()
 
 
-def _leave(_number: int, _frame: object) -> None:
-    os.write(2, b"error: interrupted\n")
-    os._exit(130)  # an exception in the middle of an import may be swallowed there
+def _interrupted(_number: int, frame: FrameType | None) -> None:
+    """Ctrl-C as an exception, but never in the middle of an import or of `__del__`, where it may be swallowed."""
+    if _loading:
+        os.write(2, b"error: interrupted\n")
+        os._exit(130)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib") or frame.f_code.co_name == "__del__":
+            _thread.start_new_thread(_again, (_thread.get_ident(),))
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _again(main_thread: int) -> None:
+    time.sleep(_AGAIN_S)
+    signal.pthread_kill(main_thread, signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -72,6 +72,18 @@ def test_exec(sleeping) -> None:
     assert "no command to run" in sleeping("exec", "sleeper", code=201).err
 
 
+def test_exec_has_the_secrets_of_the_run(longboat) -> None:
+    longboat("secret", "set", "TOKEN", stdin="s3cret-value")
+    longboat("run", "-d", "--id", "r", "--secret", "TOKEN", "--secret", "SHELL_ONLY", "--", "sleep", "60", code=203)
+    longboat.environment["SHELL_ONLY"] = "of the shell"
+    longboat("run", "-d", "--id", "r", "--secret", "TOKEN", "--secret", "SHELL_ONLY", "--", "sleep", "60")
+    del longboat.environment["SHELL_ONLY"]
+    while json.loads(longboat("status", "r", "-o", "json").out)["phase"] != "running":
+        time.sleep(0.05)
+    done = longboat("exec", "r", "--", "sh", "-c", "echo $TOKEN/$SHELL_ONLY")
+    assert done.out == "s3cret-value/\n" and "SHELL_ONLY is neither in the environment" in done.err
+
+
 def test_cp_both_ways(sleeping) -> None:
     (sleeping.folder / "in.txt").write_text("hello")
     sleeping("cp", "in.txt", "sleeper/worker-1:sub/in.txt")

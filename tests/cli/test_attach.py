@@ -61,3 +61,17 @@ def test_a_slow_start_is_told_once_what_it_waits_for(
 
 def test_a_run_stopped_before_it_started_has_the_code_of_one_that_a_stop_ends() -> None:
     assert [exit_code(status(phase, 0)) for phase in ("succeeded", "stopped", "failed")] == [0, 143, 208]
+
+
+def test_a_state_that_lags_behind_the_output_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first lines of the next attempt are shown, then a look says that the run is recovering."""
+    watcher = RunWatcher(cast(Engine, None), status("running", 0), quiet=False)
+    watcher.report(status("running", 0))
+    watcher.report(status("recovering", 1, "lost: node n1 (worker-0) was lost; retry 1 of 2"))
+    capsys.readouterr()
+    watcher.note_output(1)
+    watcher.report(status("recovering", 1, ""))
+    watcher.report(status("running", 1))
+    assert capsys.readouterr().err == ""
+    watcher.report(status("recovering", 1, "its supervisor was killed; cleaning up"))
+    assert capsys.readouterr().err == "longboat: r is recovering: its supervisor was killed; cleaning up\n"

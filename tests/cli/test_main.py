@@ -149,3 +149,21 @@ def test_ctrl_c_while_the_command_line_is_loaded(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
+
+
+def test_an_interrupt_in_the_middle_of_an_import_comes_after_it(tmp_path: Path) -> None:
+    """Raised there it could be swallowed, or leave half a module behind."""
+    text = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(0.1)\ndone = True\n"
+    (tmp_path / "interrupting.py").write_text(text)
+    code = (
+        "import signal, sys, time, longboat.__main__ as entry\n"
+        "entry._loading = False\n"
+        "signal.signal(signal.SIGINT, entry._interrupted)\n"
+        "try:\n    import interrupting\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    print(sys.modules['interrupting'].done)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=50
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")

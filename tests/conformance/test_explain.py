@@ -75,8 +75,9 @@ waits_in_all_reduce()
 
 
 def test_a_timeout(jobs: Jobs) -> None:
-    why = explained(jobs, "import time; time.sleep(60)", timeout="1s")
-    assert why.cause == "timeout" and "timeout" in why.headline
+    why = explained(jobs, "import time; print('epoch 1', flush=True); time.sleep(60)", timeout="1s")
+    assert why.cause == "timeout" and "longer than its timeout of 1 s" in why.headline
+    assert "epoch 1" in why.lines
     assert any("timeout" in step for step in why.next_steps)
 
 

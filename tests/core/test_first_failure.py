@@ -100,6 +100,10 @@ def test_what_failed_beside_the_ranks() -> None:
 def test_timeout_and_hang_have_codes_of_their_own() -> None:
     verdict = judge(attempt(rank(0, 3), reason="timeout"))
     assert verdict is not None and (verdict.cause, verdict.exit_code, verdict.report) == ("timeout", 207, None)
+    late = attempt(rank(0, 3, tail=["epoch 1"]), rank(1, 3, tail=["other"]), reason="timeout")
+    late.timeout_s = 90.0
+    verdict = judge(late)
+    assert verdict is not None and verdict.message.endswith("its timeout of 90 s") and verdict.tail == ["epoch 1"]
     end = attempt(rank(0, 134, by="hang"), rank(1, 134, by="hang"), reason="hang", worker_0=node(210, cause="hang"))
     end.stalled = (1, 60.0)
     verdict = judge(end)

@@ -14,6 +14,8 @@ from longboat.core.errors import EngineError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+_LEAST = 16384
+"""Bytes. With less than a few blocks left not even a small file can be written."""
 _serial = itertools.count()
 
 
@@ -26,6 +28,20 @@ def explain(error: OSError, place: str, *, otherwise: str = "") -> EngineError:
         reason = "the file system is read-only" if error.errno == errno.EROFS else "not permitted"
         return EngineError(f"{where}: cannot be used: {reason}", hint="give yourself access to it" + otherwise)
     return EngineError(f"{where}: {error.strerror or error}")
+
+
+def full_disk(path: str) -> str | None:
+    """That no file can be written here, in words; None: there is room, or nobody can tell."""
+    try:
+        there = os.statvfs(path)
+    except OSError:
+        return None
+    free = (there.f_bfree if os.geteuid() == 0 else there.f_bavail) * there.f_frsize
+    if there.f_blocks and free < _LEAST:
+        return f"the disk of {path} is full: output waits until there is room"
+    if there.f_files and not there.f_favail:
+        return f"the disk of {path} can hold no more files: output waits until some are removed"
+    return None
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from types import FrameType, TracebackType
 
@@ -17,6 +18,7 @@ from longboat.cli.output.times import show_duration
 from longboat.core.errors import RUN_LOST_EXIT, RUN_STOPPED_EXIT, EngineError
 from longboat.core.jobs import Job
 from longboat.core.runs import LogQuery, RunStatus
+from longboat.core.words import counted
 from longboat.engines.engine import Engine
 from longboat.engines.shared.retry_policy import describe
 
@@ -32,29 +34,43 @@ LAST_LOOK_S = 0.1
 
 def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunStatus:
     """Print the log until the run has ended; returns its end."""
-    printer = LinePrinter(prefixes=ranks > 1)
-    attempt = 0
-    with RunWatcher(engine, run, quiet=quiet) as watcher:
+    printer = LinePrinter(prefixes=ranks > 1, attempts=None if quiet else run.retries + 1)
+    with RunWatcher(engine, run, quiet=quiet, tell=printer.say) as watcher:
+        if not quiet:
+            size = f" ({counted(run.nodes, 'node')}, {counted(ranks, 'rank')})" if ranks > 1 else ""
+            say(f"longboat: run {run.name}{size}")
         try:
-            for line in engine.logs(run.name, LogQuery(follow=True)):
-                if line.attempt > attempt:
-                    attempt = line.attempt
-                    watcher.look()
+            for line in engine.logs(run.name, LogQuery(follow=True, pieces=True)):
+                watcher.note_output(line.attempt)
                 printer(line)
+            printer.close()
         except EngineError as error:
             # The run goes on, and its exit code is the trainer's: a log that cannot be read changes nothing of that.
             say(f"longboat: the log of {run.name} cannot be shown: {clean(error.message)}; the run goes on")
+        except OSError as error:
+            raise told_of_run(error, run.name) from error
         ended = engine.wait(run.name)
     if not quiet:
-        summarise(ended)
+        summarise(ended, printer.say)
     return ended
+
+
+def told_of_run(error: OSError, name: str) -> Exception:
+    """Output that cannot be written ends this command, not the run."""
+    from longboat.cli.errors import lost_output, stdout_problem
+
+    reason = None if isinstance(error, BrokenPipeError) or error.filename else stdout_problem()
+    return error if reason is None else lost_output(reason, f"the run goes on: {placed(f'longboat logs -f {name}')}")
 
 
 class RunWatcher:
     """A thread that reports changes of phase and passes Ctrl-C on: once stops, twice kills, three times leaves."""
 
-    def __init__(self, engine: Engine, run: RunStatus, *, quiet: bool) -> None:
+    def __init__(self, engine: Engine, run: RunStatus, *, quiet: bool, tell: Callable[[str], None] = say) -> None:
         self.engine = engine
+        self.tell = tell
+        self.shown = -1  # the attempt whose output was shown last
+        self.ran = -1  # the last attempt that was seen running
         self.name = run.name
         self.quiet = quiet
         self.seen = ("", 0, "")
@@ -82,6 +98,13 @@ class RunWatcher:
     def look(self) -> None:
         self.asked.put("look")
 
+    def note_output(self, attempt: int) -> None:
+        """Output of this attempt is shown: it runs, whatever a look from before says."""
+        if attempt > self.shown:
+            self.shown = attempt
+            if attempt:
+                self.look()
+
     def interrupted(self, _number: int, _frame: FrameType | None) -> None:
         """SimpleQueue.put is the one way to talk to a thread that is safe in a signal handler."""
         self.interrupts += 1
@@ -103,22 +126,25 @@ class RunWatcher:
                 self.act(what)
             except Exception as error:  # a look that fails is not worth a word: the log is the main thing
                 if what != "look":
-                    say(f"longboat: cannot stop {self.name}: {error}")
+                    self.tell(f"longboat: cannot stop {self.name}: {error}")
 
     def act(self, what: str) -> None:
         if what == "look":
             self.report(self.engine.status(self.name))
         elif what == "stop":
-            say(f"\nlongboat: stopping {self.name}; Ctrl-C again kills it")
+            self.tell(f"\nlongboat: stopping {self.name}; Ctrl-C again kills it")
             self.engine.stop(self.name)
         else:
-            say(f"\nlongboat: killing {self.name}")
+            self.tell(f"\nlongboat: killing {self.name}")
             self.engine.stop(self.name, grace_s=0.0)
 
     def report(self, run: RunStatus) -> None:
         """Say what changed. A run that simply runs needs no words."""
-        now = (run.phase, run.attempt, run.reason if run.phase in ("pending", "recovering") else "")
+        waits = run.phase in ("pending", "recovering") and not self.ran < run.attempt <= self.shown
+        now = (run.phase, run.attempt, run.reason if waits else "")
         before, self.seen = self.seen, now
+        if run.phase == "running":
+            self.ran = run.attempt
         if self.quiet or run.is_final:
             return
         if now == before:
@@ -127,12 +153,12 @@ class RunWatcher:
         self.changed, self.told = time.monotonic(), ""
         if run.attempt > before[1]:
             self.tell_failure(run)
-        if run.phase in ("pending", "recovering"):
-            say(f"longboat: {run.name} is {run.phase}{': ' if run.reason else ''}{clean(run.reason)}")
-        elif run.attempt > before[1]:
-            say(f"longboat: {run.name} is {run.phase}, attempt {run.attempt + 1} of {run.retries + 1}")
+        if waits:
+            self.tell(f"longboat: {run.name} is {run.phase}{': ' if run.reason else ''}{clean(run.reason)}")
+        elif run.attempt > max(before[1], self.shown):
+            self.tell(f"longboat: {run.name} is {run.phase}, attempt {run.attempt + 1} of {run.retries + 1}")
         elif before[0] == "pending":
-            say(f"longboat: {run.name} is {run.phase}")
+            self.tell(f"longboat: {run.name} is {run.phase}")
 
     def tell_slow_start(self, run: RunStatus) -> None:
         """What holds up a start: an image that cannot be pulled is tried for minutes. Said once, whatever it counts."""
@@ -141,31 +167,31 @@ class RunWatcher:
         words = re.sub(r"\d+", "", run.reason)
         if words != self.told:
             self.told = words
-            say(f"longboat: {run.name} is starting: {clean(run.reason)}")
+            self.tell(f"longboat: {run.name} is starting: {clean(run.reason)}")
 
     def tell_failure(self, run: RunStatus) -> None:
         """Why there is another attempt, when the next one was under way before anybody looked."""
         failure = next((attempt.failure for attempt in run.attempts if attempt.number == run.attempt - 1), None)
         if failure is not None and not run.reason.startswith(describe(failure)):
-            say(f"longboat: {run.name}: attempt {run.attempt} failed: {clean(describe(failure))}")
+            self.tell(f"longboat: {run.name}: attempt {run.attempt} failed: {clean(describe(failure))}")
 
 
-def summarise(run: RunStatus) -> None:
+def summarise(run: RunStatus, tell: Callable[[str], None]) -> None:
     """How the run ended and where to look, on stderr."""
     lasted = show_duration(run.ended - run.started) if run.ended and run.started else None
     time = f" in {lasted}" if lasted else ""
     tries = f", attempt {run.attempt + 1} of {run.retries + 1}" if run.attempt else ""
     if run.phase == "succeeded":
-        say(f"longboat: {run.name} {paint('succeeded', 'green', sys.stderr)}{time}{tries}")
+        tell(f"longboat: {run.name} {paint('succeeded', 'green', sys.stderr)}{time}{tries}")
         if run.checkpoint:
-            say(f"longboat: newest checkpoint: {run.checkpoint}")
+            tell(f"longboat: newest checkpoint: {run.checkpoint}")
         return
     colour = "red" if run.phase == "failed" else "yellow"
     code = f" (exit code {run.exit_code})" if run.exit_code is not None else ""
     reason = f": {clean(run.reason)}" if run.reason else ""
-    say(f"longboat: {run.name} {paint(run.phase, colour, sys.stderr)}{time}{code}{tries}{reason}")
+    tell(f"longboat: {run.name} {paint(run.phase, colour, sys.stderr)}{time}{code}{tries}{reason}")
     if run.phase == "failed":
-        say(f"{paint('hint:', 'cyan', sys.stderr)} {placed(f'longboat explain {run.name}')}")
+        tell(f"{paint('hint:', 'cyan', sys.stderr)} {placed(f'longboat explain {run.name}')}")
 
 
 def exit_code(run: RunStatus) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import click
 
 from longboat.cli.output.terminal import paint
-from longboat.core.errors import InternalError, JobError, LongboatError, UsageError
+from longboat.core.errors import EngineError, InternalError, JobError, LongboatError, UsageError
 
 INTERRUPTED_EXIT = 130
 BROKEN_PIPE_EXIT = 141
@@ -28,6 +29,8 @@ def report(error: BaseException) -> int:
         return INTERRUPTED_EXIT
     if isinstance(error, click.ClickException):
         error = from_click(error)
+    if isinstance(error, OSError) and error.filename is None and (reason := stdout_problem()):
+        error = lost_output(reason)
     if not isinstance(error, LongboatError):
         error = internal(error)
     elif wants_traceback():
@@ -41,9 +44,24 @@ def report(error: BaseException) -> int:
     return error.exit_code
 
 
+def stdout_problem() -> str | None:
+    """Why stdout takes nothing; None: it does. After an error that says no file's name, so a newline harms nobody."""
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+def lost_output(reason: str, hint: str | None = None) -> EngineError:
+    return EngineError(f"cannot write to stdout: {reason}", hint=hint)
+
+
 def show_error(message: str, hint: str | None) -> None:
-    print(f"{paint('error:', 'red', sys.stderr)} {message}", file=sys.stderr)
-    show_hint(hint)
+    with contextlib.suppress(OSError):  # nobody is left to be told: the exit code says it
+        print(f"{paint('error:', 'red', sys.stderr)} {message}", file=sys.stderr)
+        show_hint(hint)
 
 
 def show_hint(hint: str | None) -> None:

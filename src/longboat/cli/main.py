@@ -115,7 +115,10 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and leave at once with its code: nothing is left to tidy up, and tidying takes time."""
-    code = enter(args)
+    try:
+        code = enter(args)
+    except KeyboardInterrupt:  # pressed again while the first was being told
+        code = 130
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     with contextlib.suppress(OSError, ValueError):
@@ -125,6 +128,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def enter(args: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. Every exception ends here."""
+    open_closed_streams()
     try:
         code = call(list(sys.argv[1:] if args is None else args))
         sys.stdout.flush()
@@ -136,6 +140,21 @@ def enter(args: Sequence[str] | None = None) -> int:
         from longboat.cli.errors import report
 
         return report(error)
+
+
+def open_closed_streams() -> None:
+    """Stand-ins for streams that the caller closed (`>&-`): else the next file that is opened would take their place.
+
+    The one of stdout cannot be written to, so that losing output is an error; stderr has nobody left to tell.
+    """
+    for number, name, flags in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, flags)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))
 
 
 def call(args: list[str]) -> int:

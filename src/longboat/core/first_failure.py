@@ -27,7 +27,7 @@ class EndedRank:
 
     __slots__ = (
         "arrived", "cause", "ended_by", "ended_ns", "exit_code", "message", "node", "rank", "report", "stacks",
-        "told_by",
+        "tail", "told_by",
     )  # fmt: skip
 
     def __init__(self, report: Any, fields: Mapping[str, Any], *, arrived: float, told_by: str) -> None:
@@ -43,6 +43,7 @@ class EndedRank:
         self.cause: str | None = fields.get("cause")
         self.message = str(fields.get("message") or "")
         self.stacks = str(fields.get("stacks") or "")
+        self.tail = fields.get("tail")
 
     @property
     def has_failed(self) -> bool:
@@ -83,6 +84,7 @@ class EndedAttempt:
         self.loss_window = LOSS_WINDOW_S  # in the unit of that
         self.lost_message = ""  # why nodes are missing
         self.stalled: tuple[int, float] | None = None  # the rank that made no progress, and for how many seconds
+        self.timeout_s: float | None = None  # how long it was allowed to take
 
 
 class Verdict:
@@ -104,7 +106,7 @@ class Verdict:
 def judge(end: EndedAttempt) -> Verdict | None:
     """None when the attempt succeeded or was stopped, else the first culprit."""
     if end.reason == "timeout":
-        return Verdict("timeout", RUN_TIMEOUT_EXIT, "the run took longer than its timeout")
+        return _timeout(end)
     succeeded = all(_has_succeeded(end, node) for node in end.deciding)
     if end.reason == "success" and succeeded:
         return None
@@ -119,6 +121,14 @@ def judge(end: EndedAttempt) -> Verdict | None:
     if first is not None:
         return Verdict(first.cause or "exit", first.exit_code or 1, first.message, first.node, first.report)
     return None if succeeded else _first_outcome(end)
+
+
+def _timeout(end: EndedAttempt) -> Verdict:
+    """No rank is to blame; the last lines of the first one show how far it had come."""
+    limit = "" if end.timeout_s is None else f" of {end.timeout_s:g} s"
+    talking = sorted((rank for rank in end.ranks if rank.tail), key=lambda rank: rank.rank)
+    tail = talking[0].tail if talking else None
+    return Verdict("timeout", RUN_TIMEOUT_EXIT, "the run took longer than its timeout" + limit, tail=tail)
 
 
 def first_failure(ranks: Iterable[EndedRank]) -> EndedRank | None:

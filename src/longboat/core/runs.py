@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from longboat.core.jobs import Job, Value
@@ -40,6 +41,7 @@ class Failure(Value, frozen=True):
     exit_code: int
     message: str
     rank: RankReport | None = None  # None when no rank is to blame
+    tail: tuple[str, ...] = ()  # the last lines, where no rank's report has them
 
 
 class Attempt(Value, frozen=True):
@@ -59,6 +61,15 @@ class RankStatus(Value, frozen=True):
     metrics: dict[str, float] = {}
     silent_s: float | None = None  # since the last step or output
     exit_code: int | None = None
+
+
+def latest_step(ranks: Iterable[RankStatus]) -> tuple[int | None, dict[str, float]]:
+    """The highest step of any rank, and the metrics that came with it."""
+    steps = [(rank.step, -rank.rank, rank.metrics) for rank in ranks if rank.step is not None]
+    if not steps:
+        return None, {}
+    step, _, metrics = max(steps, key=lambda entry: entry[:2])
+    return step, metrics
 
 
 class RunStatus(Value, frozen=True):
@@ -82,7 +93,8 @@ class RunStatus(Value, frozen=True):
     user: str = ""
     command: str = ""
     labels: dict[str, str] = {}
-    step: int | None = None
+    step: int | None = None  # the highest that a rank reported
+    metrics: dict[str, float] = {}  # what that rank reported with it
     checkpoint: str | None = None  # newest complete one
     checkpoint_dir: str | None = None
     artifacts_dir: str | None = None
@@ -117,6 +129,10 @@ class LogQuery(Value, frozen=True):
     since: float | None = None  # seconds since the epoch
     tail: int | None = None  # last lines, per rank
     attempt: int | None = None  # None: all attempts, in order
+    grep: tuple[str, ...] = ()  # regular expressions: only lines that match one of them; `tail` counts these
+    ignore_case: bool = False
+    invert_match: bool = False  # only lines that match none
+    pieces: bool = False  # with `follow`: what there is of an unfinished line at once, the rest of it as it comes
 
 
 class PruneQuery(Value, frozen=True):

@@ -321,6 +321,7 @@ class NodeLauncher:
                 if stream.problem:
                     self.loop.after("drain", RETRY_S, lambda: None)
                     self.loop.turn()
+            stream.finish()
             if stream.problem:
                 state.say("the end of %s is lost: %s" % (stream.log, stream.problem))
         if state.pod_log:

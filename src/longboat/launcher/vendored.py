@@ -28,6 +28,8 @@ FILES = (
     "core/__init__.py",
     "core/errors.py",
     "core/first_failure.py",
+    "core/guards/__init__.py",
+    "core/guards/masking.py",
     "core/stacks.py",
     "storage/__init__.py",
     "storage/checkpoint_mirror.py",

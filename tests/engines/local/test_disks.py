@@ -88,9 +88,12 @@ sys.exit({exit_code})
     filler = fill(small.root)
     with pytest.raises(LongboatError):
         small.engine.wait(run.name, timeout_s=1.5)
+    assert "is full: output waits until there is room" in small.engine.status(run.name).reason
+    assert "is full" in small.engine.explain(run.name).headline
     filler.unlink()
     ended = small.wait(run.name)
     assert (ended.phase, ended.exit_code) == ("failed" if exit_code else "succeeded", exit_code), ended.reason
+    assert "full" not in ended.reason
     assert small.text(run.name).splitlines() == ["ready", *(f"line {n}" for n in range(5000)), "end"]
 
 

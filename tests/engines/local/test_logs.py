@@ -6,6 +6,7 @@ from pathlib import Path
 
 from longboat.core.runs import LogQuery
 from longboat.engines.local.logs import LogFileFollower
+from tests.engines.local.conftest import LocalJobs
 from tests.engines.shared.test_logfiles import attempt_with, put
 
 
@@ -24,3 +25,21 @@ def test_a_clock_that_goes_back_does_not_mix_up_a_rank(tmp_path: Path) -> None:
     put(log.with_name("1.out"), (5, b"x\n"))
     lines = list(LogFileFollower(tmp_path, LogQuery()).lines([0], is_last=True))
     assert [line.data for line in lines if line.rank == 0] == [b"%d\n" % n for n in range(5)]
+
+
+def test_lists_tell_the_step_and_its_metrics(local: LocalJobs) -> None:
+    """While the run goes on, and after its end."""
+    code = """
+import longboat, os, time
+longboat.step(7, loss=0.25)
+print("ready", flush=True)
+while not os.path.exists(os.environ["LONGBOAT_CHECKPOINT_DIR"] + "/go"): time.sleep(0.01)
+"""
+    run = local.submit(code)
+
+    def listed() -> tuple[int | None, dict[str, float]]:
+        return next((each.step, each.metrics) for each in local.engine.list() if each.name == run.name)
+
+    local.until(lambda: listed() == (7, {"loss": 0.25}), "the step is listed")
+    local.let_go(run.name)
+    assert local.wait(run.name).metrics == {"loss": 0.25} and listed() == (7, {"loss": 0.25})

@@ -130,3 +130,49 @@ def test_the_last_lines_are_per_rank_over_attempts() -> None:
     assert [each.data for each in last_lines(iter(lines), 2)] == [b"b", b"c", b"d", b"s0", b"s1"]
     assert [each.data for each in last_lines(iter(lines), 1)] == [b"b", b"d", b"s0", b"s1"]
     assert last_lines(iter(lines), 0) == []
+
+
+def test_pieces_of_an_unfinished_line_come_at_once(tmp_path: Path) -> None:
+    log = tmp_path / "0.out"
+    reader = Reader(source(log), LogQuery(follow=True, pieces=True))
+    put(log, (1, b"Epoch 1: "))
+    assert [line.data for line in reader.lines(is_last=False)] == [b"Epoch 1: "]
+    assert list(reader.lines(is_last=False)) == []
+    put(log, (2, b"done\nnext"))
+    assert [line.data for line in reader.lines(is_last=False)] == [b"done\n", b"next"]
+
+
+@pytest.mark.parametrize("end", [b"", b"unfinished"])
+@pytest.mark.parametrize("count", [0, 1, 3, 5, 50, 5000])
+def test_the_last_lines_are_read_from_the_end(tmp_path: Path, count: int, end: bytes) -> None:
+    log = tmp_path / "0.out"
+    chunks = [(float(n), b"%d " % n + b"x" * (n * 37 % 200) + b"\n") for n in range(1, 2001)]
+    put(log, *chunks, (2001.0, end))
+    every = list(Reader(source(log)).lines(is_last=True))
+    query = LogQuery(tail=count)
+    reader = Reader(source(log), query)
+    reader.skip_to(query)
+    lines = last_lines(reader.lines(is_last=True), count)
+    assert lines == (every[-count:] if count else [])
+    if count <= 50:
+        assert reader._times._first > 1900, "neither log nor index is read from the beginning"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (LogQuery(grep=("loss",)), [b"loss 1\n", b"loss 2\n"]),
+        (LogQuery(grep=("LOSS", "^b")), [b"b\n"]),
+        (LogQuery(grep=("LOSS",), ignore_case=True), [b"loss 1\n", b"loss 2\n"]),
+        (LogQuery(grep=("loss",), invert_match=True), [b"b\n", b"end"]),
+        (LogQuery(grep=(r"\d$",), tail=1), [b"loss 2\n"]),
+        (LogQuery(grep=("\u00e9",)), []),
+    ],
+)
+def test_only_lines_that_match(tmp_path: Path, query: LogQuery, expected: list[bytes]) -> None:
+    log = tmp_path / "0.out"
+    put(log, (1, b"loss 1\nb\nlo"), (2, b"ss 2\nend"))
+    reader = Reader(source(log), query)
+    reader.skip_to(query)
+    lines = list(reader.lines(is_last=True))
+    assert [line.data for line in (lines if query.tail is None else last_lines(iter(lines), query.tail))] == expected

@@ -2,30 +2,130 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import threading
+import time
+from collections.abc import Sequence
 from typing import BinaryIO
 
-from longboat.cli.output.terminal import CODES, RANK_COLOURS, has_colour
+from longboat.cli.output.terminal import CODES, RANK_COLOURS, has_colour, is_terminal, say
 from longboat.cli.output.times import show_moment
 from longboat.core.runs import LogLine
 
+STICKY_S = 3.0
+"""A progress bar keeps the bottom line while it moves at least so often: bars that take turns cannot be read."""
+ERASE = b"\r\033[K"
+
 
 class LinePrinter:
-    """Writes lines: the trainer's stdout to stdout, its stderr to stderr, each at once."""
+    """Writes lines: the trainer's stdout to stdout, its stderr to stderr, each at once.
 
-    def __init__(self, *, prefixes: bool, timestamps: bool = False) -> None:
+    A line may come in pieces, the last one with the newline. One rank's pieces are written as they are; of several
+    ranks whole lines are, and on a terminal the bottom line shows what there is of one that is not finished.
+    """
+
+    def __init__(
+        self,
+        *,
+        prefixes: bool,
+        timestamps: bool = False,
+        attempts: int | None = None,
+        highlight: Sequence[re.Pattern[bytes]] = (),
+    ) -> None:
+        """`attempts`: how many there may be, to say where the next begins. `highlight`: shown in colour."""
+        self.is_plain = not (prefixes or timestamps)
         self.prefixes = prefixes
         self.timestamps = timestamps
+        self.attempts = attempts
         self.colour = {"out": has_colour(sys.stdout), "err": has_colour(sys.stderr)}
         self.streams: dict[str, BinaryIO] = {"out": sys.stdout.buffer, "err": sys.stderr.buffer}
+        self.has_terminal = {"out": is_terminal(sys.stdout), "err": is_terminal(sys.stderr)}
+        self.highlight = highlight
+        self.lock = threading.RLock()  # another thread says what happens to the run
+        self.attempt: int | None = None
+        self.unfinished: dict[tuple[str, int, str], bytes] = {}
+        self.bottom: tuple[str, int, str] | None = None  # whose unfinished line is shown
+        self.drawn_at = 0.0
+        self.is_midline = False  # what was written last had no newline
 
     def __call__(self, line: LogLine) -> None:
-        stream = self.streams["out" if line.stream == "out" else "err"]
-        data = line.data
-        if self.prefixes or self.timestamps:
-            data = self.head(line) + (data if data.endswith(b"\n") else data + b"\n")
+        with self.lock:
+            self._mark(line.attempt)
+            self._print(line)
+
+    def _print(self, line: LogLine) -> None:
+        name = "out" if line.stream == "out" else "err"
+        if self.is_plain:
+            data = self._highlighted(line.data, name)
+            self.is_midline = self.has_terminal[name] and not data.endswith(b"\n")
+            self._write(name, data)
+            return
+        key = (line.node, line.rank, line.stream)
+        data = self.unfinished.pop(key, b"") + line.data
+        whole, newline, rest = data.rpartition(b"\n") if self.has_terminal[name] else _split_updates(data)
+        if newline:
+            self._erase()
+            for text in whole.split(b"\n"):
+                shown = _last_update(text) if self.has_terminal[name] else text
+                self._write(name, self.head(line) + self._highlighted(shown, name) + b"\n")
+        if rest:
+            self.unfinished[key] = rest
+            self._draw(key, line, name, _last_update(rest))
+
+    def close(self) -> None:
+        """The log has ended: lines that never got their newline are written too."""
+        self._erase()
+        for (node, rank, stream), data in self.unfinished.items():
+            name = "out" if stream == "out" else "err"
+            line = LogLine(role="", node=node, rank=rank, stream=stream, time=time.time(), attempt=0, data=data)
+            self._write(name, self.head(line) + _last_update(data) + b"\n")
+        self.unfinished = {}
+
+    def say(self, text: str) -> None:
+        """A message on a line of its own."""
+        with self.lock:
+            self._erase()
+            say(f"\n{text}" if self.is_midline and self.has_terminal["err"] else text)
+            self.is_midline = False
+
+    def _mark(self, attempt: int) -> None:
+        before, self.attempt = self.attempt, attempt
+        if before is None or before == attempt:
+            return
+        self.close()
+        if self.attempts is not None:
+            self.say(f"longboat: attempt {attempt + 1} of {max(self.attempts, attempt + 1)}")
+
+    def _write(self, name: str, data: bytes) -> None:
+        stream = self.streams[name]
         stream.write(data)
         stream.flush()
+
+    def _draw(self, key: tuple[str, int, str], line: LogLine, name: str, text: bytes) -> None:
+        """Show an unfinished line at the bottom, unless another that still moves is there."""
+        now = time.monotonic()
+        is_taken = self.bottom not in (None, key) and now - self.drawn_at < STICKY_S
+        if not self.has_terminal[name] or is_taken or not text.strip():
+            return
+        import shutil
+
+        width = shutil.get_terminal_size().columns or 80
+        room = max(width - len(f"{line.node}/{line.rank} | ") - 1 - 25 * self.timestamps, 10)
+        shown = text.decode("utf-8", "replace")[:room].encode()
+        self.bottom, self.drawn_at = key, now
+        self._write(name, ERASE + self.head(line) + shown)
+
+    def _erase(self) -> None:
+        """Take the bottom line away: a whole line is written in its place."""
+        if self.bottom is not None:
+            self._write("out" if self.bottom[2] == "out" else "err", ERASE)
+            self.bottom = None
+
+    def _highlighted(self, data: bytes, name: str) -> bytes:
+        for pattern in self.highlight if self.colour[name] else ():
+            data = pattern.sub(lambda found: b"\033[1;31m%s\033[0m" % found[0] if found[0] else b"", data)
+        return data
 
     def head(self, line: LogLine) -> bytes:
         """`worker-0/1 | `: node and rank; the time before it where it was asked for."""
@@ -37,6 +137,25 @@ class LinePrinter:
                 prefix = f"\033[{CODES[RANK_COLOURS[line.rank % len(RANK_COLOURS)]]}m{prefix}\033[0m"
             head += f"{prefix} "
         return head.encode()
+
+
+def _last_update(text: bytes) -> bytes:
+    """What a terminal would show of a line that returns to its beginning, as progress bars do."""
+    return text.rstrip(b"\r").rpartition(b"\r")[2]
+
+
+def _split_updates(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Where no terminal returns to the beginning of a line, each update of a progress bar is a line of its own."""
+    whole, newline, rest = data.replace(b"\r\n", b"\n").rpartition(b"\n")
+    held = rest[-1:] if rest.endswith(b"\r") else b""  # the newline after it may be on its way
+    updates, _, rest = rest[: len(rest) - len(held)].rpartition(b"\r")
+    lines = [update for line in (whole.split(b"\n") if newline else ()) for update in _updates(line) or [b""]]
+    lines += _updates(updates)
+    return b"\n".join(lines), b"\n" if lines else b"", rest + held
+
+
+def _updates(line: bytes) -> list[bytes]:
+    return [update for update in line.split(b"\r") if update]
 
 
 class JsonPrinter:
@@ -51,3 +170,6 @@ class JsonPrinter:
         record["text"] = record.pop("data").removesuffix("\n")
         sys.stdout.buffer.write(msgspec.json.encode(record) + b"\n")
         sys.stdout.buffer.flush()
+
+    def close(self) -> None:
+        """Every line is written at once."""

@@ -21,6 +21,16 @@ def is_terminal(stream: IO[str]) -> bool:
         return False
 
 
+def may_read_stdin() -> bool:
+    """Whether what is typed, or piped, is for this command: of a terminal only where it runs in the foreground."""
+    if not is_terminal(sys.stdin):
+        return True
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:  # not the terminal that controls us: it knows no background
+        return True
+
+
 def has_colour(stream: IO[str]) -> bool:
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 

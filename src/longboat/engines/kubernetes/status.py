@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from longboat.core.runs import Attempt, RankStatus, RunStatus
+from longboat.core.runs import Attempt, RankStatus, RunStatus, latest_step
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import Record, State
@@ -104,10 +104,12 @@ def make_status(snapshot: RunSnapshot, told: Mapping[str, Mapping[str, Any]]) ->
     for pod in pods:
         ranks += _live_ranks(pod, told[pod.node]) if pod.node in told else _ended_ranks(pod)
     first = next((told[pod.node] for pod in pods if pod.node in told and told[pod.node].get("checkpoint")), {})
+    step, metrics = latest_step(ranks)
     brief = _with_launchers(brief_status(record, state), told)
     return msgspec.structs.replace(
         brief,
-        step=max((rank.step for rank in ranks if rank.step is not None), default=None),
+        step=step,
+        metrics=metrics,
         checkpoint=str(first["checkpoint"]) if first.get("checkpoint") else state.checkpoint,
         checkpoint_dir=record.checkpoint_store or record.checkpoint_dir,
         artifacts_dir=record.artifacts_dir,
@@ -130,6 +132,9 @@ def _with_launchers(status: RunStatus, told: Mapping[str, Mapping[str, Any]]) ->
     """A gang whose launchers still prepare is not running yet, although its pods are."""
     if status.phase != "running" or status.reason:
         return status
+    problems = [f"node {node}: {problem}" for node, answer in told.items() for problem in answer.get("problems") or ()]
+    if problems:
+        return msgspec.structs.replace(status, reason=problems[0])
     phases = {str(answer.get("phase")) for answer in told.values()}
     missing = sorted({str(node) for answer in told.values() for node in answer.get("missing") or ()})
     if "setup" in phases:

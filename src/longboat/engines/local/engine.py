@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError, NotFound, Refused, UsageError, WaitTimeout
+from longboat.core.guards.interrupts import held_interrupts
 from longboat.core.plans import DoctorCheck, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, PruneQuery, RunStatus
 from longboat.engines.engine import Submission
@@ -21,6 +22,7 @@ from longboat.engines.shared.home import Home, check_run_id
 from longboat.engines.shared.stop_request import StopRequest
 
 if TYPE_CHECKING:
+    from longboat.bundles.manifests import CodeSnapshot
     from longboat.engines.local.logs import LogFileFollower
     from longboat.engines.local.submit.volumes import LocalFolders
 
@@ -60,13 +62,7 @@ class LocalEngine:
         return make_plan(self.home, submission, notices)
 
     def submit(self, submission: Submission) -> RunStatus:
-        from longboat.engines.local.submit.submission import (
-            create_run,
-            free_name,
-            make_claims,
-            record_of,
-            supervisor_environment,
-        )
+        from longboat.engines.local.submit.submission import make_claims
         from longboat.engines.shared.code_snapshot import snapshot_of
 
         submission = self._complete(submission)
@@ -87,20 +83,34 @@ class LocalEngine:
             for warning in snapshot.warnings:
                 self._notice(warning)
             diff = BundleStore(self.home.folder("bundles")).diff(snapshot.hash)
+        return self._create(submission, snapshot, diff)
+
+    def _create(self, submission: Submission, snapshot: CodeSnapshot | None, diff: bytes | None) -> RunStatus:
+        from longboat.engines.local.submit.submission import create_run, free_name, record_of
+
         while True:
             name = submission.run_id or free_name(self.home, submission)
             record = record_of(self.home, submission, name=name, snapshot=snapshot)
-            created = create_run(self.home, record, diff)
+            with held_interrupts() as pressed:  # a run without a supervisor would be started by whoever looks next
+                created = create_run(self.home, record, diff)
+                if created is not None:
+                    self._launch(submission, record, *created)
+            if pressed and created is not None:
+                self.stop(name)
+            if pressed:
+                raise KeyboardInterrupt
             if created is not None:
-                break
+                return brief_status(record, LocalState(reason="is being started"))
             if submission.run_id is not None:
                 return self.status(submission.run_id)
-        files, lock = created
+
+    def _launch(self, submission: Submission, record: LocalRecord, files: RunFiles, lock: int) -> None:
+        from longboat.engines.local.submit.submission import supervisor_environment
+
         try:
-            spawn(files, lock, supervisor_environment(record, submission.environment))
+            spawn(files, lock, supervisor_environment(record, submission.environment), stdin=submission.stdin)
         finally:
             os.close(lock)
-        return brief_status(record, LocalState(reason="is being started"))
 
     def _complete(self, submission: Submission) -> Submission:
         import msgspec
@@ -118,7 +128,7 @@ class LocalEngine:
         from longboat.engines.local.submit.preflight import check
         from longboat.engines.local.submit.volumes import localize
         from longboat.engines.shared.code_snapshot import with_absolute_secrets
-        from longboat.engines.shared.secrets import read_secrets
+        from longboat.engines.shared.secrets import read_secrets, unmasked
 
         machine = observe_machine(self.home.root, submission.environment, with_gpus=bool(submission.job.gpus))
         here = localize(submission.job, self._folders(), base=submission.base, exists=os.path.exists)
@@ -126,7 +136,8 @@ class LocalEngine:
         notices = [*here.notices, *check(here.job, machine, here.problems), *layout_notices(here.job)]
         if submission.job.secrets:
             try:
-                read_secrets(self.home, with_absolute_secrets(submission).secrets, submission.environment)
+                values = read_secrets(self.home, with_absolute_secrets(submission).secrets, submission.environment)
+                notices += unmasked(values)
             except EngineError as error:
                 raise Refused(error.message, hint=error.hint) from error
         return submission, notices
@@ -153,7 +164,7 @@ class LocalEngine:
             except EngineError as error:
                 self._notice(error.message)
         _settle(recovered)
-        found = [brief_status(record, files.state()) for files, record in seen if files.directory.is_dir()]
+        found = [brief_status(record, files.state(), files) for files, record in seen if files.directory.is_dir()]
         return sorted(found, key=lambda status: (-status.created, status.name))
 
     def status(self, run: str) -> RunStatus:
@@ -311,11 +322,24 @@ class LocalEngine:
     def exec(self, run: str, command: Sequence[str], *, node: str | None = None, rank: int | None = None) -> int:
         from longboat.engines.local.exec_and_copy import execute
 
-        files, _, state = self._observe(run)
+        files, record, state = self._observe(run)
         if not is_own(files):
             # Its environment, PATH included, would be that of a process of ours.
             raise UsageError(f"{run} is a run of another user", hint="commands beside its ranks are for its owner")
-        return execute(files, state, command, node=node, rank=rank, environment=self.environment)
+        options = {"environment": self.environment, "secrets": self._secrets_of(record)}
+        return execute(files, state, command, node=node, rank=rank, **options)
+
+    def _secrets_of(self, record: LocalRecord) -> dict[str, str]:
+        """The secrets of a run; one that only its submitter's shell had is missed, and said to be."""
+        from longboat.engines.shared.secrets import read_secrets
+
+        values: dict[str, str] = {}
+        for secret in record.job.secrets:
+            try:
+                values.update(read_secrets(self.home, [secret], self.environment))
+            except EngineError as error:
+                self._notice(error.message)
+        return values
 
     def copy_from(self, run: str, source: str, destination: Path, *, node: str | None = None) -> None:
         from longboat.engines.local.exec_and_copy import copy_out

@@ -24,11 +24,13 @@ def execute(
     node: str | None,
     rank: int | None,
     environment: Mapping[str, str],
+    secrets: Mapping[str, str],
 ) -> int:
     """Run the command as a rank would be run, on the caller's terminal."""
     plan = _plan_of(files, state, node=node, rank=rank)
     chosen = next((r for r in plan["ranks"] if rank is None or r["rank"] == rank), None)
     variables = {name: value for name, value in environment.items() if not is_scrubbed(name)}
+    variables.update(secrets)
     variables.update(plan["env"])
     if chosen is not None:
         variables.update(chosen["env"])

@@ -34,7 +34,7 @@ class LogFileFollower:
         for source in sources(self._directory / "attempts" / str(attempt), attempt, self._query):
             reader = self._readers.get(source.path)
             if reader is None:
-                reader = self._readers[source.path] = Reader(source)
+                reader = self._readers[source.path] = Reader(source, self._query)
                 reader.skip_to(self._query)
             chosen.append(reader)
         return chosen

@@ -60,6 +60,8 @@ class LocalState(Value, frozen=True):
     attempts: tuple[Attempt, ...] = ()
     supervisor: ProcessId | None = None
     gpus: tuple[str, ...] = ()  # ids held
+    step: int | None = None  # at its end; while it runs the heartbeats tell
+    metrics: dict[str, float] = {}
     serial: int = 0  # counts what was written: of two files the one with the higher number holds
 
     @property

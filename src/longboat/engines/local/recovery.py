@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 
 from longboat.core.errors import RUN_LOST_EXIT
 from longboat.core.jobs import Value
@@ -47,10 +48,12 @@ def may_respawn(files: RunFiles) -> bool:
     return False
 
 
-def ending_of_files(files: RunFiles, record: LocalRecord, state: LocalState) -> AttemptEnd | None:
+def ending_of_files(
+    files: RunFiles, record: LocalRecord, state: LocalState, secrets: Sequence[str] = ()
+) -> AttemptEnd | None:
     """Wait for the launchers that the old supervisor left (they end by themselves), sweep, and read how it ended.
 
-    None when the attempt had not started.
+    None when the attempt had not started. `secrets`: values that must not get into logs.
     """
     folder = files.attempt_dir(state.attempt)
     nodes = [path.parent for path in folder.glob("*/plan.json")]
@@ -58,9 +61,9 @@ def ending_of_files(files: RunFiles, record: LocalRecord, state: LocalState) -> 
     deadline = time.monotonic() + record.job.grace_s + 10.0
     while live_launchers(nodes) and time.monotonic() < deadline:
         time.sleep(0.02)
-    drain(held)
+    drain(held, secrets)
     kill_until_gone(lambda: [*marked(record.uid), *descendants(os.getpid())])
-    drain(held)
+    drain(held, secrets)
     let_go(held)
     if not is_started(files, state.attempt) and not began_before_restart(state):
         return None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-from longboat.core.runs import RankStatus, RunStatus
+from longboat.bundles.disk import full_disk
+from longboat.core.runs import RunStatus, latest_step
 from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.local.supervise.attempt_files import Heartbeat, reports_of
+from longboat.engines.local.supervise.attempt_files import Heartbeat, rank_statuses
 from longboat.engines.shared.files import read_value
 from longboat.engines.shared.run_summary import brief
 from longboat.engines.shared.secret_urls import redacted_job
@@ -16,8 +16,15 @@ from longboat.engines.shared.secret_urls import redacted_job
 ENGINE = "local"
 
 
-def brief_status(record: LocalRecord, state: LocalState) -> RunStatus:
-    return brief(ENGINE, record, state)
+def brief_status(record: LocalRecord, state: LocalState, files: RunFiles | None = None) -> RunStatus:
+    """What a list shows; of a run that has not ended, `files` tell its step."""
+    import msgspec
+
+    if files is not None and state.started is not None and not state.is_final:
+        step, metrics = latest_step(rank_statuses(files, record, state))
+    else:
+        step, metrics = state.step, state.metrics
+    return msgspec.structs.replace(brief(ENGINE, record, state), step=step, metrics=metrics)
 
 
 def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunStatus:
@@ -26,13 +33,16 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
     from longboat.storage.checkpoints import newest_complete
 
     ranks = rank_statuses(files, record, state)
+    step, metrics = latest_step(ranks)
     if record.checkpoint_store is None:
         newest: Path | str | None = newest_complete(Path(record.checkpoint_dir))
     else:
         newest = sent_checkpoint(files)
     return msgspec.structs.replace(
         brief_status(record, state),
-        step=max((rank.step for rank in ranks if rank.step is not None), default=None),
+        reason=state.reason or ("" if state.is_final else problem_of(files, state)),
+        step=step,
+        metrics=metrics,
         checkpoint=str(newest) if newest else None,
         checkpoint_dir=record.checkpoint_store or record.checkpoint_dir,
         artifacts_dir=str(files.artifacts),
@@ -40,6 +50,14 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
         ranks=tuple(ranks),
         spec=redacted_job(record.job),
     )
+
+
+def problem_of(files: RunFiles, state: LocalState) -> str:
+    """Why output of the run cannot be written: as its launchers say; on a full disk they can not even say it."""
+    for path in sorted(files.attempt_dir(state.attempt).glob("*/beat.json")):
+        if (beat := read_value(path, Heartbeat)) and beat.problems:
+            return beat.problems[0]
+    return full_disk(str(files.directory)) or ""
 
 
 def sent_checkpoint(files: RunFiles) -> str | None:
@@ -50,38 +68,3 @@ def sent_checkpoint(files: RunFiles) -> str | None:
             if told and told.get("checkpoint"):
                 return told["checkpoint"]
     return None
-
-
-def rank_statuses(files: RunFiles, record: LocalRecord, state: LocalState) -> list[RankStatus]:
-    """The ranks of the current attempt."""
-    found = []
-    now = time.time()
-    folder = files.attempt_dir(state.attempt)
-    for role in record.job.roles:
-        for index in range(role.nodes):
-            node = f"{role.name}-{index}"
-            beat = read_value(folder / node / "beat.json", Heartbeat) or Heartbeat()
-            reports = {report.rank: report for report in reports_of(folder / node)}
-            for name, facts in beat.ranks.items():
-                if not name.isdigit():
-                    continue
-                report = reports.get(int(name))
-                signs = [
-                    float(t) for t in (facts.get("step_time"), facts.get("output_time")) if isinstance(t, (int, float))
-                ]
-                alive = report is None and bool(facts.get("alive")) and not state.is_final
-                step = facts.get("step")
-                metrics = facts.get("metrics")
-                found.append(
-                    RankStatus(
-                        rank=int(name),
-                        role=role.name,
-                        node=node,
-                        alive=alive,
-                        step=int(step) if isinstance(step, (int, float)) else None,
-                        metrics=metrics if isinstance(metrics, dict) else {},
-                        silent_s=max(0.0, now - max(signs)) if signs and alive else None,
-                        exit_code=report.exit_code if report else None,
-                    )
-                )
-    return sorted(found, key=lambda rank: rank.rank)

@@ -170,7 +170,7 @@ def _lines(failure: Failure, setup_log: tuple[str, ...]) -> tuple[str, ...]:
     if failure.cause == "setup":
         return setup_log
     if rank is None:
-        return ()
+        return failure.tail[-10:]
     if failure.cause == "hang" and rank.stacks:
         return tuple(rank.stacks.splitlines()[:40])
     if rank.traceback:

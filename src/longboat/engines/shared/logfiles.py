@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
+from longboat.core.errors import UsageError
 from longboat.core.jobs import Value
 from longboat.core.runs import LogLine, LogQuery
 
 _RECORD = struct.Struct("<QQ")
 _BLOCK = 1 << 20
+_TAIL_BLOCK = 1 << 16
 _LATEST_NS = 4_000_000_000_000_000_000  # in the year 2096: a time beyond it is garbage, and no calendar shows it
 MOST_LINE = 64 << 20
 """Bytes of one line. What is longer has lost its newlines, or never had any."""
@@ -39,9 +42,23 @@ class LineTimes:
     def __init__(self, path: str) -> None:
         self._path = path + ".idx"
         self._log = path
+        self._first = 0  # records before it are not read
         self._ends: list[int] = []
         self._times: list[int] = []
         self._is_broken = False
+
+    def start_at(self, offset: int) -> None:
+        """Only times of bytes from this offset on will be asked for: the index of a long log takes seconds to read."""
+        try:
+            with open(self._path, "rb") as file:
+                low, high = 0, os.fstat(file.fileno()).st_size // _RECORD.size
+                while low < high:
+                    middle = (low + high) // 2
+                    end, _ = _RECORD.unpack(os.pread(file.fileno(), _RECORD.size, middle * _RECORD.size))
+                    low, high = (middle + 1, high) if end <= offset else (low, middle)
+        except (FileNotFoundError, struct.error):
+            return
+        self._first = low
 
     def refresh(self) -> None:
         """Read on. From the first record on that no launcher writes (a power loss leaves such) it is ignored."""
@@ -49,7 +66,7 @@ class LineTimes:
             return
         try:
             with open(self._path, "rb") as file:
-                file.seek(len(self._ends) * _RECORD.size)
+                file.seek((self._first + len(self._ends)) * _RECORD.size)
                 data = file.read()
         except FileNotFoundError:
             return
@@ -79,19 +96,47 @@ class LineTimes:
 
 
 class Reader:
-    """Lines of one source, from where it stands to what is there now. Keeps an unfinished line until it is finished."""
+    """Lines of one source that the query wants, from where it stands to what is there now.
 
-    def __init__(self, source: Source) -> None:
+    Keeps an unfinished line until it is finished; with `pieces` what there is of it is a line without newline.
+    """
+
+    def __init__(self, source: Source, query: LogQuery | None = None) -> None:
         self.source = source
+        self._matches = matcher(query) if query is not None else None
+        self._has_pieces = query is not None and query.pieces and self._matches is None
         self._times = LineTimes(source.path)
         self._offset = 0
         self._partial: list[bytes] = []
         self._held = 0  # bytes of it
 
     def skip_to(self, query: LogQuery) -> None:
-        self._times.refresh()
         if query.since is not None:
+            self._times.refresh()
             self._offset = max(self._offset, self._line_start(self._times.offset_since(query.since)))
+        elif query.tail is not None and self._matches is None:
+            self._offset = self._tail_start(query.tail)
+            self._times.start_at(self._offset)
+
+    def _tail_start(self, count: int) -> int:
+        """Where the last lines begin, these many at least: the file is read from its end."""
+        left = count + 1  # the newline before the first of them, should the last be finished; one more else
+        try:
+            with open(self.source.path, "rb") as file:
+                end = os.fstat(file.fileno()).st_size
+                while end > 0:
+                    start = max(0, end - _TAIL_BLOCK)
+                    block = os.pread(file.fileno(), end - start, start)
+                    have = block.count(b"\n")
+                    if have >= left:
+                        position = len(block)
+                        for _ in range(left):
+                            position = block.rindex(b"\n", 0, position)
+                        return start + position + 1
+                    left, end = left - have, start
+        except OSError:
+            pass
+        return 0
 
     def _line_start(self, offset: int) -> int:
         """The start of the first line that ends after this offset."""
@@ -122,10 +167,11 @@ class Reader:
                 while block := file.read(_BLOCK):
                     self._times.refresh()
                     yield from self._split(block)
-        if is_last and self._partial:
+        if self._partial and (is_last or self._has_pieces):
             data = b"".join(self._partial)
             self._partial = []
-            yield self._line(data, self._offset)
+            if self._matches is None or self._matches(data):
+                yield self._line(data, self._offset)
 
     def _split(self, block: bytes) -> Iterator[LogLine]:
         *whole, rest = block.split(b"\n")
@@ -135,7 +181,8 @@ class Reader:
             if self._partial:
                 piece = b"".join((*self._partial, piece))
                 self._partial = []
-            yield self._line(piece + b"\n", offset)
+            if self._matches is None or self._matches(piece):
+                yield self._line(piece + b"\n", offset)
         self._offset += len(block)
         if rest:
             self._partial.append(rest)
@@ -155,6 +202,26 @@ class Reader:
             attempt=source.attempt,
             data=data,
         )
+
+
+@lru_cache(maxsize=8)
+def matcher(query: LogQuery) -> Callable[[bytes], bool] | None:
+    """Whether a line has what `grep` asks for; None: every line does. Raises UsageError."""
+    if not query.grep:
+        return None
+    import re
+
+    try:
+        patterns = [re.compile(pattern, re.IGNORECASE if query.ignore_case else 0) for pattern in query.grep]
+    except (re.error, OverflowError, RecursionError) as error:
+        raise UsageError(f"not a regular expression: {' '.join(query.grep)!r}: {error}") from None
+    searches = [pattern.search for pattern in patterns]
+
+    def is_match(data: bytes) -> bool:
+        text = data.decode("utf-8", "replace").rstrip("\r\n")
+        return any(search(text) for search in searches) != query.invert_match
+
+    return is_match
 
 
 def sources(attempt_dir: Path, attempt: int, query: LogQuery) -> list[Source]:

@@ -9,15 +9,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.core.guards.masking import LEAST
 from longboat.core.jobs import Secret
 from longboat.engines.shared.files import disk, make_folder, write_bytes
 from longboat.engines.shared.home import Home
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FOLDER = "secrets"
+_HINT = "encode it, with base64 for example, and decode it in the job"
 
 
 def set_secret(home: Home, name: str, value: str) -> None:
+    if reason := unfit(value):
+        raise UsageError(f"secret {name}: {reason}", hint=_HINT)
     make_folder(home.root / _FOLDER, is_durable=True)
     write_bytes(_path(home, name), value.encode(), is_durable=True)
 
@@ -36,7 +40,28 @@ def remove_secret(home: Home, name: str) -> None:
 
 def read_secrets(home: Home, secrets: Sequence[Secret], environment: Mapping[str, str]) -> dict[str, str]:
     """The values by variable name. Raises EngineError naming the first that is nowhere."""
-    return {secret.name: _read(home, secret, environment) for secret in secrets}
+    values = {secret.name: _read(home, secret, environment) for secret in secrets}
+    for name, value in values.items():
+        if reason := unfit(value):
+            raise EngineError(f"secret {name}: {reason}", hint=_HINT)
+    return values
+
+
+def unmasked(values: Mapping[str, str]) -> list[str]:
+    """What to know about secrets that are too short to be masked in logs."""
+    short = [name for name, value in values.items() if 0 < len(value.encode()) < LEAST]
+    return [f"secret {name} has fewer than {LEAST} characters: it is not masked in logs" for name in short]
+
+
+def unfit(value: str) -> str | None:
+    """Why this value cannot be given to a rank as a variable; None: it can."""
+    if "\0" in value:
+        return "its value has a NUL byte, which no environment variable can hold"
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "its value is not UTF-8 text"
+    return None
 
 
 def _read(home: Home, secret: Secret, environment: Mapping[str, str]) -> str:

@@ -46,6 +46,7 @@ class Coordinator:
         self._message = ""
         self._reports: dict[int, tuple[float, str, dict[str, Any]]] = {}  # by rank: arrival, by which node
         self._stalled: tuple[int, float] | None = None
+        self._timeout_s: float | None = None
 
     # events
 
@@ -107,7 +108,8 @@ class Coordinator:
             self.culprit = node
         return self._end("evicted", now, but=node)
 
-    def timeout(self, now: float) -> list[Order]:
+    def timeout(self, now: float, limit_s: float | None = None) -> list[Order]:
+        self._timeout_s = limit_s
         return self._end("timeout", now)
 
     def lost(self, node: str, last_word: float, why: str, now: float) -> list[Order]:
@@ -176,6 +178,7 @@ class Coordinator:
         end.lost = self._losses(rules.LOSS_WINDOW_S)
         end.lost_message = self._message or "no word of its end came from node %s" % ", ".join(end.missing[:8])
         end.stalled = self._stalled
+        end.timeout_s = self._timeout_s
         return end
 
     def _losses(self, window_s: float) -> dict[str, float]:

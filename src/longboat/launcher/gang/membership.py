@@ -214,7 +214,7 @@ class GangLeader(Membership):
     def _begin(self) -> None:
         seconds = self.state.plan.run_timeout_s
         if seconds is not None:
-            self.loop.after("timeout", seconds, lambda: self._give(self.coordinator.timeout(time.monotonic())))
+            self.loop.after("timeout", seconds, lambda: self._give(self.coordinator.timeout(time.monotonic(), seconds)))
 
     def _give(self, orders: list[Order]) -> None:
         for node, order in orders:

@@ -46,6 +46,7 @@ class NodePlan:
         self.starter = str(raw.get("starter") or "longboat")
         self.command: str | list[str] = raw.get("command") or ""
         self.env: dict[str, str] = dict(raw.get("env") or {})
+        self.mask: list[str] = list(raw.get("mask") or [])
         self.unset: list[str] = list(raw.get("unset") or [])
         self.path_prepend: list[str] = list(raw.get("path_prepend") or [])
         self.path_append: list[str] = list(raw.get("path_append") or [])

@@ -80,7 +80,7 @@ def status(folder: str) -> dict[str, Any]:
         "missing": beat.get("missing") or [],
         "resumed_from": beat.get("resumed_from"),
         "memory": beat.get("memory"),
-        "problems": beat.get("problems") or [],
+        "problems": beat.get("problems") or _disk_problems(folder),
         "beat_s": max(0.0, time.time() - beat["time"]) if beat.get("time") else None,
         "ranks": ranks,
         "reports": reports,
@@ -88,6 +88,14 @@ def status(folder: str) -> dict[str, Any]:
         "outcome": _read(folder, "outcome.json") or None,
         "verdict": _read(folder, "verdict.json") or None,
     }
+
+
+def _disk_problems(folder: str) -> list[str]:
+    """On a full disk the beat itself is from before it was."""
+    from ..vendored import load
+
+    problem = load("bundles.disk").full_disk(folder)
+    return [problem] if problem else []
 
 
 def _rank(beat: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ VERSION = 1
 LINE_PORT = 29499
 PEERS_S = 600.0  # an image of 20 GB is pulled in ten minutes on an ordinary line
 LOST_S = 30.0  # a switch that restarts is back by then
-PLAN_KEYS = ("run", "uid", "attempt", "setup", "grace_s", "stall_s")
+PLAN_KEYS = ("run", "uid", "attempt", "setup", "grace_s", "stall_s", "mask")
 
 
 class GangError(Exception):

@@ -71,7 +71,8 @@ class RankGroup:
     def _start(self, ranks: list[Rank], env: dict[str, str], on_end: Callable[[ChildEnd], None]) -> int | None:
         """Start the command; its output is that of the first of the ranks."""
         state = self._state
-        stdio = (os.devnull, ranks[0].out.pipe, ranks[0].err.pipe)
+        # Our own stdin is /dev/null, or what the submitter gave to a run of one rank.
+        stdio = (0 if len(state.ranks) == 1 else os.devnull, ranks[0].out.pipe, ranks[0].err.pipe)
         for rank in ranks:
             rank.begin(0)
         try:

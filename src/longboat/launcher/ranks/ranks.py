@@ -110,7 +110,7 @@ def rank_report(plan: NodePlan, rank: Rank, end: ChildEnd, ended_by: str | None,
         "stacks": rank.stacks,
     }
     err = rank.err.tail(failure_cause.TAIL_BYTES)
-    if end.code != 0:
+    if end.code != 0 or ended_by == "timeout":
         report["tail"] = failure_cause.tail_of(err, rank.out.tail(failure_cause.TAIL_BYTES))
     if end.code != 0 and ended_by is None:
         group = _group() if kernel_oom else None

@@ -17,7 +17,7 @@ from .streams import RECORD, RankStream, pipe_size
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from typing import Callable
+    from typing import Any, Callable
 
     from ..pod.checkpoint_upload import Sender
 else:
@@ -141,12 +141,21 @@ class LauncherState:
 
     def open_stream(self, name: str, label: str, size: int) -> RankStream:
         """Make the pipe and log of this name (`3.out`) and tee from now on."""
-        stream = RankStream(self.path("pipes", name), self.path("logs", name), size)
+        stream = RankStream(self.path("pipes", name), self.path("logs", name), size, self._masker())
         self.streams.append(stream)
         if self.pod_log:
             self.pod_log.add(stream, label)
         self.loop.watch(stream.fd, lambda: self.tee(stream))
         return stream
+
+    def _masker(self) -> Any:
+        """For one stream; None where the run has no secret that is worth one."""
+        values = [os.environ.get(name, "") for name in self.plan.mask]
+        if not any(values):
+            return None
+        from ..vendored import load
+
+        return load("core.guards.masking").Masker(values) or None
 
     def tee(self, stream: RankStream) -> None:
         moved = stream.move()

@@ -1,8 +1,9 @@
-"""One stream of one rank: from its named pipe into its log file and index, byte for byte.
+"""One stream of one rank: from its named pipe into its log file and index, byte for byte but for secrets.
 
 On Linux the kernel moves the bytes from the pipe into the file (splice): what is not in the file is still in the pipe,
 so a launcher that is killed at any moment loses nothing that an engine with its own read end could not save. When the
-disk is full the bytes stay in the pipe as well, and the rank waits.
+disk is full the bytes stay in the pipe as well, and the rank waits. Where values of secrets are masked the bytes come
+through here: what may be the beginning of one is held back until the rest has come.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ _F_SETPIPE_SZ = 1031
 _PIPE_BUDGET = 4 << 20
 """For all pipes of a node together: the kernel bounds the pipe memory of a user, 64 MiB by default."""
 _SPLICE_NONBLOCK = 2  # of fcntl.h
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 RECORD = struct.Struct("<QQ")
 
 
@@ -27,14 +32,15 @@ def pipe_size(streams: int) -> int:
 class RankStream:
     """A pipe and its log. Holds the pipe's write end too, so that it never ends before the launcher says so."""
 
-    def __init__(self, pipe: str, log: str, size: int) -> None:
+    def __init__(self, pipe: str, log: str, size: int, masker: Any = None) -> None:
         self.pipe = pipe
         self.log = log
         self.problem: str | None = None  # why nothing can be written at present
         self.last_ns = 0  # monotonic time of the latest bytes
         self.last_time = 0.0
         self._left = b""  # read, but not written yet: only where splice does not work
-        self._splices = hasattr(os, "splice")
+        self._masker = masker
+        self._splices = hasattr(os, "splice") and masker is None
         _make_pipe(pipe)
         self.fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         self._held = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
@@ -57,6 +63,16 @@ class RankStream:
         if moved:
             self._moved(moved)
         return moved
+
+    def finish(self) -> None:
+        """Nobody writes any more: what was held back is written too."""
+        if self._masker is not None:
+            self._left += self._masker.finish()
+            try:
+                while self._left:
+                    self._moved(self._copy())
+            except OSError as error:
+                self.problem = error.strerror
 
     def add_line(self, text: str) -> None:
         """Write a line of the launcher's own into the log. Best effort."""
@@ -100,8 +116,9 @@ class RankStream:
         return self._copy()
 
     def _copy(self) -> int:
-        if not self._left:
-            self._left = os.read(self.fd, CHUNK)
+        while not self._left:
+            data = os.read(self.fd, CHUNK)
+            self._left = data if self._masker is None else self._masker.feed(data)
         written = os.write(self._out, self._left)
         self._left = self._left[written:]
         return written

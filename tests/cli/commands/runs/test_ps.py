@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 import yaml
 
-from longboat.cli.commands.runs.ps import is_recent, row, selector
+from longboat.cli.commands.runs.ps import is_recent, row, run_record, selector
 from longboat.core.errors import UsageError
 from longboat.core.runs import RunStatus
 
@@ -19,7 +20,10 @@ RUN = RunStatus(
 
 def test_rows() -> None:
     assert row(RUN, wide=False, now=220.0) == ("digits", "failed", 2, 4, "2m", "1m", 3, "why")
-    assert row(RUN, wide=True, now=220.0)[7:] == ("2/3", None, "local", "me", "python x.py", "why")
+    assert row(RUN, wide=True, now=220.0)[7:] == ("2/3", None, "", "local", "me", "python x.py", "why")
+    stepping = msgspec.structs.replace(RUN, step=7, metrics={"loss": 0.25, "lr": 1e-05})
+    assert row(stepping, wide=True, now=220.0)[8:10] == (7, "loss=0.25, lr=1e-05")
+    assert run_record(stepping)["metrics"] == {"loss": 0.25, "lr": 1e-05}
 
 
 def test_recent_is_unfinished_or_within_a_day() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -129,3 +131,19 @@ def test_resuming_needs_a_complete_checkpoint(tmp_path: Path) -> None:
     assert record_of(home, given, name="r", snapshot=None).resume_from == str(tmp_path / "old" / "step-1")
     direct = submission(tmp_path, checkpoints=Checkpoints(resume="old/step-1"))
     assert record_of(home, direct, name="r", snapshot=None).resume_from == str(tmp_path / "old" / "step-1")
+
+
+def test_ctrl_c_while_a_run_is_made_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next command that looks would start it."""
+    from longboat.engines.local.engine import LocalEngine
+    from longboat.engines.local.submit import submission as module
+
+    def interrupted(*args: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return create_run(*args)
+
+    monkeypatch.setattr(module, "create_run", interrupted)
+    engine = LocalEngine(tmp_path / "home")
+    with pytest.raises(KeyboardInterrupt):
+        engine.submit(submission(tmp_path, "train"))
+    assert engine.wait("train", timeout_s=60).phase == "stopped"

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longboat.cli.input.options import TargetCommand, job_options
-from longboat.cli.output.terminal import note, say
+from longboat.cli.output.terminal import note
 from longboat.core.errors import UsageError
-from longboat.core.words import counted
 
 if TYPE_CHECKING:
     from longboat.core.runs import RunStatus
@@ -67,25 +66,31 @@ def misplaced(words: tuple[str, ...]) -> list[str]:
 
 def submit(place: Engine, submission: Submission, options: dict[str, Any]) -> int:
     """Hand the run over, then stay with it or not."""
+    if not options["detach"]:
+        return follow(place, submission, quiet=options["quiet"])
     run = place.submit(submission)
-    if options["detach"]:
-        if options["output"] in ("json", "yaml"):
-            from longboat.cli.output.formats import plain, write
+    if options["output"] in ("json", "yaml"):
+        from longboat.cli.output.formats import plain, write
 
-            write(plain(run), options["output"])
-        else:
-            print(run.name)
-        if place.name == "kubernetes" and not options["quiet"]:
-            warn_unattended(place, run)
-        return 0
+        write(plain(run), options["output"])
+    else:
+        print(run.name)
+    if place.name == "kubernetes" and not options["quiet"]:
+        warn_unattended(place, run)
+    return 0
+
+
+def follow(place: Engine, submission: Submission, *, quiet: bool) -> int:
+    """Hand the run over and show its log until it has ended."""
+    # Imported first: once the run is there, Ctrl-C is for it.
+    import msgspec
+
     from longboat.cli.attach import attach, exit_code, rank_count
+    from longboat.cli.output.terminal import may_read_stdin
 
     ranks = rank_count(submission.job)
-    if not options["quiet"]:
-        nodes = submission.job.nodes
-        size = f" ({counted(nodes, 'node')}, {counted(ranks, 'rank')})" if ranks > 1 else ""
-        say(f"longboat: run {run.name}{size}")
-    return exit_code(attach(place, run, ranks=ranks, quiet=options["quiet"]))
+    run = place.submit(msgspec.structs.replace(submission, stdin=ranks == 1 and may_read_stdin()))
+    return exit_code(attach(place, run, ranks=ranks, quiet=quiet))
 
 
 def warn_unattended(place: Engine, run: RunStatus) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
 from typing import Any
 
@@ -13,8 +15,9 @@ from longboat.cli.input.engine_option import engine_options, open_engine
 from longboat.cli.output.log_printer import JsonPrinter, LinePrinter
 from longboat.cli.output.terminal import say
 from longboat.cli.output.times import parse_moment
-from longboat.core.errors import NotFound
+from longboat.core.errors import NotFound, UsageError
 from longboat.core.runs import LogQuery, RunStatus
+from longboat.engines.shared.logfiles import matcher
 from longboat.sdk.names import find_run
 
 
@@ -26,6 +29,11 @@ from longboat.sdk.names import find_run
 @click.option("--since", metavar="TIME", help="Only lines since 10m (ago), or 2025-01-31T12:00:00Z.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last lines of each rank.")
 @click.option("--attempt", type=click.IntRange(min=1), help="Only this attempt, counted from 1.")
+@click.option(
+    "--grep", multiple=True, metavar="PATTERN", help="Only lines that match this regular expression. Repeatable."
+)
+@click.option("-i", "--ignore-case", is_flag=True, help="With --grep: upper and lower case are the same.")
+@click.option("-v", "--invert-match", is_flag=True, help="With --grep: only lines that do not match.")
 @click.option("-t", "--timestamps", is_flag=True, help="Put the time before each line.")
 @output_option("text", "json")
 @engine_options
@@ -36,19 +44,25 @@ def command(run: str, timestamps: bool, output: str, **options: Any) -> int:
     """
     place = open_engine()
     status = find_run(place, run)
-    query = make_query(options, time.time())
+    query = make_query(options, time.time(), output)
     check_query(status, query)
     printer: LinePrinter | JsonPrinter = JsonPrinter()
     if output == "text":
-        printer = LinePrinter(prefixes=len(query.ranks) != 1 and is_many(status), timestamps=timestamps)
+        printer = LinePrinter(
+            prefixes=len(query.ranks) != 1 and is_many(status),
+            timestamps=timestamps,
+            attempts=status.retries + 1,
+            highlight=highlight(query),
+        )
     if query.follow and status.phase == "pending" and status.reason:
         say(f"longboat: {status.name} is pending: {status.reason}")
     for line in place.logs(status.name, query):
         printer(line)
+    printer.close()
     return exit_code(place.wait(status.name)) if query.follow else 0
 
 
-def make_query(options: dict[str, Any], now: float) -> LogQuery:
+def make_query(options: dict[str, Any], now: float, output: str) -> LogQuery:
     since, attempt = options["since"], options["attempt"]
     return LogQuery(
         follow=options["follow"],
@@ -57,21 +71,37 @@ def make_query(options: dict[str, Any], now: float) -> LogQuery:
         since=None if since is None else parse_moment(since, now),
         tail=options["tail"],
         attempt=None if attempt is None else attempt - 1,
+        grep=tuple(options["grep"]),
+        ignore_case=options["ignore_case"],
+        invert_match=options["invert_match"],
+        pieces=options["follow"] and output == "text",
     )
+
+
+def highlight(query: LogQuery) -> list[re.Pattern[bytes]]:
+    """What is shown in colour of lines that match."""
+    if query.invert_match:
+        return []
+    with contextlib.suppress(re.error):  # a pattern that is one for text only: its lines are found, without colour
+        return [re.compile(pattern.encode(), re.IGNORECASE * query.ignore_case) for pattern in query.grep]
+    return []
 
 
 def check_query(run: RunStatus, query: LogQuery) -> None:
     """A rank, role or attempt that the run does not have would print nothing, and look like an empty log."""
+    matcher(query)
+    if (query.ignore_case or query.invert_match) and not query.grep:
+        raise UsageError("-i and -v go with --grep", hint=f"longboat logs {run.name} --grep PATTERN -i")
+    most = run.retries + 1 if query.follow and not run.is_final else run.attempt + 1
+    if query.attempt is not None and query.attempt >= most:
+        hint = f"its attempts are 1 to {most}" if most > 1 else "it has one attempt"
+        raise NotFound(f"{run.name} has no attempt {query.attempt + 1}", hint=hint)
     if run.spec is None:
         return
     count, roles = rank_count(run.spec), [role.name for role in run.spec.roles]
     for rank in query.ranks:
         if rank >= count:
             raise NotFound(f"{run.name} has no rank {rank}", hint=f"its ranks are 0 to {count - 1}")
-    if query.attempt is not None and query.attempt > (run.attempt if run.is_final else run.retries):
-        most = run.attempt + 1 if run.is_final else run.retries + 1
-        hint = f"its attempts are 1 to {most}" if most > 1 else "it has one attempt"
-        raise NotFound(f"{run.name} has no attempt {query.attempt + 1}", hint=hint)
     for role in query.roles:
         if role not in roles:
             raise NotFound(f"{run.name} has no role {role!r}", hint=f"its roles: {', '.join(roles)}")

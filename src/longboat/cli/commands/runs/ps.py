@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import click
 
@@ -19,7 +19,7 @@ from longboat.core.runs import RunStatus
 
 RECENT_S = 24 * 3600
 HEAD = ("NAME", "PHASE", "NODES", "GPUS", "AGE", "TIME", "EXIT", "INFO")
-WIDE_HEAD = (*HEAD[:-1], "TRY", "STEP", "ENGINE", "USER", "COMMAND", "INFO")
+WIDE_HEAD = (*HEAD[:-1], "TRY", "STEP", "METRICS", "ENGINE", "USER", "COMMAND", "INFO")
 TERM = re.compile(r"(?P<absent>!?)(?P<key>[\w./-]+)|(?P<label>[\w./-]+)\s*(?P<equals>==?|!=)\s*(?P<value>[\w.-]*)")
 """One term of a label selector: a label is there, or not, or has (not) this value."""
 
@@ -64,7 +64,12 @@ def row(run: RunStatus, *, wide: bool, now: float) -> tuple[object, ...]:
     first = (run.name, run.phase, run.nodes, run.gpus, show_duration(now - run.created), lasted, run.exit_code)
     if not wide:
         return (*first, run.reason)
-    return (*first, f"{run.attempt + 1}/{run.retries + 1}", run.step, run.engine, run.user, run.command, run.reason)
+    tries, metrics = f"{run.attempt + 1}/{run.retries + 1}", show_metrics(run.metrics)
+    return (*first, tries, run.step, metrics, run.engine, run.user, run.command, run.reason)
+
+
+def show_metrics(metrics: Mapping[str, float]) -> str:
+    return ", ".join(f"{name}={value:g}" for name, value in metrics.items())
 
 
 def selector(texts: Sequence[str]) -> Callable[[dict[str, str]], bool]:

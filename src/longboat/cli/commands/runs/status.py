@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 import msgspec
 
+from longboat.cli.commands.runs.ps import show_metrics
 from longboat.cli.input.arguments import LATEST, output_option, runs_argument
 from longboat.cli.input.engine_option import engine_options, open_engine
 from longboat.cli.output.formats import plain, write
@@ -66,6 +67,7 @@ def print_status(run: RunStatus, *, wide: bool) -> None:
             ("attempt", f"{run.attempt + 1} of at most {run.retries + 1}"),
             ("retry", retry_words(run, now)),
             ("step", run.step),
+            ("metrics", show_metrics(run.metrics)),
             ("checkpoint", run.checkpoint),
             ("checkpoints", run.checkpoint_dir),
             ("artifacts", run.artifacts_dir),
@@ -107,7 +109,7 @@ def print_ranks(run: RunStatus) -> None:
             rank.exit_code,
             rank.step,
             show_duration(rank.silent_s) if rank.alive else None,
-            ", ".join(f"{name}={value:g}" for name, value in rank.metrics.items()),
+            show_metrics(rank.metrics),
         )
         for rank in run.ranks
     ]

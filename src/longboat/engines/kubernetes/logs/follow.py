@@ -19,6 +19,7 @@ from longboat.engines.kubernetes.logs.lines import to_log_line
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
 from longboat.engines.kubernetes.observe.snapshot import PodView, pod_view
 from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.shared.logfiles import matcher
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Unreachable
 from longboat.kubeapi.kinds import POD
@@ -284,7 +285,10 @@ def list_pods(client: Client, record: Record) -> list[dict[str, Any]]:
 def merged(lines: list[LogLine], query: LogQuery) -> Iterator[LogLine]:
     """By time, each rank's and stream's own order kept; only what the query wants."""
     streams: dict[tuple[str, int, str, int], list[LogLine]] = {}
+    matches = matcher(query)
     for line in lines:
+        if matches is not None and not matches(line.data):
+            continue
         if (query.ranks and line.rank not in query.ranks) or (query.since is not None and line.time < query.since):
             continue
         streams.setdefault((line.node, line.rank, line.stream, line.attempt), []).append(line)

@@ -74,7 +74,7 @@ class LogSpool:
 
 
 def _reader(source: Source, query: LogQuery) -> Reader:
-    reader = Reader(source)
+    reader = Reader(source, query)
     reader.skip_to(query)
     return reader
 

@@ -174,6 +174,7 @@ def _shared_plan(record: Record, layout: Layout) -> dict[str, Any]:
         "setup": job.setup,
         "grace_s": job.grace_s,
         "stall_s": job.stall_s,
+        "mask": sorted(record.secrets),
         "unset": list(SCRUBBED),
         "mpi": {"token_file": TOKEN, "port": RANK_PORT} if has_mpi else None,
     }

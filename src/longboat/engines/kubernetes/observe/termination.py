@@ -37,6 +37,7 @@ class GangEnd(Value, frozen=True):
     message: str = ""
     node: str = ""
     first: RankReport | None = None
+    tail: tuple[str, ...] = ()
 
 
 class NodeEnd(Value, frozen=True):

@@ -79,6 +79,7 @@ def _gang_verdict(gang: GangEnd, first: PodEnd) -> AttemptOutcome:
                 exit_code=exit_code_of(gang.cause, gang.exit_code),
                 message=gang.message,
                 rank=gang.first,
+                tail=tuple(gang.tail),
             )
         )
     if ended_by == "stop":

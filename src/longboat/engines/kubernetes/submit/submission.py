@@ -101,6 +101,7 @@ class Submitter:
             # What takes our own time is done while the server takes its.
             from longboat.core.layouts import notices as layout_notices
             from longboat.engines.kubernetes.submit.preflight import check
+            from longboat.engines.shared.secrets import unmasked
 
             launcher_name()
             capabilities = restrict_gpu_resource(seen.result(), self.settings.gpu_resource)
@@ -112,6 +113,7 @@ class Submitter:
         ]
         check_volumes(job, allow_host_paths=self.settings.allow_host_paths)
         secrets = {**self._secrets(job, submission.environment), **secret_urls(job)}
+        notices += unmasked(secrets)
         taken = code.result()
         offer = PreparedRun(
             submission=submission,

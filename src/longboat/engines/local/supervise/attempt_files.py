@@ -6,10 +6,11 @@ A file that is missing or damaged tells nothing. No file is written and no proce
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from longboat.core.jobs import Value
-from longboat.core.runs import RankReport
+from longboat.core.runs import RankReport, RankStatus
 from longboat.engines.local.records import LocalRecord, LocalState, RunFolder
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome
 from longboat.engines.local.supervise.processes import boot_id
@@ -22,6 +23,7 @@ class Heartbeat(Value, frozen=True):
     time: float = 0.0
     phase: str = ""
     missing: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # why output cannot be written
     ranks: dict[str, dict[str, object]] = {}
 
 
@@ -42,6 +44,41 @@ def reports_of(directory: Path) -> list[RankReport]:
     return reports
 
 
+def rank_statuses(files: RunFolder, record: LocalRecord, state: LocalState) -> list[RankStatus]:
+    """The ranks of the current attempt."""
+    found = []
+    now = time.time()
+    folder = files.attempt_dir(state.attempt)
+    for role in record.job.roles:
+        for index in range(role.nodes):
+            node = f"{role.name}-{index}"
+            beat = read_value(folder / node / "beat.json", Heartbeat) or Heartbeat()
+            reports = {report.rank: report for report in reports_of(folder / node)}
+            for name, facts in beat.ranks.items():
+                if not name.isdigit():
+                    continue
+                report = reports.get(int(name))
+                signs = [
+                    float(t) for t in (facts.get("step_time"), facts.get("output_time")) if isinstance(t, (int, float))
+                ]
+                alive = report is None and bool(facts.get("alive")) and not state.is_final
+                step = facts.get("step")
+                metrics = facts.get("metrics")
+                found.append(
+                    RankStatus(
+                        rank=int(name),
+                        role=role.name,
+                        node=node,
+                        alive=alive,
+                        step=int(step) if isinstance(step, (int, float)) else None,
+                        metrics=metrics if isinstance(metrics, dict) else {},
+                        silent_s=max(0.0, now - max(signs)) if signs and alive else None,
+                        exit_code=report.exit_code if report else None,
+                    )
+                )
+    return sorted(found, key=lambda rank: rank.rank)
+
+
 def is_started(files: RunFolder, attempt: int) -> bool:
     """Whether any launcher of this attempt ever ran."""
     return any(files.attempt_dir(attempt).glob("*/launcher.json"))
@@ -59,6 +96,7 @@ def read_ending(folder: Path, record: LocalRecord, state: LocalState) -> Attempt
         nodes=list(nodes),
         deciding=[name for name, role in nodes.items() if role in record.job.ends and not _follows(folder / name)],
         reason="stop" if files_stopped(folder) else "timeout" if is_late else None,
+        timeout_s=record.job.timeout_s,
         lost_message="the machine restarted" if restarted else "the run's supervisor was killed",
     )
 

@@ -152,6 +152,7 @@ class AttemptPreparation:
             "starter": layout.starter,
             "command": layout.command,
             "env": env,
+            "mask": [secret.name for secret in job.secrets],
             "unset": scrubbed(os.environ),
             "path_prepend": list(environment.path),
             "path_append": list(self._record.path_append),

@@ -38,6 +38,7 @@ class AttemptEnd(Value, frozen=True):
     reason: str | None = None  # why we ended it: "stop", "timeout", "success", "failure", "hang"
     stalled: tuple[int, float] | None = None  # the rank that made no progress, and for how many seconds
     lost_message: str = ""  # why nodes without outcome have none
+    timeout_s: float | None = None  # how long the run may take
 
 
 def judge(ending: AttemptEnd) -> Failure | None:
@@ -53,10 +54,17 @@ def judge(ending: AttemptEnd) -> Failure | None:
     end.loss_window = LOSS_WINDOW_NS
     end.lost_message = ending.lost_message
     end.stalled = ending.stalled
+    end.timeout_s = ending.timeout_s
     verdict = first_failure.judge(end)
     if verdict is None:
         return None
-    return Failure(cause=verdict.cause, exit_code=verdict.exit_code, message=verdict.message, rank=verdict.report)
+    return Failure(
+        cause=verdict.cause,
+        exit_code=verdict.exit_code,
+        message=verdict.message,
+        rank=verdict.report,
+        tail=tuple(verdict.tail or ()),
+    )
 
 
 def stop_code(ending: AttemptEnd) -> int | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from longboat.core.guards.masking import Masker
 from longboat.core.runs import RankReport
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.supervise.attempt_files import Heartbeat, Stall, reports_of
@@ -40,6 +41,7 @@ class Launchers:
         self.nodes = {node.name: node for node in nodes}
         self._uid = record.uid
         self._grace_s = record.job.grace_s
+        self._timeout_s = record.job.timeout_s
         self._attempt = attempt
         # A follower ends when it is told to, never by itself.
         deciding = [node for node in nodes if node.layout.role in record.job.ends]
@@ -52,11 +54,18 @@ class Launchers:
         self.reason: str | None = None
         self._deadline: float | None = None
         self._lifeline: tuple[int, int] | None = None
+        self._secrets: list[str] = []  # their values, for what a killed launcher leaves
+        self._names = [secret.name for secret in record.job.secrets]
+        self._stdin: int | None = None
+        self._has_stdin = sum(role.nodes * role.procs for role in record.job.roles) == 1
         self._has_store = record.checkpoint_store is not None
         self._cut: float | None = None  # when a launcher that only sends checkpoints must have ended
 
-    def start(self, environment: Mapping[str, str], inherited: Sequence[int]) -> None:
+    def start(self, environment: Mapping[str, str], inherited: Sequence[int], stdin: int | None = None) -> None:
+        """`stdin`: of the submitter, for the only rank of a run; several would take each other's input away."""
+        self._stdin = stdin if self._has_stdin else None
         self._lifeline = os.pipe()
+        self._secrets = [environment.get(name, "") for name in self._names]
         os.set_inheritable(self._lifeline[0], True)
         for descriptor in inherited:
             os.set_inheritable(descriptor, True)
@@ -84,7 +93,9 @@ class Launchers:
                 [sys.executable, "-I", "-S", os.fspath(LAUNCHER), os.fspath(node.plan)],
                 variables,
                 file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
+                    if self._stdin is None
+                    else (os.POSIX_SPAWN_DUP2, self._stdin, 0),
                     (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
                     (os.POSIX_SPAWN_DUP2, 1, 2),
                 ],
@@ -209,6 +220,7 @@ class Launchers:
             lost_ns=self._lost_ns,
             reason=self.reason,
             stalled=self._stalled(),
+            timeout_s=self._timeout_s,
             lost_message=self._last_words(),
         )
 
@@ -239,7 +251,7 @@ class Launchers:
         self._lifeline = None
 
     def _drain(self, node: AttemptNode) -> None:
-        drain({pipe: self._held[pipe] for pipe in node.pipes() if pipe in self._held})
+        drain({pipe: self._held[pipe] for pipe in node.pipes() if pipe in self._held}, self._secrets)
 
 
 def hold(pipes: Iterable[Path]) -> dict[Path, int]:
@@ -251,12 +263,16 @@ def hold(pipes: Iterable[Path]) -> dict[Path, int]:
     return held
 
 
-def drain(held: Mapping[Path, int]) -> None:
-    """Save what ranks had written and a killed launcher had not read."""
+def drain(held: Mapping[Path, int], secrets: Sequence[str] = ()) -> None:
+    """Save what ranks had written and a killed launcher had not read, values of secrets masked as it would have."""
     for pipe, descriptor in held.items():
+        log = pipe.parent.parent / "logs" / pipe.name
+        masker = Masker(secrets)
         with contextlib.suppress(BlockingIOError):
             while data := os.read(descriptor, 1 << 20):
-                append_log(pipe.parent.parent / "logs" / pipe.name, data)
+                append_log(log, masker.feed(data))
+        if rest := masker.finish():
+            append_log(log, rest)
 
 
 def let_go(held: Mapping[Path, int]) -> None:

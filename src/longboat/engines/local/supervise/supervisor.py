@@ -20,13 +20,14 @@ import msgspec
 from longboat.core.errors import EngineError, InternalError, LongboatError
 from longboat.core.jobs import Job
 from longboat.core.layouts import ports_needed
-from longboat.core.runs import Attempt, Failure
+from longboat.core.runs import Attempt, Failure, latest_step
 from longboat.engines.local.records import LocalRecord, LocalState, replace
 from longboat.engines.local.recovery import ending_of_files
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.submit.machine import Gpu, observe_machine
 from longboat.engines.local.submit.preflight import request_of
 from longboat.engines.local.supervise.attempt_data import AttemptOutputs, DataFailed
+from longboat.engines.local.supervise.attempt_files import rank_statuses
 from longboat.engines.local.supervise.attempt_folders import AttemptPreparation, layout_of
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, judge, stop_code
 from longboat.engines.local.supervise.launchers import Launchers
@@ -62,6 +63,7 @@ class Supervisor:
         self._node_ports: list[tuple[int, ...]] = []
         self._gpus: list[tuple[Gpu, ...]] = []
         self._running_since: float | None = None
+        self.stdin: int | None = None
         self._is_saved = True
         self._is_promised = True  # what has to survive a power loss is synced
         self._outputs = AttemptOutputs(self.home, self.files, self.record)
@@ -164,10 +166,17 @@ class Supervisor:
     def _pick_up(self, before: LocalState) -> Failure | None:
         """Another supervisor was here and vanished: let its launchers end, then judge by their files."""
         self._save(phase="recovering", reason="its supervisor was killed; cleaning up")
-        ending = ending_of_files(self.files, self.record, before)
+        ending = ending_of_files(self.files, self.record, before, self._secret_values())
         if ending is None:  # between two attempts
             return None
         return self._conclude(ending)
+
+    def _secret_values(self) -> list[str]:
+        """As far as they can be had: another command took the run over, perhaps in a shell without them."""
+        try:
+            return list(read_secrets(self.home, self.job.secrets, os.environ).values())
+        except LongboatError:
+            return []
 
     # the steps of an attempt
 
@@ -209,7 +218,7 @@ class Supervisor:
         attempts = (*(a for a in self.state.attempts if a.number != attempt), started)
         self._save(is_durable=True, attempts=attempts)
         assert self._slot is not None
-        launchers.start(variables, [*self._slot.descriptors, *self._ports.descriptors])
+        launchers.start(variables, [*self._slot.descriptors, *self._ports.descriptors], self.stdin)
         return launchers
 
     def _watch(self, launchers: Launchers) -> None:
@@ -259,8 +268,9 @@ class Supervisor:
     def _finish(self, phase: str, *, exit_code: int | None, reason: str, cause: str | None = None) -> None:
         self._outputs.prune()
         self._outputs.forget()
+        step, metrics = latest_step(rank_statuses(self.files, self.record, self.state))
         ended = {"exit_code": exit_code, "reason": reason, "cause": cause, "ended": time.time()}
-        self._save(is_durable=True, phase=phase, gpus=(), **ended)
+        self._save(is_durable=True, phase=phase, gpus=(), step=step, metrics=metrics, **ended)
         deadline = time.monotonic() + SAVE_S
         while not self._is_saved and time.monotonic() < deadline:
             self._pause(TICK_S)
@@ -352,6 +362,7 @@ def main(arguments: list[str]) -> None:
         signal.signal(ignored, signal.SIG_IGN)
     become_subreaper()
     supervisor = Supervisor(directory)
+    supervisor.stdin = _take_stdin()
     signal.signal(signal.SIGTERM, _stop_handler(supervisor.files))
     try:
         supervisor.run()
@@ -360,6 +371,14 @@ def main(arguments: list[str]) -> None:
 
         write_bytes(directory / "crash.txt", traceback.format_exc().encode())
         supervisor.fail_hard(f"the supervisor failed: {error} (see {directory / 'crash.txt'})")
+
+
+def _take_stdin() -> int:
+    """The submitter's stdin, or /dev/null: for the rank alone, not for what the supervisor runs."""
+    taken, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return taken
 
 
 def _stop_handler(files: RunFiles) -> Callable[[int, object], None]:

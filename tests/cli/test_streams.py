@@ -1,0 +1,58 @@
+"""Streams that the caller closed, or that take nothing: one message, and an exit code of the list."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Longboat
+
+
+def shell(longboat: Longboat, line: str) -> tuple[int, str]:
+    """A line of sh with $LB in it; what came on stderr."""
+    environment = {**longboat.environment, "LB": f"{sys.executable} -m longboat"}
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], cwd=longboat.folder, env=environment, stderr=subprocess.PIPE, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("where", [">&-", ">/dev/full"])
+def test_output_that_cannot_be_written_is_said(longboat: Longboat, where: str, unbuffered: str) -> None:
+    longboat.environment["PYTHONUNBUFFERED"] = unbuffered
+    code, err = shell(longboat, f"exec $LB schema {where}")
+    assert (code, err.count("\n")) == (205, 1) and err.startswith("error: cannot write to stdout: "), err
+    code, err = shell(longboat, f"exec $LB run -q -- echo hi {where}")
+    assert code == 205 and "hint: the run goes on: longboat logs -f echo" in err, err
+    assert not (Path(longboat.environment["LONGBOAT_HOME"]) / "crashes").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("$LB run -q -- echo hi >/dev/null 2>&-", 0),
+        ("$LB run -q -- true >&- 2>&- <&-", 0),
+        ("$LB ps --no-such-option 2>&-", 201),
+        ("$LB ps --no-such-option 2>/dev/full", 201),
+        ("$LB schema >/dev/full 2>/dev/full", 205),
+        ("$LB secret set NAME <&-", 201),
+    ],
+)
+def test_streams_that_are_not_needed_may_be_closed(longboat: Longboat, line: str, code: int) -> None:
+    done, err = shell(longboat, f"exec {line}")
+    assert done == code and "internal error" not in err and "Traceback" not in err, err
+
+
+@pytest.mark.parametrize(("value", "reason"), [(b"a\0b", "a NUL byte"), (b"a\xffb", "not UTF-8 text")])
+def test_a_secret_that_no_variable_can_hold_is_refused(longboat: Longboat, value: bytes, reason: str) -> None:
+    (longboat.folder / "value").write_bytes(value)
+    code, err = shell(longboat, "exec $LB secret set NAME < value")
+    assert code == 201 and reason in err
+    (longboat.folder / "value").write_bytes(b"a\0b")
+    (longboat.folder / "job.yaml").write_text("run: env\nsecrets:\n  NAME: {file: value}\n")
+    assert "its value has a NUL byte" in longboat("run", "job.yaml", code=203).err
+    assert not longboat("ps", "-a", "-o", "name").out
