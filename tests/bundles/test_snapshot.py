@@ -186,20 +186,28 @@ def test_a_large_diff_is_cut(tmp_path: Path, store: BundleStore) -> None:
     assert diff.endswith(b"larger than 1 MiB\n")
 
 
-def test_a_link_that_leaves_is_refused_by_name(tmp_path: Path, store: BundleStore) -> None:
+def test_a_link_that_leaves_is_told_and_no_part_of_the_tree(tmp_path: Path, store: BundleStore) -> None:
     for number, target in enumerate(("/mnt/data", "../elsewhere", "sub/../../x", str(tmp_path / "tree4/a"))):
         root = make(tmp_path / f"tree{number}", {"a": "1", "data": f"->{target}"})
-        with pytest.raises(BundleError, match=r"data: this link leaves") as caught:
-            take(root, store)
-        assert ".longboatignore" in str(caught.value.hint) or "relative" in str(caught.value.hint)
+        snapshot = take(root, store)
+        assert paths(snapshot) == ["a"]
+        assert snapshot.outside == {"data": os.path.normpath(root / target)}
         make(root, {".longboatignore": "data\n"})
-        assert paths(take(root, store)) == [".longboatignore", "a"]
+        snapshot = take(root, store)
+        assert paths(snapshot) == [".longboatignore", "a"] and snapshot.outside == {}
 
 
-def test_a_link_that_leaves_only_in_truth_is_refused(tmp_path: Path, store: BundleStore) -> None:
+def test_a_link_that_leaves_and_comes_back_leads_to_the_copy(tmp_path: Path, store: BundleStore) -> None:
+    root = make(tmp_path / "tree", {"sub/a": "1", "sub/b": "->../../tree/sub/a", "c": f"->{tmp_path}/tree/sub"})
+    snapshot = take(root, store)
+    assert snapshot.outside == {}
+    store.check_out(snapshot.hash, tmp_path / "copy")
+    assert contents(tmp_path / "copy") == {"sub/a": b"1", "sub/b": "->a", "c": "->sub"}
+
+
+def test_a_link_that_leaves_only_in_truth(tmp_path: Path, store: BundleStore) -> None:
     root = make(tmp_path / "tree", {"a/b/d": "->../..", "a/b/c/x": "->../d/.."})
-    with pytest.raises(BundleError, match="a/b/c/x"):
-        take(root, store)
+    assert take(root, store).outside == {"a/b/c/x": str(tmp_path)}
 
 
 def test_a_link_to_what_stays_behind_is_told(tmp_path: Path, store: BundleStore) -> None:

@@ -67,6 +67,8 @@ class CodeSnapshot(Value, frozen=True):
     dirty: bool = False  # something here is not in that commit
     diff_hash: str | None = None  # object that holds the uncommitted changes
     warnings: tuple[str, ...] = ()
+    outside: dict[str, str] = {}  # links that leave the tree, by path: where they lead on the machine it was taken on
+    root: str = ""  # the folder it was taken of, on that machine
 
     @classmethod
     def empty(cls) -> CodeSnapshot:

@@ -58,6 +58,7 @@ class _Taking:
         self._most = most
         self._left_out: list[tuple[str, str]] = []
         self._warnings = scan.warnings
+        self._outside: dict[str, str] = {}
 
     def run(self) -> CodeSnapshot:
         files = self._without_named_secrets()
@@ -99,6 +100,8 @@ class _Taking:
             dirty=dirty,
             diff_hash=diff_hash,
             warnings=tuple(self._warnings),
+            outside=self._outside,
+            root=self._root,
         )
 
     def _history(self, paths: set[str]) -> tuple[str | None, bool, bytes]:
@@ -130,13 +133,14 @@ class _Taking:
         except OSError as error:
             raise unreadable(path, error) from None
         check_target(path, target)
-        real = os.path.realpath(f"{self._root}/{path}")
-        inside = self._root.rstrip("/") + "/"
-        if leaves_lexically(path, target) or not (real + "/").startswith(inside):
-            hint = f"add {path} to .longboatignore, or mount what it points to as a volume"
-            if target.startswith(inside):
-                hint = f"make it relative: ln -sfn {os.path.relpath(target, os.path.dirname(f'{self._root}/{path}'))!r}"
-            raise BundleError(f"{path}: this link leaves the code's folder: it points to {target}", hint=hint)
+        place = f"{self._root}/{path}"
+        real = os.path.realpath(place)
+        if not (real + "/").startswith(self._root.rstrip("/") + "/"):
+            check_target(path, real)
+            self._outside[path] = real
+            return None
+        if leaves_lexically(path, target):  # absolute, or out and in again: it would lead to the folder as it is later
+            target = os.path.relpath(real, os.path.dirname(place))
         return Entry(path=path, kind="link", target=target)
 
     def _file(self, path: str, found: os.stat_result, cache: StatCache) -> Entry | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from longboat.bundles.source import secret_files
 from longboat.core.errors import BundleError
@@ -62,6 +62,22 @@ def listing(root: str) -> GitFiles:
         repositories=tuple(name.rstrip("/") for name in others if name.endswith("/")),
         warnings=tuple(f"git: {line}" for line in complaints.splitlines()[:5]),
     )
+
+
+def ignored_by(root: str, paths: Sequence[str]) -> tuple[str, str] | None:
+    """The first of these paths that git ignores, and the line of an ignore file that says so (`.gitignore:3: data/`).
+
+    A file that is tracked is not ignored. None where git has nothing to say.
+    """
+    try:
+        code, answer, _ = _run(root, ("check-ignore", "-v", "-z", "--stdin"), b"\0".join(map(os.fsencode, paths)))
+        fields = _decode(answer) if code == 0 else []
+    except (GitFailed, BundleError):
+        return None
+    if len(fields) < 4:
+        return None
+    source, line, pattern, path = fields[:4]
+    return path, f"{source}:{line}: {pattern}"
 
 
 def _decode(data: bytes) -> list[str]:
@@ -156,12 +172,12 @@ def _unquoted(text: str) -> str:
     return re.sub(r"\\([0-7]{3}|.)", plain, text)
 
 
-def _run(root: str, arguments: tuple[str, ...]) -> tuple[int, bytes, str]:
+def _run(root: str, arguments: tuple[str, ...], data: bytes = b"") -> tuple[int, bytes, str]:
     """Exit code, output, and what git complained about."""
     try:
         result = subprocess.run(
             _command(root, arguments),
-            stdin=subprocess.DEVNULL,
+            input=data,
             capture_output=True,
             env=_environment(os.environ),
             timeout=_TIMEOUT_S,

@@ -257,23 +257,33 @@ class IgnoreRules:
             (folder, pattern) for folder, patterns in self._patterns.items() for pattern in patterns if pattern.negated
         ]
 
+    def leaves_out(self, path: str, *, is_folder: bool) -> tuple[str, Pattern] | None:
+        """The line that leaves this path out, or a folder above it; with the folder of its ignore file."""
+        parts = path.split("/")
+        for depth in range(1, len(parts) + 1):
+            above = "/".join(parts[:depth])
+            line = self._match(above, is_folder=is_folder or depth < len(parts))
+            if line is not None and not line[1].negated:
+                return line
+            self.folder(above if depth < len(parts) else above.rpartition("/")[0])  # reads its ignore file
+        return None
+
     def _says(self, path: str, *, is_folder: bool) -> bool | None:
+        line = self._match(path, is_folder=is_folder)
+        return None if line is None else line[1].negated
+
+    def _match(self, path: str, *, is_folder: bool) -> tuple[str, Pattern] | None:
+        """The line that decides about a path, with the folder of its ignore file."""
         if not self._patterns:
             return None
         folder, _, name = path.rpartition("/")
         while True:
             patterns = self._patterns.get(folder)
             if patterns is not None:
-                verdict = _last_match(patterns, path[len(folder) + 1 :] if folder else path, name, is_folder)
-                if verdict is not None:
-                    return verdict
+                inner = path[len(folder) + 1 :] if folder else path
+                for pattern in reversed(patterns):
+                    if pattern.matches(inner, name, is_folder):
+                        return folder, pattern
             if not folder:
                 return None
             folder = folder.rpartition("/")[0]
-
-
-def _last_match(patterns: Sequence[Pattern], path: str, name: str, is_folder: bool) -> bool | None:
-    for pattern in reversed(patterns):
-        if pattern.matches(path, name, is_folder):
-            return pattern.negated
-    return None

@@ -227,12 +227,17 @@ class Scan:
     def _is_plain_folder(self, folder: str) -> bool:
         place = f"{self._root}/{folder}"
         try:
-            return stat.S_ISDIR(os.lstat(place).st_mode) and not os.path.lexists(f"{place}/pyvenv.cfg")
+            return stat.S_ISDIR(os.lstat(place).st_mode) and not is_environment(place)
         except OSError:
             return False
 
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
+
+
+def is_environment(folder: str) -> bool:
+    """Whether this is a virtual environment of Python: it has paths of this machine in it."""
+    return os.path.lexists(f"{folder}/pyvenv.cfg")
 
 
 def _start_of(pattern: Pattern, folder: str) -> str:

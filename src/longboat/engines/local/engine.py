@@ -63,7 +63,7 @@ class LocalEngine:
 
     def submit(self, submission: Submission) -> RunStatus:
         from longboat.engines.local.submit.submission import make_claims
-        from longboat.engines.shared.code_snapshot import snapshot_of
+        from longboat.engines.shared.code_snapshot import code_notices, snapshot_of, with_environments
 
         submission = self._complete(submission)
         if submission.run_id is not None:
@@ -80,7 +80,8 @@ class LocalEngine:
         if snapshot is not None:
             from longboat.bundles.store import BundleStore
 
-            for warning in snapshot.warnings:
+            snapshot = with_environments(snapshot, submission.job)
+            for warning in (*snapshot.warnings, *code_notices(snapshot, submission.job, is_cluster=False)):
                 self._notice(warning)
             diff = BundleStore(self.home.folder("bundles")).diff(snapshot.hash)
         return self._create(submission, snapshot, diff)
@@ -357,7 +358,7 @@ class LocalEngine:
         from longboat.engines.local.explain import explain_run
 
         files, record, state = self._observe(run)
-        return explain_run(files, record, full_status(files, record, state))
+        return explain_run(self.home, files, record, full_status(files, record, state))
 
     def doctor(self) -> Sequence[DoctorCheck]:
         from longboat.engines.local.doctor import examine

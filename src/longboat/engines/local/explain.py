@@ -5,16 +5,22 @@ from __future__ import annotations
 from longboat.core.runs import Explanation, RunStatus
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.shared.code_snapshot import with_missed_files
 from longboat.engines.shared.explanations import explain_status
 from longboat.engines.shared.files import last_lines_of
+from longboat.engines.shared.home import Home
 
 __all__ = ["explain_run", "explain_status"]
 
 
-def explain_run(files: RunFiles, record: LocalRecord, status: RunStatus) -> Explanation:
+def explain_run(home: Home, files: RunFiles, record: LocalRecord, status: RunStatus) -> Explanation:
     failures = [attempt.failure for attempt in status.attempts if attempt.failure is not None]
     setup_log = _setup_tail(files, status)
-    return explain_status(status, failures[-1] if failures else None, setup_log)
+    failure = failures[-1] if failures else None
+    found = explain_status(status, failure, setup_log)
+    if failure is None or status.phase != "failed":
+        return found
+    return with_missed_files(found, home, (record.bundle, record.job, failure), lines=setup_log, is_cluster=False)
 
 
 def _setup_tail(files: RunFiles, status: RunStatus) -> tuple[str, ...]:

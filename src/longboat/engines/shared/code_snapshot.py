@@ -6,18 +6,31 @@ What belongs to a snapshot is known to `bundles`; how it travels to the nodes is
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence, Set
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from longboat.bundles.manifests import CodeSnapshot
 from longboat.bundles.snapshot import take
 from longboat.bundles.store import BundleStore
-from longboat.core.errors import UsageError
+from longboat.core.errors import LongboatError, UsageError
 from longboat.core.jobs import Job
+from longboat.core.runs import Explanation, Failure
+from longboat.core.words import listing
 from longboat.engines.engine import Submission
 from longboat.engines.shared.home import Home
 from longboat.storage.urls import is_object_url
+
+if TYPE_CHECKING:
+    from longboat.bundles.source.held_back import HeldBack
+
+STAYS_BEHIND = "stays behind"
+"""In a fact of an explanation: a file of the submitter's folder that the run has not."""
+_MOST_LINES = 60
+"""Lines of a failure that are looked at: the end of a traceback names what was missing."""
+_MOST_TOLD = 3
 
 
 def snapshot_of(home: Home, submission: Submission) -> CodeSnapshot | None:
@@ -31,13 +44,118 @@ def snapshot_of(home: Home, submission: Submission) -> CodeSnapshot | None:
     return take(root, BundleStore(home.folder("bundles")), include=job.include, exclude=_excluded(job, home.root, root))
 
 
+def with_environments(snapshot: CodeSnapshot, job: Job) -> CodeSnapshot:
+    """On the machine itself, a virtual environment that a command names is there as a link: it belongs to the machine,
+    and what it runs is not the code."""
+    paths = {entry.path for entry in snapshot.entries}
+    named = [held for held in _named(snapshot, job, paths) if held.rule == "environment"]
+    links = {held.path: os.path.join(snapshot.root, held.path) for held in named}
+    return msgspec.structs.replace(snapshot, outside={**snapshot.outside, **links}) if links else snapshot
+
+
+def code_notices(snapshot: CodeSnapshot, job: Job, *, is_cluster: bool) -> list[str]:
+    """What the run will miss of the folder that it was submitted from, as far as that can be told beforehand."""
+    paths = {entry.path for entry in snapshot.entries}
+    told = [f"{text}; {step}" for text, step in _told(_named(snapshot, job, paths), snapshot, is_cluster=is_cluster)]
+    if not is_cluster or not snapshot.outside:
+        return told
+    links = listing([f"{path} -> {target}" for path, target in snapshot.outside.items()], 5)
+    first = next(iter(snapshot.outside))
+    advice = f"a volume takes its place: `volumes: {{{first}: {{claim: NAME}}}}`"
+    return [*told, f"these links lead out of the code's folder and are missing on the cluster: {links}; {advice}"]
+
+
+def is_about_missing(failure: Failure) -> bool:
+    """Whether the last words of a run are about a file or a module that it lacks; of a setup, they are in its log."""
+    from longboat.bundles.source.mentions import in_failure
+
+    return failure.cause == "setup" or bool(in_failure([failure.message, *(failure.rank.tail if failure.rank else ())]))
+
+
+def missed_by(
+    snapshot: CodeSnapshot, job: Job, failure: Failure, *, lines: Sequence[str] = (), is_cluster: bool
+) -> list[tuple[str, str]]:
+    """Files that the message of a failure names, and that stayed behind: what kept each back, and what to write."""
+    from longboat.bundles.source.held_back import held_back, travels
+    from longboat.bundles.source.mentions import in_command, in_failure
+
+    rank = failure.rank
+    said = [
+        failure.message,
+        *lines,
+        *(rank.tail if rank else ()),
+        *((rank.traceback or "").splitlines() if rank else ()),
+    ]
+    scripts = [word for role in job.roles for word in in_command(role.run) if word.endswith(".py")]
+    paths = {entry.path for entry in snapshot.entries}
+    mentioned = in_failure(said[-_MOST_LINES:], folders=[os.path.dirname(script) for script in scripts])
+    held = [
+        held_back(snapshot.root, path, exclude=job.exclude)
+        for path in mentioned
+        if snapshot.root and not travels(path, paths)
+    ]
+    return _told([each for each in held if each is not None], snapshot, is_cluster=is_cluster)
+
+
+def with_missed_files(
+    found: Explanation,
+    home: Home,
+    run: tuple[str | None, Job, Failure],
+    *,
+    lines: Sequence[str] = (),
+    is_cluster: bool,
+) -> Explanation:
+    """The explanation of a failure with what stayed behind, where the bundle was made on this machine.
+
+    The record of a run only names the bundle; from which folder it was taken is known to our own store."""
+    bundle, job, failure = run
+    try:
+        snapshot = BundleStore(home.folder("bundles")).load(bundle) if bundle is not None else None
+    except LongboatError:
+        return found
+    told = missed_by(snapshot, job, failure, lines=lines, is_cluster=is_cluster) if snapshot is not None else []
+    return msgspec.structs.replace(
+        found,
+        facts=(*found.facts, *(text for text, _ in told)),
+        next_steps=(*(step for _, step in told), *found.next_steps),
+    )
+
+
+def _named(snapshot: CodeSnapshot, job: Job, paths: Set[str]) -> list[HeldBack]:
+    """What commands of the job name, and what stays behind."""
+    from longboat.bundles.source.held_back import held_back, travels
+    from longboat.bundles.source.mentions import in_command
+
+    commands = [*(role.run for role in job.roles), *([job.setup] if job.setup else [])]
+    own = {place.partition("/")[0] for place in _own_places(job)}
+    words = [word for command in commands for word in in_command(command) if word.partition("/")[0] not in own]
+    there = [word for word in words if snapshot.root and os.path.lexists(os.path.join(snapshot.root, word))]
+    held = [held_back(snapshot.root, word, exclude=job.exclude) for word in there if not travels(word, paths)]
+    return [each for each in held if each is not None]
+
+
+def _told(held: Sequence[HeldBack], snapshot: CodeSnapshot, *, is_cluster: bool) -> list[tuple[str, str]]:
+    from longboat.bundles.source.held_back import advice
+
+    once = {each.path: each for each in held if each.path not in snapshot.outside}
+    return [
+        (f"{each.path} {STAYS_BEHIND}: {each.reason}", advice(each, is_cluster=is_cluster))
+        for each in list(once.values())[:_MOST_TOLD]
+    ]
+
+
 def _excluded(job: Job, home: Path, root: Path) -> list[str]:
     """Checkpoints, data, volumes and our own home are not code, also where they are inside the workdir."""
-    places = [checkpoint_folder(job), *(item.to for item in job.data), *(volume.target for volume in job.volumes)]
+    places = _own_places(job)
     if home.is_relative_to(root.resolve()):
-        places.append(str(home.relative_to(root.resolve())))
-    own = [os.path.normpath(place) for place in places if place and not os.path.isabs(place)]
-    return [*job.exclude, *(f"/{place}" for place in own if not place.startswith("..") and place != ".")]
+        places.append(os.path.normpath(home.relative_to(root.resolve())))
+    return [*job.exclude, *(f"/{place}" for place in places if not place.startswith("..") and place != ".")]
+
+
+def _own_places(job: Job) -> list[str]:
+    """Paths in the working copy where the run finds checkpoints, data or volumes."""
+    places = [checkpoint_folder(job), *(item.to for item in job.data), *(volume.target for volume in job.volumes)]
+    return [os.path.normpath(place) for place in places if place and not os.path.isabs(place)]
 
 
 def checkpoint_folder(job: Job) -> str | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import stat
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from longboat.core.errors import EngineError
@@ -72,6 +74,14 @@ def test_what_a_launcher_is_told(tmp_path: Path) -> None:
         assert (node.work / "data" / "in").resolve() == tmp_path / "volume"
         assert all(stat.S_ISFIFO(pipe.stat().st_mode) for pipe in node.pipes())
         assert {Path(plan[name]).is_dir() for name in ("directory", "workdir", "scratch")} == {True}
+
+
+def test_a_link_of_the_code_that_leaves_its_folder_is_in_the_working_copy(tmp_path: Path) -> None:
+    own = msgspec.structs.replace(record(tmp_path, nodes=1), outside={"sets/data": "/mnt/x"})
+    layout = layout_of(own, attempt=0, ports=example_ports(own))
+    preparation = AttemptPreparation(Home(tmp_path / "home"), RunFiles(tmp_path / "home/runs/run"), own, layout)
+    preparation.make(gpus=[()], links={}, environment=Environment(), resume_from=None)
+    assert os.readlink(preparation.nodes[0].work / "sets" / "data") == "/mnt/x"
 
 
 @pytest.mark.parametrize("target", ["../out", "a/../../out", ".", "/abs"])

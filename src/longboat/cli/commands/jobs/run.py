@@ -90,7 +90,23 @@ def follow(place: Engine, submission: Submission, *, quiet: bool) -> int:
 
     ranks = rank_count(submission.job)
     run = place.submit(msgspec.structs.replace(submission, stdin=ranks == 1 and may_read_stdin()))
-    return exit_code(attach(place, run, ranks=ranks, quiet=quiet))
+    ended = attach(place, run, ranks=ranks, quiet=quiet)
+    if ended.phase == "failed" and not quiet:
+        for text in missed_files(place, ended):
+            note(text)
+    return exit_code(ended)
+
+
+def missed_files(place: Engine, run: RunStatus) -> list[str]:
+    """What the failed run looked for and what stayed behind, where its last words are about something missing."""
+    from longboat.engines.shared.code_snapshot import STAYS_BEHIND, is_about_missing
+
+    failures = [attempt.failure for attempt in run.attempts if attempt.failure is not None]
+    if not failures or not is_about_missing(failures[-1]):
+        return []
+    explanation = place.explain(run.name)
+    facts = [fact for fact in explanation.facts if STAYS_BEHIND in fact]
+    return [f"{fact}; {step}" for fact, step in zip(facts, explanation.next_steps, strict=False)]
 
 
 def warn_unattended(place: Engine, run: RunStatus) -> None:

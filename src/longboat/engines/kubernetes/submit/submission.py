@@ -120,7 +120,7 @@ class Submitter:
             job=redacted_job(job),
             capabilities=capabilities,
             secrets=secrets,
-            notices=(*notices, *images_of(job, self.settings)[1], *(taken.warnings if taken else ())),
+            notices=(*notices, *images_of(job, self.settings)[1], *self._code_notices(taken, job)),
             code=taken,
             packs=tuple(packs.result()),
             taken=names_taken.result() if names_taken else frozenset(),
@@ -131,6 +131,12 @@ class Submitter:
         return msgspec.structs.replace(
             offer, resume_from=resume, queue_priority=priority, notices=(*offer.notices, *told)
         )
+
+    @staticmethod
+    def _code_notices(code: Code | None, job: Job) -> list[str]:
+        from longboat.engines.shared.code_snapshot import code_notices
+
+        return [] if code is None else [*code.warnings, *code_notices(code, job, is_cluster=True)]
 
     def _queue_priority(self, job: Job, capabilities: ClusterFacts) -> tuple[str | None, list[str]]:
         """Kueue knows priorities by the names of classes: the one with the job's number."""

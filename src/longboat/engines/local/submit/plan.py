@@ -14,7 +14,7 @@ from longboat.engines.local.submit.preflight import request_of
 from longboat.engines.local.submit.submission import free_name, record_of
 from longboat.engines.local.supervise.attempt_folders import example_ports, layout_of
 from longboat.engines.shared.checkpoint_store import kept_reason
-from longboat.engines.shared.code_snapshot import snapshot_of
+from longboat.engines.shared.code_snapshot import code_notices, snapshot_of, with_environments
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.secret_urls import redacted_job
 
@@ -52,7 +52,10 @@ def make_plan(home: Home, submission: Submission, notices: Sequence[str]) -> Pla
             )
         )
     layout = layout_of(record, attempt=0, ports=example_ports(record))
-    warnings = snapshot.warnings if snapshot is not None else ()
+    warnings: list[str] = []
+    if snapshot is not None:
+        snapshot = with_environments(snapshot, job)
+        warnings = [*snapshot.warnings, *code_notices(snapshot, job, is_cluster=False)]
     return Plan(job=job, layout=layout, actions=tuple(actions), notices=(*notices, *warnings))
 
 

@@ -55,6 +55,7 @@ def record_of(home: Home, submission: Submission, *, name: str, snapshot: CodeSn
         checkpoint_dir=str(checkpoint_dir(home, submission, name)),
         checkpoint_store=_store_of(job, name, uid),
         resume_from=_resume_from(home, submission),
+        outside=snapshot.outside if snapshot else {},
     )
 
 

@@ -102,7 +102,8 @@ class AttemptPreparation:
             for name in ("work", "scratch", "pipes", "logs"):
                 make_folder(node.directory / name)
             self._check_out(node)
-            for target, source in links.items():
+            outside = {path: Path(target) for path, target in self._record.outside.items()}
+            for target, source in {**outside, **links}.items():
                 self._link(node, target, source)
             for pipe in node.pipes():
                 with disk(f"create {pipe}"):
