@@ -83,5 +83,5 @@ def resumed(options: dict[str, Any], place: Engine) -> dict[str, Any]:
     return {**options, "resume": find_run(place, wanted).name}
 
 
-def submission_of(loaded: LoadedJob, run_id: str | None) -> Submission:
-    return Submission(job=loaded.job, base=loaded.base, run_id=run_id, environment=dict(os.environ))
+def submission_of(loaded: LoadedJob, run_id: str | None, *, in_place: bool = False) -> Submission:
+    return Submission(job=loaded.job, base=loaded.base, run_id=run_id, environment=dict(os.environ), in_place=in_place)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longboat.core.errors import LongboatError, NotFound, WaitTimeout
+from longboat.core.errors import LongboatError, NotFound, Refused, WaitTimeout
 from longboat.core.plans import DoctorCheck, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, PruneQuery, RunStatus
 from longboat.engines.engine import Submission
@@ -126,6 +126,11 @@ class KubernetesEngine:
     def _complete(self, submission: Submission) -> Submission:
         import msgspec
 
+        if submission.in_place:
+            raise Refused(
+                "--in-place runs in a folder of this machine, which the cluster does not have",
+                hint="leave it out: the cluster gets a copy of the code; or --engine local",
+            )
         if submission.environment:
             return submission
         return msgspec.structs.replace(submission, environment=self.environment)

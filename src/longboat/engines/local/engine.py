@@ -125,12 +125,15 @@ class LocalEngine:
         import msgspec
 
         from longboat.core.layouts import notices as layout_notices
+        from longboat.engines.local.submit.in_place import check_in_place
         from longboat.engines.local.submit.machine import observe_machine
         from longboat.engines.local.submit.preflight import check
         from longboat.engines.local.submit.volumes import localize
-        from longboat.engines.shared.code_snapshot import with_absolute_secrets
+        from longboat.engines.shared.code_snapshot import code_folder, with_absolute_secrets
         from longboat.engines.shared.secrets import read_secrets, unmasked
 
+        if submission.in_place:
+            check_in_place(submission.job, base=submission.base, folder=str(code_folder(submission)))
         machine = observe_machine(self.home.root, submission.environment, with_gpus=bool(submission.job.gpus))
         here = localize(submission.job, self._folders(), base=submission.base, exists=os.path.exists)
         submission = msgspec.structs.replace(submission, job=here.job)

@@ -36,12 +36,18 @@ _MOST_TOLD = 3
 def snapshot_of(home: Home, submission: Submission) -> CodeSnapshot | None:
     """The code of the job, packed into the store; None when no code travels."""
     job = submission.job
-    if job.workdir is None:
+    if job.workdir is None or submission.in_place:
         return None
-    root = Path(submission.base) / os.path.expanduser(job.workdir)
+    root = code_folder(submission)
+    return take(root, BundleStore(home.folder("bundles")), include=job.include, exclude=_excluded(job, home.root, root))
+
+
+def code_folder(submission: Submission) -> Path:
+    """The folder that `workdir` names. Raises UsageError where there is none."""
+    root = Path(submission.base) / os.path.expanduser(submission.job.workdir or ".")
     if not root.is_dir():
         raise UsageError(f"workdir {root} is not a folder")
-    return take(root, BundleStore(home.folder("bundles")), include=job.include, exclude=_excluded(job, home.root, root))
+    return Path(os.path.abspath(root))
 
 
 def with_environments(snapshot: CodeSnapshot, job: Job) -> CodeSnapshot:

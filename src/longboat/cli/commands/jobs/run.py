@@ -25,6 +25,7 @@ OURS = ("--on", "--engine", "--namespace", "--nodes", "--procs", "--gpus", "--cp
 @job_options
 @click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
 @click.option("--id", "run_id", help="The run's own name; given again, the run that exists is taken.")
+@click.option("--in-place", is_flag=True, help="Run in the folder itself, without a copy of the code; on this machine.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
 @click.option("-y", "--yes", is_flag=True, help="Accepted for scripts: run asks nothing.")
@@ -45,7 +46,7 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) ->
 
     place = open_engine(quiet=options["quiet"])
     loaded = load(words, command, options, place)
-    submission = submission_of(loaded, options["run_id"])
+    submission = submission_of(loaded, options["run_id"], in_place=options["in_place"])
     if options["dry_run"]:
         from longboat.cli.output.plan_text import show_manifests, show_plan
 

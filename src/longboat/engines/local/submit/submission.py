@@ -22,7 +22,7 @@ from longboat.engines.engine import Submission
 from longboat.engines.local.records import KEPT_VARIABLES, LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.shared.checkpoint_store import COMPLETE, resume_address
-from longboat.engines.shared.code_snapshot import checkpoint_folder, with_absolute_secrets
+from longboat.engines.shared.code_snapshot import checkpoint_folder, code_folder, with_absolute_secrets
 from longboat.engines.shared.files import (
     disk,
     locked,
@@ -56,6 +56,7 @@ def record_of(home: Home, submission: Submission, *, name: str, snapshot: CodeSn
         checkpoint_store=_store_of(job, name, uid),
         resume_from=_resume_from(home, submission),
         outside=snapshot.outside if snapshot else {},
+        in_place=str(code_folder(submission)) if submission.in_place else None,
     )
 
 

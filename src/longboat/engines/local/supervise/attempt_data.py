@@ -42,6 +42,8 @@ class AttemptOutputs:
     def links(self, report: Callable[[str], None]) -> dict[str, Path]:
         """Folders of this machine that appear in every working copy, by their place there. Imports data on the way."""
         links: dict[str, Path] = {}
+        if self._record.in_place is not None:
+            return links  # nothing is put into the user's own folder
         base = Path(self._record.base)
         for volume in self._record.job.volumes:
             if volume.scratch:

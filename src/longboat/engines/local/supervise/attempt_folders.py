@@ -99,9 +99,9 @@ class AttemptPreparation:
         make_folder(Path(self._record.checkpoint_dir))
         make_folder(self._files.artifacts)
         for node, given in zip(self.nodes, gpus, strict=True):
-            for name in ("work", "scratch", "pipes", "logs"):
+            for name in ("scratch", "pipes", "logs"):
                 make_folder(node.directory / name)
-            self._check_out(node)
+            self._make_work(node)
             outside = {path: Path(target) for path, target in self._record.outside.items()}
             for target, source in {**outside, **links}.items():
                 self._link(node, target, source)
@@ -111,7 +111,13 @@ class AttemptPreparation:
             plan = self._plan(node, given, environment, resume_from)
             write_bytes(node.plan, msgspec.json.format(msgspec.json.encode(plan), indent=1))
 
-    def _check_out(self, node: AttemptNode) -> None:
+    def _make_work(self, node: AttemptNode) -> None:
+        """The working copy; in place, a link to the folder itself, which is never removed with the attempt."""
+        if self._record.in_place is not None:
+            with disk(f"link {node.work}"):
+                os.symlink(self._record.in_place, node.work)
+            return
+        make_folder(node.work)
         if self._record.bundle is not None:
             from longboat.bundles.store import BundleStore
 
@@ -148,7 +154,7 @@ class AttemptPreparation:
             "node_rank": layout.node_rank,
             "address": layout.address,
             "directory": str(node.directory),
-            "workdir": str(node.work),
+            "workdir": self._record.in_place or str(node.work),
             "scratch": str(short_path(node.directory / "scratch", self._home.root)),
             "starter": layout.starter,
             "command": layout.command,
