@@ -51,6 +51,7 @@ EVIL: dict[str, Any] = {
 }
 FAILED = Attempt(number=0, started=1.0, ended=2.0, failure=Failure(cause="exit", exit_code=3, message="bad"))
 AGAIN = State(phase="recovering", attempt=1, attempts=(FAILED,))
+GONE = State(phase="failed", attempts=(FAILED,), started=1.0, ended=2.0, exit_code=3)
 FLAKY = 'import os, sys, time; time.sleep(4); sys.exit(0 if os.environ["LONGBOAT_ATTEMPT"] == "1" else 5)'
 KINDS = (POD, JOB, SECRET, SERVICE)
 
@@ -89,6 +90,8 @@ def cases(victim: str) -> dict[str, Case]:
         "newer": Case(text='{"name": "newer", "shape": [1, 2], "job": "train"}'),
         "bad-uid": Case(retried(uid="../../..")),
         "stopped": Case({"pod": EVIL}, annotations={STOP: "{"}),
+        "long-gone": Case({}, GONE, annotations={names.KEEP: "0"}),
+        "never": Case({}, GONE, annotations={names.KEEP: "9" * 4000}),
         "host-files": Case(
             {"storage": Storage(path="/", folder="../etc"), "checkpoint_dir": "/longboat/storage/etc"},
             State(phase="failed", started=1.0, ended=2.0, exit_code=1),
@@ -279,6 +282,7 @@ def test_the_controller_makes_nothing_but_what_submitters_made(town: Town) -> No
         town.mallory.patch(CONFIG_MAP, "raised", rewritten)
         api.wait_for("it was ended again", lambda: "retries allow" in state(town, "raised").reason, 60.0, every_s=0.2)
         said = log.read_text()
+    assert {"long-gone", "never"} <= town.records().keys(), "records that own no workload make nobody remove anything"
     assert (ended["honest"].phase, len(ended["honest"].attempts)) == ("succeeded", 2), ended["honest"].reason
     for name, why in (
         ("swapped", "is not the one that was submitted"),

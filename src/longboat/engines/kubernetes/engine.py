@@ -193,10 +193,13 @@ class KubernetesEngine:
     def _log_lines(self, snapshot: RunSnapshot, query: LogQuery) -> Iterator[LogLine]:
         """What there is, and with `follow` what comes until the run has ended; its turns are taken here meanwhile."""
         from longboat.engines.kubernetes.logs.merge import RunLogs
+        from longboat.engines.kubernetes.status import expiry_words
         from longboat.kubeapi.errors import Unreachable
 
         is_followed = query.follow and not snapshot.state.is_final
         with RunLogs(self.client, snapshot.record, query, on_notice=self._notice) as logs:
+            if snapshot.state.expired is not None:
+                self._notice(expiry_words(snapshot.record, snapshot.state))
             if not is_followed or query.tail is not None:
                 yield from logs.past(snapshot.state)
             if not is_followed:
@@ -268,11 +271,16 @@ class KubernetesEngine:
         remove_run(self.client, run, body, record)
 
     def prune(self, query: PruneQuery) -> Iterator[PrunedItem]:
+        from longboat.engines.kubernetes.expiry import expire
+        from longboat.engines.kubernetes.observe.observe import observe
+        from longboat.engines.kubernetes.removal import wait_until_gone
         from longboat.engines.shared.pruning import expired
 
-        for run in expired(self.list(), query):
+        for run in expired([run for run in self.list() if run.expired is None], query):
             if not query.dry_run:
-                self.delete(run.name)
+                snapshot = observe(self.client, run.name, self.client.now())
+                expire(self.client, snapshot)
+                wait_until_gone(self.client, run.name, snapshot.uid, snapshot.record)
             yield run
 
     # beside the ranks

@@ -30,12 +30,22 @@ TEMPLATE_OF = f"{DOMAIN}/template-of"
 """The run of a retry template, which is no part of any attempt and so has no label RUN."""
 ENDED = f"{DOMAIN}/ended"
 """A record that is final carries it, so that lists of what still goes on leave it out."""
+KEEP = f"{DOMAIN}/keep-s"
+"""Annotation of a record: seconds for which the run's objects stay after its end."""
+EXPIRED_RUN = "expired-run"
+"""KIND of the record that is left of an expired run."""
+EXPIRED_SUFFIX = ".expired"
+"""No run is called so: a record that owns nothing stands beside those that do, until theirs are gone."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 SYSTEM = "longboat-system"
 """The namespace of the controller and the autoscaler."""
 
 _HASH_LENGTH = 5  # 32^5 names: two of one run do not collide, and it is tried again if they do
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+def expired_name(run: str) -> str:
+    return f"{run}{EXPIRED_SUFFIX}"
 
 
 def attempt_name(run: str, attempt: int) -> str:

@@ -28,10 +28,12 @@ MOST_ATTEMPTS = 1_000_000
 MOST_GRACE_S = 1e7
 """Seconds, four months: no pod has a longer one."""
 MOST_MOMENT = 1e12
+MOST_DIGITS = 12
+"""Of a moment in whole seconds: ten until the year 2286."""
 MOST_QUOTED = 300
 """Characters of a message about a record, a line or two of a terminal."""
 
-RUN_RECORDS = names.selector([(names.MANAGED_BY, "longboat"), (names.KIND, "run")])
+RUN_RECORDS = f"{names.MANAGED_BY}=longboat,{names.KIND} in (run,{names.EXPIRED_RUN})"
 
 Object = dict[str, Any]
 _UID = re.compile(r"[0-9a-f]{8,64}")
@@ -48,8 +50,10 @@ STOPS = msgspec.json.Decoder(StopRequest)
 
 
 def find_record(client: Client, run: str) -> Object:
-    """The ConfigMap of a run. Raises NotFound."""
-    found = client.find(CONFIG_MAP, run) if _is_name(run) else None
+    """The ConfigMap of a run, or what is left of one that has expired. Raises NotFound."""
+    found = None
+    for name in (run, names.expired_name(run)) if _is_name(run) else ():
+        found = found or client.find(CONFIG_MAP, name)
     if found is None or not is_record(found):
         raise NotFound(f"no run named {run!r} in namespace {client.namespace}", hint="`longboat ps -a` lists all runs")
     return found
@@ -84,8 +88,13 @@ def list_records(client: Client, notice: Callable[[str], None] = lambda _: None)
 
 def is_record(body: Mapping[str, Any]) -> bool:
     """Whether a ConfigMap is there for a run; what it holds may still be of no use (`read_record`)."""
+    return _kind_of(body) in ("run", names.EXPIRED_RUN)
+
+
+def _kind_of(body: Mapping[str, Any]) -> str | None:
     labels = (body.get("metadata") or {}).get("labels") or {}
-    return labels.get(names.KIND) == "run"
+    kind: str | None = labels.get(names.KIND)
+    return kind
 
 
 class BadRecord(EngineError):
@@ -114,13 +123,19 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
     # After it was read: in a text that is JSON every string ends, and so the search does not begin again and again.
     if any(_WILD.search(_STRING.sub("", text)) for text in (written, kept)):
         raise BadRecord(name, "is damaged: it holds a number that is out of all bounds")
-    if (record.name, record.namespace) != (name, namespace):
+    is_expired = _kind_of(body) == names.EXPIRED_RUN
+    own_name = names.expired_name(record.name) if is_expired else record.name
+    if (own_name, record.namespace) != (name, namespace):
         about = f"{record.namespace[:64]}/{record.name[:64]}"
         raise BadRecord(name, f"in namespace {namespace} says that it is about {about}; nothing is done about it")
     if not _UID.fullmatch(record.uid):
         raise BadRecord(name, "is damaged: its uid is none")
     if not 0 < record.job.nodes <= MOST_NODES or any(role.nodes < 0 for role in record.job.roles):
         raise BadRecord(name, f"is damaged: it asks for {record.job.nodes} nodes, and a run has 1 to {MOST_NODES}")
+    if is_expired is not (state.expired is not None) or (is_expired and not state.is_final):
+        raise BadRecord(name, "is damaged: it says that a run has expired which is not one that did")
+    if not abs(state.expired or 0.0) < MOST_MOMENT:
+        raise BadRecord(name, "is damaged: the moment when it expired is none")
     if not 0 <= state.attempt <= MOST_ATTEMPTS:
         raise BadRecord(name, f"is damaged: it says that attempt {state.attempt + 1} is next")
     return record, state
@@ -129,6 +144,11 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
 def hash_of_record(body: Mapping[str, Any]) -> str:
     """Of the text as it is written: what a template vouches for."""
     return hashlib.sha256(((body.get("data") or {}).get("record") or "").encode()).hexdigest()
+
+
+def seconds_of(text: str) -> float | None:
+    """A number that an annotation states; None for anything else that somebody wrote there."""
+    return float(text) if text.isascii() and text.isdigit() and len(text) < MOST_DIGITS else None
 
 
 def read_stop(body: Mapping[str, Any]) -> StopRequest | None:

@@ -18,6 +18,13 @@ class Storage(Value, frozen=True):
     path: str | None = None  # a folder of the nodes
     folder: str = ""  # the run's own folder in it, relative
 
+    @property
+    def place(self) -> str:
+        """For people: what is mounted."""
+        if self.claim is not None:
+            return f"claim {self.claim}"
+        return f"nfs {self.nfs}" if self.nfs is not None else f"{self.path} of the nodes"
+
 
 class CodeStore(Value, frozen=True):
     """Where code goes that is too large for Secrets: below a URL of an object store."""
@@ -94,6 +101,7 @@ class State(Value, frozen=True):
     tails: dict[str, str] = {}  # node -> last lines, kept where pods are gone
     checkpoint: str | None = None
     facts: tuple[str, ...] = ()  # what was seen when it ended, for the post-mortem
+    expired: float | None = None  # when its objects were removed; this record and what is in storage are left
 
     @property
     def is_final(self) -> bool:

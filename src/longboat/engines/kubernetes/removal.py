@@ -25,9 +25,14 @@ OWNED: tuple[Kind, ...] = (POD, JOB, SERVICE, SLICE, SECRET, PDB, NETWORK_POLICY
 def remove_run(client: Client, run: str, body: dict[str, Any], record: Record | None) -> None:
     """The run has ended. Its objects go with the record that owns them; returns when all are gone."""
     uid = str(body["metadata"]["uid"])
+    client.delete(CONFIG_MAP, str(body["metadata"]["name"]), uid=uid)
+    wait_until_gone(client, run, uid, record)
+
+
+def wait_until_gone(client: Client, run: str, uid: str, record: Record | None) -> None:
+    """Until nothing is left that the record, which is deleted, owned. Raises EngineError."""
     # Without a record that can be read, labels and the owner tell what belongs to the run.
     kinds = (*OWNED, JOBSET) if record is None or record.workload == "jobset" else OWNED
-    client.delete(CONFIG_MAP, run, uid=uid)
     deadline = time.monotonic() + GONE_S
     pause = FIRST_PAUSE_S
     while left := leftovers(client, run, uid, kinds):

@@ -58,6 +58,7 @@ class ClusterSettings(Value, frozen=True):
     allow_host_paths: bool = False
     gate_s: float = DEFAULT_GATE_S
     node_lost: float = DEFAULT_NODE_LOST_S
+    keep: float | None = None  # seconds
     log_wait_s: float = DEFAULT_LOG_WAIT_S
     pull_secrets: tuple[str, ...] = ()
     service_account: str | None = None
@@ -250,6 +251,12 @@ FIELDS = (
         kind=duration(10.0, 3600.0),
         doc="A node that is silent for so long is lost, and the attempt with it.",
         default="60s",
+    ),
+    Field(
+        name="keep",
+        kind=duration(60.0, 10 * 365 * 86400.0),
+        doc="Objects of a run are removed by the controller so long after its end; its record and its storage stay.",
+        default="until `rm`",
     ),
     Field(
         name="log_wait_s",

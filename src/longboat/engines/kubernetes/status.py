@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from longboat.core.runs import Attempt, RankStatus, RunStatus, latest_step
+from longboat.core.times import format_time
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import Record, State
@@ -41,7 +42,29 @@ def brief_status(record: Record, state: State) -> RunStatus:
         status,
         created=min(record.created, state.started or record.created),
         next_attempt=state.not_before if is_between and state.not_before else None,
+        expired=state.expired,
+        left=() if state.expired is None else remains_of(record, state),
     )
+
+
+def expiry_words(record: Record, state: State) -> str:
+    """One line about an expired run, for whoever asks for more than is left. Pure."""
+    left = "; ".join(remains_of(record, state)) or "nothing but its record"
+    return f"{record.name} expired {format_time(state.expired or 0.0)}: its pods are gone. Left: {left}"
+
+
+def remains_of(record: Record, state: State) -> tuple[str, ...]:
+    """What is left of an expired run, and where. Pure."""
+    found = []
+    if record.storage is not None:
+        found.append(f"log and artifacts: {record.storage.place}, folder {record.storage.folder}")
+    elif state.tails:
+        found.append("last lines of its log: `longboat logs`")
+    if record.checkpoint_store is not None:
+        found.append(f"checkpoints: {record.checkpoint_store}")
+    elif state.checkpoint is not None and record.storage is not None:
+        found.append(f"newest checkpoint: {state.checkpoint} in {record.storage.place}")
+    return tuple(found)
 
 
 def is_unfinished_submission(status: RunStatus) -> bool:

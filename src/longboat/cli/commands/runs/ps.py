@@ -62,10 +62,11 @@ def print_runs(runs: Sequence[RunStatus], *, wide: bool, now: float) -> None:
 def row(run: RunStatus, *, wide: bool, now: float) -> tuple[object, ...]:
     lasted = show_duration((run.ended or now) - run.started) if run.started else None
     first = (run.name, run.phase, run.nodes, run.gpus, show_duration(now - run.created), lasted, run.exit_code)
+    info = "; ".join(filter(None, (run.reason, "expired" if run.expired is not None else "")))
     if not wide:
-        return (*first, run.reason)
+        return (*first, info)
     tries, metrics = f"{run.attempt + 1}/{run.retries + 1}", show_metrics(run.metrics)
-    return (*first, tries, run.step, metrics, run.engine, run.user, run.command, run.reason)
+    return (*first, tries, run.step, metrics, run.engine, run.user, run.command, info)
 
 
 def show_metrics(metrics: Mapping[str, float]) -> str:

@@ -73,6 +73,8 @@ def print_status(run: RunStatus, *, wide: bool) -> None:
             ("artifacts", run.artifacts_dir),
             ("disk", None if run.disk is None else f"{show_quantity(run.disk)}, without checkpoints"),
             ("directory", run.directory if wide else None),
+            ("expired", show_moment(run.expired) if run.expired is not None else None),
+            ("left", "; ".join(run.left) or ("nothing but this record" if run.expired is not None else None)),
             ("labels", ", ".join(f"{key}={value}" for key, value in sorted(run.labels.items()))),
         ]
     )

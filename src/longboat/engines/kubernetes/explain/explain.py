@@ -22,7 +22,7 @@ from longboat.engines.kubernetes.logs.lines import Parser, batches
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.slim_objects import UNFINISHED, BoundPod, SlimNode
-from longboat.engines.kubernetes.status import full_status
+from longboat.engines.kubernetes.status import expiry_words, full_status
 from longboat.engines.shared.explanations import ADVICE, explain_status
 from longboat.kubeapi import kinds
 from longboat.kubeapi.client import Client
@@ -52,6 +52,8 @@ def explain(client: Client, snapshot: RunSnapshot, status: RunStatus | None = No
     failure = failures[-1] if failures else None
     setup_log = setup_tail(client, snapshot) if failure is not None and failure.cause == "setup" else ()
     explanation = explain_status(status, failure, setup_log, CLUSTER_ADVICE)
+    if status.expired is not None:
+        return _with(explanation, (), (*snapshot.state.facts, expiry_words(snapshot.record, snapshot.state)))
     with ThreadPoolExecutor(8, thread_name_prefix="explain") as pool:
         look = RunInspector(client, snapshot, pool)
         if status.phase == "failed":

@@ -77,6 +77,8 @@ class RunLogs:
                 lost = found.result()
                 if lost is not None:
                     absent.append(lost)
+        if state.expired is not None and self._record.storage is not None:
+            return  # no Job vouches for what the record says of its storage: who may read it does so himself
         for attempt, node, seen in absent:
             self._read_rest(spool, state, attempt, node, seen)
 

@@ -28,7 +28,14 @@ from longboat.engines.kubernetes.observe.snapshot import (
     queue_view,
     workload_view,
 )
-from longboat.engines.kubernetes.record_store import ALIVE, find_record, hash_of_record, read_record, read_stop
+from longboat.engines.kubernetes.record_store import (
+    ALIVE,
+    find_record,
+    hash_of_record,
+    read_record,
+    read_stop,
+    seconds_of,
+)
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.slim_objects import SlimNode
 from longboat.kubeapi.client import Client
@@ -38,8 +45,6 @@ from longboat.kubeapi.kinds import EVENT, JOB, JOBSET, LEASE, NODE, POD, WORKLOA
 STUCK_S = 2.0
 MOST_ASKED = 3
 """Pods whose events are read: of a gang whose volume is missing, all say the same."""
-MOST_DIGITS = 12
-"""Of a moment in whole seconds: ten until the year 2286."""
 MOST_SINGLE = 8
 """Nodes that are read one by one; more are read in one list."""
 NODE_LEASES = "kube-node-lease"
@@ -88,7 +93,8 @@ def snapshot_of(
         version=str(metadata.get("resourceVersion", "")),
         record_hash=hash_of_record(body),
         made=parse_time(metadata.get("creationTimestamp")) or record.created,
-        submitter_alive=_alive(metadata),
+        submitter_alive=_seconds(metadata, ALIVE) or 0.0,
+        keep_s=_seconds(metadata, names.KEEP),
         is_deleting=parse_time(metadata.get("deletionTimestamp")) is not None,
         stop=read_stop(body),
         workloads=tuple(workload for workload in workloads if workload.owner == uid),
@@ -98,9 +104,8 @@ def snapshot_of(
     )
 
 
-def _alive(metadata: Mapping[str, Any]) -> float:
-    text = str((metadata.get("annotations") or {}).get(ALIVE) or "")
-    return float(text) if text.isascii() and text.isdigit() and len(text) < MOST_DIGITS else 0.0
+def _seconds(metadata: Mapping[str, Any], annotation: str) -> float | None:
+    return seconds_of(str((metadata.get("annotations") or {}).get(annotation) or ""))
 
 
 def _list(client: Client, kind: Any, selector: str) -> list[Object]:

@@ -93,6 +93,7 @@ class RunSnapshot(Value, frozen=True):
     record_hash: str = ""  # of the record's text
     made: float = 0.0  # when the ConfigMap was created, by the server's word
     submitter_alive: float = 0.0  # when its submitter last said that it still works on the first attempt
+    keep_s: float | None = None  # its objects stay for so long after its end; None: until it is removed
     is_deleting: bool = False
     stop: StopRequest | None = None
     workloads: tuple[WorkloadView, ...] = ()

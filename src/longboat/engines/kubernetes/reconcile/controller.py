@@ -18,6 +18,7 @@ import msgspec
 
 from longboat.core.errors import LongboatError, NotFound
 from longboat.engines.kubernetes import names
+from longboat.engines.kubernetes.expiry import due_at, expire_if_due
 from longboat.engines.kubernetes.gate.serve import GateGroup, share_gate, unshare_gate
 from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
 from longboat.engines.kubernetes.observe.termination import NodeEnd
@@ -38,13 +39,18 @@ AGAIN_S = 2.0
 LOOK_S = 60.0
 """Every run that has not ended is looked at so often, whatever the watches tell."""
 GATE_S = 0.5
-"""When something was freed, those who wait at the gate are looked at so soon."""
+"""When something was freed, those who wait at the gate are looked at at once; then so long not again."""
 GATE_LOOK_S = 5.0
 """And so often anyway: nodes and pods of others are not watched."""
 OVER = ("Complete", "Failed", "Completed")
 WAITING = ("pending", "recovering")
 GATE = RunKey("")
 """The gate of all namespaces that are served."""
+EXPIRY = RunKey("", "expiry")
+"""Ended runs whose objects are to go."""
+EXPIRY_LOOK_S = 3600.0
+"""So often they are looked at anyway: no thread waits for longer than that, whatever a record says."""
+SHARED = {GATE: "the gate", EXPIRY: "expiry"}
 
 
 class NotedObject(msgspec.Struct):
@@ -105,6 +111,8 @@ class Controller:
         self._open: dict[RunKey, bool] = {}  # runs that have not ended: whether they wait at the gate
         self._starting: set[RunKey] = set()  # those of them that may hold places without having pods there
         self._trouble: dict[RunKey, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
+        self._expiring: dict[RunKey, float] = {}  # ended runs: when their objects go, by the server's clock
+        self._gate_from = 0.0  # when the gate may be served again, of `time.monotonic`
         self._gates = GateGroup(self._at_gate)
         self._lock = threading.Lock()
         self._reflectors: list[tuple[Kind, Reflector[NotedObject]]] = []
@@ -184,6 +192,7 @@ class Controller:
                 self._wake_gate()
             if change.type == "DELETED":
                 self._agenda.forget(key)
+            self._note_expiry(key, None if change.type == "DELETED" else due_at(meta.annotations, state))
             return
         waits = _waits(state) and STOP not in meta.annotations
         with self._lock:
@@ -195,7 +204,7 @@ class Controller:
             self._agenda.note(key, now + SETTLE_S)
         elif not waited:
             self._agenda.forget(key)  # the gate looks after it now
-            self._agenda.note(GATE, now + GATE_S)
+            self._note_gate()
 
     def _part(self, change: Change[NotedObject]) -> None:
         """A pod, Job or JobSet of a run has changed."""
@@ -221,7 +230,21 @@ class Controller:
         with self._lock:
             is_waited_for = any(self._open.values())
         if is_waited_for:
-            self._agenda.note(GATE, time.monotonic() + GATE_S)
+            self._note_gate()
+
+    def _note_gate(self) -> None:
+        self._agenda.note(GATE, max(time.monotonic() + SETTLE_S, self._gate_from))
+
+    def _note_expiry(self, key: RunKey, due: float | None) -> None:
+        with self._lock:
+            if due is None:
+                self._expiring.pop(key, None)
+                return
+            self._expiring[key] = due
+        self._agenda.note(EXPIRY, time.monotonic() + self._expiry_pause(due))
+
+    def _expiry_pause(self, due: float) -> float:
+        return min(EXPIRY_LOOK_S, max(SETTLE_S, due - self._client.now()))
 
     # turns
 
@@ -231,7 +254,7 @@ class Controller:
                 self._agenda.close()
                 return
             try:
-                pause = self._serve_gate() if key == GATE else self._turn(key)
+                pause = self._work_on(key)
                 self._trouble.pop(key, None)
                 if pause is not None:
                     self._agenda.note(key, time.monotonic() + pause)
@@ -240,13 +263,43 @@ class Controller:
             finally:
                 self._agenda.done(key)
 
+    def _work_on(self, key: RunKey) -> float | None:
+        """Seconds until it is due again although nothing changes."""
+        if key == EXPIRY:
+            return self._expire_due()
+        if key != GATE:
+            return self._turn(key)
+        try:
+            return self._serve_gate()
+        finally:
+            self._gate_from = time.monotonic() + GATE_S
+
+    def _expire_due(self) -> float | None:
+        """Remove the objects of runs whose time is over; one that cannot be removed is tried again later."""
+        with self._lock:
+            due = sorted((at, key) for key, at in self._expiring.items() if at <= self._client.now())
+        for _, key in due:
+            if not self._may_work():
+                break
+            try:
+                again = expire_if_due(self._of(key.namespace), key.run, EXPIRY_LOOK_S)
+            except (Unreachable, LeaseExpired):
+                raise
+            except LongboatError as error:  # one that cannot be removed must not keep all others
+                again = self._client.now() + EXPIRY_LOOK_S
+                self._say(f"{key.namespace}/{key.run} cannot expire: {error.message}")
+            self._note_expiry(key, again)
+        with self._lock:
+            nearest = min(self._expiring.values(), default=None)
+        return None if nearest is None else self._expiry_pause(nearest)
+
     def _turn(self, key: RunKey) -> float | None:
         """Seconds until the run is looked at again although nothing changes; None: it needs no turn of its own."""
         outlook = self._outlook(key)
         if outlook is None or outlook.snapshot.state.is_final or outlook.snapshot.is_deleting:
             return None
         if _is_at_gate(outlook):
-            self._agenda.note(GATE, time.monotonic() + GATE_S)
+            self._note_gate()
             return None
         if outlook.again_at is None:
             return LOOK_S
@@ -302,7 +355,7 @@ class Controller:
         times, before = self._trouble.get(key, (0, ""))
         self._trouble[key] = (times + 1, text)
         if text != before:
-            self._say(f"{'the gate' if key == GATE else f'{key.namespace}/{key.run}'}: {text}")
+            self._say(f"{SHARED.get(key) or f'{key.namespace}/{key.run}'}: {text}")
         self._agenda.note(key, time.monotonic() + min(LOOK_S, AGAIN_S * 2 ** min(times, 10)))
 
     def _of(self, namespace: str) -> Client:

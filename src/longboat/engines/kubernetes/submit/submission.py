@@ -31,6 +31,7 @@ from longboat.engines.kubernetes.manifests.volumes import check_volumes, places,
 from longboat.engines.kubernetes.record_store import hash_of_record, is_record, read_record, read_stop
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of
+from longboat.engines.kubernetes.slim_objects import SlimRecord
 from longboat.engines.kubernetes.status import STARTING, current_user
 from longboat.engines.kubernetes.submit.code.upload import (
     SHARED,
@@ -237,7 +238,9 @@ class Submitter:
     def _not_free(self, base: str) -> frozenset[str]:
         """Names that others have, if any has this one. A hint: whoever creates the record has the name."""
         try:
-            return frozenset() if self.client.find(CONFIG_MAP, base) is None else self._taken_names()
+            # Also of a run that has expired, whose record is called otherwise.
+            is_taken = self.client.list(CONFIG_MAP, labels=f"{names.RUN}={base}", into=SlimRecord).items
+            return self._taken_names() if is_taken else frozenset()
         except Forbidden:
             return frozenset()  # Creating the record will tell.
 
@@ -260,11 +263,14 @@ class Submitter:
     def _taken_names(self) -> frozenset[str]:
         """Names of all ConfigMaps, without what is in them."""
         answer = self.client.request("GET", self.client.path(CONFIG_MAP), accept=NAMES_ONLY)
-        return frozenset(str(each["metadata"]["name"]) for each in msgspec.json.decode(answer).get("items") or ())
+        found = (str(each["metadata"]["name"]) for each in msgspec.json.decode(answer).get("items") or ())
+        return frozenset(name.removesuffix(names.EXPIRED_SUFFIX) for name in found)
 
     def _take_name(self, record: Record, *, is_chosen: bool) -> Object | None:
         """The record as it was created, or the one that has the chosen name; None when a name is not to be had."""
         body = manifests.record_object(record, State(reason=STARTING))
+        if self.settings.keep is not None:
+            body["metadata"]["annotations"][names.KEEP] = f"{self.settings.keep:.0f}"
         try:
             return self.client.create(body)
         except AlreadyExists:
