@@ -72,6 +72,17 @@ def latest_step(ranks: Iterable[RankStatus]) -> tuple[int | None, dict[str, floa
     return step, metrics
 
 
+class NodeTrouble(Value, frozen=True):
+    """What speaks against a node of the cluster that ranks of a run are on."""
+
+    node: str  # of the cluster
+    members: tuple[str, ...]  # of the run: worker-1, ...
+    ranks: tuple[int, ...]
+    what: str
+    since: float | None = None
+    follows: str = ""  # what becomes of the run
+
+
 class RunStatus(Value, frozen=True):
     """One run, observed at one moment. `longboat ps -o json` prints these fields (without ranks)."""
 
@@ -105,6 +116,7 @@ class RunStatus(Value, frozen=True):
     next_attempt: float | None = None  # when it is made, while no attempt is under way
     attempts: tuple[Attempt, ...] = ()
     ranks: tuple[RankStatus, ...] = ()
+    node_troubles: tuple[NodeTrouble, ...] = ()
     spec: Job | None = None
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from longboat.core.runs import Attempt, RankStatus, RunStatus, latest_step
+from longboat.core.runs import Attempt, NodeTrouble, RankStatus, RunStatus, latest_step
 from longboat.core.times import format_time
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
@@ -17,6 +17,7 @@ from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.shared.run_summary import brief
 from longboat.engines.shared.secret_urls import redacted_job
 from longboat.kubeapi.client import Client
+from longboat.kubeapi.errors import ApiError
 
 ENGINE = "kubernetes"
 STARTING = "is being started"
@@ -78,7 +79,21 @@ def full_status(client: Client, snapshot: RunSnapshot) -> RunStatus:
     told: dict[str, dict[str, Any]] = {}
     if not snapshot.state.is_final:
         told = ask_launchers(client, [pod for pod in pods if is_reachable(pod, snapshot)][:MOST_ASKED])
-    return make_status(snapshot, told)
+    status = make_status(snapshot, told)
+    return msgspec.structs.replace(status, node_troubles=_node_troubles(client, snapshot))
+
+
+def _node_troubles(client: Client, snapshot: RunSnapshot) -> tuple[NodeTrouble, ...]:
+    """Of a run that goes on; where nodes may not be read, nothing is known against them."""
+    from longboat.engines.kubernetes.observe.node_health import node_troubles
+    from longboat.engines.kubernetes.observe.observe import node_bodies
+
+    pods = () if snapshot.state.is_final else snapshot.pods_of(snapshot.state.attempt)
+    hosts = {pod.host for pod in pods if pod.host and pod.end is None}
+    try:
+        return node_troubles(snapshot, node_bodies(client, hosts)) if hosts else ()
+    except ApiError:
+        return ()
 
 
 def ask_launchers(client: Client, pods: Sequence[PodView]) -> dict[str, dict[str, Any]]:

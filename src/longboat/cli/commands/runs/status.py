@@ -85,6 +85,9 @@ def print_status(run: RunStatus, *, wide: bool) -> None:
     if run.ranks and (wide or len(run.ranks) > 1):
         print()
         print_ranks(run)
+    if run.node_troubles:
+        print()
+        print_node_troubles(run, now)
 
 
 def retry_words(run: RunStatus, now: float) -> str | None:
@@ -116,3 +119,28 @@ def print_ranks(run: RunStatus) -> None:
         for rank in run.ranks
     ]
     print_table(("RANK", "NODE", "STATE", "EXIT", "STEP", "SILENT", "METRICS"), rows)
+
+
+def print_node_troubles(run: RunStatus, now: float) -> None:
+    rows = [
+        (
+            trouble.node,
+            numbers(trouble.ranks),
+            trouble.what,
+            show_duration(now - trouble.since) if trouble.since is not None else None,
+            trouble.follows,
+        )
+        for trouble in run.node_troubles
+    ]
+    print_table(("NODE", "RANKS", "STATE", "FOR", "WHAT FOLLOWS"), rows)
+
+
+def numbers(ranks: Sequence[int]) -> str:
+    """`0-7, 12`."""
+    groups: list[list[int]] = []
+    for rank in sorted(ranks):
+        if groups and rank == groups[-1][1] + 1:
+            groups[-1][1] = rank
+        else:
+            groups.append([rank, rank])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in groups)

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from longboat.core.runs import Explanation, Failure, RunStatus
+from longboat.core.times import show_age
+from longboat.core.words import listing
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.explain.containers import StartTrouble
 from longboat.engines.kubernetes.explain.network_policies import blocking_policies
@@ -62,8 +64,21 @@ def explain(client: Client, snapshot: RunSnapshot, status: RunStatus | None = No
             left_s = max(0.0, status.next_attempt - client.now())
             return _with(explanation, (), (f"attempt {status.attempt + 1} starts in {left_s:.0f} s",))
         if status.phase in ("pending", "starting", "recovering"):
-            return _with(explanation, look.waiting(), _passing(snapshot))
-    return _with(explanation, (), _passing(snapshot)) if status.phase == "running" else explanation
+            facts = (*node_facts(status, client.now()), *_passing(snapshot))
+            return _with(explanation, look.waiting(), facts)
+    if status.phase == "running":
+        return _with(explanation, (), (*node_facts(status, client.now()), *_passing(snapshot)))
+    return explanation
+
+
+def node_facts(status: RunStatus, now: float) -> list[str]:
+    """What speaks against nodes of a run that goes on. Pure."""
+    facts = []
+    for trouble in status.node_troubles:
+        since = f", for {show_age(max(0.0, now - trouble.since))}" if trouble.since is not None else ""
+        where = f"node {trouble.node} ({listing(trouble.members, 3)}) {trouble.what}{since}"
+        facts.append(f"{where}: {trouble.follows}")
+    return facts
 
 
 def _passing(snapshot: RunSnapshot) -> tuple[str, ...]:

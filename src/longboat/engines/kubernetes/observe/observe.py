@@ -187,8 +187,7 @@ def observe_hosts(client: Client, wanted: Collection[str], pods: Sequence[PodVie
         return {}
     try:
         if len(wanted) > MOST_SINGLE:
-            every = {str(body["metadata"]["name"]): body for body in client.list(NODE, into=SlimNode).items}
-            return {name: host_view(name, every.get(name)) for name in sorted(wanted)}
+            return {name: host_view(name, body) for name, body in node_bodies(client, wanted).items()}
         return {name: _host(client, name) for name in sorted(wanted)}
     except Forbidden:
         # The node controller's word on the pods is left; it comes later than that of the nodes.
@@ -196,6 +195,14 @@ def observe_hosts(client: Client, wanted: Collection[str], pods: Sequence[PodVie
         return {str(host): HostView(name=str(host), not_ready_since=moment) for host, moment in since.items()}
     except ApiError:
         return {}
+
+
+def node_bodies(client: Client, wanted: Collection[str]) -> dict[str, Mapping[str, Any] | None]:
+    """These nodes as the API prints them, None for one that is gone; one by one, or out of one list."""
+    if len(wanted) <= MOST_SINGLE:
+        return {name: client.find(NODE, name) for name in sorted(wanted)}
+    every = {str(body["metadata"]["name"]): body for body in client.list(NODE, into=SlimNode).items}
+    return {name: every.get(name) for name in sorted(wanted)}
 
 
 def _host(client: Client, name: str) -> HostView:

@@ -43,6 +43,7 @@ class PodView(Value, frozen=True):
     deleting_since: float | None = None  # when it should have been gone
     is_forced: bool = False  # deleted without a grace: only a finalizer keeps it
     is_lost: bool = False  # its node is lost; `end` is our judgement, nobody reported it
+    tolerations: tuple[dict[str, Any], ...] = ()  # of one pod that was read whole, not of a list
     end: PodEnd | None = None
 
     @property
@@ -144,6 +145,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         trouble=trouble_of(pod) if end is None else None,
         message=str(waiting.get("message") or unschedulable.get("message") or status.get("message") or ""),
         deleting_since=parse_time(meta.get("deletionTimestamp")),
+        tolerations=tuple(spec.get("tolerations") or ()),
         is_forced="deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds") == 0,
         end=end,
     )

@@ -27,6 +27,7 @@ from longboat.engines.kubernetes.submit.facts.gpu_inventory import (
     selector_for,
 )
 from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, Permission
+from longboat.engines.kubernetes.submit.facts.shared_pool import SharedPool
 from longboat.engines.kubernetes.submit.facts.surroundings import (
     Autoscaler,
     ClaimView,
@@ -47,6 +48,8 @@ KUEUE_GROUP = "kueue.x-k8s.io"
 DRA_GROUP, DRA_VERSION = kinds.CLAIM_TEMPLATE.api_version.split("/")
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 THREADS = 16
+"""As many requests as one look has, more or less; all looks of a process share them, so that many who submit at once do
+not start as many threads each."""
 OWN_STATUS = "longboat-autoscaler-status"
 
 T = TypeVar("T")
@@ -128,9 +131,12 @@ class ContextChoices(Protocol):
     def pull_secrets(self) -> tuple[str, ...]: ...
 
 
+_POOL = SharedPool(THREADS)
+
+
 def observe(client: Client, job: Job | None = None, settings: ContextChoices | None = None) -> ClusterFacts:
     """Look at the cluster, all at once. Without a job: in general. Raises Unreachable only."""
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="capabilities") as pool:
+    with _POOL.borrowed() as pool:
         return _Look(client, pool, settings).observe(job)
 
 
