@@ -43,8 +43,7 @@ def test_who_throttles_is_asked_again_later_and_no_dearer_pool_is_taken_instead(
     label = {"class": stage.prefix}
     cheap = stage.pool("cheap", price=1.0, zones=("a", "b"), machine={"labels": label})
     dear = stage.pool("dear", price=9.0, provider="other", machine={"labels": label})
-    run = {"longboat.dev/run": "train", "longboat.dev/attempt": "0"}
-    stage.client.create(job_of("train", stage.namespace, label, pods=2, labels=run))
+    stage.client.create(job_of("train", stage.namespace, label, pods=2))  # no gang, so each zone gets one
     provider = Throttled(stage.client, stage.namespace)
     both = {"kwok": provider, "other": KwokProvider(stage.client, stage.namespace)}
     with stage.scaling(stage.config(cheap, dear), provider=both) as told:

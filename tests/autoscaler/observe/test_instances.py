@@ -8,11 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from longboat.autoscaler.model.backoff import pause_end
 from longboat.autoscaler.model.config import DISTRUST_S, AutoscalerConfig
 from longboat.autoscaler.model.snapshot import FailureKind, Pool
 from longboat.autoscaler.observe.instances import InstanceList, list_instances
+from longboat.autoscaler.observe.observe import observe
 from longboat.autoscaler.observe.orders import LAG_S, JoinedInstances, OrderBook, PlacedOrder, failed, reconcile
 from longboat.autoscaler.providers.provider import Description, Instance, MachineRequest, ProviderAnswer, ProviderError
+from longboat.autoscaler.purchase.offers import offers_of
 from longboat.fitting.model.nodes import NodeShape
 
 NOW = 1_000_000.0
@@ -154,3 +157,32 @@ def test_what_is_doubted(
 ) -> None:
     found = look(book, *listed, joined=joined)
     assert ("gpu" in found.blind) == is_doubted == ("gpu" in found.book.doubts)
+
+
+def test_a_pause_that_ends_while_others_are_asked_lasts_for_this_turn() -> None:
+    """Passed over at the first reading of the clock; at the second the pause is over, and still nothing is ordered."""
+    throttled = CONFIG.refusal("gpu", "throttled", NOW)
+    until = pause_end(throttled, CONFIG.settings)
+    cloud, rack = Cloud(), Cloud()
+    times = iter((until - 0.001, until + 5.0))
+    node = {"metadata": {"name": "n"}}
+    seen = observe(
+        lambda: {"Node": [node]}, CONFIG, {"cloud": cloud, "rack": rack}, failed(OrderBook(), throttled), times.__next__
+    )
+    assert (cloud.asked, rack.asked) == (0, 1)
+    assert until - 1e-6 < seen.now < until and set(seen.blind) == {"gpu", "spot"}
+    delays = {
+        offer.name: offer.delay
+        for offer in offers_of(CONFIG.pools, [], seen.snapshot.failures, {}, CONFIG.settings, seen.now).values()
+    }
+    assert delays["gpu"] is not None and delays["spot"] is not None and delays["metal"] is None
+    later = observe(lambda: {}, CONFIG, {"cloud": cloud, "rack": rack}, seen.book, lambda: until)
+    assert cloud.asked == 1 and later.now == until and not later.blind
+
+
+def test_a_pause_that_begins_and_ends_within_one_look_lasts_for_this_turn() -> None:
+    """The list itself is throttled, and another provider takes longer than the pause."""
+    cloud, times = Cloud("throttled"), iter((NOW, NOW + 60.0))
+    seen = observe(lambda: {}, CONFIG, {"cloud": cloud, "rack": Cloud()}, OrderBook(), times.__next__)
+    (failure,) = seen.book.failures
+    assert failure.at == NOW and seen.now < pause_end(failure, CONFIG.settings) and set(seen.blind) == {"gpu", "spot"}

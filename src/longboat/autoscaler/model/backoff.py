@@ -57,6 +57,10 @@ def pause(failure: ProviderFailure, settings: AutoscalerSettings) -> float:
     return _doubled(settings.backoff_s, failure.count, most)
 
 
+def pause_end(failure: ProviderFailure, settings: AutoscalerSettings) -> float:
+    return failure.at + pause(failure, settings)
+
+
 def _doubled(first: float, count: int, most: float) -> float:
     return min(first * 2.0 ** min(max(count - 1, 0), 30), most)
 

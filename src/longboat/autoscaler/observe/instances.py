@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from longboat.autoscaler.model.backoff import closed, paused
+from longboat.autoscaler.model.backoff import closed, pause_end, paused
 from longboat.autoscaler.model.config import AutoscalerConfig
 from longboat.autoscaler.model.snapshot import Pool, ProviderFailure
 from longboat.autoscaler.observe.orders import LAG_S, JoinedInstances, OrderBook, failed
@@ -28,6 +28,7 @@ class InstanceList(Value, frozen=True):
     book: OrderBook  # with what is to be remembered of this look
     blind: dict[str, str] = {}  # pools whose provider cannot be asked, and why: they are left alone
     blocked: tuple[ProviderFailure, ...] = ()  # refusals of this moment only
+    until: float | None = None  # the first end of a pause because of which a provider was not asked, or gave no list
 
 
 FEW = 2
@@ -46,16 +47,20 @@ def list_instances(
     refusals: list[Refusal] = []
     blind: dict[str, str] = {}
     blocked: list[ProviderFailure] = []
+    ends: list[float] = []
     for name in sorted({pool.provider for pool in config.pools}):
         mine = [pool for pool in config.pools if pool.provider == name]
         pause = paused(book.failures, name, config.settings, now)
         if pause is not None:
             blind.update({pool.name: _why(pool, pause, config, now) for pool in mine})
+            ends.append(pause_end(pause, config.settings))
             continue
         try:
             answer = providers[name].list(mine)
         except ProviderError as error:
             book, momentary = _noted(book, mine, error, config, now)
+            if (begun := paused(book.failures, name, config.settings, now)) is not None:
+                ends.append(pause_end(begun, config.settings))
             blocked += momentary
             blind.update({pool.name: error.message for pool in mine})
             continue
@@ -69,7 +74,7 @@ def list_instances(
         if order.pool in blind:
             machines += [Instance(id=machine, pool=order.pool, zone=order.zone) for machine in order.machines]
     seen = ProviderAnswer(machines=tuple(machines), refusals=tuple(refusals))
-    return InstanceList(seen=seen, book=book, blind=blind, blocked=tuple(blocked))
+    return InstanceList(seen=seen, book=book, blind=blind, blocked=tuple(blocked), until=min(ends, default=None))
 
 
 def _doubted(

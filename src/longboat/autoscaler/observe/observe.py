@@ -5,6 +5,7 @@ Everything is read and nothing written. The loop looks so in every turn, `longbo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from longboat.autoscaler.model.config import AutoscalerConfig
@@ -37,6 +38,10 @@ def observe(
     """`read_objects` is called twice: machines may have joined while their providers were asked."""
     listed = list_instances(providers, config, book, clock(), joined_in(read_objects()))
     objects, now = read_objects(), clock()
+    if listed.until is not None and now >= listed.until:
+        # A pause that ended after its provider was passed over: it is decided as of a moment before, when nothing could
+        # be asked of it, rather than to order from somebody whose machines were not looked at. The next turn is at once.
+        now = math.nextafter(listed.until, 0.0)
     book = reconcile(listed.book, listed.seen, joined_in(objects), config, now)
     snapshot = snapshot_from(objects, config.pools, book, listed.seen, now, listed.blocked)
     return Observation(
