@@ -117,6 +117,8 @@ def pod_spec(words: dict[str, Any]) -> dict[str, Any]:
         spec["priority"] = words["priority"]
     if "selector" in words:
         spec["nodeSelector"] = words["selector"]
+    if "claim" in words:
+        spec["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": words["claim"]}]
     return merged(spec, words.get("spec", {}))
 
 
@@ -182,7 +184,31 @@ def objects(table: dict[str, Any]) -> list[dict[str, Any]]:
         found.append(
             {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec, "status": status}
         )
-    return [*found, *table.get("objects", [])]
+    return [*found, *claimed(table), *table.get("objects", [])]
+
+
+def claimed(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of dynamic resource allocation: `classes` (name: expression), `claims` (name: what is asked), nodes' devices."""
+    kind = {"apiVersion": "resource.k8s.io/v1"}
+    found: list[dict[str, Any]] = []
+    for name, expression in table.get("classes", {}).items():
+        spec = {"selectors": [{"cel": {"expression": expression}}] if expression else []}
+        found.append({**kind, "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec})
+    for name, words in table.get("claims", {}).items():
+        asked = words if "devices" in words else {"devices": {"requests": [{"name": "main", "exactly": words}]}}
+        meta = {"name": name, "namespace": "default"}
+        found.append({**kind, "kind": "ResourceClaimTemplate", "metadata": meta, "spec": {"spec": asked}})
+    slices = {name: words.get("devices", {}) for name, words in times(table, "nodes")}
+    for node_name, drivers in slices.items() if found else ():
+        for driver, count in drivers.items():
+            devices = [{"name": f"d{number}", "attributes": {"type": {"string": "gpu"}}} for number in range(count)]
+            pool = {"name": node_name, "generation": 1, "resourceSliceCount": 1}
+            spec = {"driver": driver, "nodeName": node_name, "pool": pool, "devices": devices}
+            found.append({**kind, "kind": "ResourceSlice", "metadata": {"name": f"{node_name}-{driver}"}, "spec": spec})
+    if found:  # they can be seen, if there are none
+        spec = {"driver": "none", "nodeName": "none", "pool": {"name": "none"}, "devices": []}
+        found.append({**kind, "kind": "ResourceSlice", "metadata": {"name": "none"}, "spec": spec})
+    return found
 
 
 def make(table: dict[str, Any], folder: Path) -> tuple[ClusterSnapshot, AutoscalerSettings]:

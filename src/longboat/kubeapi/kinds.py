@@ -55,6 +55,8 @@ ROLE_BINDING = Kind("RoleBinding", "rbac.authorization.k8s.io/v1", "rolebindings
 CLUSTER_ROLE = Kind("ClusterRole", "rbac.authorization.k8s.io/v1", "clusterroles", False)
 CLUSTER_ROLE_BINDING = Kind("ClusterRoleBinding", "rbac.authorization.k8s.io/v1", "clusterrolebindings", False)
 DEVICE_CLASS = Kind("DeviceClass", "resource.k8s.io/v1", "deviceclasses", False)
+CLAIM = Kind("ResourceClaim", "resource.k8s.io/v1", "resourceclaims")
+RESOURCE_SLICE = Kind("ResourceSlice", "resource.k8s.io/v1", "resourceslices", False)
 CLAIM_TEMPLATE = Kind("ResourceClaimTemplate", "resource.k8s.io/v1", "resourceclaimtemplates")
 ACCESS_REVIEW = Kind("SelfSubjectAccessReview", "authorization.k8s.io/v1", "selfsubjectaccessreviews", False)
 

@@ -176,13 +176,13 @@ def test_a_pause_that_ends_while_others_are_asked_lasts_for_this_turn() -> None:
         for offer in offers_of(CONFIG.pools, [], seen.snapshot.failures, {}, CONFIG.settings, seen.now).values()
     }
     assert delays["gpu"] is not None and delays["spot"] is not None and delays["metal"] is None
-    later = observe(lambda: {}, CONFIG, {"cloud": cloud, "rack": rack}, seen.book, lambda: until)
+    later = observe(dict, CONFIG, {"cloud": cloud, "rack": rack}, seen.book, lambda: until)
     assert cloud.asked == 1 and later.now == until and not later.blind
 
 
 def test_a_pause_that_begins_and_ends_within_one_look_lasts_for_this_turn() -> None:
     """The list itself is throttled, and another provider takes longer than the pause."""
     cloud, times = Cloud("throttled"), iter((NOW, NOW + 60.0))
-    seen = observe(lambda: {}, CONFIG, {"cloud": cloud, "rack": Cloud()}, OrderBook(), times.__next__)
+    seen = observe(dict, CONFIG, {"cloud": cloud, "rack": Cloud()}, OrderBook(), times.__next__)
     (failure,) = seen.book.failures
     assert failure.at == NOW and seen.now < pause_end(failure, CONFIG.settings) and set(seen.blind) == {"gpu", "spot"}

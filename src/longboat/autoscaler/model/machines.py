@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from longboat.autoscaler.model.snapshot import (
+    DEVICES,
     AutoscalerSettings,
     ClusterSnapshot,
     NodeMemory,
@@ -139,7 +140,8 @@ def lacking_gpu(node: SeenNode, pool: Pool) -> str | None:
     """What the pool's machines have of GPUs, where the node shows none, of any name."""
 
     def shown(shape: NodeShape) -> list[str]:
-        return [name for name, count in shape.allocatable if count and (name == pool.gpu_resource or is_gpu(name))]
+        plugged = [(name, count) for name, count in shape.allocatable if not name.startswith(DEVICES)]
+        return [name for name, count in plugged if count and (name == pool.gpu_resource or is_gpu(name))]
 
     return next(iter(shown(pool.machine)), None) if not shown(node.shape) else None
 
@@ -151,6 +153,8 @@ def starting(node: SeenNode, pool: Pool) -> str | None:
         if taint.key not in own and (taint.key.endswith(STARTUP_ENDINGS) or taint.key.startswith(STARTUP_BEGINNINGS)):
             return f"the taint {taint} is still there"
     for name, _ in pool.machine.allocatable:
+        if name.startswith(DEVICES) and not node.shape.has(name):
+            return f"without devices of class {name.removeprefix(DEVICES)}: their driver is loading"
         if is_scarce(name) and not is_gpu(name) and name != pool.gpu_resource and not node.shape.has(name):
             return f"without {name}: its device plugin is loading"
     return None

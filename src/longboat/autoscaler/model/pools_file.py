@@ -27,6 +27,7 @@ from longboat.specs.yaml.yaml_tree import Mistakes, YamlNode
 
 NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 LABEL_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+CLASS_NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 LABEL_VALUE = r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 DEFAULT_PODS = 110
@@ -140,6 +141,13 @@ MACHINE = Shape(
             kind=MapOf(item=LABEL, what="labels", key=LABEL_KEY, key_expected="a label's key"),
             doc="Labels its nodes carry.",
         ),
+        Field(
+            name="devices",
+            kind=MapOf(
+                item=WholeNumber(high=1024), what="device classes", key=CLASS_NAME, key_expected="a DeviceClass"
+            ),
+            doc="Devices that pods claim (dynamic resource allocation), by DeviceClass.",
+        ),
         Field(name="taints", kind=ListOf(item=TAINT, what="taints", single=False), doc="Taints its nodes carry."),
     ),
 )
@@ -159,6 +167,7 @@ def make_pool(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Pool | N
         name=values["name"],
         machine=template_of(values["name"], values["machine"]),
         gpu_resource=values["machine"].get("gpu_resource", "nvidia.com/gpu"),
+        devices=dict(values["machine"].get("devices", {})),
         boot_s=values.pop("boot", 300.0),
         **{key: value for key, value in values.items() if key not in ("name", "machine")},
     )

@@ -15,6 +15,9 @@ CORDONED = "longboat.dev/cordoned-at"
 IDLE = "longboat.dev/idle-since"
 UNDERUSED = "longboat.dev/underused-since"
 
+DEVICES = "deviceclass/"
+"""Begins the names of resources that stand for the devices of a DeviceClass (dynamic resource allocation)."""
+
 FailureKind = Literal["stockout", "quota", "auth", "throttled", "not-found", "other"]
 
 
@@ -33,6 +36,7 @@ class Pool(Value, frozen=True):
     zones: tuple[str, ...] = ()
     priority: int = 0  # higher is preferred before price
     zero_or_max: bool = False
+    devices: dict[str, int] = {}  # DeviceClass -> how many of its devices a machine has, as stated
 
 
 class ResourceLimits(Value, frozen=True):

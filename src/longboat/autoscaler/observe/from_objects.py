@@ -24,6 +24,7 @@ from longboat.autoscaler.model.snapshot import (
     SeenNode,
     SeenPod,
 )
+from longboat.autoscaler.observe.device_claims import DeviceClaims
 from longboat.autoscaler.observe.do_not_disrupt import FREE, daemon_of, keep_of_node, keep_of_pod
 from longboat.autoscaler.observe.gangs import OUR_GATES, GangIndex, GangPod, Key, gangs_of
 from longboat.autoscaler.observe.pdbs import budgets_of
@@ -111,8 +112,9 @@ def snapshot_of(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...] = ())
 
 def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> ClusterSnapshot:
     claims = claims_of(objects.get("PersistentVolumeClaim", ()), objects.get("PersistentVolume", ()))
-    groups = GangIndex(objects, claims)
-    nodes = [_named(body, _node) for body in objects.get("Node", ())]
+    devices = _device_claims(objects)
+    groups = GangIndex(objects, claims, devices)
+    nodes = [_named(body, partial(_node, devices=devices)) for body in objects.get("Node", ())]
     pods, members = _pods(objects.get("Pod", ()), groups, claims)
     gangs, alone = gangs_of(groups, members)
     if alone:
@@ -123,13 +125,20 @@ def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> Clu
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         gangs=tuple(gangs),
         daemons=tuple(sorted(_daemons(objects.get("DaemonSet", ()), claims), key=lambda daemon: daemon.name)),
-        pools=pools,
+        pools=tuple(devices.of_pool(pool) for pool in pools),
         memory=tuple(sorted((memory for _, memory in nodes), key=lambda node_memory: node_memory.node)),
         budgets=tuple(budgets_of(objects.get("PodDisruptionBudget", ()), [seen_pod.pod for seen_pod in pods])),
         namespaces={
             body["metadata"]["name"]: body["metadata"].get("labels") or {} for body in objects.get("Namespace", ())
         },
     )
+
+
+def _device_claims(objects: Mapping[str, list[Body]]) -> DeviceClaims:
+    try:
+        return DeviceClaims(objects)
+    except (TypeError, ValueError, KeyError, AttributeError) as bad:
+        raise UsageError(f"a device class, slice or claim is not as Kubernetes writes it: {_fault(bad)}") from None
 
 
 def _set_free(pod: SeenPod, waiting: set[str]) -> SeenPod:
@@ -156,13 +165,13 @@ def _name(body: Body) -> str:
     return f"{body.get('kind')} {meta.get('namespace', '')}/{meta['name']}".replace(" /", " ")
 
 
-def _node(body: Body) -> tuple[SeenNode, NodeMemory]:
+def _node(body: Body, devices: DeviceClaims) -> tuple[SeenNode, NodeMemory]:
     meta, status = body["metadata"], body.get("status") or {}
     annotations = meta.get("annotations") or {}
     conditions = status.get("conditions") or ()
     ready = next((condition for condition in conditions if condition.get("type") == "Ready"), None)
     kept = keep_of_node(meta)
-    shape = node_of(body)
+    shape = devices.on_node(node_of(body))
     node = SeenNode(
         shape=shape,
         created=parse_time(meta.get("creationTimestamp")) or 0.0,
@@ -193,14 +202,17 @@ def _pods(bodies: Iterable[Body], groups: GangIndex, claims: Claims) -> tuple[li
         spec = body.get("spec") or {}
         if "priority" not in spec and spec.get("priorityClassName"):
             pod = msgspec.structs.replace(pod, priority=groups.priority_of(spec))
+        pod, hold = groups.devices.with_claims(pod, body)
+        if hold:
+            groups.holds[pod.namespace, pod.name] = hold
         if key is not None:
             members.setdefault(key, []).append(GangPod(pod, body))
         gang = f"{key[0]}/{key[2].rstrip('/')}" if key is not None else None
-        pods.append(_named(body, partial(_seen, pod=pod, gang=gang)))
+        pods.append(_named(body, partial(_seen, pod=pod, gang=gang, hold=hold)))
     return pods, members
 
 
-def _seen(body: Body, pod: Pod, gang: str | None) -> SeenPod:
+def _seen(body: Body, pod: Pod, gang: str | None, hold: str) -> SeenPod:
     meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     daemon = daemon_of(meta)
     bound = pod.node is not None and not pod.is_finished and daemon is None
@@ -217,7 +229,7 @@ def _seen(body: Body, pod: Pod, gang: str | None) -> SeenPod:
         daemon=daemon,
         nominated=status.get("nominatedNodeName") or None,
         gang=gang,
-        hold=f"the scheduling gate {foreign[0]} holds it back" if foreign else "",
+        hold=f"the scheduling gate {foreign[0]} holds it back" if foreign else hold,
         is_unready=any(
             condition.get("type") == "Ready" and condition.get("status") != "True" for condition in conditions
         ),

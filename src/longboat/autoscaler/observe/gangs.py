@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from longboat.autoscaler.model.snapshot import Gang
+from longboat.autoscaler.observe.device_claims import DeviceClaims
 from longboat.core.times import parse_time
 from longboat.fitting.model.pods import Claims, Pod, pod_of
 
@@ -88,8 +89,9 @@ def is_over(body: Body) -> bool:
 class GangIndex:
     """What the objects of a List say about gangs; asked once per pod."""
 
-    def __init__(self, objects: Mapping[str, list[Body]], claims: Claims) -> None:
-        self.objects, self.claims = objects, claims
+    def __init__(self, objects: Mapping[str, list[Body]], claims: Claims, devices: DeviceClaims | None = None) -> None:
+        self.objects, self.claims, self.devices = objects, claims, devices or DeviceClaims(objects)
+        self.holds: dict[tuple[str, str], str] = {}  # (namespace, pod or Job) -> why its claims cannot be judged
         self.jobs = {
             (namespace_of(body["metadata"]), body["metadata"]["name"]): body
             for body in objects.get("Job", ())
@@ -191,7 +193,10 @@ class GangIndex:
         namespace = namespace_of(owner["metadata"])
         pod_spec = {**(template.get("spec") or {}), "priority": self.priority_of(template.get("spec") or {})}
         meta = {**(template.get("metadata") or {}), "namespace": namespace, "name": job}
-        sample = pod_of({"metadata": meta, "spec": pod_spec}, self.claims)
+        body = {"metadata": meta, "spec": pod_spec}
+        sample, hold = self.devices.with_claims(pod_of(body, self.claims), body)
+        if hold:
+            self.holds[namespace, job] = hold
         return [_named(sample, f"{job}/{index}") for index in range(max(parallelism - done, 0))]
 
 
@@ -297,6 +302,8 @@ def _gang(
         pods = pods[:needed]
         if not pods:
             return None, extra
+    unclear = (groups.holds.get((pod.namespace, pod.name.rpartition("/")[0] or pod.name)) for pod in pods)
+    hold = hold or next((reason for reason in unclear if reason), "")
     return _value(groups, key, pods, held, hold, [*(body for body, _ in templates), *(m.body for m in here)]), extra
 
 

@@ -40,7 +40,7 @@ def observe(
     objects, now = read_objects(), clock()
     if listed.until is not None and now >= listed.until:
         # A pause that ended after its provider was passed over: it is decided as of a moment before, when nothing could
-        # be asked of it, rather than to order from somebody whose machines were not looked at. The next turn is at once.
+        # be asked of it, rather than order from somebody whose machines were not looked at. The next turn is at once.
         now = math.nextafter(listed.until, 0.0)
     book = reconcile(listed.book, listed.seen, joined_in(objects), config, now)
     snapshot = snapshot_from(objects, config.pools, book, listed.seen, now, listed.blocked)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,9 +18,12 @@ from longboat.autoscaler.observe.from_objects import Body, snapshot_of
 from longboat.autoscaler.observe.orders import DELETING, JoinedInstances, OrderBook, orders_of
 from longboat.autoscaler.providers.provider import ProviderAnswer
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ObjectNotFound
+from longboat.kubeapi.errors import Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import (
+    CLAIM,
+    CLAIM_TEMPLATE,
     DAEMON_SET,
+    DEVICE_CLASS,
     JOB,
     JOBSET,
     NAMESPACE,
@@ -29,6 +32,7 @@ from longboat.kubeapi.kinds import (
     POD,
     PRIORITY_CLASS,
     PVC,
+    RESOURCE_SLICE,
     VOLUME,
     WORKLOAD,
     Kind,
@@ -45,31 +49,47 @@ WHERE_SERVED = (
     Kind("PodGroup", "scheduling.k8s.io/v1alpha2", "podgroups"),
     Kind("Workload", "scheduling.k8s.io/v1alpha1", "workloads"),
 )
+WHERE_ALLOWED = (DEVICE_CLASS, CLAIM_TEMPLATE, CLAIM, RESOURCE_SLICE)
+"""Followed where they are served and may be seen; else it is said of pods with claims that these cannot be judged."""
 LOOK_FOR_KINDS_S = 60.0  # JobSet or Kueue may be installed later; asking costs one request each
 Objects = dict[str, list[Body]]
 
 
-def served(client: Client) -> list[Kind]:
+def served(client: Client, followed: Container[Kind] = ()) -> list[Kind]:
     """Those of the kinds that a cluster need not have, each in the version that this one serves."""
     groups = msgspec.json.decode(client.request("GET", "/apis")).get("groups") or ()
     versions = {one["name"]: [each["version"] for each in one.get("versions") or ()] for one in groups}
+    plurals: dict[str, set[str]] = {}
     kinds = []
-    for kind in WHERE_SERVED:
+    for kind in (*WHERE_SERVED, *WHERE_ALLOWED):
         group, _, wanted = kind.api_version.partition("/")
-        known = versions.get(group, [])
-        for version in sorted(known, key=lambda one: one != wanted):
-            if _has(client, f"{group}/{version}", kind.plural):
-                kinds.append(kind._replace(api_version=f"{group}/{version}"))
+        for version in sorted(versions.get(group, []), key=lambda one: one != wanted):
+            api_version = f"{group}/{version}"
+            if api_version not in plurals:
+                plurals[api_version] = _plurals(client, api_version)
+            if kind.plural in plurals[api_version]:
+                here = kind._replace(api_version=api_version)
+                if kind not in WHERE_ALLOWED or here in followed or _may_list(client, here):
+                    kinds.append(here)
                 break
     return kinds
 
 
-def _has(client: Client, version: str, plural: str) -> bool:
+def _plurals(client: Client, api_version: str) -> set[str]:
     try:
-        answer = msgspec.json.decode(client.request("GET", f"/apis/{version}"))
+        answer = msgspec.json.decode(client.request("GET", f"/apis/{api_version}"))
     except ObjectNotFound:
+        return set()
+    return {str(resource.get("name")) for resource in answer.get("resources") or ()}
+
+
+def _may_list(client: Client, kind: Kind) -> bool:
+    """An autoscaler that was installed before this kind was looked at has no right to it, and works without."""
+    try:
+        client.request("GET", kind.path(), query={"limit": "1"})
+    except Forbidden:
         return False
-    return any(one.get("name") == plural for one in answer.get("resources") or ())
+    return True
 
 
 def listed(client: Client) -> Objects:
@@ -114,7 +134,7 @@ class ClusterWatcher:
         if time.monotonic() - self._looked < LOOK_FOR_KINDS_S and self._looked:
             return
         self._looked = time.monotonic()
-        now = served(self._client)
+        now = served(self._client, self._reflectors)
         for kind in now:
             if kind not in self._reflectors:
                 self._follow(kind)

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from longboat.autoscaler.model.backoff import BackoffWindow, closed
 from longboat.autoscaler.model.daemonsets import daemon_pods
 from longboat.autoscaler.model.machines import Machine, counts_by_zone, template
-from longboat.autoscaler.model.snapshot import AutoscalerSettings, Daemon, Pool, ProviderFailure, ResourceLimits
+from longboat.autoscaler.model.snapshot import (
+    DEVICES,
+    AutoscalerSettings,
+    Daemon,
+    Pool,
+    ProviderFailure,
+    ResourceLimits,
+)
 from longboat.core.jobs import Value
 from longboat.fitting.eligibility import admits
 from longboat.fitting.fleet import Fleet
@@ -55,8 +62,11 @@ def uses_of(pool: Pool, shape: NodeShape | None = None) -> tuple[int, int, int]:
     """CPUs, memory and GPUs of one machine of the pool (or of this node of it), as limits count them."""
     shape = shape or pool.machine
     own = pool.gpu_resource
-    gpus = sum(count for name, count in shape.allocatable if name == own or is_gpu(name))
-    return shape.has(CPU), shape.has(MEMORY), gpus
+    gpus = [(name, count) for name, count in shape.allocatable if name == own or is_gpu(name)]
+    plugged = sum(count for name, count in gpus if not name.startswith(DEVICES))
+    # The same device may be of several classes, and be offered by a device plugin besides: it is one.
+    claimable = max((count for name, count in gpus if name.startswith(DEVICES)), default=0)
+    return shape.has(CPU), shape.has(MEMORY), plugged or claimable
 
 
 def offers_of(
