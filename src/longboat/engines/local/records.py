@@ -45,6 +45,8 @@ class LocalRecord(Value, frozen=True):
     checkpoint_dir: str = ""
     checkpoint_store: str | None = None  # their address in an object store; the folder is then a copy
     resume_from: str | None = None  # the checkpoint of another run to begin with
+    root: str = ""  # the folder that the code was taken of
+    python_folders: tuple[str, ...] = ()  # of the working copy, that the ranks' Python imports from
     in_place: str | None = None  # the folder that the ranks run in, where there is no working copy
     outside: dict[str, str] = {}  # links of the code that lead out of its folder: path in the working copy -> target
 

@@ -56,8 +56,17 @@ def record_of(home: Home, submission: Submission, *, name: str, snapshot: CodeSn
         checkpoint_store=_store_of(job, name, uid),
         resume_from=_resume_from(home, submission),
         outside=snapshot.outside if snapshot else {},
+        root=snapshot.root if snapshot else "",
+        python_folders=_python_folders(job, snapshot, environment) if snapshot else (),
         in_place=str(code_folder(submission)) if submission.in_place else None,
     )
+
+
+def _python_folders(job: Job, snapshot: CodeSnapshot, environment: Mapping[str, str]) -> tuple[str, ...]:
+    from longboat.engines.local.submit.editable_installs import source_folders
+
+    paths = {entry.path for entry in snapshot.entries}
+    return source_folders(snapshot.root, job.setup, paths, environment)
 
 
 def checkpoint_dir(home: Home, submission: Submission, name: str) -> Path:

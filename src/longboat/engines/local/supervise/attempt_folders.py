@@ -14,6 +14,7 @@ from longboat.core.jobs import Value
 from longboat.core.layouts import Layout, NodeLayout, NodeSite, lay_out, ports_needed, scrubbed
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.submit.editable_installs import python_path
 from longboat.engines.local.submit.machine import Gpu
 from longboat.engines.local.supervise.short_tmpdir import short_path
 from longboat.engines.shared.files import disk, make_folder, write_bytes
@@ -144,6 +145,9 @@ class AttemptPreparation:
             "HIP_VISIBLE_DEVICES": visible,
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         }
+        if self._record.python_folders:
+            given = env.get("PYTHONPATH", self._record.environment.get("PYTHONPATH", ""))
+            env["PYTHONPATH"] = python_path(given, self._record.root, str(node.work), self._record.python_folders)
         return {
             "run": self._record.name,
             "uid": self._record.uid,
