@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
+
 from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.observe.observe import list_queued, queue_of, snapshot_of
-from longboat.engines.kubernetes.observe.snapshot import (
-    pod_view,
-    workload_view,
-)
+from longboat.engines.kubernetes.observe.snapshot import RunSnapshot, pod_view, workload_view
 from longboat.engines.kubernetes.reconcile.reconciler import foreseen
 from longboat.engines.kubernetes.record_store import ListedRun, list_records
 from longboat.engines.kubernetes.records import State
@@ -29,6 +28,8 @@ from longboat.kubeapi.kinds import JOB, JOBSET, POD, Kind
 OURS = f"{names.MANAGED_BY}=longboat"
 AT_ONCE = 100
 """Runs named in one selector, of at most 41 characters each: an address of 8 KiB is what every proxy passes on."""
+UNATTENDED_S = 60.0
+"""A controller, or a command that follows the run, restarts it within seconds; the longest backoff is a minute."""
 MOST_NAMED = 400
 """Of more runs that have not ended, everything is listed: what ended runs left is then the smaller part."""
 
@@ -68,8 +69,24 @@ def foresee(client: Client, opened: Sequence[ListedRun], notice: Callable[[str],
             pods=[pod_view(body) for body in shown.get(name, ())],
             queue=queue_of(one.record, one.state, workloads, queued),
         )
-        states[name] = foreseen(snapshot, now).snapshot.state
+        states[name] = attended(snapshot, foreseen(snapshot, now).snapshot.state, now)
     return states
+
+
+def attended(snapshot: RunSnapshot, state: State, now: float) -> State:
+    """The state; of a run that should have been restarted long ago, with who can do that. Pure.
+
+    A list takes no turns: it foresees the same retry again and again, for as long as nobody makes it.
+    """
+    if state.phase != "recovering" or snapshot.workloads_of(state.attempt):
+        return state
+    stored, name = snapshot.state, snapshot.record.name
+    ends = [pod.end.ended for pod in snapshot.pods_of(stored.attempt) if pod.end is not None and pod.end.ended]
+    due = stored.not_before if stored.attempt == state.attempt else max(ends, default=now)
+    if now - due < UNATTENDED_S:
+        return state
+    who = f"{snapshot.record.user} with `longboat wait {name}`, or a controller (`longboat install`)"
+    return msgspec.structs.replace(state, reason=f"{state.reason}; nobody restarts it: that is up to {who}")
 
 
 def _by_run(client: Client, kind: Kind, runs: Sequence[str], into: Any) -> dict[str, list[Any]]:
