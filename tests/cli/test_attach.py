@@ -75,3 +75,20 @@ def test_a_state_that_lags_behind_the_output_is_not_told(capsys: pytest.CaptureF
     assert capsys.readouterr().err == ""
     watcher.report(status("recovering", 1, "its supervisor was killed; cleaning up"))
     assert capsys.readouterr().err == "longboat: r is recovering: its supervisor was killed; cleaning up\n"
+
+
+def test_what_an_import_counts_is_told_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = status("starting", 0, "imports x")
+    watcher = RunWatcher(cast(Engine, None), first, quiet=False)
+    for done in ("", ": 1.0 GiB of 5.0 GiB (20 %)", ": 1.5 GiB of 5.0 GiB (30 %)"):
+        watcher.report(status("starting", 0, f"imports x{done}"))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("longboat.cli.attach.SPARSE_S", 0.0)
+    watcher.report(status("starting", 0, "imports x: 2.0 GiB of 5.0 GiB (40 %)"))
+    watcher.report(status("starting", 0, "imports x: 2.0 GiB of 5.0 GiB (40 %)"))
+    assert capsys.readouterr().err == "longboat: r is starting: imports x: 2.0 GiB of 5.0 GiB (40 %)\n"
+    watcher.note_output(0)
+    watcher.report(status("starting", 0, "imports x: 4.0 GiB of 5.0 GiB (80 %)"))
+    assert capsys.readouterr().err == ""

@@ -28,6 +28,8 @@ CALM_LOOK_S = 15.0
 """Looks at a run that simply runs come less and less often, down to one in so long."""
 SLOW_START_S = 10.0
 """A start that takes longer than most do (a cached image, small code) is told what it waits for."""
+SPARSE_S = 30.0
+"""Where nothing can be drawn over, how far an import has come is a line that stays."""
 LAST_LOOK_S = 0.1
 """A look that is under way when the run ends may hang: nobody waits for it longer."""
 
@@ -35,7 +37,7 @@ LAST_LOOK_S = 0.1
 def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunStatus:
     """Print the log until the run has ended; returns its end."""
     printer = LinePrinter(prefixes=ranks > 1, attempts=None if quiet else run.retries + 1)
-    with RunWatcher(engine, run, quiet=quiet, tell=printer.say) as watcher:
+    with RunWatcher(engine, run, quiet=quiet, printer=printer) as watcher:
         if not quiet:
             size = f" ({counted(run.nodes, 'node')}, {counted(ranks, 'rank')})" if ranks > 1 else ""
             say(f"longboat: run {run.name}{size}")
@@ -66,9 +68,10 @@ def told_of_run(error: OSError, name: str) -> Exception:
 class RunWatcher:
     """A thread that reports changes of phase and passes Ctrl-C on: once stops, twice kills, three times leaves."""
 
-    def __init__(self, engine: Engine, run: RunStatus, *, quiet: bool, tell: Callable[[str], None] = say) -> None:
+    def __init__(self, engine: Engine, run: RunStatus, *, quiet: bool, printer: LinePrinter | None = None) -> None:
         self.engine = engine
-        self.tell = tell
+        self.tell: Callable[[str], None] = printer.say if printer else say
+        self.draw: Callable[[str], bool] = printer.draw if printer else lambda text: False
         self.shown = -1  # the attempt whose output was shown last
         self.ran = -1  # the last attempt that was seen running
         self.name = run.name
@@ -76,6 +79,7 @@ class RunWatcher:
         self.seen = ("", 0, "")
         self.changed = time.monotonic()
         self.told = ""
+        self.counted, self.counted_at = "", 0.0
         self.interrupts = 0
         self.asked: SimpleQueue[str] = SimpleQueue()
         self.thread = threading.Thread(target=self.watch, daemon=True)
@@ -141,7 +145,7 @@ class RunWatcher:
     def report(self, run: RunStatus) -> None:
         """Say what changed. A run that simply runs needs no words."""
         waits = run.phase in ("pending", "recovering") and not self.ran < run.attempt <= self.shown
-        now = (run.phase, run.attempt, run.reason if waits else "")
+        now = (run.phase, run.attempt, _words(run.reason) if waits else "")
         before, self.seen = self.seen, now
         if run.phase == "running":
             self.ran = run.attempt
@@ -150,7 +154,8 @@ class RunWatcher:
         if now == before:
             self.tell_slow_start(run)
             return
-        self.changed, self.told = time.monotonic(), ""
+        self.changed, self.told, self.counted = time.monotonic(), "", run.reason if waits else ""
+        self.draw("")  # what was shown there is over
         if run.attempt > before[1]:
             self.tell_failure(run)
         if waits:
@@ -161,19 +166,33 @@ class RunWatcher:
             self.tell(f"longboat: {run.name} is {run.phase}")
 
     def tell_slow_start(self, run: RunStatus) -> None:
-        """What holds up a start: an image that cannot be pulled is tried for minutes. Said once, whatever it counts."""
-        if run.phase != "starting" or not run.reason or time.monotonic() - self.changed < SLOW_START_S:
+        """What holds up a start: an image that cannot be pulled is tried for minutes. Said once, whatever it counts.
+
+        What it counts is shown in the bottom line of a terminal, and now and then elsewhere.
+        """
+        if run.phase not in ("pending", "starting", "recovering") or run.attempt <= self.shown:
             return
-        words = re.sub(r"\d+", "", run.reason)
-        if words != self.told:
-            self.told = words
-            self.tell(f"longboat: {run.name} is starting: {clean(run.reason)}")
+        if run.reason in ("", self.counted):
+            return
+        text = f"longboat: {run.name} is {run.phase}: {clean(run.reason)}"
+        now = time.monotonic()
+        if self.draw(text):
+            return
+        is_new = run.phase == "starting" and _words(run.reason) != self.told and now - self.changed >= SLOW_START_S
+        if is_new or now - max(self.changed, self.counted_at) >= SPARSE_S:
+            self.told, self.counted, self.counted_at = _words(run.reason), run.reason, now
+            self.tell(text)
 
     def tell_failure(self, run: RunStatus) -> None:
         """Why there is another attempt, when the next one was under way before anybody looked."""
         failure = next((attempt.failure for attempt in run.attempts if attempt.number == run.attempt - 1), None)
         if failure is not None and not run.reason.startswith(describe(failure)):
             self.tell(f"longboat: {run.name}: attempt {run.attempt} failed: {clean(describe(failure))}")
+
+
+def _words(reason: str) -> str:
+    """A reason without what it counts."""
+    return re.sub(r"[\d.]+ ?(?:[KMGTP]?i?B\b)?", "", reason)
 
 
 def summarise(run: RunStatus, tell: Callable[[str], None]) -> None:

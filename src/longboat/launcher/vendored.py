@@ -45,6 +45,7 @@ FILES = (
     "storage/fences.py",
     "storage/http.py",
     "storage/http_source.py",
+    "storage/progress.py",
     "storage/stores/__init__.py",
     "storage/stores/azure.py",
     "storage/stores/gcs.py",

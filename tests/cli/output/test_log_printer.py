@@ -88,3 +88,11 @@ def test_what_was_looked_for_has_a_colour() -> None:
     assert shown(line(b"a loss\n")) == b"a loss\n"
     shown.printer.colour = {"out": True, "err": True}
     assert shown(line(b"a loss\n")) == b"a \033[1;31mloss\033[0m\n"
+
+
+def test_a_message_in_the_bottom_line_goes_when_something_is_written() -> None:
+    shown = Shown(terminal=True, prefixes=False)
+    assert shown.printer.draw("imports x: 1 GiB") and shown() == b"\r\033[Kimports x: 1 GiB"
+    assert shown(line(b"Epoch 1: ")) == b"\r\033[KEpoch 1: "
+    assert shown.printer.draw("imports x: 2 GiB") and shown() == b"", "not into the middle of a line"
+    assert not Shown(terminal=False, prefixes=False).printer.draw("imports x")

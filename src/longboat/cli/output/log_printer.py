@@ -16,6 +16,8 @@ from longboat.core.runs import LogLine
 STICKY_S = 3.0
 """A progress bar keeps the bottom line while it moves at least so often: bars that take turns cannot be read."""
 ERASE = b"\r\033[K"
+MESSAGE = ("", -1, "message")
+"""Stands for a message in the bottom line, where else the unfinished line of a rank is."""
 
 
 class LinePrinter:
@@ -57,6 +59,7 @@ class LinePrinter:
     def _print(self, line: LogLine) -> None:
         name = "out" if line.stream == "out" else "err"
         if self.is_plain:
+            self._erase()
             data = self._highlighted(line.data, name)
             self.is_midline = self.has_terminal[name] and not data.endswith(b"\n")
             self._write(name, data)
@@ -89,6 +92,16 @@ class LinePrinter:
             say(f"\n{text}" if self.is_midline and self.has_terminal["err"] else text)
             self.is_midline = False
 
+    def draw(self, text: str) -> bool:
+        """Show a message in the bottom line until something else is written. False: there is no terminal."""
+        if not self.has_terminal["err"]:
+            return False
+        with self.lock:
+            if not self.is_midline and self.bottom in (None, MESSAGE):
+                self.bottom = MESSAGE
+                self._write("err", ERASE + text[: _columns() - 1].encode())
+        return True
+
     def _mark(self, attempt: int) -> None:
         before, self.attempt = self.attempt, attempt
         if before is None or before == attempt:
@@ -108,10 +121,7 @@ class LinePrinter:
         is_taken = self.bottom not in (None, key) and now - self.drawn_at < STICKY_S
         if not self.has_terminal[name] or is_taken or not text.strip():
             return
-        import shutil
-
-        width = shutil.get_terminal_size().columns or 80
-        room = max(width - len(f"{line.node}/{line.rank} | ") - 1 - 25 * self.timestamps, 10)
+        room = max(_columns() - len(f"{line.node}/{line.rank} | ") - 1 - 25 * self.timestamps, 10)
         shown = text.decode("utf-8", "replace")[:room].encode()
         self.bottom, self.drawn_at = key, now
         self._write(name, ERASE + self.head(line) + shown)
@@ -137,6 +147,12 @@ class LinePrinter:
                 prefix = f"\033[{CODES[RANK_COLOURS[line.rank % len(RANK_COLOURS)]]}m{prefix}\033[0m"
             head += f"{prefix} "
         return head.encode()
+
+
+def _columns() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().columns or 80
 
 
 def _last_update(text: bytes) -> bytes:

@@ -64,8 +64,15 @@ def _import(raw: dict[str, Any]) -> None:
         return
     download = load("storage.download")
     shown = download.redacted(raw["url"])
-    if load("storage.data").import_data(_Item(raw), Path(raw["folder"])):
-        sys.stderr.write("longboat: imported %s to %s\n" % (shown, raw["to"]))
+    progress = load("storage.progress")
+    tell = progress.reporter(_say, "imports %s" % shown, progress.SPARSE_S)
+    if load("storage.data").import_data(_Item(raw), Path(raw["folder"]), progress=tell):
+        _say("imported %s to %s" % (shown, raw["to"]))
+
+
+def _say(text: str) -> None:
+    sys.stderr.write("longboat: %s\n" % text)
+    sys.stderr.flush()
 
 
 def fetch_code(state: LauncherState, code: dict[str, Any], folder: str, secret: str) -> str | None:

@@ -58,6 +58,8 @@ Notice = Callable[[str], None]
 
 NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 AT_ONCE = 4
+LARGE_UPLOAD = 8 << 20
+"""Bytes. Over an ordinary line they take seconds, and whoever waits should know for what."""
 FEW_NAMES = 3
 """Names that are tried before all are looked at."""
 
@@ -341,6 +343,10 @@ class Submitter:
         ]
         with beating(self.client, record.name), ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             environment = offer.submission.environment
+            if upload.size >= LARGE_UPLOAD:
+                from longboat.storage.progress import size_words
+
+                self.notice(f"{size_words(upload.size)} of code are sent to the cluster")
             sent = pool.submit(send, self.client, self.store, upload, record, owner, environment)
             first = [each for each, last in zip(objects, is_last) if not last]
             list(pool.map(lambda each: create_object(self.client, each, owner=owner["uid"]), first))

@@ -63,14 +63,16 @@ class AttemptOutputs:
         if not self._record.job.data:
             return
         from longboat.storage.data import import_data
+        from longboat.storage.progress import LIVE_S, reporter
         from longboat.storage.urls import file_name
 
         environment = self._variables()
         for item in self._record.job.data:
-            report(f"imports {file_name(item.url)}")
+            label = f"imports {file_name(item.url)}"
+            report(label)
             try:
                 target = self._data_folder(item, links)
-                import_data(item, target, environment=environment)
+                import_data(item, target, environment=environment, progress=reporter(report, label, LIVE_S))
             except LongboatError as error:
                 reason = f"{error.message}; {error.hint}" if error.hint else error.message
                 raise DataFailed(reason, hint=error.hint) from error
