@@ -54,3 +54,17 @@ def test_the_plan_as_data_has_them_too(tmp_path: Path) -> None:
     (auth,) = pools["spot"]["backoffs"]
     assert auth["kind"] == "auth" and "until" not in auth and "blocked_until" not in pools["spot"]
     assert pools["a100"]["ordered"] == 1
+
+
+def test_a_pod_whose_do_not_disrupt_is_over_may_be_moved(tmp_path: Path) -> None:
+    annotation = {"karpenter.sh/do-not-disrupt": "30m"}
+    pods = {
+        "early": {"gpus": 1, "on": "n", "age": "1h", "owner": "ReplicaSet/x", "annotations": annotation},
+        "late": {"gpus": 1, "on": "n", "age": "10m", "owner": "ReplicaSet/x", "annotations": annotation},
+    }
+    snapshot, settings = make({"nodes": {"n": {}}, "pods": pods}, tmp_path)
+    found = explain("n", decide(snapshot, settings, NOW), snapshot, settings, NOW)
+    assert found is not None
+    early, late = (next(text for text in found.facts if name in text) for name in pods)
+    assert "may be moved: the annotation karpenter.sh/do-not-disrupt is 30m, and that is over" in early
+    assert "do-not-disrupt is 30m until 2026-11-15T12:20:00Z" in late and "may be moved" not in late

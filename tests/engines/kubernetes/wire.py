@@ -31,6 +31,8 @@ class Wire(http.server.ThreadingHTTPServer):
         self.written: list[dict[str, Any]] = []
         self.there: dict[str, list[dict[str, Any]]] = {}
         self.groups: dict[str, tuple[str, ...]] = {}
+        self.plurals: dict[str, tuple[str, ...]] = {}  # what it serves of each group and version
+        self.forbidden: set[str] = set()  # plurals that may not be listed
         self.allows_all = False  # what questions for rights are told
 
 
@@ -39,8 +41,12 @@ class _Clerk(http.server.BaseHTTPRequestHandler):
     server: Wire
 
     def do_GET(self) -> None:
-        (_, plural), names = _split(self.path)
-        if self.path == "/apis":
+        (version, plural), names = _split(self.path)
+        if plural in self.server.forbidden:
+            self._answer(403, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "not for you"})
+        elif not plural and version in self.server.plurals:
+            self._answer(200, {"resources": [{"name": name} for name in self.server.plurals[version]]})
+        elif self.path == "/apis":
             groups = self.server.groups.items()
             told = [{"name": name, "versions": [{"version": one} for one in served]} for name, served in groups]
             self._answer(200, {"kind": "APIGroupList", "groups": told})
