@@ -79,6 +79,10 @@ def test_the_code_is_that_of_the_moment_of_submission(jobs: Jobs) -> None:
     (jobs.root / "code" / "data.txt").write_text("after")
     assert jobs.wait(run.name).phase == "succeeded"
     assert jobs.text(run.name) == "before\n"
+    again = jobs.wait(jobs.engine.submit(jobs.place.again().resubmission(run.name)).name)
+    assert again.name != run.name and jobs.text(again.name) == "before\n"
+    with pytest.raises(NotFound):
+        jobs.engine.resubmission("nothing")
 
 
 def test_a_list_shows_the_newest_first_and_a_status_shows_all(jobs: Jobs) -> None:

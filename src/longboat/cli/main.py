@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Train": {
         "run": ("commands.jobs.run", "Run a script, a job file or a command."),
+        "rerun": ("commands.jobs.rerun", "Run a run once more, with its code."),
         "check": ("commands.jobs.check", "Validate job files and show what would run."),
         "init": ("commands.jobs.init", "Write a job file, from a script or a few questions."),
         "import": ("commands.jobs.import_", "Translate a job file of SkyPilot or dstack."),

@@ -31,6 +31,7 @@ class Submission(Value, frozen=True):
     environment: Mapping[str, str] = {}
     in_place: bool = False  # run in the folder of the code itself, without a copy; only on the machine that it is on
     stdin: bool = False  # the only rank reads the caller's own; engines that cannot give it leave the rank without
+    code: str | None = None  # hash of a snapshot that this home has: taken instead of what the folder holds now
 
 
 class Engine(Protocol):
@@ -41,6 +42,9 @@ class Engine(Protocol):
 
     def submit(self, submission: Submission) -> RunStatus:
         """Hand the run over; returns at once, the run goes on without the caller (promise 2)."""
+
+    def resubmission(self, run: str) -> Submission:
+        """What was submitted as this run, with the code as it was then; secrets are named, never stored."""
 
     def list(self) -> Sequence[RunStatus]:
         """All runs, newest first, without `ranks` and `spec`."""

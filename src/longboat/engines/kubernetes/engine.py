@@ -94,6 +94,7 @@ class KubernetesEngine:
     def submit(self, submission: Submission) -> RunStatus:
         from longboat.engines.kubernetes.names import check_run_id
         from longboat.engines.kubernetes.status import is_unfinished_submission
+        from longboat.engines.shared.resubmission import note_of, note_submission
 
         submission = self._complete(submission)
         if submission.run_id is not None:
@@ -105,7 +106,21 @@ class KubernetesEngine:
         record = submitter.submit(submitter.prepare(submission), submission.run_id)
         if record is None:
             return self.status(submission.run_id or "")
+        note_submission(
+            submitter.home,
+            record.uid,
+            note_of(submission, run=record.name, namespace=record.namespace, code=record.bundle),
+        )
         return self._first_status(record)
+
+    def resubmission(self, run: str) -> Submission:
+        from longboat.engines.kubernetes.record_store import find_record, read_record
+        from longboat.engines.shared.home import Home
+        from longboat.engines.shared.resubmission import noted_submission
+
+        record, _ = read_record(find_record(self.client, run))
+        home = Home(environment=self.environment)
+        return self._complete(noted_submission(home, record.uid, run=run, namespace=self.client.namespace))
 
     def _first_status(self, record: Record) -> RunStatus:
         """A run that waits at the gate is let in now, if there is room; another one is on its way already."""
@@ -244,6 +259,8 @@ class KubernetesEngine:
         from longboat.engines.kubernetes.record_store import find_record, read_record
         from longboat.engines.kubernetes.records import State
         from longboat.engines.kubernetes.removal import clear_storage, purge_store, remove_run
+        from longboat.engines.shared.home import Home
+        from longboat.engines.shared.resubmission import forget_submission
 
         body = find_record(self.client, run)
         record: Record | None = None
@@ -269,6 +286,8 @@ class KubernetesEngine:
                     raise
                 self._notice(f"logs and artifacts of {run} stay in its storage: {error.message}")
         remove_run(self.client, run, body, record)
+        if record is not None:
+            forget_submission(Home(environment=self.environment), record.uid)
 
     def prune(self, query: PruneQuery) -> Iterator[PrunedItem]:
         from longboat.engines.kubernetes.expiry import expire

@@ -151,6 +151,19 @@ class LocalEngine:
 
         return LocalFolders(claims=self.claims, mounts=self.mounts, made=os.fspath(self.home.root / "claims"))
 
+    def resubmission(self, run: str) -> Submission:
+        from longboat.engines.local.records import KEPT_VARIABLES
+        from longboat.engines.shared.resubmission import with_recorded
+
+        files = RunFiles(self.home.run_dir(run))
+        record = files.stored_record()
+        if not is_own(files):
+            raise UsageError(f"{run} is a run of another user", hint="only its owner runs it again")
+        if record is None:
+            raise EngineError(f"the record of {run} is damaged: it cannot be run again", hint="run its job file again")
+        environment = with_recorded(self.environment, record.environment, KEPT_VARIABLES)
+        return Submission(job=record.job, base=record.base, code=record.bundle, environment=environment)
+
     # observing
 
     def list(self) -> Sequence[RunStatus]:

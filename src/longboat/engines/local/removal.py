@@ -16,6 +16,7 @@ from longboat.engines.local.supervise.slots import discard_ticket
 from longboat.engines.shared.code_snapshot import checkpoint_folder
 from longboat.engines.shared.files import disk, is_current, open_lock, remove_tree
 from longboat.engines.shared.home import Home
+from longboat.engines.shared.resubmission import noted_code
 from longboat.storage.checkpoints import remove_own
 
 
@@ -74,6 +75,6 @@ def collect_code(home: Home) -> None:
     # What a run with a damaged record needs is not known: nothing is collected until that run is removed.
     if None not in records:
         keep = {record.bundle for record in records if record is not None and record.bundle is not None}
-        BundleStore(home.folder("bundles")).collect(keep)
+        BundleStore(home.folder("bundles")).collect(keep | noted_code(home))
     for leftover in home.runs.glob(".gone-*"):
         remove_tree(leftover)

@@ -15,7 +15,7 @@ import msgspec
 from longboat.bundles.manifests import CodeSnapshot
 from longboat.bundles.snapshot import take
 from longboat.bundles.store import BundleStore
-from longboat.core.errors import LongboatError, UsageError
+from longboat.core.errors import BundleError, LongboatError, NotFound, UsageError
 from longboat.core.jobs import Job
 from longboat.core.runs import Explanation, Failure
 from longboat.core.words import listing
@@ -38,6 +38,8 @@ def snapshot_of(home: Home, submission: Submission) -> CodeSnapshot | None:
     job = submission.job
     if job.workdir is None or submission.in_place:
         return None
+    if submission.code is not None:
+        return _stored(home, submission.code)
     root = code_folder(submission)
     return take(root, BundleStore(home.folder("bundles")), include=job.include, exclude=_excluded(job, home.root, root))
 
@@ -148,6 +150,16 @@ def _told(held: Sequence[HeldBack], snapshot: CodeSnapshot, *, is_cluster: bool)
         (f"{each.path} {STAYS_BEHIND}: {each.reason}", advice(each, is_cluster=is_cluster))
         for each in list(once.values())[:_MOST_TOLD]
     ]
+
+
+def _stored(home: Home, code: str) -> CodeSnapshot:
+    try:
+        return BundleStore(home.folder("bundles")).load(code)
+    except (NotFound, BundleError) as error:
+        raise NotFound(
+            f"the code of that run is not on this machine any more: {error.message}",
+            hint="longboat rerun --fresh-code takes what the folder holds now",
+        ) from error
 
 
 def _excluded(job: Job, home: Path, root: Path) -> list[str]:

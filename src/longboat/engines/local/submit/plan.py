@@ -29,11 +29,12 @@ def make_plan(home: Home, submission: Submission, notices: Sequence[str]) -> Pla
     actions = [Action(kind="create", what=f"run {name}", reason=f"{counted(job.nodes, 'node')} on this machine")]
     if snapshot is not None:
         root = os.path.normpath(os.path.join(submission.base, job.workdir or "."))
+        origin = f"the code in {root}" if submission.code is None else "the code of an earlier run"
         actions.append(
             Action(
                 kind="pack",
                 what=f"{counted(len(snapshot.entries), 'file')}, {show_quantity(snapshot.size)}",
-                reason=f"the code in {root}",
+                reason=origin,
             )
         )
     actions.extend(_waits(job))

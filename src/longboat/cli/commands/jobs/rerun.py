@@ -1,0 +1,50 @@
+"""`longboat rerun`: the same job once more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from longboat.cli.commands.jobs.run import submit
+from longboat.cli.input.arguments import run_argument
+from longboat.cli.input.engine_option import engine_options, open_engine
+from longboat.cli.output.terminal import note
+from longboat.core.errors import UsageError
+
+
+@click.command("rerun", short_help="Run a run once more.")
+@run_argument
+@click.option("--fresh-code", is_flag=True, help="With the code as its folder has it now.")
+@click.option("--resume", is_flag=True, help="Start from the newest checkpoint of that run.")
+@click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
+@click.option("--id", "run_id", help="The new run's own name.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
+@click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
+@click.option("-o", "--output", type=click.Choice(["json", "yaml", "name"]), help="Format, with --detach or --dry-run.")
+@engine_options
+def command(run: str, fresh_code: bool, resume: bool, run_id: str | None, **options: Any) -> int:
+    """Run the job of a run once more, with the code of that run, as a new run.
+
+    Secrets are read again by their names; what may not be the same any more is said. Without RUN: the latest.
+    """
+    if options["output"] and not (options["detach"] or options["dry_run"]):
+        raise UsageError("-o goes with --detach or --dry-run", hint="an attached run leaves stdout to the trainer")
+    import msgspec
+
+    from longboat.engines.shared.resubmission import again, changed_since
+    from longboat.sdk.names import find_run
+
+    place = open_engine(quiet=options["quiet"])
+    name = find_run(place, run).name
+    submission = again(place.resubmission(name), resume=name if resume else None, fresh_code=fresh_code)
+    submission = msgspec.structs.replace(submission, run_id=run_id)
+    notices = changed_since(submission, is_cluster=place.name != "local")
+    if options["dry_run"]:
+        from longboat.cli.output.plan_text import show_plan
+
+        return show_plan(place.plan(submission), notices, options["output"])
+    if not options["quiet"]:
+        for notice in notices:
+            note(notice)
+    return submit(place, submission, options)

@@ -1,0 +1,113 @@
+"""Resubmission of a run: what is kept here of runs in clusters, and what cannot be the same when one is run again.
+
+The record of a run in a cluster can be written by others of its namespace. A run that is run again takes secrets of its
+submitter along: so it is made from what was noted in his own home, and not from what a record says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from longboat.core.errors import EngineError, NotFound
+from longboat.core.jobs import Job, Value
+from longboat.core.words import listing
+from longboat.engines.engine import Submission
+from longboat.engines.shared.code_snapshot import with_absolute_secrets
+from longboat.engines.shared.files import read_value, write_value
+from longboat.engines.shared.home import Home
+
+KEPT_S = 90 * 86400.0
+"""Notes of runs in clusters, and their code, are dropped after this long: nobody tells this home that a run is gone."""
+
+
+class SubmissionNote(Value, frozen=True):
+    """What was submitted from here to a cluster."""
+
+    run: str
+    namespace: str
+    job: Job
+    base: str
+    code: str | None = None
+
+
+def note_submission(home: Home, uid: str, note: SubmissionNote) -> None:
+    """Keep it for `rerun`. A disk that is full takes only this away: the run is there already."""
+    with contextlib.suppress(EngineError):
+        write_value(home.folder("submissions") / f"{uid}.json", note)
+        for path, _ in _notes(home):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > KEPT_S:
+                    path.unlink()
+
+
+def forget_submission(home: Home, uid: str) -> None:
+    with contextlib.suppress(OSError):
+        (home.root / "submissions" / f"{uid}.json").unlink()
+
+
+def noted_submission(home: Home, uid: str, *, run: str, namespace: str) -> Submission:
+    """Raises NotFound where the run was not submitted from here."""
+    note = read_value(home.root / "submissions" / f"{uid}.json", SubmissionNote)
+    if note is None or (note.run, note.namespace) != (run, namespace):
+        raise NotFound(
+            f"{run} was not submitted from here, or long ago: its job and its code are not known on this machine",
+            hint="run its job file again where its code is",
+        )
+    return Submission(job=note.job, base=note.base, code=note.code)
+
+
+def note_of(submission: Submission, *, run: str, namespace: str, code: str | None) -> SubmissionNote:
+    job = with_absolute_secrets(submission)
+    return SubmissionNote(run=run, namespace=namespace, job=job, base=submission.base, code=code)
+
+
+def noted_code(home: Home) -> set[str]:
+    """Hashes of the code that notes need."""
+    return {note.code for _, note in _notes(home) if note is not None and note.code is not None}
+
+
+def _notes(home: Home) -> Iterator[tuple[Path, SubmissionNote | None]]:
+    for path in (home.root / "submissions").glob("*.json"):
+        yield path, read_value(path, SubmissionNote)
+
+
+def with_recorded(environment: Mapping[str, str], recorded: Mapping[str, str], kept: tuple[str, ...]) -> dict[str, str]:
+    """The caller's environment with those variables as they were when the run was submitted: the same Python again."""
+    own = {name: value for name, value in environment.items() if name not in kept}
+    return {**own, **recorded}
+
+
+def changed_since(submission: Submission, *, is_cluster: bool) -> list[str]:
+    """What may not be the same any more, as far as the job itself tells."""
+    job = submission.job
+    notices = []
+    if job.secrets:
+        notices.append(f"secrets are read again: {listing([secret.name for secret in job.secrets], 8)}")
+    urls = [item.to for item in job.data if item.sha256 is None]
+    if urls:
+        notices.append(f"data without a sha256 may be other data now: {listing(urls, 8)}")
+    if any(not volume.scratch for volume in job.volumes):
+        targets = [volume.target for volume in job.volumes if not volume.scratch]
+        notices.append(f"volumes hold what they hold now: {listing(targets, 8)}")
+    images = sorted({role.image for role in job.roles if role.image and "@sha256:" not in role.image})
+    if is_cluster and images:
+        notices.append(f"images named by a tag may be others now: {listing(images, 4)}")
+    folder = submission.environment.get("VIRTUAL_ENV")
+    if not is_cluster and folder and not os.path.isdir(folder):
+        notices.append(f"the Python environment {folder} is gone")
+    return notices
+
+
+def again(submission: Submission, *, resume: str | None, fresh_code: bool) -> Submission:
+    """The submission of the next run: from a checkpoint of that one, or with the code as the folder has it now."""
+    job = submission.job
+    if resume is not None:
+        checkpoints = msgspec.structs.replace(job.checkpoints, resume=resume)
+        job = msgspec.structs.replace(job, checkpoints=checkpoints)
+    return msgspec.structs.replace(submission, job=job, code=None if fresh_code else submission.code)

@@ -1,0 +1,82 @@
+"""What is kept of runs in clusters for `rerun`, and what is said about a run that is run again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from longboat.core.errors import NotFound
+from longboat.core.jobs import DataImport, Job, Role, Secret, Volume
+from longboat.engines.engine import Submission
+from longboat.engines.shared.home import Home
+from longboat.engines.shared.resubmission import (
+    KEPT_S,
+    again,
+    changed_since,
+    forget_submission,
+    note_of,
+    note_submission,
+    noted_code,
+    noted_submission,
+    with_recorded,
+)
+
+JOB = Job(name="a", roles=(Role(name="worker", run="true", image="python:3.12"),), ends=("worker",))
+
+
+def test_a_note_is_found_again(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    submission = Submission(job=JOB, base="/work", environment={"TOKEN": "secret"})
+    note_submission(home, "00aa", note_of(submission, run="a", namespace="team", code="c0de"))
+    kept = noted_submission(home, "00aa", run="a", namespace="team")
+    assert (kept.job, kept.base, kept.code, kept.environment) == (JOB, "/work", "c0de", {})
+    assert noted_code(home) == {"c0de"}
+    assert b"secret" not in (tmp_path / "submissions" / "00aa.json").read_bytes()
+    for uid, run, namespace in (("00aa", "b", "team"), ("00aa", "a", "other"), ("00bb", "a", "team")):
+        with pytest.raises(NotFound):
+            noted_submission(home, uid, run=run, namespace=namespace)
+    forget_submission(home, "00aa")
+    assert noted_code(home) == set()
+
+
+def test_old_notes_go(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    note = note_of(Submission(job=JOB, base="/"), run="a", namespace="team", code=None)
+    note_submission(home, "00aa", note)
+    old = tmp_path / "submissions" / "00aa.json"
+    os.utime(old, (old.stat().st_mtime - KEPT_S - 60,) * 2)
+    note_submission(home, "00bb", note)
+    assert [path.name for path in old.parent.iterdir()] == ["00bb.json"]
+
+
+def test_what_may_not_be_the_same() -> None:
+    job = Job(
+        name="a",
+        roles=JOB.roles,
+        secrets=(Secret(name="TOKEN"),),
+        data=(DataImport(url="https://x/y", to="data"), DataImport(url="https://x/z", to="fixed", sha256="0" * 64)),
+        volumes=(Volume(target="/sets", claim="sets"), Volume(target="tmp", scratch=True)),
+    )
+    submission = Submission(job=job, base="/", environment={"VIRTUAL_ENV": "/nowhere/venv"})
+    assert changed_since(submission, is_cluster=True) == [
+        "secrets are read again: TOKEN",
+        "data without a sha256 may be other data now: data",
+        "volumes hold what they hold now: /sets",
+        "images named by a tag may be others now: python:3.12",
+    ]
+    assert changed_since(submission, is_cluster=False)[-1] == "the Python environment /nowhere/venv is gone"
+    assert changed_since(Submission(job=JOB, base="/"), is_cluster=False) == []
+
+
+def test_the_same_python_again() -> None:
+    now = {"PATH": "/new", "VIRTUAL_ENV": "/new", "TOKEN": "t"}
+    assert with_recorded(now, {"PATH": "/old"}, ("PATH", "VIRTUAL_ENV")) == {"PATH": "/old", "TOKEN": "t"}
+
+
+def test_with_a_checkpoint_or_other_code() -> None:
+    first = Submission(job=JOB, base="/", code="c0de")
+    assert again(first, resume=None, fresh_code=False) == first
+    assert again(first, resume=None, fresh_code=True).code is None
+    assert again(first, resume="a", fresh_code=False).job.checkpoints.resume == "a"
