@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import pytest
+
+from longboat.core.errors import NotFound, Refused, UsageError
 from longboat.core.runs import RunStatus
 from tests.conformance.conftest import Jobs
 
@@ -158,3 +161,47 @@ def _most_cpus(jobs: Jobs) -> float:
     except Refused as refusal:
         return float((refusal.hint or "").split("cpus: ")[1].split("`")[0])
     raise AssertionError("4096 CPUs were not refused")
+
+
+def test_a_chain(jobs: Jobs) -> None:
+    """A run starts when the one before it has succeeded; after one that failed it ends, with the reason."""
+    first = jobs.submit(HOLDS, name="first")
+    second = jobs.submit("print('second')", name="second", after=[first.name])
+    third = jobs.submit("print('third')", name="third", after="second")
+    gpus = Gpus(jobs)
+    reason = gpus.until_waiting("second", "first")
+    assert reason.startswith("waits until first (") and reason in jobs.engine.explain("second").headline
+    gpus.until_waiting("third", "second (pending)")
+    assert gpus.let_go("first").phase == "succeeded"
+    assert jobs.wait(third.name).phase == "succeeded"
+    before = jobs.engine.status(second.name)
+    assert (before.ended or 0) <= (jobs.engine.status(third.name).started or 0)
+    failing = jobs.submit(HOLDS + "raise SystemExit(3)", name="failing")
+    never = jobs.submit("print('never')", name="never", after=[failing.name], retries=2)
+    gpus.until_waiting("never", "failing")
+    assert gpus.let_go("failing").phase == "failed"
+    ended = jobs.wait(never.name)
+    assert (ended.phase, ended.exit_code, ended.cause, ended.attempt) == ("failed", 209, "dependency", 0)
+    assert "failing, which failed (exit code 3)" in ended.reason and jobs.text(never.name) == ""
+    with pytest.raises(Refused, match="failing failed"):
+        jobs.submit("", name="late", after="failing")
+    with pytest.raises(NotFound, match="nothing"):
+        jobs.submit("", name="late", after="nothing")
+
+
+def test_a_waiting_run_goes_before_others(jobs: Jobs) -> None:
+    gpus = Gpus(jobs, "a")
+    gpus.submit("holder", 1)
+    gpus.until_holding("holder")
+    for name in ("early", "urgent"):
+        gpus.submit(name, 1)
+        gpus.until_waiting(name, "GPU")
+    jobs.place.again().set_priority("urgent", 7)
+    jobs.until(lambda: jobs.engine.status("urgent").priority == 7, "its priority has changed")
+    with pytest.raises(UsageError, match="does not wait"):
+        jobs.engine.set_priority("holder", 7)
+    gpus.let_go("holder")
+    gpus.until_holding("urgent")
+    assert jobs.engine.status("early").phase == "pending"
+    gpus.let_go("urgent")
+    gpus.until_holding("early")

@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "stop": ("commands.runs.stop", "Stop runs."),
         "rm": ("commands.runs.rm", "Remove runs; checkpoints stay."),
         "prune": ("commands.runs.prune", "Remove runs that ended long ago."),
+        "priority": ("commands.runs.priority", "Change the priority of a waiting run."),
         "exec": ("commands.runs.exec", "Run a command in a node of a run."),
         "cp": ("commands.runs.cp", "Copy files into or out of a run."),
     },

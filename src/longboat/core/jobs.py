@@ -37,10 +37,14 @@ CAUSES = (
     "setup",  # the setup command failed
     "data",  # a data import failed
     "image",  # the image could not be used
+    "dependency",  # a run that it was to start after did not succeed
 )
 """Why a run failed; `retries.on` takes these names and exit codes."""
 
-NEVER_RETRIED = ("timeout",)
+MOST_AFTER = 16
+"""Runs that one waits for: each is looked at as long as it waits."""
+
+NEVER_RETRIED = ("timeout", "dependency")
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -137,6 +141,7 @@ class Job(Value, frozen=True):
     stall_s: float | None = None  # a rank without a step or an output line for this long is hung; None: only reported
     queue: str | None = None
     priority: int = 0
+    after: tuple[str, ...] = ()  # runs that must have succeeded before this one starts
     labels: dict[str, str] = {}
     aliases: tuple[str, ...] = ()  # "skypilot", "dstack": their variables are set too
 

@@ -104,6 +104,7 @@ class RunStatus(Value, frozen=True):
     user: str = ""
     command: str = ""
     labels: dict[str, str] = {}
+    priority: int = 0
     step: int | None = None  # the highest that a rank reported
     metrics: dict[str, float] = {}  # what that rank reported with it
     checkpoint: str | None = None  # newest complete one

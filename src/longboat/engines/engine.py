@@ -58,6 +58,9 @@ class Engine(Protocol):
     def wait(self, run: str, *, timeout_s: float | None = None) -> RunStatus:
         """Block until the run has ended. Raises WaitTimeout."""
 
+    def set_priority(self, run: str, priority: int) -> None:
+        """Change the place of a run that waits: a higher one goes first. Raises UsageError where none waits."""
+
     def stop(self, run: str, *, grace_s: float | None = None) -> None:
         """Ask the run to stop and return; `wait` waits for it (promise 5). Nothing happens to an ended run."""
 

@@ -165,6 +165,7 @@ def make_job(values: Fields, *, name: str, framework: Framework, reason: str) ->
         grace_s=values.get("grace", 30.0),
         stall_s=values.get("stall"),
         queue=values.get("queue"),
+        after=tuple(dict.fromkeys(values.get("after") or ())),
         priority=values.get("priority", 0),
         labels=values.get("labels", {}),
         aliases=tuple(dict.fromkeys(values.get("aliases", ()))),

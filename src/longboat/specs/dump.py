@@ -44,7 +44,13 @@ def job_to_mapping(job: Job) -> dict[str, Any]:
 
 
 def _texts(job: Job) -> dict[str, Any]:
-    lists = {"include": job.include, "exclude": job.exclude, "artifacts": job.artifacts, "aliases": job.aliases}
+    lists = {
+        "include": job.include,
+        "exclude": job.exclude,
+        "artifacts": job.artifacts,
+        "after": job.after,
+        "aliases": job.aliases,
+    }
     texts = {"setup": job.setup, "queue": job.queue, "labels": dict(job.labels) or None}
     return _given({**texts, **{name: list(values) or None for name, values in lists.items()}})
 

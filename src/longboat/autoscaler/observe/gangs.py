@@ -16,6 +16,7 @@ from longboat.fitting.model.pods import Claims, Pod, pod_of
 Body = Mapping[str, Any]
 
 RUN, ATTEMPT, KIND = "longboat.dev/run", "longboat.dev/attempt", "longboat.dev/kind"
+CHAINED = "longboat.dev/chained"
 JOBSET = "jobset.sigs.k8s.io/jobset-name"
 QUEUE, WORKLOAD = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/workload"
 POD_GROUP, POD_GROUP_TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
@@ -150,7 +151,7 @@ class GangIndex:
                 found.setdefault(key, []).append((body, self.stand_ins(body, body.get("spec") or {}, name[1])))
         for name, body in sorted(self.jobsets.items()):
             key = mark_of(body["metadata"], {}) or (name[0], "jobset", name[1])
-            if not is_over(body) and (not _is_suspended(body) or _is_queued(body)):
+            if not is_over(body) and not _is_chained(body) and (not _is_suspended(body) or _is_queued(body)):
                 for job, spec in self._children(body):
                     found.setdefault(key, []).append((body, self.stand_ins(body, spec, job)))
         return found
@@ -159,6 +160,8 @@ class GangIndex:
         """A Job that somebody suspended by hand wants nothing; one that waits at our gate or in a queue does."""
         if not _is_suspended(body):
             return True
+        if _is_chained(body):
+            return False
         parent = self.jobsets.get((key[0], (body["metadata"].get("labels") or {}).get(JOBSET, "")))
         if parent is not None:
             return _is_queued(parent)
@@ -208,6 +211,11 @@ def _named(sample: Pod, name: str) -> Pod:
 
 def _is_suspended(body: Body) -> bool:
     return bool((body.get("spec") or {}).get("suspend"))
+
+
+def _is_chained(body: Body) -> bool:
+    """It waits for another run to succeed; room is made for it after that."""
+    return bool((body["metadata"].get("labels") or {}).get(CHAINED))
 
 
 def _is_queued(body: Body) -> bool:

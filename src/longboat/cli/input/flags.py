@@ -31,6 +31,7 @@ def fields_of(options: Mapping[str, Any], *, environment: Mapping[str, str], cwd
         "env": env_of(options.get("env_file", ()), options.get("env", ()), environment=environment, cwd=cwd),
         "labels": dict(pair(text, "label") for text in options.get("label", ())),
         "artifacts": list(options.get("artifact", ())),
+        "after": list(options.get("after", ())),
         "secrets": list(options.get("secret", ())),
         "include": list(options.get("include", ())),
         "volumes": dict(volume(text, cwd) for text in options.get("volume", ())),

@@ -25,7 +25,7 @@ def load(words: tuple[str, ...], command: tuple[str, ...], options: dict[str, An
     cwd = Path.cwd()
     home, workdir = Path(os.path.expanduser("~")), options["workdir"]
     target = resolve(words, command, cwd=cwd, home=home, workdir=workdir)
-    fields = {**target.fields, **fields_of(resumed(options, place), environment=os.environ, cwd=cwd)}
+    fields = {**target.fields, **fields_of(named_runs(options, place), environment=os.environ, cwd=cwd)}
     read = partial(read_job, target.files, overrides=options["set"], environment=dict(os.environ), cwd=cwd)
     if target.files:
         fields = appended(fields, read)
@@ -59,7 +59,9 @@ def with_job_arguments(job: Job, arguments: Sequence[str]) -> Job:
 
 def appended(fields: dict[str, Any], read: JobReader) -> dict[str, Any]:
     """Flags of lists add to what the job files name; a list among fields would replace it."""
-    added: dict[str, Any] = {name: fields[name] for name in ("secrets", "artifacts", "include") if name in fields}
+    added: dict[str, Any] = {
+        name: fields[name] for name in ("secrets", "artifacts", "include", "after") if name in fields
+    }
     if not added:
         return fields
     from longboat.specs.dump import job_to_mapping
@@ -69,10 +71,16 @@ def appended(fields: dict[str, Any], read: JobReader) -> dict[str, Any]:
         secrets = given.get("secrets", {})
         known = secrets if isinstance(secrets, dict) else dict.fromkeys(secrets, {})
         added["secrets"] = {**known, **dict.fromkeys(fields["secrets"], {})}
-    for name in ("artifacts", "include"):
+    for name in ("artifacts", "include", "after"):
         if name in added:
             added[name] = [*given.get(name, []), *fields[name]]
     return {**fields, **added}
+
+
+def named_runs(options: dict[str, Any], place: Engine) -> dict[str, Any]:
+    """Runs may be shortened in flags, like every RUN."""
+    after = tuple(find_run(place, run).name for run in options.get("after", ()))
+    return {**resumed(options, place), "after": after}
 
 
 def resumed(options: dict[str, Any], place: Engine) -> dict[str, Any]:

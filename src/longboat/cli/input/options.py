@@ -39,6 +39,7 @@ JOB_OPTIONS = (
     click.option("--artifact", multiple=True, metavar="PATTERN", help="Files to keep after the end. Repeatable."),
     click.option("--label", multiple=True, metavar="K=V", help="A label. Repeatable."),
     click.option("--priority", metavar="N", help="Runs with a higher one go first."),
+    click.option("--after", multiple=True, metavar="RUN", help="Start when this run has succeeded. Repeatable."),
     click.option("--queue", metavar="NAME", help="The queue to wait in."),
     click.option("--set", multiple=True, metavar="A.B=C", help="Change any field of the job. Repeatable."),
 )

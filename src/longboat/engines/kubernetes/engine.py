@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longboat.core.errors import LongboatError, NotFound, Refused, WaitTimeout
+from longboat.core.errors import LongboatError, NotFound, Refused, UsageError, WaitTimeout
 from longboat.core.plans import DoctorCheck, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, PruneQuery, RunStatus
 from longboat.engines.engine import Submission
@@ -94,7 +94,7 @@ class KubernetesEngine:
     def submit(self, submission: Submission) -> RunStatus:
         from longboat.engines.kubernetes.names import check_run_id
         from longboat.engines.kubernetes.status import is_unfinished_submission
-        from longboat.engines.shared.resubmission import note_of, note_submission
+        from longboat.engines.lifecycle.resubmission import note_of, note_submission
 
         submission = self._complete(submission)
         if submission.run_id is not None:
@@ -115,8 +115,8 @@ class KubernetesEngine:
 
     def resubmission(self, run: str) -> Submission:
         from longboat.engines.kubernetes.record_store import find_record, read_record
+        from longboat.engines.lifecycle.resubmission import noted_submission
         from longboat.engines.shared.home import Home
-        from longboat.engines.shared.resubmission import noted_submission
 
         record, _ = read_record(find_record(self.client, run))
         home = Home(environment=self.environment)
@@ -240,6 +240,23 @@ class KubernetesEngine:
             raise WaitTimeout(f"{run} is still {state.phase} after {timeout_s or 0:g} s{why}", hint="the run goes on")
         return full_status(self.client, snapshot)
 
+    def set_priority(self, run: str, priority: int) -> None:
+        from longboat.engines.kubernetes.manifests.workloads import QUEUE_PRIORITY
+        from longboat.engines.kubernetes.record_store import PRIORITY
+        from longboat.engines.kubernetes.status import brief_status
+        from longboat.engines.lifecycle.priorities import check_waiting
+        from longboat.kubeapi.kinds import CONFIG_MAP
+
+        snapshot = self._observe(run)
+        check_waiting(brief_status(snapshot.record, snapshot.state), priority)
+        if snapshot.record.gated_by == "kueue":
+            raise UsageError(
+                f"{run} waits in a queue of Kueue, which knows priorities by its own classes",
+                hint=f"kubectl label its Job or JobSet with {QUEUE_PRIORITY}=NAME",
+            )
+        self.client.patch(CONFIG_MAP, run, {"metadata": {"annotations": {PRIORITY: str(priority)}}})
+        self._observe(run)
+
     # ending
 
     def stop(self, run: str, *, grace_s: float | None = None) -> None:
@@ -259,8 +276,8 @@ class KubernetesEngine:
         from longboat.engines.kubernetes.record_store import find_record, read_record
         from longboat.engines.kubernetes.records import State
         from longboat.engines.kubernetes.removal import clear_storage, purge_store, remove_run
+        from longboat.engines.lifecycle.resubmission import forget_submission
         from longboat.engines.shared.home import Home
-        from longboat.engines.shared.resubmission import forget_submission
 
         body = find_record(self.client, run)
         record: Record | None = None
@@ -293,7 +310,7 @@ class KubernetesEngine:
         from longboat.engines.kubernetes.expiry import expire
         from longboat.engines.kubernetes.observe.observe import observe
         from longboat.engines.kubernetes.removal import wait_until_gone
-        from longboat.engines.shared.pruning import expired
+        from longboat.engines.lifecycle.pruning import expired
 
         for run in expired([run for run in self.list() if run.expired is None], query):
             if not query.dry_run:

@@ -14,6 +14,7 @@ from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.slim_objects import SlimRecord
+from longboat.engines.lifecycle.priorities import HIGHEST, LOWEST
 from longboat.engines.shared.stop_request import StopRequest
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP
@@ -21,6 +22,8 @@ from longboat.kubeapi.kinds import CONFIG_MAP
 STOP = f"{names.DOMAIN}/stop"
 ALIVE = f"{names.DOMAIN}/submitter-alive-at"
 """Annotation of the record: seconds since the epoch, by the server's clock. Whoever forges it delays his own run."""
+PRIORITY = f"{names.DOMAIN}/priority"
+"""Annotation of the record: the priority that a waiting run was given later than its job."""
 MOST_NODES = 50_000
 """Nodes of one run, ten times what the largest clusters have: of a number that somebody forged no list is made."""
 MOST_ATTEMPTS = 1_000_000
@@ -138,7 +141,15 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
         raise BadRecord(name, "is damaged: the moment when it expired is none")
     if not 0 <= state.attempt <= MOST_ATTEMPTS:
         raise BadRecord(name, f"is damaged: it says that attempt {state.attempt + 1} is next")
-    return record, state
+    return _with_priority(record, metadata), state
+
+
+def _with_priority(record: Record, metadata: Mapping[str, Any]) -> Record:
+    text = str((metadata.get("annotations") or {}).get(PRIORITY) or "")
+    if not re.fullmatch(r"-?[0-9]{1,7}", text):
+        return record
+    priority = min(max(int(text), LOWEST), HIGHEST)
+    return msgspec.structs.replace(record, job=msgspec.structs.replace(record.job, priority=priority))
 
 
 def hash_of_record(body: Mapping[str, Any]) -> str:

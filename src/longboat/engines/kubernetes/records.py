@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
+from longboat.engines.lifecycle.predecessors import Predecessor
 
 WorkloadKind = Literal["jobset", "job"]
 
@@ -62,6 +63,7 @@ class Record(Value, frozen=True):
     checkpoint_store: str | None = None  # where they outlive the pods, if that is an object store
     artifacts_dir: str = ""
     resume_from: str | None = None
+    after: tuple[Predecessor, ...] = ()  # runs of the namespace that must have succeeded before it starts
     secrets: dict[str, tuple[str, str]] = {}  # variable -> (Secret, key)
     security: Literal["baseline", "restricted"] = "baseline"
     queue: str | None = None  # Kueue's LocalQueue
@@ -94,6 +96,8 @@ class State(Value, frozen=True):
     attempts: tuple[Attempt, ...] = ()
     not_before: float = 0.0  # the next attempt waits until then
     gate: Gate = Gate()
+    released: bool = False  # the runs that it starts after have succeeded
+    waits_for: tuple[str, ...] = ()  # those of them that have not ended
     told: float = 0.0  # the stop request (its `at`) that the gang was told of
     told_when: float = 0.0
     broken: float = 0.0  # when a member of the attempt was first seen to be dead while others ran
@@ -106,6 +110,11 @@ class State(Value, frozen=True):
     @property
     def is_final(self) -> bool:
         return self.phase in FINAL_PHASES
+
+
+def is_chained(record: Record, state: State) -> bool:
+    """Whether it waits for other runs: it is no candidate of the gate, and holds nothing."""
+    return bool(record.after) and not state.released and not state.is_final
 
 
 def expected_nodes(job: Job) -> list[str]:

@@ -152,8 +152,8 @@ class LocalEngine:
         return LocalFolders(claims=self.claims, mounts=self.mounts, made=os.fspath(self.home.root / "claims"))
 
     def resubmission(self, run: str) -> Submission:
+        from longboat.engines.lifecycle.resubmission import with_recorded
         from longboat.engines.local.records import KEPT_VARIABLES
-        from longboat.engines.shared.resubmission import with_recorded
 
         files = RunFiles(self.home.run_dir(run))
         record = files.stored_record()
@@ -278,6 +278,14 @@ class LocalEngine:
             state = files.state()
         files.sync()
         return full_status(files, record, state)
+
+    def set_priority(self, run: str, priority: int) -> None:
+        from longboat.engines.lifecycle.priorities import check_waiting
+
+        files, record, state = self._observe(run)
+        check_waiting(brief_status(record, state), priority)
+        write_value(files.priority, priority)
+        wake(files)
 
     # ending
 

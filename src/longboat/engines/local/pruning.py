@@ -11,6 +11,7 @@ import msgspec
 
 from longboat.core.errors import LongboatError
 from longboat.core.runs import FINAL_PHASES, PrunedItem, PruneQuery, RunStatus
+from longboat.engines.lifecycle.pruning import expired
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.removal import collect_code, remove_run
 from longboat.engines.local.runfiles import RunFiles
@@ -18,7 +19,6 @@ from longboat.engines.local.supervise.attempt_data import data_name, load_code
 from longboat.engines.local.supervise.environments import environment_name
 from longboat.engines.shared.files import disk, disk_use, remove_tree
 from longboat.engines.shared.home import Home
-from longboat.engines.shared.pruning import expired
 
 SHARED: tuple[tuple[Literal["environment", "data"], str], ...] = (("environment", "environments"), ("data", "data"))
 """What runs share, and the folder of the home that it is in."""

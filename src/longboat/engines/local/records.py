@@ -16,6 +16,7 @@ import msgspec
 from longboat.bundles import durable
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
+from longboat.engines.lifecycle.predecessors import Predecessor
 from longboat.engines.local.supervise.processes import ProcessId
 from longboat.engines.shared.files import read_value, write_value
 from longboat.engines.shared.stop_request import StopRequest
@@ -49,6 +50,7 @@ class LocalRecord(Value, frozen=True):
     python_folders: tuple[str, ...] = ()  # of the working copy, that the ranks' Python imports from
     in_place: str | None = None  # the folder that the ranks run in, where there is no working copy
     outside: dict[str, str] = {}  # links of the code that lead out of its folder: path in the working copy -> target
+    after: tuple[Predecessor, ...] = ()  # runs that must have succeeded before it starts
 
 
 class LocalState(Value, frozen=True):
@@ -66,6 +68,7 @@ class LocalState(Value, frozen=True):
     gpus: tuple[str, ...] = ()  # ids held
     step: int | None = None  # at its end; while it runs the heartbeats tell
     metrics: dict[str, float] = {}
+    priority: int | None = None  # where it is another than the job's
     serial: int = 0  # counts what was written: of two files the one with the higher number holds
 
     @property
@@ -81,6 +84,7 @@ class RunFolder:
         self.lock = directory / "supervisor.lock"
         self.wake = directory / "wake"
         self.stop = directory / "stop.json"
+        self.priority = directory / "priority.json"
         self.log = directory / "supervisor.log"
         self.artifacts = directory / "artifacts"
         self._state = directory / "state.json"
@@ -127,6 +131,10 @@ class RunFolder:
         """Whether the user asked for the end. A damaged request is one too: only its grace is lost."""
         request = read_value(self.stop, StopRequest)
         return StopRequest(at=0.0) if request is None and self.stop.exists() else request
+
+    def wanted_priority(self) -> int | None:
+        """What it was changed to, if it was."""
+        return read_value(self.priority, int)
 
     def attempt_dir(self, attempt: int) -> Path:
         return self.directory / "attempts" / str(attempt)

@@ -24,7 +24,8 @@ def brief_status(record: LocalRecord, state: LocalState, files: RunFiles | None 
         step, metrics = latest_step(rank_statuses(files, record, state))
     else:
         step, metrics = state.step, state.metrics
-    return msgspec.structs.replace(brief(ENGINE, record, state), step=step, metrics=metrics)
+    priority = record.job.priority if state.priority is None else state.priority
+    return msgspec.structs.replace(brief(ENGINE, record, state), step=step, metrics=metrics, priority=priority)
 
 
 def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunStatus:

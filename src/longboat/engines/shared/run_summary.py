@@ -63,6 +63,7 @@ def brief(engine: str, record: RunRecord, state: RunState) -> RunStatus:
         user=record.user,
         command=command_text(job),
         labels=job.labels,
+        priority=job.priority,
         attempts=state.attempts,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longboat.core.jobs import FRAMEWORKS
+from longboat.core.jobs import FRAMEWORKS, MOST_AFTER
 from longboat.specs.fields import rules
 from longboat.specs.fields.commands import Script
 from longboat.specs.fields.composites import AsWritten, Either, Field, ListOf, MapOf, Shape
@@ -162,6 +162,17 @@ JOB = Shape(
             doc="Higher goes first.",
             default="0",
             example="10",
+        ),
+        Field(
+            name="after",
+            kind=ListOf(
+                item=Text(expected=f"the name of a run: {rules.NAME_EXPECTED}", pattern=rules.NAME),
+                what="names of runs",
+                most=MOST_AFTER,
+            ),
+            doc="Runs that must have succeeded before this one starts.",
+            default="[]",
+            example="prepare",
         ),
         Field(
             name="labels",

@@ -32,7 +32,7 @@ def command(run: str, fresh_code: bool, resume: bool, run_id: str | None, **opti
         raise UsageError("-o goes with --detach or --dry-run", hint="an attached run leaves stdout to the trainer")
     import msgspec
 
-    from longboat.engines.shared.resubmission import again, changed_since
+    from longboat.engines.lifecycle.resubmission import again, changed_since
     from longboat.sdk.names import find_run
 
     place = open_engine(quiet=options["quiet"])

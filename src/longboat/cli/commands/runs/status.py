@@ -64,6 +64,7 @@ def print_status(run: RunStatus, *, wide: bool) -> None:
             ("time", lasted),
             ("nodes", run.nodes),
             ("gpus", run.gpus),
+            ("priority", run.priority or None),
             ("attempt", f"{run.attempt + 1} of at most {run.retries + 1}"),
             ("retry", retry_words(run, now)),
             ("step", run.step),

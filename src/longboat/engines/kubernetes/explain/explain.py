@@ -23,6 +23,7 @@ from longboat.engines.kubernetes.explain.pod_failures import pod_failures
 from longboat.engines.kubernetes.logs.lines import Parser, batches
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
+from longboat.engines.kubernetes.records import is_chained
 from longboat.engines.kubernetes.slim_objects import UNFINISHED, BoundPod, SlimNode
 from longboat.engines.kubernetes.status import expiry_words, full_status
 from longboat.engines.shared.explanations import ADVICE, explain_status
@@ -146,7 +147,9 @@ class RunInspector:
             owners=(*owners, *(str(job["metadata"]["uid"]) for job in jobs or ())),
             missing=self.missing(),
             nodes_wanted=record.job.nodes,
-            is_gated=bool(held) and all(view.is_suspended for view in held),
+            is_gated=bool(held)
+            and all(view.is_suspended for view in held)
+            and not is_chained(record, self.snapshot.state),
             now=self.client.now(),
         )
 

@@ -29,7 +29,7 @@ from longboat.engines.kubernetes.observe.snapshot import (
     workload_view,
 )
 from longboat.engines.kubernetes.record_store import BadRecord, is_record, read_record, read_stop, write_state
-from longboat.engines.kubernetes.records import Gate, Record, State
+from longboat.engines.kubernetes.records import Gate, Record, State, is_chained
 from longboat.engines.kubernetes.slim_objects import UNFINISHED, RunPod, SlimRecord, SlimWorkload
 from longboat.fitting.model.pods import Claims, pod_of
 from longboat.kubeapi.client import Client
@@ -219,7 +219,7 @@ def _read(body: Any, namespace: str) -> tuple[Any, Record, State] | None:
         record, state = read_record(body)
     except BadRecord:
         return None
-    if record.namespace != namespace or record.gated_by != "longboat" or state.is_final:
+    if record.namespace != namespace or record.gated_by != "longboat" or state.is_final or is_chained(record, state):
         return None
     return body["metadata"], record, state
 

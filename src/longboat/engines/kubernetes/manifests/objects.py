@@ -110,11 +110,15 @@ def attempt_objects(record: Record, attempt: int, start: AttemptStart, *, owner:
     gang = gang_file.encode(gang_file.gang_of(record, layout, timeout_s=start.timeout_s, code=start.code))
     name = names.attempt_name(record.name, attempt)
     labels = labels_of(record, attempt)
+    made = workloads(record, attempt, labels, suspended=start.suspended)
+    if record.after and not attempt and start.suspended:
+        for each in made:
+            each["metadata"]["labels"] = {**each["metadata"]["labels"], names.CHAINED: "true"}
     found = [
         _secret(name, {"gang": gang, "token": start.token.encode()}, "attempt"),
         _service(name, record, attempt),
         *_claim_templates(record, attempt),
-        *workloads(record, attempt, labels, suspended=start.suspended),
+        *made,
     ]
     return [_finished(each, record, owner, labels) for each in found]
 

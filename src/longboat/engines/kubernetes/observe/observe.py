@@ -6,11 +6,14 @@ matters: what a state says has been made is seen by the lists that follow it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from longboat.core.errors import NotFound
+from longboat.core.jobs import MOST_AFTER
 from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.explain.kueue import waiting_words
@@ -30,14 +33,16 @@ from longboat.engines.kubernetes.observe.snapshot import (
 )
 from longboat.engines.kubernetes.record_store import (
     ALIVE,
+    BadRecord,
     find_record,
     hash_of_record,
     read_record,
     read_stop,
     seconds_of,
 )
-from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.kubernetes.records import Record, State, is_chained
 from longboat.engines.kubernetes.slim_objects import SlimNode
+from longboat.engines.lifecycle.predecessors import PredecessorView
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import EVENT, JOB, JOBSET, LEASE, NODE, POD, WORKLOAD
@@ -71,7 +76,19 @@ def observe(client: Client, run: str, now: float) -> RunSnapshot:
         hosts=observe_hosts(client, doubtful_hosts(state, pods, now), pods),
         queue=_queue(client, record, state, workloads),
     )
+    if is_chained(record, state):
+        snapshot = msgspec.structs.replace(snapshot, predecessors=_predecessors(client, record))
     return _with_failed(client, snapshot, bodies if kind is JOB else None)
+
+
+def _predecessors(client: Client, record: Record) -> dict[str, PredecessorView]:
+    """The runs that it starts after, as their records say. One whose record is damaged counts as gone."""
+    seen = {}
+    for wanted in record.after[:MOST_AFTER]:
+        with contextlib.suppress(NotFound, BadRecord):
+            theirs, state = read_record(find_record(client, wanted.run))
+            seen[wanted.run] = PredecessorView(uid=theirs.uid, phase=state.phase, exit_code=state.exit_code)
+    return seen
 
 
 def snapshot_of(

@@ -12,6 +12,7 @@ from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble
 from longboat.engines.kubernetes.names import ATTEMPT, DOMAIN, INDEX, ROLE
 from longboat.engines.kubernetes.observe.termination import PodEnd, container_of, outcome_of_pod
 from longboat.engines.kubernetes.records import Record, State
+from longboat.engines.lifecycle.predecessors import PredecessorView
 from longboat.engines.shared.stop_request import StopRequest
 
 LABEL = f"{DOMAIN}/"
@@ -102,6 +103,7 @@ class RunSnapshot(Value, frozen=True):
     hosts: dict[str, HostView] = {}
     failed_nodes: frozenset[str] = frozenset()  # of the attempt under way: the Job says that their index failed
     queue: QueueView | None = None
+    predecessors: dict[str, PredecessorView] | None = None  # of a chained run; None: nobody looked
 
     def workloads_of(self, attempt: int) -> tuple[WorkloadView, ...]:
         return tuple(workload for workload in self.workloads if workload.attempt == attempt)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import make_attempt, start_of
 from longboat.engines.kubernetes.manifests.objects import Owner
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
@@ -23,6 +24,7 @@ from longboat.engines.kubernetes.reconcile.decide import (
     Delete,
     DeleteWorkloads,
     ForceDelete,
+    Release,
     SendStop,
 )
 from longboat.engines.kubernetes.record_store import write_state
@@ -64,6 +66,8 @@ def act(client: Client, snapshot: RunSnapshot, action: Action) -> State | None:
         from longboat.engines.kubernetes.gate.serve import ask_gate
 
         return ask_gate(client, snapshot, client.now())
+    elif isinstance(action, Release):
+        release(client, snapshot, action)
     elif isinstance(action, DeleteWorkloads):
         remove_attempt(client, snapshot, action)
     elif isinstance(action, Delete):
@@ -104,6 +108,12 @@ def _newest_tails(tails: dict[str, str]) -> dict[str, str]:
             break
         kept[key] = tails[key]
     return kept
+
+
+def release(client: Client, snapshot: RunSnapshot, action: Release) -> None:
+    kind = JOBSET if snapshot.record.workload == "jobset" else JOB
+    for workload in snapshot.workloads_of(action.attempt):
+        client.patch(kind, workload.name, {"metadata": {"labels": {names.CHAINED: None}}})
 
 
 def owner_of(snapshot: RunSnapshot) -> Owner:

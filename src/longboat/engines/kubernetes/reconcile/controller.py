@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from longboat.core.errors import LongboatError, NotFound
+from longboat.core.jobs import MOST_AFTER
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.expiry import due_at, expire_if_due
 from longboat.engines.kubernetes.gate.serve import GateGroup, share_gate, unshare_gate
@@ -110,6 +111,7 @@ class Controller:
         self._clients: dict[str, Client] = {}
         self._open: dict[RunKey, bool] = {}  # runs that have not ended: whether they wait at the gate
         self._starting: set[RunKey] = set()  # those of them that may hold places without having pods there
+        self._chained: dict[RunKey, tuple[str, ...]] = {}  # runs that have not ended: those they start after
         self._trouble: dict[RunKey, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
         self._expiring: dict[RunKey, float] = {}  # ended runs: when their objects go, by the server's clock
         self._gate_from = 0.0  # when the gate may be served again, of `time.monotonic`
@@ -188,6 +190,7 @@ class Controller:
         key = RunKey(meta.namespace, meta.name)
         state = _state(change.object)
         if change.type == "DELETED" or state.is_final:
+            self._wake_followers(key)
             if self._forget(key):
                 self._wake_gate()
             if change.type == "DELETED":
@@ -198,6 +201,10 @@ class Controller:
         with self._lock:
             waited = self._open.get(key)
             self._open[key] = waits
+            if state.waits_for:
+                self._chained[key] = state.waits_for[:MOST_AFTER]
+            else:
+                self._chained.pop(key, None)
             (self._starting.add if state.phase in WAITING else self._starting.discard)(key)
         now = time.monotonic()
         if not waits:
@@ -223,7 +230,16 @@ class Controller:
         """Whether it was open."""
         with self._lock:
             self._starting.discard(key)
+            self._chained.pop(key, None)
             return self._open.pop(key, None) is not None
+
+    def _wake_followers(self, key: RunKey) -> None:
+        """A run has ended or is gone: those that start after it look at it now."""
+        with self._lock:
+            waiting = list(self._chained.items())
+        for follower, names_before in waiting:
+            if follower.namespace == key.namespace and key.run in names_before:
+                self._agenda.note(follower, time.monotonic() + SETTLE_S)
 
     def _wake_gate(self) -> None:
         """Something was freed: those who wait may fit now, wherever they are."""

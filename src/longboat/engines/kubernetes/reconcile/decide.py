@@ -20,6 +20,7 @@ from longboat.engines.kubernetes.observe.node_loss import first_doubt, noted_hos
 from longboat.engines.kubernetes.observe.progress import Progress, facts_of, progress_of
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.attempt_outcome import AttemptOutcome, is_over, judge
+from longboat.engines.kubernetes.reconcile.chain import hold_back
 from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made
 from longboat.engines.kubernetes.reconcile.survivors import (
     LINGER_S,
@@ -48,6 +49,12 @@ class CreateAttempt(Value, frozen=True, tag=True):
 
 class Admit(Value, frozen=True, tag=True):
     """Ask the gate; it unsuspends the attempt or says what it waits for."""
+
+    attempt: int
+
+
+class Release(Value, frozen=True, tag=True):
+    """Take the mark of a chained run off: from now on it waits for room like others."""
 
     attempt: int
 
@@ -81,7 +88,7 @@ class Delete(Value, frozen=True, tag=True):
     uid: str
 
 
-Action = CreateAttempt | Admit | SendStop | DeleteWorkloads | ForceDelete | Delete
+Action = CreateAttempt | Admit | Release | SendStop | DeleteWorkloads | ForceDelete | Delete
 
 
 class Decision(Value, frozen=True):
@@ -193,6 +200,14 @@ def _going(snapshot: RunSnapshot, now: float) -> Decision:
         return Decision(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
     progress = progress_of(snapshot)
     if snapshot.record.gated_by == "longboat" and any(workload.is_suspended for workload in workloads):
+        held = hold_back(snapshot, now)
+        if held is not None and held.failure is not None:
+            failed = _sentenced(held.state, held.failure)
+            return Decision(state=failed, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
+        if held is not None and held.state.released:
+            return Decision(actions=(Release(attempt=attempt),), after=held.state)
+        if held is not None:
+            return Decision(state=held.state, again_at=held.again_at)
         new = _replace(state, phase=_phase(state, "pending"))
         return Decision(state=new, actions=(Admit(attempt=attempt),), again_at=state.gate.not_before)
     if _was_taken_back(snapshot):

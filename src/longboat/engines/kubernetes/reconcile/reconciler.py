@@ -24,6 +24,7 @@ from longboat.engines.kubernetes.creation import CannotRetry, ForeignObject
 from longboat.engines.kubernetes.observe.observe import observe, snapshot_of
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot, pod_view, workload_view
 from longboat.engines.kubernetes.reconcile.apply import apply
+from longboat.engines.kubernetes.reconcile.chain import drive_predecessors
 from longboat.engines.kubernetes.reconcile.decide import Action, Decision, decide
 from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import Record
@@ -98,9 +99,19 @@ def turn(client: Client, run: str, *, snapshot: RunSnapshot | None = None) -> Re
     return Reconciled(snapshot, client.now() + AGAIN_S)
 
 
-def turn_or_look(client: Client, run: str, may_act: Callable[[Record], bool]) -> Reconciled:
-    """A turn of a run that the caller may act for, else a look. Raises NotFound."""
+def turn_or_look(
+    client: Client, run: str, may_act: Callable[[Record], bool], seen: frozenset[str] = frozenset()
+) -> Reconciled:
+    """A turn of a run that the caller may act for, else a look. Raises NotFound.
+
+    Of a chained run that the caller may act for, the runs before it first (`seen`: those after it, so that a circle
+    that somebody forged comes to an end).
+    """
     snapshot = observe(client, run, client.now())
+    if may_act(snapshot.record) and run not in seen:
+        later = seen | {run}
+        if drive_predecessors(snapshot, lambda before: turn_or_look(client, before, may_act, later)):
+            snapshot = observe(client, run, client.now())
     return turn(client, run, snapshot=snapshot) if may_act(snapshot.record) else foreseen(snapshot, client.now())
 
 

@@ -87,7 +87,7 @@ def queue_of(job: Job, settings: ClusterSettings, capabilities: ClusterFacts) ->
 def is_gated(job: Job) -> bool:
     """Whether the run must be let in: it holds something that others may wait for, or only all of it is of use."""
     needs = [role.resources for role in job.roles]
-    return job.nodes > 1 or any(need.gpus.count or need.cpus or need.memory for need in needs)
+    return job.nodes > 1 or bool(job.after) or any(need.gpus.count or need.cpus or need.memory for need in needs)
 
 
 def _gpu_resource(job: Job, capabilities: ClusterFacts) -> str | None:

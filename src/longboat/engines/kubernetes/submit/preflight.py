@@ -43,6 +43,7 @@ def check(
     for ask in (_namespace_problems, _permission_problems):
         problems += ask(capabilities)
     problems += _queue_problems(queue_of(job, settings), capabilities)
+    problems += _chain_problems(job, planned_queue(job, settings or ClusterSettings(), capabilities))
     problems += _account_problems(capabilities)
     problems += _data_problems(job)
     problems += _security_problems(job, capabilities, storage)
@@ -94,6 +95,15 @@ def needed_denials(capabilities: ClusterFacts) -> list[Permission]:
 
 def queue_of(job: Job, settings: ContextChoices | None) -> str | None:
     return job.queue or (settings.queue if settings is not None else None)
+
+
+def _chain_problems(job: Job, queue: str | None) -> list[Problem]:
+    """Kueue starts what it admits; nobody could hold it back after that."""
+    if not job.after or queue is None:
+        return []
+    return [
+        (f"`after` cannot be kept in queue {queue}: Kueue admits its runs by itself", "drop one: `--set queue=null`")
+    ]
 
 
 def _queue_problems(wanted: str | None, capabilities: ClusterFacts) -> list[Problem]:

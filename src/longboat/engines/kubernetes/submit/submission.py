@@ -19,6 +19,7 @@ from longboat.bundles.manifests import CodeSnapshot as Code
 from longboat.bundles.store import BundleStore
 from longboat.core.errors import EngineError, Refused
 from longboat.core.jobs import Job, Value
+from longboat.core.runs import RunStatus
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import WORKLOADS, create_object, make_first, start_of, templates_of
@@ -28,11 +29,11 @@ from longboat.engines.kubernetes.manifests import objects as manifests
 from longboat.engines.kubernetes.manifests.dropped_fields import dropped_fields
 from longboat.engines.kubernetes.manifests.network_policy import SWITCH
 from longboat.engines.kubernetes.manifests.volumes import check_volumes, places, run_storage, storage_notices
-from longboat.engines.kubernetes.record_store import hash_of_record, is_record, read_record, read_stop
+from longboat.engines.kubernetes.record_store import find_record, hash_of_record, is_record, read_record, read_stop
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of
 from longboat.engines.kubernetes.slim_objects import SlimRecord
-from longboat.engines.kubernetes.status import STARTING, current_user
+from longboat.engines.kubernetes.status import STARTING, brief_status, current_user
 from longboat.engines.kubernetes.submit.code.upload import (
     SHARED,
     Upload,
@@ -47,6 +48,7 @@ from longboat.engines.kubernetes.submit.facts.surroundings import NodeUse
 from longboat.engines.kubernetes.submit.planned_pods import is_gated, pod_fields, queue_of, workload_notices
 from longboat.engines.kubernetes.submit.resume import find_checkpoint
 from longboat.engines.kubernetes.submit.submission_heartbeat import beating
+from longboat.engines.lifecycle.predecessors import Predecessor, predecessors_of
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.secret_urls import redacted_job, secret_urls
 from longboat.kubeapi.client import Client
@@ -74,6 +76,7 @@ class PreparedRun(Value, frozen=True):
     notices: tuple[str, ...]
     code: Code | None = None
     resume_from: str | None = None
+    after: tuple[Predecessor, ...] = ()
     queue_priority: str | None = None  # the class of Kueue that stands for the job's priority
     packs: tuple[Object, ...] | None = None  # metadata of the shared Secrets that are there; None: not looked
     taken: frozenset[str] = frozenset()  # names that are not free, as far as we looked
@@ -132,7 +135,11 @@ class Submitter:
         priority, told = self._queue_priority(job, capabilities)
         resume = find_checkpoint(self.client, job.checkpoints.resume, storage)
         return msgspec.structs.replace(
-            offer, resume_from=resume, queue_priority=priority, notices=(*offer.notices, *told)
+            offer,
+            resume_from=resume,
+            after=predecessors_of(job, self._status_of),
+            queue_priority=priority,
+            notices=(*offer.notices, *told),
         )
 
     @staticmethod
@@ -140,6 +147,9 @@ class Submitter:
         from longboat.engines.shared.code_snapshot import code_notices
 
         return [] if code is None else [*code.warnings, *code_notices(code, job, is_cluster=True)]
+
+    def _status_of(self, run: str) -> RunStatus:
+        return brief_status(*read_record(find_record(self.client, run)))
 
     def _queue_priority(self, job: Job, capabilities: ClusterFacts) -> tuple[str | None, list[str]]:
         """Kueue knows priorities by the names of classes: the one with the job's number."""
@@ -196,6 +206,7 @@ class Submitter:
             checkpoint_store=kept.store,
             artifacts_dir=kept.artifacts,
             resume_from=offer.resume_from,
+            after=offer.after,
             secrets={variable: (names.env_secret(name), variable) for variable in offer.secrets},
             queue=queue,
             queue_priority=(offer.queue_priority or settings.priority_class) if queue is not None else None,

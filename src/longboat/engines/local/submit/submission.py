@@ -18,7 +18,9 @@ from longboat.bundles import durable
 from longboat.bundles.manifests import CodeSnapshot
 from longboat.core.errors import EngineError, NotFound
 from longboat.core.jobs import Job
+from longboat.core.runs import RunStatus
 from longboat.engines.engine import Submission
+from longboat.engines.lifecycle.predecessors import Predecessor, predecessors_of
 from longboat.engines.local.records import KEPT_VARIABLES, LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.shared.checkpoint_store import COMPLETE, resume_address
@@ -59,6 +61,7 @@ def record_of(home: Home, submission: Submission, *, name: str, snapshot: CodeSn
         root=snapshot.root if snapshot else "",
         python_folders=_python_folders(job, snapshot, environment) if snapshot else (),
         in_place=str(code_folder(submission)) if submission.in_place else None,
+        after=_predecessors(home, job),
     )
 
 
@@ -181,6 +184,18 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
     if newest is None:
         raise NotFound(f"no complete checkpoint to resume from in {folder}", hint=COMPLETE)
     return str(newest)
+
+
+def _predecessors(home: Home, job: Job) -> tuple[Predecessor, ...]:
+    if not job.after:
+        return ()
+    from longboat.engines.local.status import brief_status
+
+    def status_of(run: str) -> RunStatus:
+        files = RunFiles(home.run_dir(run))
+        return brief_status(files.record(), files.state())
+
+    return predecessors_of(job, status_of)
 
 
 def _path_append(home: Home, environment: Mapping[str, str]) -> tuple[str, ...]:

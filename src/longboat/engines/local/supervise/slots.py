@@ -63,6 +63,11 @@ class SlotTicket:
                 for descriptor in held.values():
                     os.close(descriptor)
 
+    def change_priority(self, priority: int) -> None:
+        with locked(self._folder / ".lock"):
+            self.ticket = msgspec.structs.replace(self.ticket, priority=priority)
+            self._write()
+
     def waiting(self) -> list[str]:
         """Runs that wait, in their order."""
         with locked(self._folder / ".lock"):

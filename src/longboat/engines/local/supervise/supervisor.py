@@ -30,6 +30,7 @@ from longboat.engines.local.supervise.attempt_data import AttemptOutputs, DataFa
 from longboat.engines.local.supervise.attempt_files import rank_statuses
 from longboat.engines.local.supervise.attempt_folders import AttemptPreparation, layout_of
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, judge, stop_code
+from longboat.engines.local.supervise.chain import look_at_chain
 from longboat.engines.local.supervise.launchers import Launchers
 from longboat.engines.local.supervise.processes import become_subreaper, identify, reap
 from longboat.engines.local.supervise.slots import Ports, SlotTicket
@@ -41,6 +42,8 @@ from longboat.engines.shared.secrets import read_secrets
 
 TICK_S = 2.0
 """As often as launchers write their heartbeat; whatever is urgent wakes the supervisor."""
+CHAIN_S = 0.5
+"""How often a run looks at those it starts after: three small files each, and nobody wakes it when they end."""
 PRUNE_S = 30.0
 SAVE_S = 600.0
 """How long the end of a run waits for a full disk; after that the next command finds the end from the other files."""
@@ -94,6 +97,8 @@ class Supervisor:
     def _attempt(self) -> Failure | None:
         """One attempt, from the queue to its end. None when the run has ended for good."""
         try:
+            if not self.state.attempt and (never := self._wait_for_runs()) is not None:
+                return never
             if self._slot is None:
                 self._wait_for_turn()
             self._save(phase="recovering" if self.state.attempt else "starting", reason="")
@@ -180,6 +185,18 @@ class Supervisor:
 
     # the steps of an attempt
 
+    def _wait_for_runs(self) -> Failure | None:
+        """Until the runs have succeeded that this one starts after; a failure where they cannot any more."""
+        while self.record.after:
+            self._raise_if_stopped()
+            verdict = look_at_chain(self.home, self.record.after)
+            if verdict.action != "wait":
+                return start_failure("dependency", verdict.reason) if verdict.action == "never" else None
+            if verdict.reason != self.state.reason:
+                self._save(phase="pending", reason=verdict.reason)
+            self._pause(CHAIN_S)
+        return None
+
     def _wait_for_turn(self) -> None:
         job, record = self.job, self.record
         slot = SlotTicket(
@@ -188,6 +205,11 @@ class Supervisor:
         self._slot = slot
         while True:
             self._raise_if_stopped()
+            wanted = self.files.wanted_priority()
+            if wanted is not None and wanted != slot.ticket.priority:
+                slot.change_priority(wanted)
+                self._save(priority=wanted)
+                self._poke_waiting()
             machine = observe_machine(self.home.root, os.environ, with_gpus=bool(slot.ticket.request.gpu_count))
             reason, gpus = slot.try_start(machine)
             if reason is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from longboat.core.runs import FINAL_PHASES, Phase, PruneQuery, RunStatus
-from longboat.engines.shared.pruning import expired
+from longboat.engines.lifecycle.pruning import expired
 
 
 def status(phase: Phase, ended: float | None) -> RunStatus:

@@ -10,8 +10,7 @@ import pytest
 from longboat.core.errors import NotFound
 from longboat.core.jobs import DataImport, Job, Role, Secret, Volume
 from longboat.engines.engine import Submission
-from longboat.engines.shared.home import Home
-from longboat.engines.shared.resubmission import (
+from longboat.engines.lifecycle.resubmission import (
     KEPT_S,
     again,
     changed_since,
@@ -22,6 +21,7 @@ from longboat.engines.shared.resubmission import (
     noted_submission,
     with_recorded,
 )
+from longboat.engines.shared.home import Home
 
 JOB = Job(name="a", roles=(Role(name="worker", run="true", image="python:3.12"),), ends=("worker",))
 

@@ -1,0 +1,4 @@
+"""What joins one run to another, the same on both engines: chains (`after`), runs that are run again, removal by age.
+
+Not how an engine does it. May import `core`, `engines.engine`, `engines.shared`.
+"""

@@ -1,0 +1,79 @@
+"""Chains of runs: whether a run may start after those that its job names (`after`). Pure.
+
+A predecessor is known by its name and its uid: a new run that got the name of a removed one is another run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from longboat.core.errors import NotFound, Refused
+from longboat.core.jobs import MOST_AFTER, Job, Value
+from longboat.core.runs import FINAL_PHASES, Phase, RunStatus
+from longboat.core.words import listing
+
+
+class Predecessor(Value, frozen=True):
+    """A run that must have succeeded."""
+
+    run: str
+    uid: str
+
+
+class PredecessorView(Value, frozen=True):
+    """As it is now."""
+
+    uid: str
+    phase: Phase
+    exit_code: int | None = None
+
+
+class ChainVerdict(Value, frozen=True):
+    action: Literal["start", "wait", "never"]
+    reason: str = ""
+    waits_for: tuple[str, ...] = ()
+
+
+def judge_chain(after: Sequence[Predecessor], seen: Mapping[str, PredecessorView]) -> ChainVerdict:
+    """One that failed, was stopped or is gone decides at once: this run never starts."""
+    waited: list[tuple[str, Phase]] = []
+    for wanted in after[:MOST_AFTER]:
+        view = seen.get(wanted.run)
+        if view is None or view.uid != wanted.uid:
+            return _never(wanted.run, "was removed before this run could see that it had succeeded")
+        if view.phase == "failed":
+            code = f" (exit code {view.exit_code})" if view.exit_code is not None else ""
+            return _never(wanted.run, f"failed{code}")
+        if view.phase == "stopped":
+            return _never(wanted.run, "was stopped")
+        if view.phase not in FINAL_PHASES:
+            waited.append((wanted.run, view.phase))
+    if not waited:
+        return ChainVerdict(action="start")
+    shown = listing([f"{run} ({phase})" for run, phase in waited], 4)
+    return ChainVerdict(
+        action="wait", reason=f"waits until {shown} has succeeded", waits_for=tuple(run for run, _ in waited)
+    )
+
+
+def _never(run: str, words: str) -> ChainVerdict:
+    return ChainVerdict(action="never", reason=f"it was to start after {run}, which {words}")
+
+
+def predecessors_of(job: Job, status_of: Callable[[str], RunStatus]) -> tuple[Predecessor, ...]:
+    """The runs that the job names. Raises Refused where it could never start."""
+    known = []
+    for name in job.after:
+        try:
+            status = status_of(name)
+        except NotFound as error:
+            raise NotFound(f"after: {error.message}", hint=error.hint) from None
+        if status.phase in ("failed", "stopped"):
+            ending = "failed" if status.phase == "failed" else "was stopped"
+            raise Refused(
+                f"after: {name} {ending}, so this run could never start",
+                hint=f"longboat rerun {name}, then name the new run",
+            )
+        known.append(Predecessor(run=name, uid=status.uid))
+    return tuple(known)
