@@ -117,6 +117,7 @@ def jobs(draw: st.DrawFn) -> Job:
         priority=draw(st.integers(-5, 5)),
         labels=draw(LABELS),
         aliases=draw(st.sampled_from([(), ("skypilot",), ("dstack", "skypilot")])),
+        after=draw(st.sampled_from([(), ("a",), ("a", "b-2")])),
     )
 
 
