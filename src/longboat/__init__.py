@@ -32,3 +32,14 @@ def __getattr__(name: str) -> "Any":
             globals()[name] = value
             return value
     raise AttributeError(f"module 'longboat' has no attribute {name!r}")
+
+
+def __dir__() -> "list[str]":
+    """All names, loaded or not; in a pod there is no `sdk`."""
+    from importlib import import_module
+
+    try:
+        names = import_module("longboat.sdk").__all__
+    except ImportError:
+        names = []
+    return sorted({"__version__", *_TRAINER, *names})

@@ -84,3 +84,39 @@ def test_every_name_is_there_and_none_is_loaded_early() -> None:
         "assert set(dir(sdk)) == set(sdk.__all__)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_problems_are_readable() -> None:
+    """A place, the reason, a hint; no frames of ours but the one that was called, no error behind the error."""
+    code = "import longboat\nlongboat.run(nodse=2, run='x', procs=-1)\n"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert answer.returncode == 1
+    assert "nodse: unknown field" in answer.stderr and "procs: " in answer.stderr
+    assert answer.stderr.count("File ") == 2 and "During handling" not in answer.stderr
+    with pytest.raises(sdk.NotFound, match=r"no run named 'nothing'(.|\n)*hint: "):
+        sdk.get("nothing")
+
+
+def test_names_complete() -> None:
+    import longboat
+
+    assert {"run", "job", "get", "step", "checkpoint", "Run", "__version__"} <= set(dir(longboat))
+    assert all(hasattr(longboat, name) for name in dir(longboat))
+    assert {"cp", "exec", "logs", "wait"} <= set(dir(sdk.Run))
+
+
+def test_files_and_commands_of_a_run(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = sdk.run(name="held", run="echo 42 > result.txt; echo ready; sleep 60")
+    next(iter(run.logs(follow=True)))
+    run.cp(":result.txt", tmp_path / "copy.txt")
+    assert (tmp_path / "copy.txt").read_text() == "42\n"
+    (folder / "given.txt").write_text("7\n")
+    run.cp("given.txt", ":deep/given.txt")
+    assert run.exec(["cat", "deep/given.txt"]) == 0 and capfd.readouterr().out == "7\n"
+    for source, target in ((":a", ":b"), ("a", "b")):
+        with pytest.raises(sdk.LongboatError, match="colon"):
+            run.cp(source, target)
+    with pytest.raises(sdk.NotFound, match="no such file"):
+        run.cp("missing", ":x")
+    run.stop(grace_s=0)
+    run.wait(timeout_s=60)

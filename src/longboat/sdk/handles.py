@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from longboat.core.errors import NotFound, UsageError
 from longboat.core.runs import Explanation, LogLine, LogQuery, Phase, RunStatus
 from longboat.engines.engine import Engine
 from longboat.sdk.engines import engine as engine_named
 from longboat.sdk.names import find_run
+from longboat.sdk.problems import plain_errors
 
 
 class Run:
@@ -26,6 +30,7 @@ class Run:
     def __hash__(self) -> int:
         return hash((self.name, self._engine.name))
 
+    @plain_errors
     def status(self) -> RunStatus:
         """The run as it is now, in full."""
         return self._engine.status(self.name)
@@ -39,10 +44,12 @@ class Run:
         """The trainer's exit code; None until the run has ended."""
         return self.status().exit_code
 
+    @plain_errors
     def wait(self, timeout_s: float | None = None) -> RunStatus:
         """Block until the run has ended. Raises WaitTimeout; the run goes on then."""
         return self._engine.wait(self.name, timeout_s=timeout_s)
 
+    @plain_errors
     def logs(
         self,
         *,
@@ -56,25 +63,53 @@ class Run:
         query = LogQuery(follow=follow, ranks=tuple(ranks), roles=tuple(roles), since=since, tail=tail)
         return self._engine.logs(self.name, query)
 
+    @plain_errors
     def stop(self, grace_s: float | None = None) -> None:
         """Ask the run to stop and return; `wait` waits for it."""
         self._engine.stop(self.name, grace_s=grace_s)
 
+    @plain_errors
     def delete(self, *, purge: bool = False) -> None:
         """Stop it if it runs, then remove every trace; checkpoints stay unless `purge`."""
         self._engine.delete(self.name, purge=purge)
 
+    @plain_errors
     def explain(self) -> Explanation:
         """The post-mortem of an ended run, or what a waiting or silent one waits for."""
         return self._engine.explain(self.name)
 
+    @plain_errors
+    def exec(self, command: Sequence[str], *, node: str | None = None, rank: int | None = None) -> int:
+        """Run a command beside the ranks: their working copy and environment, this process' streams. Its exit code."""
+        return self._engine.exec(self.name, list(command), node=node, rank=rank)
 
+    @plain_errors
+    def cp(
+        self, source: str | os.PathLike[str], destination: str | os.PathLike[str], *, node: str | None = None
+    ) -> None:
+        """Copy a file or folder out of the run or into it. The side in the run begins with a colon.
+
+        `run.cp(":artifacts/plot.png", ".")`, `run.cp("config.yaml", ":conf/config.yaml")`.
+        """
+        come, go = os.fspath(source), os.fspath(destination)
+        if come.startswith(":") == go.startswith(":"):
+            raise UsageError("exactly one side begins with a colon: that in the run", hint='cp(":artifacts/x", ".")')
+        if come.startswith(":"):
+            self._engine.copy_from(self.name, come[1:] or ".", Path(go), node=node)
+        elif not os.path.exists(come):
+            raise NotFound(f"no such file: {come}")
+        else:
+            self._engine.copy_to(self.name, Path(come), go[1:] or ".", node=node)
+
+
+@plain_errors
 def runs(*, engine: Engine | None = None) -> list[Run]:
     """All runs, newest first."""
     place = engine or engine_named()
     return [Run(status.name, place) for status in place.list()]
 
 
+@plain_errors
 def get(name: str, *, engine: Engine | None = None) -> Run:
     """The run with this name, with a name that begins like this, or the latest for `-`. Raises NotFound."""
     place = engine or engine_named()

@@ -11,10 +11,12 @@ from longboat.core.jobs import Job
 from longboat.engines.engine import Engine, Submission
 from longboat.sdk.engines import engine as engine_named
 from longboat.sdk.handles import Run
+from longboat.sdk.problems import plain_errors
 
 JobSource = Job | Mapping[str, object] | str | os.PathLike[str]
 
 
+@plain_errors
 def job(source: JobSource | None = None, /, **fields: object) -> Job:
     """A checked Job from the fields of a job file, a job file, or a job file changed by fields.
 
@@ -23,6 +25,7 @@ def job(source: JobSource | None = None, /, **fields: object) -> Job:
     return load(source, fields)[0]
 
 
+@plain_errors
 def run(
     source: JobSource | None = None,
     /,

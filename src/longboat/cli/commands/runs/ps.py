@@ -27,17 +27,28 @@ TERM = re.compile(r"(?P<absent>!?)(?P<key>[\w./-]+)|(?P<label>[\w./-]+)\s*(?P<eq
 @click.command("ps", short_help="List runs.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Also runs that ended more than a day ago.")
 @click.option("-l", "--label", "labels", multiple=True, metavar="K[=V]", help="Only runs with this label, or K!=V.")
+@click.option("-w", "--watch", is_flag=True, help="Go on until Ctrl-C: redrawn on a terminal, else a line per change.")
 @output_option()
 @engine_options
-def command(everything: bool, labels: Sequence[str], output: str) -> None:
+def command(everything: bool, labels: Sequence[str], watch: bool, output: str) -> int:
     """List runs, newest first: those that have not ended, and those that ended within a day."""
-    now = time.time()
     wanted = selector(labels)
-    listed = [run for run in open_engine().list() if wanted(run.labels)]
+    place = open_engine()
+    if watch:
+        from longboat.cli.output.watching import RunTable, watch_runs
+
+        def look() -> list[RunStatus]:
+            now = time.time()
+            return [run for run in place.list() if wanted(run.labels) and (everything or is_recent(run, now))]
+
+        return watch_runs(look, RunTable(output, run_record, row, HEAD, WIDE_HEAD))
+    now = time.time()
+    listed = [run for run in place.list() if wanted(run.labels)]
     runs = [run for run in listed if everything or is_recent(run, now)]
     show(runs, output, record=run_record, tables=lambda wide: print_runs(runs, wide=wide, now=now))
     if len(runs) < len(listed) and output in ("table", "wide"):
         say(f"{len(listed) - len(runs)} more: {placed('longboat ps -a')}")
+    return 0
 
 
 def is_recent(run: RunStatus, now: float) -> bool:
