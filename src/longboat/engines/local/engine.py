@@ -162,7 +162,13 @@ class LocalEngine:
         if record is None:
             raise EngineError(f"the record of {run} is damaged: it cannot be run again", hint="run its job file again")
         environment = with_recorded(self.environment, record.environment, KEPT_VARIABLES)
-        return Submission(job=record.job, base=record.base, code=record.bundle, environment=environment)
+        return Submission(
+            job=record.job,
+            base=record.base,
+            code=record.bundle,
+            environment=environment,
+            in_place=record.in_place is not None,
+        )
 
     # observing
 
