@@ -112,6 +112,39 @@ def test_a_node_without_conditions_that_has_amounts_is_ready() -> None:
     assert not snapshot(body).nodes[0].is_ready
 
 
+def run_job(status: dict[str, Any]) -> dict[str, Any]:
+    labels = {"longboat.dev/run": "r", "longboat.dev/attempt": "0"}
+    container = {"name": "c", "resources": {"requests": {"nvidia.com/gpu": "8"}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"parallelism": 2, "completions": 2, "template": template}
+    meta = {"name": "r-a0", "namespace": "default", "labels": labels}
+    return {"kind": "Job", "apiVersion": "batch/v1", "metadata": meta, "spec": spec, "status": status}
+
+
+def run_pod(index: int, phase: str) -> dict[str, Any]:
+    labels = {"longboat.dev/run": "r", "longboat.dev/attempt": "0", "job-name": "r-a0"}
+    meta = {"name": f"r-a0-{index}", "namespace": "default", "labels": labels}
+    return {"kind": "Pod", "metadata": meta, "spec": {"nodeName": "n", "containers": []}, "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize(
+    ("phases", "status", "missing"),
+    [
+        (["Succeeded", "Succeeded"], {"active": 2}, 0),  # nobody has counted them yet
+        (["Succeeded", "Running"], {"active": 2}, 0),
+        (["Succeeded", "Failed"], {"succeeded": 1}, 0),
+        (["Succeeded"], {}, 1),  # the other is still to be made
+        (["Running"], {"succeeded": 1}, 0),  # the status is ahead: the ended pod has been deleted
+        ([], {}, 2),
+    ],
+)
+def test_pods_that_have_ended_are_not_to_come_although_the_job_has_not_counted_them(
+    phases: list[str], status: dict[str, Any], missing: int
+) -> None:
+    pods = [run_pod(number, phase) for number, phase in enumerate(phases)]
+    assert sum(len(gang.pods) for gang in snapshot(run_job(status), *pods).gangs) == missing
+
+
 def test_priority_classes_give_priorities() -> None:
     low = {"kind": "PriorityClass", "metadata": {"name": "low"}, "value": -100}
     body = pod("p", {"spec": {"priorityClassName": "low"}})

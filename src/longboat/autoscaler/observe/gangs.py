@@ -5,6 +5,7 @@ A gang's pods that do not exist yet (a suspended Job, pods still to be made) sta
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -190,8 +191,7 @@ class GangIndex:
         parallelism = int(spec.get("parallelism", 1) if spec.get("parallelism") is not None else 1)
         if spec.get("completions") is not None:
             parallelism = min(parallelism, int(spec["completions"]))
-        status = (owner.get("status") or {}) if owner.get("kind") != "JobSet" else {}
-        done = int(status.get("succeeded") or 0) + int(status.get("failed") or 0)
+        done = _done(owner)
         template = spec.get("template") or {}
         namespace = namespace_of(owner["metadata"])
         pod_spec = {**(template.get("spec") or {}), "priority": self.priority_of(template.get("spec") or {})}
@@ -201,6 +201,12 @@ class GangIndex:
         if hold:
             self.holds[namespace, job] = hold
         return [_named(sample, f"{job}/{index}") for index in range(max(parallelism - done, 0))]
+
+
+def _done(owner: Body) -> int:
+    """Pods that have ended, as the Job's status counts them."""
+    status = (owner.get("status") or {}) if owner.get("kind") != "JobSet" else {}
+    return int(status.get("succeeded") or 0) + int(status.get("failed") or 0)
 
 
 def _named(sample: Pod, name: str) -> Pod:
@@ -296,7 +302,7 @@ def _gang(
     here = [one for one in members if not one.pod.is_finished]
     waiting = sorted((one.pod for one in here if _waits(one.pod)), key=lambda pod: pod.name)
     held = sum(1 for gang_pod in here if gang_pod.pod.node is not None and not gang_pod.pod.is_terminating)
-    missing = _missing(here, templates)
+    missing = _missing(members, templates)
     pods = [*waiting, *missing]
     if not pods:
         return None, set()
@@ -334,17 +340,23 @@ def _waits(pod: Pod) -> bool:
     return pod.node is None and not pod.is_terminating
 
 
-def _missing(here: list[GangPod], templates: list[tuple[Body, list[Pod]]]) -> list[Pod]:
-    """Stand-ins for the pods that a Job wants and has not made."""
-    made: dict[str, int] = {}
-    for member in here:
-        if not member.pod.is_terminating:
-            made[member.job] = made.get(member.job, 0) + 1
+def _missing(members: list[GangPod], templates: list[tuple[Body, list[Pod]]]) -> list[Pod]:
+    """Stand-ins for the pods that a Job wants and has not made.
+
+    A Job's status follows its pods by a second or so: pods that have ended and are not counted there are not to come.
+    """
+    made: Counter[str] = Counter()
+    ended: Counter[str] = Counter()
+    for member in members:
+        if member.pod.is_finished:
+            ended[member.job] += 1
+        elif not member.pod.is_terminating:
+            made[member.job] += 1
     unknown = made.pop("", 0)
     pods: list[Pod] = []
-    for _, wanted in templates:
+    for body, wanted in templates:
         job = wanted[0].name.rpartition("/")[0] if wanted else ""
-        pods += wanted[made.get(job, 0) :]
+        pods += wanted[made[job] + max(ended[job] - _done(body), 0) :]
     return pods[unknown:]
 
 
