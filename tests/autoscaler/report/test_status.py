@@ -10,7 +10,7 @@ import pytest
 from longboat.autoscaler.decide.decide import decide
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot, Order, Pool, SeenNode
 from longboat.autoscaler.model.turn import LoopTurn
-from longboat.autoscaler.report.status import public, report_of
+from longboat.autoscaler.report.status import DETAILS, NAME, Reporter, public, report_of
 from longboat.engines.kubernetes.gate.node_usage import SILENT_S, observe_upcoming
 from longboat.fitting.model.nodes import NodeShape
 from longboat.kubeapi.client import Client
@@ -72,3 +72,30 @@ def test_what_is_not_understood_is_nothing(text: str | None) -> None:
 def test_what_may_not_be_read_is_nothing() -> None:
     error = Forbidden("no", status=403)
     assert observe_upcoming(cast(Client, Told(None, error)), 0.0) == ()
+
+
+class Written:
+    """A client that counts what is applied."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def now(self) -> float:
+        return NOW
+
+    def find(self, kind: Any, name: str, *, namespace: str) -> None:
+        return None
+
+    def apply(self, body: dict[str, Any]) -> None:
+        self.names.append(body["metadata"]["name"])
+
+
+def test_each_part_is_written_when_it_has_changed() -> None:
+    client = Written()
+    reporter = Reporter(cast(Client, client), "home", "me", print)
+    reporter.turned(turn(NOW))
+    assert client.names == [NAME, DETAILS]
+    reporter.turned(turn(NOW + 1.0))
+    assert client.names == [NAME, DETAILS], "nothing is new but the time"
+    reporter.failed("the cloud is down")
+    assert client.names == [NAME, DETAILS, DETAILS], "why it failed is not for everybody"

@@ -16,6 +16,7 @@ import msgspec
 from longboat.autoscaler.model.snapshot import ClusterSnapshot, Pool, ProviderFailure
 from longboat.autoscaler.observe.from_objects import Body, snapshot_of
 from longboat.autoscaler.observe.orders import DELETING, JoinedInstances, OrderBook, orders_of
+from longboat.autoscaler.observe.relevant_changes import RelevantChanges
 from longboat.autoscaler.providers.provider import ProviderAnswer
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Forbidden, ObjectNotFound
@@ -119,8 +120,12 @@ class ClusterWatcher:
             self._follow(kind)
 
     def _follow(self, kind: Kind) -> None:
-        def heard(_: Change[dict[str, Any]]) -> None:
-            self._changed.set()
+        # One for each kind: a reflector tells its changes one after the other.
+        changes = RelevantChanges()
+
+        def heard(change: Change[dict[str, Any]]) -> None:
+            if changes.is_relevant(kind, change.object, is_deleted=change.type == "DELETED"):
+                self._changed.set()
 
         self._reflectors[kind] = Reflector(self._client, kind, everywhere=True, on_change=heard)
 

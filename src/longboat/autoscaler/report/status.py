@@ -163,7 +163,7 @@ class Reporter:
         self._client, self._home, self._identity, self._say = client, home, identity, say
         self._report: Report | None = None
         self._is_read = False
-        self._written = 0.0
+        self._written: dict[str, tuple[bytes, float]] = {}  # what was written when
         self._trouble = ""
 
     def turned(self, turn: LoopTurn) -> None:
@@ -178,13 +178,20 @@ class Reporter:
         self._write(msgspec.structs.replace(before, trouble=message[:500]))
 
     def _write(self, new: Report) -> None:
-        before, self._report = self._report, new
-        is_same = before is not None and msgspec.structs.replace(before, at=0.0) == msgspec.structs.replace(new, at=0.0)
-        if is_same and time.monotonic() - self._written < REFRESH_S:
+        self._report = new
+        for name, report in ((NAME, public(new)), (DETAILS, new)):
+            self._write_one(name, report)
+
+    def _write_one(self, name: str, report: Report) -> None:
+        """Unless it says what it said a moment ago: what is for everybody changes more rarely than the rest."""
+        text, at = self._written.get(name, (b"", 0.0))
+        new = msgspec.json.encode(msgspec.structs.replace(report, at=0.0))
+        if new == text and time.monotonic() - at < REFRESH_S:
             return
-        is_seen = self._try(lambda: self._client.apply(self._body(NAME, public(new))))
-        if self._try(lambda: self._client.apply(self._body(DETAILS, new))) and is_seen:
-            self._written = time.monotonic()
+        if self._try(lambda: self._client.apply(self._body(name, report))):
+            self._written[name] = (new, time.monotonic())
+        else:
+            self._written.pop(name, None)
 
     def _body(self, name: str, report: Report) -> Object:
         meta = {"name": name, "namespace": self._home, "labels": LABELS}
