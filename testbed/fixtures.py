@@ -1,5 +1,5 @@
 """Fixtures for tests on a real cluster: `cluster`, `namespace`, `kwok_nodes`, `kubectl`; and on SSH hosts: `hosts`.
-Faults on demand: `api_proxy`, `registry`.
+Faults on demand: `api_proxy`, `registry`. Containers of this machine: `podman`.
 
 A test marked `pods` gets a cluster with a real node, shared by all workers of the test run; one marked `cluster` gets a
 control plane with KWOK, one for each worker, so that tests may add simulated nodes without seeing each other's. With
@@ -23,6 +23,7 @@ from testbed import api, binaries, cleanup, clusters, kwok, profiles, requiremen
 from testbed import hosts as machines
 from testbed.clusters import Cluster
 from testbed.errors import Missing
+from testbed.podman import Podman
 from testbed.proxy import ApiProxy
 from testbed.registry import Registry
 from testbed.up import up
@@ -197,6 +198,20 @@ def registry(cluster: Cluster) -> Iterator[Registry]:
     found = Registry(cluster)
     yield found
     found.close()
+
+
+@pytest.fixture(scope="session")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    """podman with storage of this test process's own, and an image with Python."""
+    made = Podman(tmp_path_factory.mktemp("podman"))
+    try:
+        try:
+            made.make()
+        except Missing as error:
+            pytest.skip(str(error))
+        yield made
+    finally:
+        made.remove()
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-pytest_plugins = ["testbed.fixtures"]  # cluster, namespace, kubectl, kwok_nodes, api_proxy, registry, hosts
+pytest_plugins = ["testbed.fixtures"]  # cluster, namespace, kubectl, kwok_nodes, api_proxy, registry, hosts, podman
 
-KINDS = ("cluster", "pods", "hosts", "frameworks", "stores", "browser", "slow")
+KINDS = ("cluster", "pods", "hosts", "frameworks", "stores", "podman", "browser", "slow")
 SESSION_MARK = "TEST_SESSION_OF_LONGBOAT"  # not LONGBOAT_*: those are kept from ranks
 LEAVING_S = 10.0
 

@@ -33,6 +33,7 @@ IMAGE = "longboat.test/python:latest"
 class ClusterPlace:
     """One test's share of a cluster."""
 
+    fields: Mapping[str, Any] = {}
     is_this_machine = False
     unsupported = (
         ({"volumes": {"/data": {"path": "relative"}}}, ["volumes./data", "relative"], ["claim"]),

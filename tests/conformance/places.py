@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import pytest
 
 from longboat.engines.engine import Engine
+from testbed.podman import Podman
 from tests.conformance.clusters import Flavour, open_cluster
 from tests.launcher.nodes import survivors
 
@@ -28,6 +29,9 @@ class Place(Protocol):
 
     unsupported: Sequence[tuple[dict[str, Any], list[str], list[str]]]
     """Fields that this engine cannot honour; what the refusal's reason and hint must name."""
+
+    fields: Mapping[str, Any]
+    """What every job says here, unless a test says otherwise."""
 
     is_this_machine: bool
     """Whether folders that a run is told of are folders of this machine."""
@@ -66,6 +70,7 @@ class Place(Protocol):
 class LocalPlace:
     """The embedded engine in a home of its own."""
 
+    fields: Mapping[str, Any] = {}
     is_this_machine = True
     keeps_gpus_for_a_retry = True
     unsupported = (
@@ -75,12 +80,17 @@ class LocalPlace:
         ({"data": [{"url": "s3://bucket/set/", "to": "data", "sha256": "0" * 64}]}, ["s3://bucket/set/"], ["object"]),
     )
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, variables: Mapping[str, str] | None = None) -> None:
         from longboat.engines.local.engine import LocalEngine
 
         self._home = root / "home"
         kept = {name: value for name, value in os.environ.items() if name not in ("LONGBOAT_GPUS", "LONGBOAT_SLOTS")}
-        self.environment: Mapping[str, str] = {**kept, "LONGBOAT_HOME": str(self._home), "LONGBOAT_GPUS": ""}
+        self.environment: Mapping[str, str] = {
+            **kept,
+            **(variables or {}),
+            "LONGBOAT_HOME": str(self._home),
+            "LONGBOAT_GPUS": "",
+        }
         self.engine: Engine = LocalEngine(self._home, environment=self.environment)
 
     def again(self) -> Engine:
@@ -121,9 +131,21 @@ class LocalPlace:
         return [str(path.relative_to(self._home)) for path in files if needle in path.read_bytes()]
 
 
+class PodmanPlace(LocalPlace):
+    """The embedded engine, with every node in a container."""
+
+    def __init__(self, root: Path, podman: Podman) -> None:
+        super().__init__(root, podman.environment)
+        self.podman = podman
+        self.fields = {"image": podman.image}
+
+    def traces(self, run: str, uid: str) -> list[str]:
+        return [*super().traces(run, uid), *(name for name in self.podman.containers() if uid in name)]
+
+
 @contextmanager
-def open_local(root: Path) -> Iterator[LocalPlace]:
-    place = LocalPlace(root)
+def open_local(root: Path, place: LocalPlace | None = None) -> Iterator[LocalPlace]:
+    place = place or LocalPlace(root)
     try:
         yield place
     finally:
@@ -138,6 +160,10 @@ def open_here(_request: pytest.FixtureRequest, root: Path) -> AbstractContextMan
     return open_local(root)
 
 
+def open_podman(request: pytest.FixtureRequest, root: Path) -> AbstractContextManager[Place]:
+    return open_local(root, PodmanPlace(root, request.getfixturevalue("podman")))
+
+
 @contextmanager
 def open_flavour(flavour: Flavour, request: pytest.FixtureRequest, root: Path) -> Iterator[Place]:
     cluster, namespace = request.getfixturevalue("cluster"), request.getfixturevalue("namespace")
@@ -147,6 +173,7 @@ def open_flavour(flavour: Flavour, request: pytest.FixtureRequest, root: Path) -
 
 PLACES = {
     "local": (open_here, ()),
+    "podman": (open_podman, (pytest.mark.podman,)),
     "kubernetes": (partial(open_flavour, "kubernetes"), (pytest.mark.pods,)),
     "older": (partial(open_flavour, "kubernetes"), (pytest.mark.pods("older"), pytest.mark.soak)),
     "jobset": (partial(open_flavour, "jobset"), (pytest.mark.pods("controllers"), pytest.mark.soak)),

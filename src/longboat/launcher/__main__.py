@@ -11,6 +11,7 @@ _MODULES = {
     "--standin": "starters.torchrun_worker",
     "--agent": "starters.mpi_agent",
     "--pod": "pod_launcher",
+    "--container": "container_launcher",
     "--import": "pod.fetch",
     "--tell": "pod.control",
     "--status": "pod.control",

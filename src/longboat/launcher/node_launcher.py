@@ -35,7 +35,8 @@ UNKILLABLE_S = 30.0
 EXIT_INTERNAL, EXIT_USAGE, EXIT_ENGINE, EXIT_LOST, EXIT_HANG = 200, 201, 205, 208, 210
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str], before: Callable[[LauncherState], None] | None = None) -> int:
+    """`before` runs before setup: what only a container has to make."""
     if len(argv) != 1:
         sys.stderr.write("usage: launcher PLAN.json\n")
         return EXIT_USAGE
@@ -45,7 +46,7 @@ def main(argv: list[str]) -> int:
         sys.stderr.write("longboat launcher: %s\n" % error)
         return EXIT_INTERNAL
     try:
-        node = NodeLauncher(plan)
+        node = NodeLauncher(plan, before)
     except OSError as error:
         sys.stderr.write("longboat launcher: %s: %s\n" % (error.filename or plan.directory, error.strerror))
         return EXIT_ENGINE
@@ -54,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 class NodeLauncher:
     def __init__(self, plan: NodePlan, before: Callable[[LauncherState], None] | None = None) -> None:
-        """`before` runs before setup: what only a pod has to make."""
+        """`before` runs before setup: what only a pod or a container has to make."""
         for folder in ("logs", "pipes", "steps"):
             os.makedirs(os.path.join(plan.directory, folder), exist_ok=True)
         self.plan = plan

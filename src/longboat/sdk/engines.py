@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Any
 
 from longboat.core.errors import UsageError
 from longboat.engines.engine import Engine
@@ -36,12 +37,17 @@ def engine(
         raise UsageError("the local engine has no contexts or namespaces", hint="leave --engine local out")
     from longboat.engines.local.engine import LocalEngine
 
-    folders = local_folders()
-    return LocalEngine(on_notice=on_notice, claims=folders.get("claims"), mounts=folders.get("mounts"))
+    settings = local_settings()
+    return LocalEngine(
+        on_notice=on_notice,
+        claims=settings.get("claims"),
+        mounts=settings.get("mounts"),
+        containers=settings.get("containers", "auto"),
+    )
 
 
-def local_folders() -> Mapping[str, Mapping[str, str]]:
-    """What stands for claims and mounts of clusters on this machine."""
+def local_settings() -> dict[str, Any]:
+    """What was set for this machine: folders that stand for claims and mounts of clusters, what runs containers."""
     if not has_settings():
         return {}
     from longboat.engines.kubernetes.settings import read_settings

@@ -1,6 +1,7 @@
 """Settings of the user: `config.yaml` in LONGBOAT_HOME (default ~/.longboat), read strictly, written key by key.
 
     engine: kubernetes                # what a command means that names no engine
+    local: {containers: podman}       # for this machine
     kubernetes:                       # for every cluster
       context: lab
       images: {torch: registry.example.org/torch:2.9}
@@ -28,7 +29,7 @@ from longboat.engines.shared.home import Home
 from longboat.specs.fields import rules
 from longboat.specs.fields.composites import Field, ListOf, MapOf, Shape
 from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Flag, Text, duration
-from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode
+from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, plain
 
 FILE = "config.yaml"
 DEFAULT_GATE_S = 300.0
@@ -77,7 +78,7 @@ class Settings(Value, frozen=True):
     engine: EngineName = "local"
     kubernetes: dict[str, Any] = {}  # fields that were set
     contexts: dict[str, dict[str, Any]] = {}
-    local: dict[str, dict[str, str]] = {}  # claims and mounts of clusters -> folders of this machine
+    local: dict[str, Any] = {}  # fields that were set: claims and mounts -> folders of this machine, ...
 
     def cluster(self, context: str | None = None) -> ClusterSettings:
         """What holds for this context: its own settings, over those for every cluster."""
@@ -101,7 +102,7 @@ def set_values(environment: Mapping[str, str]) -> dict[str, Any]:
     """What was set, as it was written; raises as `read_settings` does."""
     root = _tree(path_of(environment))
     _settings(root)
-    found: dict[str, Any] = _plain(root)
+    found: dict[str, Any] = plain(root)
     return found
 
 
@@ -115,7 +116,7 @@ def write_setting(environment: Mapping[str, str], key: str, text: str | None) ->
     with locked(path.parent / f".{FILE}.lock"):
         root = _changed(_tree(path), key, text)
         settings = _settings(root)
-        shown = _plain(root)
+        shown = plain(root)
         assert isinstance(shown, dict)
         write_bytes(path, to_yaml(shown).encode(), is_durable=True)
     return settings
@@ -186,7 +187,7 @@ class PodOverlay(Value, frozen=True):
         if strange:
             at.wrong(node, self.expected)
             return None
-        found: dict[str, Any] = _plain(node)
+        found: dict[str, Any] = plain(node)
         return found
 
     def schema(self) -> dict[str, Any]:
@@ -301,7 +302,13 @@ LOCAL = Shape(
             doc="Folders that stand for absolute targets of volumes, or for NFS exports.",
             default="{}",
         ),
-    ),
+        Field(
+            name="containers",
+            kind=ChoiceOf(options=("auto", "podman", "docker", "off")),
+            doc="What runs jobs that name an image.",
+            default="auto",
+        ),
+    )
 )
 
 _CONTEXT = Field(name="context", kind=_text("a context of the kubeconfig"), doc="The cluster to use.")
@@ -384,11 +391,3 @@ def _put(node: YamlNode, segments: list[str], value: YamlNode | None, place: Sou
     else:
         entries[first] = value
     return node._replace(value=entries, keys={**node.keys, first: place})
-
-
-def _plain(node: YamlNode) -> Any:
-    if isinstance(node.value, dict):
-        return {key: _plain(item) for key, item in node.value.items()}
-    if isinstance(node.value, list):
-        return [_plain(item) for item in node.value]
-    return node.value

@@ -19,7 +19,7 @@ from longboat.engines.shared.home import Home
 LOW_DISK = 1 << 30  # one checkpoint of a small model
 
 
-def examine(home: Home, environment: Mapping[str, str]) -> list[DoctorCheck]:
+def examine(home: Home, environment: Mapping[str, str], containers: str = "auto") -> list[DoctorCheck]:
     machine = observe_machine(home.root, environment)
     return [
         _python(),
@@ -30,6 +30,7 @@ def examine(home: Home, environment: Mapping[str, str]) -> list[DoctorCheck]:
         _loopback(),
         _processes(),
         _gpus(machine),
+        _containers(containers, machine, environment),
         DoctorCheck(
             name="machine", ok=True, detail=f"{counted(machine.cpus, 'CPU')}, {show_quantity(machine.memory)} of memory"
         ),
@@ -111,3 +112,31 @@ def _gpus(machine: LocalMachine) -> DoctorCheck:
         )
     kinds = ", ".join(f"{gpu.index}: {gpu.type or gpu.id}" for gpu in machine.gpus)
     return DoctorCheck(name="gpus", ok=True, detail=f"{len(machine.gpus)} ({kinds})")
+
+
+def _containers(setting: str, machine: LocalMachine, environment: Mapping[str, str]) -> DoctorCheck:
+    """Which program runs a job's image, and whether it can be given the GPUs."""
+    from longboat.engines.local.containers.choice import GENERATE, device_of
+    from longboat.engines.local.containers.program import answer, choose, last_line
+
+    try:
+        choice = choose(setting, environment)
+    except LongboatError as error:
+        return DoctorCheck(name="containers", ok=False, detail=error.message, hint=error.hint)
+    if choice.program is None:
+        detail = f"{choice.why_not}: jobs run without their `image`"
+        return DoctorCheck(
+            name="containers", ok=None, detail=detail, hint=None if setting == "off" else "install podman"
+        )
+    told = answer(choice.program, ["version", "--format", "{{.Client.Version}}"], environment)
+    if told.returncode:
+        return DoctorCheck(
+            name="containers", ok=False, detail=f"{choice.program} does not work: {last_line(told.stderr)}"
+        )
+    shown = f"{choice.program} {told.stdout.strip()} runs the `image` of jobs"
+    real = [gpu for gpu in machine.gpus if not gpu.is_stated]
+    without = [gpu for gpu in real if device_of(gpu, choice.devices) is None]
+    if without:
+        detail = f"{shown}; no CDI specification names its GPUs"
+        return DoctorCheck(name="containers", ok=None, detail=detail, hint=GENERATE)
+    return DoctorCheck(name="containers", ok=True, detail=f"{shown}; GPUs by CDI" if real else shown)

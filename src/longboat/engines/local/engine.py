@@ -23,6 +23,7 @@ from longboat.engines.shared.stop_request import StopRequest
 
 if TYPE_CHECKING:
     from longboat.bundles.manifests import CodeSnapshot
+    from longboat.engines.local.containers.choice import ContainerChoice
     from longboat.engines.local.logs import LogFileFollower
     from longboat.engines.local.submit.volumes import LocalFolders
 
@@ -45,21 +46,24 @@ class LocalEngine:
         on_notice: Callable[[str], None] | None = None,
         claims: Mapping[str, str] | None = None,
         mounts: Mapping[str, str] | None = None,
+        containers: str = "auto",
     ) -> None:
-        """`claims`, `mounts`: folders of this machine that stand for those of a cluster."""
+        """`claims`, `mounts`: folders of this machine that stand for those of a cluster. `containers`: what runs jobs
+        that name an image: podman, docker, auto or off."""
         self.environment = dict(os.environ if environment is None else environment)
         self.home = Home(home, environment=self.environment)
         self._notice = on_notice or (lambda text: None)
         self.claims = dict(claims or {})
         self.mounts = dict(mounts or {})
+        self._containers = containers
 
     # submitting
 
     def plan(self, submission: Submission) -> Plan:
         from longboat.engines.local.submit.plan import make_plan
 
-        submission, notices = self._preflight(self._complete(submission))
-        return make_plan(self.home, submission, notices)
+        submission, notices, program = self._preflight(self._complete(submission))
+        return make_plan(self.home, submission, notices, containers=program)
 
     def submit(self, submission: Submission) -> RunStatus:
         from longboat.engines.local.submit.submission import make_claims
@@ -70,7 +74,7 @@ class LocalEngine:
             check_run_id(submission.run_id)
             if (self.home.runs / submission.run_id).exists():
                 return self.status(submission.run_id)
-        submission, notices = self._preflight(submission)
+        submission, notices, program = self._preflight(submission)
         for notice in notices:
             self._notice(notice)
         self.home.prepare()
@@ -84,14 +88,16 @@ class LocalEngine:
             for warning in (*snapshot.warnings, *code_notices(snapshot, submission.job, is_cluster=False)):
                 self._notice(warning)
             diff = BundleStore(self.home.folder("bundles")).diff(snapshot.hash)
-        return self._create(submission, snapshot, diff)
+        return self._create(submission, snapshot, diff, program)
 
-    def _create(self, submission: Submission, snapshot: CodeSnapshot | None, diff: bytes | None) -> RunStatus:
+    def _create(
+        self, submission: Submission, snapshot: CodeSnapshot | None, diff: bytes | None, program: str | None
+    ) -> RunStatus:
         from longboat.engines.local.submit.submission import create_run, free_name, record_of
 
         while True:
             name = submission.run_id or free_name(self.home, submission)
-            record = record_of(self.home, submission, name=name, snapshot=snapshot)
+            record = record_of(self.home, submission, name=name, snapshot=snapshot, containers=program)
             with held_interrupts() as pressed:  # a run without a supervisor would be started by whoever looks next
                 created = create_run(self.home, record, diff)
                 if created is not None:
@@ -120,8 +126,19 @@ class LocalEngine:
             return submission
         return msgspec.structs.replace(submission, environment=self.environment)
 
-    def _preflight(self, submission: Submission) -> tuple[Submission, list[str]]:
-        """The submission with its volumes as folders of this machine, and what the user should know. Raises Refused."""
+    def _choose_containers(self, submission: Submission) -> ContainerChoice:
+        """What runs the job's images."""
+        from longboat.engines.local.containers.choice import ContainerChoice
+
+        if not any(role.image for role in submission.job.roles):
+            return ContainerChoice()
+        from longboat.engines.local.containers.program import choose
+
+        return choose(self._containers, submission.environment)
+
+    def _preflight(self, submission: Submission) -> tuple[Submission, list[str], str | None]:
+        """The submission with its volumes as folders of this machine, what the user should know, and the program that
+        runs its images. Raises Refused."""
         import msgspec
 
         from longboat.core.layouts import notices as layout_notices
@@ -136,15 +153,16 @@ class LocalEngine:
             check_in_place(submission.job, base=submission.base, folder=str(code_folder(submission)))
         machine = observe_machine(self.home.root, submission.environment, with_gpus=bool(submission.job.gpus))
         here = localize(submission.job, self._folders(), base=submission.base, exists=os.path.exists)
+        containers = self._choose_containers(submission)
         submission = msgspec.structs.replace(submission, job=here.job)
-        notices = [*here.notices, *check(here.job, machine, here.problems), *layout_notices(here.job)]
+        notices = [*here.notices, *check(here.job, machine, here.problems, containers), *layout_notices(here.job)]
         if submission.job.secrets:
             try:
                 values = read_secrets(self.home, with_absolute_secrets(submission).secrets, submission.environment)
                 notices += unmasked(values)
             except EngineError as error:
                 raise Refused(error.message, hint=error.hint) from error
-        return submission, notices
+        return submission, notices, containers.program
 
     def _folders(self) -> LocalFolders:
         from longboat.engines.local.submit.volumes import LocalFolders
@@ -393,7 +411,7 @@ class LocalEngine:
     def doctor(self) -> Sequence[DoctorCheck]:
         from longboat.engines.local.doctor import examine
 
-        return examine(self.home, self.environment)
+        return examine(self.home, self.environment, self._containers)
 
 
 def is_own(files: RunFiles) -> bool:

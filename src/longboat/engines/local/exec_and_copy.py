@@ -29,15 +29,17 @@ def execute(
     """Run the command as a rank would be run, on the caller's terminal."""
     plan = _plan_of(files, state, node=node, rank=rank)
     chosen = next((r for r in plan["ranks"] if rank is None or r["rank"] == rank), None)
-    variables = {name: value for name, value in environment.items() if not is_scrubbed(name)}
-    variables.update(secrets)
-    variables.update(plan["env"])
-    if chosen is not None:
-        variables.update(chosen["env"])
-    folders = [*plan["path_prepend"], variables.get("PATH", os.defpath), *plan.get("path_append", ())]
-    variables["PATH"] = os.pathsep.join(folders)
+    variables = {**secrets, **plan["env"], **(chosen["env"] if chosen is not None else {})}
     variables["LONGBOAT_CHECKPOINT_DIR"] = plan["checkpoint_dir"]
     variables["LONGBOAT_ARTIFACTS_DIR"] = plan["artifacts_dir"]
+    record = files.record()
+    if record.image_of(plan["role"]) is not None:
+        from longboat.engines.local.containers.enter import enter
+
+        return enter(record, plan, command, variables=variables, environment=environment)
+    variables = {**{name: value for name, value in environment.items() if not is_scrubbed(name)}, **variables}
+    folders = [*plan["path_prepend"], variables.get("PATH", os.defpath), *plan.get("path_append", ())]
+    variables["PATH"] = os.pathsep.join(folders)
     program = shutil.which(command[0], path=variables["PATH"])
     if program is None:
         raise NotFound(f"{command[0]}: command not found in the environment of {plan['node']}")

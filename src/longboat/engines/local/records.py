@@ -51,6 +51,11 @@ class LocalRecord(Value, frozen=True):
     in_place: str | None = None  # the folder that the ranks run in, where there is no working copy
     outside: dict[str, str] = {}  # links of the code that lead out of its folder: path in the working copy -> target
     after: tuple[Predecessor, ...] = ()  # runs that must have succeeded before it starts
+    containers: str | None = None  # podman or docker: what runs roles that have an image; None: they run without it
+
+    def image_of(self, role: str) -> str | None:
+        """The image that nodes of this role run in; None: they run on this machine itself."""
+        return self.job.role(role).image if self.containers is not None else None
 
 
 class LocalState(Value, frozen=True):

@@ -13,7 +13,8 @@ from longboat.engines.local.records import LocalRecord, LocalState, replace
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_files import began_before_restart, is_started, read_ending
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd
-from longboat.engines.local.supervise.launchers import drain, hold, let_go, live_launchers
+from longboat.engines.local.supervise.launchers import live_launchers
+from longboat.engines.local.supervise.pipes import drain, hold, let_go
 from longboat.engines.local.supervise.processes import descendants, kill_until_gone, marked
 from longboat.engines.shared.files import last_lines_of, read_value, write_value
 
@@ -62,6 +63,11 @@ def ending_of_files(
     while live_launchers(nodes) and time.monotonic() < deadline:
         time.sleep(0.02)
     drain(held, secrets)
+    kill_until_gone(lambda: marked(record.uid))
+    if record.containers is not None:  # one that was just being made has no process with the run's mark yet
+        from longboat.engines.local.containers.program import remove_containers
+
+        remove_containers(record.containers, record.uid, os.environ)
     kill_until_gone(lambda: [*marked(record.uid), *descendants(os.getpid())])
     drain(held, secrets)
     let_go(held)

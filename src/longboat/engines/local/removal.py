@@ -39,6 +39,10 @@ def remove_run(home: Home, directory: Path, *, purge: bool, is_last: bool = True
             record = files.record()
             uid = record.uid
             kill_until_gone(lambda: marked(uid))
+            if record.containers is not None:
+                from longboat.engines.local.containers.program import remove_containers
+
+                remove_containers(record.containers, uid, os.environ)
         with disk(f"remove {directory}"):
             discard_ticket(home, directory.name)
             directory.rename(trash)

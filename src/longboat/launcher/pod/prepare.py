@@ -35,7 +35,7 @@ def make_ready(state: LauncherState, gang: dict[str, Any], root: str) -> None:
             drop_fetched(state)
         links = {target: _source(link) for target, link in (gang.get("links") or {}).items()}
         _check_sources(links, root)
-        _settle_in(state)
+        settle_in(state)
         items = _data_items(state, gang.get("data") or [], links)
         if items and not import_data(state, items):
             return
@@ -140,7 +140,7 @@ def link(work: str, target: str, source: str) -> None:
         raise PrepareError("%s; add it to .longboatignore" % error if error.hint else str(error)) from None
 
 
-def _settle_in(state: LauncherState) -> None:
+def settle_in(state: LauncherState) -> None:
     """A home that can be written, a name for any user id, and a `python` where the image has only `python3`."""
     env, directory = state.env, state.plan.directory
     home = env.get("HOME") or ""

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from longboat.core.errors import JobError, Problem
 from longboat.core.words import counted
@@ -36,6 +36,15 @@ class YamlNode(NamedTuple):
     @property
     def is_scalar(self) -> bool:
         return not isinstance(self.value, (list, dict))
+
+
+def plain(node: YamlNode) -> Any:
+    """The values alone, without where they were written."""
+    if isinstance(node.value, dict):
+        return {key: plain(item) for key, item in node.value.items()}
+    if isinstance(node.value, list):
+        return [plain(item) for item in node.value]
+    return node.value
 
 
 class Mistakes:

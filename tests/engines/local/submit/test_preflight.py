@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from longboat.core.errors import Refused
-from longboat.core.jobs import DataImport, Gpus, Job, Volume
-from longboat.engines.local.submit.machine import LocalMachine
+from longboat.core.jobs import DataImport, Gpus, Job, Resources, Role, Volume
+from longboat.engines.local.containers.choice import ContainerChoice
+from longboat.engines.local.submit.machine import Gpu, LocalMachine
 from longboat.engines.local.submit.preflight import check, matches, request_of
 from tests.engines.local.values import GiB, gpu, job, machine, role
 
@@ -99,3 +101,18 @@ def test_an_image_is_told_not_refused() -> None:
     given: Any = role()
     with_image = job(roles=(type(given)(name="worker", run="true", image="torch:2"),))
     assert "torch:2" in check(with_image, machine())[0]
+    assert "(no podman here)" in check(with_image, machine(), (), ContainerChoice(why_not="no podman here"))[0]
+    assert check(with_image, machine(), (), ContainerChoice(program="podman")) == []
+
+
+def test_gpus_in_containers_need_a_cdi_specification() -> None:
+    worker = Role(name="worker", run="true", image="torch:2", resources=Resources(gpus=Gpus(count=1)))
+    real, stated = machine(gpu("GPU-1", 0), gpu("GPU-2", 1)), machine(Gpu(id="a", index=0, is_stated=True))
+    without = ContainerChoice(program="podman", devices=frozenset({"nvidia.com/gpu=0", "nvidia.com/gpu=all"}))
+    with pytest.raises(Refused) as refusal:
+        check(job(roles=(worker,)), real, (), without)
+    assert "CDI" in refusal.value.message and "nvidia-ctk cdi generate" in (refusal.value.hint or "")
+    both = msgspec.structs.replace(without, devices=frozenset({"nvidia.com/gpu=0", "nvidia.com/gpu=GPU-2"}))
+    assert check(job(roles=(worker,)), real, (), both) == []
+    assert check(job(roles=(worker,)), stated, (), without) == []
+    assert len(check(job(roles=(worker,)), real, (), ContainerChoice(why_not="off"))) == 1

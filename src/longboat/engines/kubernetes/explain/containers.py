@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from longboat.core.jobs import Value
+from longboat.engines.shared.containers.image_errors import is_without_python, last_part, pull_error, registry_of
 
 IMAGE_REASONS = (
     "ErrImagePull",
@@ -19,8 +20,6 @@ IMAGE_REASONS = (
 )
 CONTAINER_REASONS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError")
 
-_LONG = 300  # the runtime repeats itself after the first sentences
-
 
 class StartTrouble(Value, frozen=True):
     """One thing that keeps a run from starting, or that ended it: what, and what to do about it."""
@@ -29,23 +28,6 @@ class StartTrouble(Value, frozen=True):
     hint: str | None = None
     cause: str | None = None  # one of jobs.CAUSES, where it is clear
     is_final: bool = False  # waiting will not mend it: somebody must change something
-
-
-_UNREACHABLE = (
-    "no such host",
-    "connection refused",
-    "i/o timeout",
-    "timeout exceeded",
-    "TLS handshake timeout",
-    "network is unreachable",
-    "no route to host",
-    "server misbehaving",
-    "dial tcp",
-    "connection reset",
-    "deadline exceeded",
-)
-_NOT_FOUND = ("not found", "manifest unknown", "404", "name unknown", "repository does not exist")
-_UNAUTHORISED = ("unauthorized", "authentication required", "401", "403", "forbidden", "access denied", "no basic auth")
 
 
 def pull_trouble(reason: str, message: str, image: str) -> StartTrouble:
@@ -66,26 +48,27 @@ def _named(reason: str) -> tuple[str, str, bool] | None:
 
 def _refused(message: str) -> tuple[str, str, bool] | None:
     """The registry, or the node, says why."""
-    text = message.lower()
-    if "no match for platform" in text or "exec format error" in text:
-        return "it does not exist for the processor of the node", "build it for the nodes' architecture", True
-    if "no space left" in text:
-        return "the node's disk is full", "free space on the node, or take a smaller image", False
-    if "toomanyrequests" in text or re.search(r"\b429\b", text):
-        return "the registry has had too many requests and refuses for now", "log in there, or use a mirror", False
-    if "x509" in text or "certificate" in text:
-        return (
-            f"the node does not trust the registry's certificate ({_end(message)})",
+    return {
+        "platform": ("it does not exist for the processor of the node", "build it for the nodes' architecture", True),
+        "disk": ("the node's disk is full", "free space on the node, or take a smaller image", False),
+        "busy": (
+            "the registry has had too many requests and refuses for now",
+            "log in there, or use a mirror",
+            False,
+        ),
+        "certificate": (
+            f"the node does not trust the registry's certificate ({last_part(message)})",
             "see the node's containerd",
             True,
-        )
-    if _is_server_error(text):
-        return f"the registry has an error of its own ({_end(message)})", "try again later", False
-    if any(word in text for word in _UNAUTHORISED):
-        return "the registry does not let the cluster read it (not authorised)", _PULL_SECRET, True
-    if any(word in text for word in _NOT_FOUND):
-        return "the registry has no image of this name and tag", "check the spelling of `image`, and its tag", True
-    return None
+        ),
+        "server": (f"the registry has an error of its own ({last_part(message)})", "try again later", False),
+        "unauthorised": ("the registry does not let the cluster read it (not authorised)", _PULL_SECRET, True),
+        "missing": (
+            "the registry has no image of this name and tag",
+            "check the spelling of `image`, and its tag",
+            True,
+        ),
+    }.get(pull_error(message))
 
 
 _PULL_SECRET = (
@@ -95,28 +78,12 @@ _PULL_SECRET = (
 
 
 def _unreached(message: str, image: str) -> tuple[str, str, bool]:
-    text = message.lower()
-    if any(word.lower() in text for word in _UNREACHABLE):
+    if pull_error(message) == "unreachable":
         hint = "check the name, and whether nodes may reach it (proxy, firewall)"
-        return f"the registry {_host(image)} cannot be reached from the node ({_end(message)})", hint, False
-    if "back-off pulling" in text or not message:
+        return f"the registry {registry_of(image)} cannot be reached from the node ({last_part(message)})", hint, False
+    if "back-off pulling" in message.lower() or not message:
         return "it could not be pulled, the node tries again", "`longboat explain` has more", False
-    return f"it could not be pulled ({_end(message)})", "check `image`", False
-
-
-def _is_server_error(text: str) -> bool:
-    return bool(re.search(r"\b50[0-4]\b", text)) or "internal server error" in text or "bad gateway" in text
-
-
-def _host(image: str) -> str:
-    first = image.partition("/")[0]
-    return first if "/" in image and ("." in first or ":" in first or first == "localhost") else "docker.io"
-
-
-def _end(message: str) -> str:
-    """The last, most telling part of a chain of wrapped errors."""
-    parts = message.replace("\\", "").strip().rsplit(": ", 2)
-    return ": ".join(parts[-2:])[-_LONG:]
+    return f"it could not be pulled ({last_part(message)})", "check `image`", False
 
 
 def container_trouble(reason: str, message: str) -> StartTrouble:
@@ -145,12 +112,7 @@ def container_trouble(reason: str, message: str) -> StartTrouble:
     if "exec format error" in text:
         what = "the image is made for another processor than the node's"
         return StartTrouble(what=what, hint="build it for the nodes' architecture", cause="image", is_final=True)
-    return StartTrouble(what=f"the container could not be started ({_end(message) or reason})", cause="image")
-
-
-def is_without_python(message: str) -> bool:
-    text = message.lower()
-    return "python3" in text and any(word in text for word in ("not found", "no such file", "permission denied"))
+    return StartTrouble(what=f"the container could not be started ({last_part(message) or reason})", cause="image")
 
 
 def trouble_of(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ()) -> StartTrouble | None:

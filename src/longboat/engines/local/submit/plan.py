@@ -19,13 +19,13 @@ from longboat.engines.shared.home import Home
 from longboat.engines.shared.secret_urls import redacted_job
 
 
-def make_plan(home: Home, submission: Submission, notices: Sequence[str]) -> Plan:
+def make_plan(home: Home, submission: Submission, notices: Sequence[str], *, containers: str | None = None) -> Plan:
     """The layout shows the ports as they might be: free ones are chosen when the run starts."""
     home.prepare()
     job = redacted_job(submission.job)
     name = submission.run_id or free_name(home, submission)
     snapshot = snapshot_of(home, submission)
-    record = record_of(home, submission, name=name, snapshot=snapshot)
+    record = record_of(home, submission, name=name, snapshot=snapshot, containers=containers)
     actions = [Action(kind="create", what=f"run {name}", reason=f"{counted(job.nodes, 'node')} on this machine")]
     if snapshot is not None:
         root = os.path.normpath(os.path.join(submission.base, job.workdir or "."))
@@ -37,6 +37,8 @@ def make_plan(home: Home, submission: Submission, notices: Sequence[str]) -> Pla
                 reason=origin,
             )
         )
+    for image in sorted({image for role in job.roles if (image := record.image_of(role.name))}):
+        actions.append(Action(kind="pull", what=f"image {image}", reason=f"with {containers}, if it is not here yet"))
     actions.extend(_waits(job))
     for role in job.roles:
         what = f"{role.nodes} x {role.name}, {counted(role.procs, 'process')} each"

@@ -8,6 +8,7 @@ from longboat.core.errors import Refused
 from longboat.core.jobs import Gpus, Job, Role, Value
 from longboat.core.resources import show_quantity
 from longboat.core.words import counted
+from longboat.engines.local.containers.choice import GENERATE, ContainerChoice, device_of
 from longboat.engines.local.submit.machine import Gpu, LocalMachine
 from longboat.engines.refusals import Problem, refusal
 
@@ -33,12 +34,23 @@ def request_of(job: Job) -> RequestedResources:
     )
 
 
-def check(job: Job, machine: LocalMachine, others: Sequence[Problem] = ()) -> list[str]:
+def check(
+    job: Job,
+    machine: LocalMachine,
+    others: Sequence[Problem] = (),
+    containers: ContainerChoice = ContainerChoice(),  # noqa: B008
+) -> list[str]:
     """Raise Refused with every reason and the nearest that fits, or return notices. `others`: reasons known before."""
-    problems = [*others, *_data_problems(job), *_gpu_problems(job, machine), *_size_problems(job, machine)]
+    problems = [
+        *others,
+        *_data_problems(job),
+        *_gpu_problems(job, machine),
+        *_device_problems(job, machine, containers),
+        *_size_problems(job, machine),
+    ]
     if problems:
         raise refusal("this machine can never run this job", problems)
-    return _notices(job)
+    return _notices(job, containers)
 
 
 def matches(gpu: Gpu, wanted: Gpus) -> bool:
@@ -97,6 +109,16 @@ def _gpu_problems(job: Job, machine: LocalMachine) -> list[Problem]:
         return _kind_problems(asking, machine) if take_gpus(machine.gpus, request_of(job)) is None else []
     shape = " + ".join(f"{role.nodes} x {role.resources.gpus.count}" for role in asking)
     return [(f"it asks for {counted(total, 'GPU')} ({shape}) and there are {have}", _nearest_gpus(asking, have))]
+
+
+def _device_problems(job: Job, machine: LocalMachine, containers: ContainerChoice) -> list[Problem]:
+    """GPUs that exist, and that no container can be given."""
+    asking = any(role.image and role.resources.gpus.count for role in job.roles)
+    real = [gpu for gpu in machine.gpus if not gpu.is_stated]
+    if containers.program is None or not asking or all(device_of(gpu, containers.devices) for gpu in real):
+        return []
+    reason = "its GPUs cannot be given to a container, for no CDI specification of this machine names them all"
+    return [(reason, f"`{GENERATE}`, or run it without the image: `--set image=null`")]
 
 
 def _kind_problems(asking: list[Role], machine: LocalMachine) -> list[Problem]:
@@ -158,8 +180,9 @@ def _floor(value: float) -> str:
     return f"{int(value * 100) / 100:g}"
 
 
-def _notices(job: Job) -> list[str]:
+def _notices(job: Job, containers: ContainerChoice) -> list[str]:
     images = sorted({role.image for role in job.roles if role.image})
-    if not images:
+    if not images or containers.program is not None:
         return []
-    return [f"image {', '.join(images)}: not used here, the embedded engine runs in this machine's own environment"]
+    why = f" ({containers.why_not})" if containers.why_not else ""
+    return [f"image {', '.join(images)}: not used here{why}, the job runs in this machine's own environment"]

@@ -38,7 +38,14 @@ from longboat.engines.shared.home import NAME_LIMIT, Home
 from longboat.storage.urls import is_object_url, run_url
 
 
-def record_of(home: Home, submission: Submission, *, name: str, snapshot: CodeSnapshot | None) -> LocalRecord:
+def record_of(
+    home: Home,
+    submission: Submission,
+    *,
+    name: str,
+    snapshot: CodeSnapshot | None,
+    containers: str | None = None,
+) -> LocalRecord:
     job = with_absolute_secrets(submission)
     environment = submission.environment
     uid = os.urandom(6).hex()
@@ -62,6 +69,7 @@ def record_of(home: Home, submission: Submission, *, name: str, snapshot: CodeSn
         python_folders=_python_folders(job, snapshot, environment) if snapshot else (),
         in_place=str(code_folder(submission)) if submission.in_place else None,
         after=_predecessors(home, job),
+        containers=containers,
     )
 
 

@@ -1,5 +1,6 @@
 """The life of a run on this machine: the detached supervisor, its launchers, slots, attempts and their outcome.
 
-Not the ranks themselves, which the launcher starts. May import `submit`, `engines.lifecycle`, `engines.shared`,
-`bundles`, `storage`, the files of the engine and its recovery, and the launcher's reading of /proc (`launcher.node`).
+Not the ranks themselves, which the launcher starts. May import `submit`, `containers`, `engines.lifecycle`,
+`engines.shared`, `bundles`, `storage`, the files of the engine and its recovery, and the launcher's reading of /proc
+(`launcher.node`).
 """

@@ -22,9 +22,19 @@ from longboat.engines.shared.home import Home
 if TYPE_CHECKING:
     from threading import Thread
 
+    from longboat.engines.local.containers.attempt import AttemptContainers
 
-class DataFailed(EngineError):
-    """A data import failed; the ranks never started."""
+
+class InputFailed(EngineError):
+    """What the ranks need cannot be had; they never started. `cause` is one of jobs.CAUSES."""
+
+    cause = "setup"
+
+
+class DataFailed(InputFailed):
+    """A data import failed."""
+
+    cause = "data"
 
 
 class AttemptOutputs:
@@ -58,6 +68,18 @@ class AttemptOutputs:
         if to is not None and not os.path.isabs(to) and not os.path.normpath(to).startswith(".."):
             links[to] = Path(self._record.checkpoint_dir)
         return links
+
+    def containers(
+        self, attempt: int, report: Callable[[str], None], check: Callable[[], None]
+    ) -> AttemptContainers | None:
+        """Those of the attempt, their images there; None for a run without. `check` raises when the run is stopped."""
+        if self._record.containers is None:
+            return None
+        from longboat.engines.local.containers.attempt import AttemptContainers
+
+        containers = AttemptContainers(self._record, self._files, attempt)
+        containers.provide(report, check)
+        return containers
 
     def _import_data(self, links: dict[str, Path], report: Callable[[str], None]) -> None:
         if not self._record.job.data:
@@ -105,7 +127,7 @@ class AttemptOutputs:
 
     def environment(self) -> Environment:
         setup = self._record.job.setup
-        if setup is None:
+        if setup is None or all(self._record.image_of(role.name) for role in self._record.job.roles):
             return Environment()
         from longboat.engines.local.supervise.environments import prepare_environment
 

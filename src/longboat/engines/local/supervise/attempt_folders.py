@@ -22,6 +22,8 @@ from longboat.engines.shared.home import Home
 
 PEER_TIMEOUT_S = 600.0
 """Setup of the slowest node is waited for, which may install packages."""
+CONTAINER_SCRATCH = "/longboat/tmp"
+"""TMPDIR of the ranks in a container: short, for the sockets below it."""
 
 
 class Environment(Value, frozen=True):
@@ -136,6 +138,9 @@ class AttemptPreparation:
     ) -> dict[str, Any]:
         job, layout = self._record.job, node.layout
         role = job.role(layout.role)
+        is_contained = self._record.image_of(role.name) is not None
+        if is_contained:  # its Python is the image's: setup runs in every container, as it does in every pod
+            environment = Environment(setup=job.setup)
         ready = {other.name: str(other.directory / "ready.json") for other in self.nodes}
         visible = ",".join(gpu.id for gpu in gpus)
         env = {
@@ -159,14 +164,14 @@ class AttemptPreparation:
             "address": layout.address,
             "directory": str(node.directory),
             "workdir": self._record.in_place or str(node.work),
-            "scratch": str(short_path(node.directory / "scratch", self._home.root)),
+            "scratch": self._scratch(node, is_contained=is_contained),
             "starter": layout.starter,
             "command": layout.command,
             "env": env,
             "mask": [secret.name for secret in job.secrets],
-            "unset": scrubbed(os.environ),
+            "unset": [] if is_contained else scrubbed(os.environ),
             "path_prepend": list(environment.path),
-            "path_append": list(self._record.path_append),
+            "path_append": [] if is_contained else list(self._record.path_append),
             "ranks": [{"rank": r.rank, "local_rank": r.local_rank, "env": r.env} for r in layout.ranks],
             "setup": environment.setup,
             "setup_lock": environment.lock,
@@ -188,6 +193,9 @@ class AttemptPreparation:
             "mpi": self._mpi(node),
             "echo": False,
         }
+
+    def _scratch(self, node: AttemptNode, *, is_contained: bool) -> str:
+        return CONTAINER_SCRATCH if is_contained else str(short_path(node.directory / "scratch", self._home.root))
 
     def _writer(self) -> str:
         """The node whose first rank writes the run's checkpoints: the first that decides success."""

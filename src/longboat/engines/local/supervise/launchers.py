@@ -5,31 +5,40 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import struct
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from longboat.core.guards.masking import Masker
+from longboat.core.errors import RUN_SETUP_EXIT
 from longboat.core.runs import RankReport
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.supervise.attempt_files import Heartbeat, Stall, reports_of
 from longboat.engines.local.supervise.attempt_folders import AttemptNode
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome
+from longboat.engines.local.supervise.pipes import drain, hold, let_go, told_pipe
 from longboat.engines.local.supervise.processes import (
     ProcessId,
     descendants,
     is_alive,
     kill_until_gone,
     marked,
+    reap,
 )
 from longboat.engines.shared.files import disk, last_lines_of, read_value, write_value
+
+if TYPE_CHECKING:
+    from longboat.engines.local.containers.attempt import ContainerStart
 
 LAUNCHER = Path(__file__).parents[3] / "launcher" / "__main__.py"
 KILL_MARGIN_S = 5.0
 """A launcher that has not ended this long after the grace is killed with all its tree."""
 
+
+TIDY_S = 10.0
+"""What podman leaves behind to tidy up after a container is our child then, and takes a moment; a killed one leaves
+locks and mounts."""
 
 _TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -59,6 +68,10 @@ class Launchers:
         self._stdin: int | None = None
         self._has_stdin = sum(role.nodes * role.procs for role in record.job.roles) == 1
         self._has_store = record.checkpoint_store is not None
+        self._program = record.containers
+        self.containers: Mapping[str, ContainerStart] = {}  # by node; a node without one is a process of this machine
+        self._holds: list[int] = []  # stdin of the containers' launchers: its end tells them that we are gone
+        self._untold: dict[str, int] = {}  # signals for launchers that have yet to come up in their container
         self._cut: float | None = None  # when a launcher that only sends checkpoints must have ended
 
     def start(self, environment: Mapping[str, str], inherited: Sequence[int], stdin: int | None = None) -> None:
@@ -79,13 +92,15 @@ class Launchers:
 
     def _spawn(self, node: AttemptNode, environment: Mapping[str, str]) -> None:
         assert self._lifeline is not None
-        variables = {
-            **environment,
+        marks = {
             "LONGBOAT_RUN_UID": self._uid,
             "LONGBOAT_NODE": node.name,
             "LONGBOAT_ATTEMPT": str(self._attempt),
-            "LONGBOAT_LIFELINE_FD": str(self._lifeline[0]),
         }
+        if node.name in self.containers:
+            self._spawn_container(node, marks)
+            return
+        variables = {**environment, **marks, "LONGBOAT_LIFELINE_FD": str(self._lifeline[0])}
         log = os.fspath(node.directory / "launcher.log")
         with disk(f"start the launcher of {node.name}"):
             pid = os.posix_spawn(
@@ -105,15 +120,39 @@ class Launchers:
             )
         self._pids[pid] = node.name
 
+    def _spawn_container(self, node: AttemptNode, marks: Mapping[str, str]) -> None:
+        """podman or docker stays in the foreground as our child: it ends when the container has."""
+        start = self.containers[node.name]
+        reader, writer = told_pipe(start.variables)
+        self._holds.append(writer)
+        log = os.fspath(node.directory / "launcher.log")
+        with disk(f"start the container of {node.name}"):
+            pid = os.posix_spawn(
+                start.command[0],
+                start.command,
+                {**os.environ, **marks},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, reader, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setsid=True,
+                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
+            )
+        os.close(reader)
+        self._pids[pid] = node.name
+
     @property
     def is_over(self) -> bool:
         return len(self._ended) == len(self.nodes)
 
     def note_exits(self, exits: Sequence[tuple[int, int]]) -> None:
         """Children that ended: a launcher's end may end the gang, an adopted orphan's means nothing."""
-        for pid, _status in exits:
+        for pid, status in exits:
             name = self._pids.pop(pid, None)
             if name is not None:
+                if name in self.containers:
+                    self._note_container(name, status)
                 self._note_end(name)
         self._follow()
 
@@ -126,6 +165,19 @@ class Launchers:
             kill_until_gone(lambda: marked(self._uid, node=name, attempt=self._attempt))
             self._drain(node)
         self._ended.add(name)
+
+    def _note_container(self, name: str, status: int) -> None:
+        """A container whose launcher never came up has an outcome all the same: what podman or docker said."""
+        node = self.nodes[name]
+        if outcome_of(node) is None and not (node.directory / "launcher.json").exists() and self.reason is None:
+            from longboat.engines.local.containers.image import start_message
+
+            lines = last_lines_of(node.directory / "launcher.log")
+            message = start_message(self.containers[name].image, os.waitstatus_to_exitcode(status), lines)
+            outcome = NodeOutcome(
+                exit_code=RUN_SETUP_EXIT, cause="image", message=message, ended_ns=time.monotonic_ns()
+            )
+            write_value(node.directory / "outcome.json", outcome)
 
     def _follow(self) -> None:
         """End the rest when a node failed, or when the deciding roles have succeeded."""
@@ -152,15 +204,27 @@ class Launchers:
         for pid, name in list(self._pids.items()):
             with contextlib.suppress(OSError):
                 write_value(self.nodes[name].directory / "ending.json", {"reason": reason, "grace_s": grace})
-                os.kill(pid, signal.SIGUSR2)
+                self._signal(pid, name, signal.SIGUSR2)
 
     def dump(self) -> None:
         """Ask every launcher for the Python stacks of its ranks; they end with that."""
         self.reason = self.reason or "hang"
         self._deadline = time.monotonic() + 2 * KILL_MARGIN_S + self._grace_s
-        for pid in list(self._pids):
+        for pid, name in list(self._pids.items()):
             with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGUSR1)
+                self._signal(pid, name, signal.SIGUSR1)
+
+    def _signal(self, pid: int, name: str, number: int) -> None:
+        """A container's launcher is told itself, once it is up: podman and docker pass on no signal before that."""
+        if name not in self.containers:
+            os.kill(pid, number)
+            return
+        launcher = read_value(self.nodes[name].directory / "launcher.json", ProcessId)
+        self._untold[name] = number
+        if launcher is not None:
+            del self._untold[name]
+            if is_alive(launcher):
+                os.kill(launcher.pid, number)
 
     def check(self) -> None:
         """Called now and then: hung ranks, launchers that do not end."""
@@ -168,6 +232,10 @@ class Launchers:
             self.dump()
         if self.reason is None and self._has_failed():
             self.end("failure")
+        for pid, name in list(self._pids.items()):
+            if name in self._untold:
+                with contextlib.suppress(OSError):
+                    self._signal(pid, name, self._untold[name])
         now = time.monotonic()
         if self._cut is not None and now >= self._cut:
             self.kill(self._pids)
@@ -193,7 +261,9 @@ class Launchers:
     def kill(self, launchers: Iterable[int]) -> None:
         """SIGKILL to these launchers and everything below."""
         for pid in list(launchers):
-            below = descendants(pid)
+            name = self._pids.get(pid)
+            contained = marked(self._uid, node=name, attempt=self._attempt) if name in self.containers else []
+            below = [*contained, *descendants(pid)]
             for each in (pid, *below):
                 with contextlib.suppress(OSError):
                     os.kill(each, signal.SIGKILL)
@@ -240,7 +310,9 @@ class Launchers:
         return "its launcher was killed"
 
     def close(self) -> None:
-        """Nothing of the attempt stays: processes, pipes, descriptors."""
+        """Nothing of the attempt stays: containers, processes, pipes, descriptors."""
+        if self.containers:
+            self._close_containers()
         kill_until_gone(lambda: [*marked(self._uid, attempt=self._attempt), *descendants(os.getpid())])
         for node in self.nodes.values():
             self._drain(node)
@@ -250,42 +322,22 @@ class Launchers:
             os.close(end)
         self._lifeline = None
 
+    def _close_containers(self) -> None:
+        from longboat.engines.local.containers.program import remove_containers
+
+        assert self._program is not None
+        kill_until_gone(lambda: marked(self._uid, attempt=self._attempt))
+        remove_containers(self._program, self._uid, os.environ)
+        for writer in self._holds:
+            os.close(writer)
+        self._holds = []
+        deadline = time.monotonic() + TIDY_S
+        while descendants(os.getpid()) and time.monotonic() < deadline:
+            reap()
+            time.sleep(0.02)
+
     def _drain(self, node: AttemptNode) -> None:
         drain({pipe: self._held[pipe] for pipe in node.pipes() if pipe in self._held}, self._secrets)
-
-
-def hold(pipes: Iterable[Path]) -> dict[Path, int]:
-    """Open the read ends: what is in a pipe stays there as long as somebody holds it."""
-    held: dict[Path, int] = {}
-    for pipe in pipes:
-        with disk(f"open {pipe}"):
-            held[pipe] = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    return held
-
-
-def drain(held: Mapping[Path, int], secrets: Sequence[str] = ()) -> None:
-    """Save what ranks had written and a killed launcher had not read, values of secrets masked as it would have."""
-    for pipe, descriptor in held.items():
-        log = pipe.parent.parent / "logs" / pipe.name
-        masker = Masker(secrets)
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(descriptor, 1 << 20):
-                append_log(log, masker.feed(data))
-        if rest := masker.finish():
-            append_log(log, rest)
-
-
-def let_go(held: Mapping[Path, int]) -> None:
-    for pipe, descriptor in held.items():
-        os.close(descriptor)
-        pipe.unlink(missing_ok=True)
-
-
-def append_log(path: Path, data: bytes) -> None:
-    with disk(f"write {path}"), open(path, "ab") as log, open(f"{path}.idx", "ab") as index:
-        log.write(data)
-        log.flush()
-        index.write(struct.pack("<QQ", log.tell(), time.time_ns()))
 
 
 def outcome_of(node: AttemptNode) -> NodeOutcome | None:

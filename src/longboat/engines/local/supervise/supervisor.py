@@ -26,7 +26,7 @@ from longboat.engines.local.recovery import ending_of_files
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.submit.machine import Gpu, observe_machine
 from longboat.engines.local.submit.preflight import request_of
-from longboat.engines.local.supervise.attempt_data import AttemptOutputs, DataFailed
+from longboat.engines.local.supervise.attempt_data import AttemptOutputs, InputFailed
 from longboat.engines.local.supervise.attempt_files import rank_statuses
 from longboat.engines.local.supervise.attempt_folders import AttemptPreparation, layout_of
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, judge, stop_code
@@ -106,7 +106,7 @@ class Supervisor:
         except StoppedBeforeStart:
             raise
         except LongboatError as error:
-            return start_failure("data" if isinstance(error, DataFailed) else "setup", error.message)
+            return start_failure(error.cause if isinstance(error, InputFailed) else "setup", error.message)
         try:
             self._watch(launchers)
         finally:
@@ -227,20 +227,24 @@ class Supervisor:
             self._node_ports = self._ports.take(self.home, ports_needed(self.job))
         layout = layout_of(self.record, attempt=attempt, ports=self._node_ports)
         self._outputs.clear(self.files.attempt_dir(attempt))
+        containers = self._outputs.containers(attempt, lambda text: self._save(reason=text), self._raise_if_stopped)
         resume = self._outputs.resume_from(lambda text: self._save(reason=text), attempt)
         links = self._outputs.links(lambda text: self._save(reason=text))
         environment = self._outputs.environment()
         preparation = AttemptPreparation(self.home, self.files, self.record, layout)
         preparation.make(gpus=self._gpus, links=links, environment=environment, resume_from=resume)
         self._raise_if_stopped()
-        variables = {**os.environ, **read_secrets(self.home, self.job.secrets, os.environ)}
+        secrets = read_secrets(self.home, self.job.secrets, os.environ)
         launchers = Launchers(preparation.nodes, self.record, attempt=attempt)
+        if containers is not None:
+            inputs = [*links.values(), *([Path(resume)] if resume else [])]
+            launchers.containers = containers.starts(preparation.nodes, self._gpus, inputs, secrets)
         started = Attempt(number=attempt, started=time.time(), resumed_from=resume)
         # Before the first rank: a power loss must not make this attempt look as if it had never begun.
         attempts = (*(a for a in self.state.attempts if a.number != attempt), started)
         self._save(is_durable=True, attempts=attempts)
         assert self._slot is not None
-        launchers.start(variables, [*self._slot.descriptors, *self._ports.descriptors], self.stdin)
+        launchers.start({**os.environ, **secrets}, [*self._slot.descriptors, *self._ports.descriptors], self.stdin)
         return launchers
 
     def _watch(self, launchers: Launchers) -> None:

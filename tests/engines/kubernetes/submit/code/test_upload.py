@@ -26,6 +26,7 @@ from longboat.engines.kubernetes.submit import shared_secrets
 from longboat.engines.kubernetes.submit.code import packs
 from longboat.engines.kubernetes.submit.code import upload as code
 from longboat.engines.kubernetes.submit.code.upload import Upload, plan_upload, send
+from longboat.engines.shared.containers.launcher_file import launcher_bytes
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Forbidden
 from longboat.kubeapi.kinds import CONFIG_MAP, SECRET
@@ -103,7 +104,7 @@ def test_code_and_launcher_arrive_as_shared_secrets(folder: Folder, client: Clie
         assert "longboat.dev/run" not in secret["metadata"]["labels"]
         assert folder.owners(name) == ["first"]
     launcher = base64.b64decode(client.get(SECRET, upload.launcher)["data"]["launcher.pyz"])
-    assert launcher == code.launcher_bytes()
+    assert launcher == launcher_bytes()
 
 
 @pytest.mark.cluster
@@ -216,7 +217,7 @@ def test_a_pack_of_any_size_is_one_file_that_is_always_the_same(tmp_path: Path) 
 
 def test_the_launcher_is_the_same_every_time() -> None:
     first = code.launcher_name()
-    code.launcher_bytes.cache_clear()
+    launcher_bytes.cache_clear()
     code.launcher_name.cache_clear()
     assert code.launcher_name() == first
 

@@ -15,7 +15,6 @@ import base64
 import functools
 import hashlib
 import os
-import runpy
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -35,13 +34,13 @@ from longboat.engines.kubernetes.records import CodeStore, Record
 from longboat.engines.kubernetes.submit import shared_secrets
 from longboat.engines.kubernetes.submit.code import packs
 from longboat.engines.kubernetes.submit.code.packs import NewPack
+from longboat.engines.shared.containers.launcher_file import launcher_bytes
 from longboat.kubeapi.client import MANAGER, Client
 from longboat.kubeapi.errors import AlreadyExists, Forbidden, ObjectNotFound
 from longboat.kubeapi.kinds import SECRET
 
 Object = dict[str, Any]
 
-LAUNCHER_FOLDER = Path(__file__).parents[4] / "launcher"
 LAUNCHER_PREFIX = "longboat-launcher-"
 SHARED = ("code", "launcher")
 """Kinds of Secrets that runs share."""
@@ -317,16 +316,6 @@ def _secret(name: str, kind: str, data: dict[str, bytes], annotations: dict[str,
         "immutable": True,
         "data": encoded,
     }
-
-
-@functools.lru_cache(maxsize=1)
-def launcher_bytes() -> bytes:
-    """The launcher as one file. It is run as a file, never imported: it must stay free of the rest of Longboat."""
-    write = runpy.run_path(str(LAUNCHER_FOLDER / "zipapp.py"))["write_zipapp"]
-    with tempfile.TemporaryDirectory(prefix="longboat-") as folder:
-        path = os.path.join(folder, "launcher.pyz")
-        write(path)
-        return Path(path).read_bytes()
 
 
 @functools.lru_cache(maxsize=1)

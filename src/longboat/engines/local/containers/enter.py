@@ -1,0 +1,48 @@
+"""`exec` in a container: a command beside the ranks, in their image, on the caller's terminal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from longboat.core.errors import NotFound
+from longboat.engines.local.containers.command import container_name, exec_command
+from longboat.engines.local.containers.program import answer, program_path
+from longboat.engines.local.records import LocalRecord
+
+
+def enter(
+    record: LocalRecord,
+    plan: Mapping[str, Any],
+    command: Sequence[str],
+    *,
+    variables: Mapping[str, str],
+    environment: Mapping[str, str],
+) -> int:
+    """Its exit code. Raises NotFound when the container has ended: nothing of it is left but the working copy."""
+    program = record.containers
+    assert program is not None
+    name = container_name(record.name, record.uid, int(plan["attempt"]), str(plan["node"]))
+    state = answer(program, ["container", "inspect", "--format", "{{.State.Running}}", name], environment)
+    if state.stdout.strip() != "true":
+        raise NotFound(
+            f"the container of {plan['node']} does not run", hint="`longboat cp` copies files of the working copy"
+        )
+    entering = exec_command(
+        program_path(program, environment),
+        name,
+        workdir=str(plan["workdir"]),
+        variables=[_option(name, value, environment) for name, value in sorted(variables.items())],
+        command=command,
+        is_terminal=sys.stdin.isatty() and sys.stdout.isatty(),
+    )
+    ended = subprocess.run(entering, env={**variables, **environment}, check=False)
+    return ended.returncode if ended.returncode >= 0 else 128 - ended.returncode
+
+
+def _option(name: str, value: str, environment: Mapping[str, str]) -> str:
+    """By its name, with the value in the program's own environment, where no list of processes shows it; with the value
+    where the program itself would go by it."""
+    return f"{name}={value}" if environment.get(name, value) != value or name.startswith("LD_") else name

@@ -1,0 +1,70 @@
+"""Pipes between the engine, launchers and ranks: held open, so that nothing written is lost with a killed reader."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import struct
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from longboat.core.errors import EngineError
+from longboat.core.guards.masking import Masker
+from longboat.engines.shared.files import disk
+
+PIPE_BYTES = 1 << 20
+"""The most that the kernel lets a user have in a pipe."""
+
+
+def told_pipe(variables: Mapping[str, str]) -> tuple[int, int]:
+    """(read end, write end) of a pipe with these variables in its first line. Raises EngineError when they are too
+    many for it."""
+    reader, writer = os.pipe()
+    data = json.dumps(variables).encode() + b"\n"
+    try:
+        if len(data) > PIPE_BYTES:
+            raise EngineError(f"the secrets of this job are larger than {PIPE_BYTES} bytes together")
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        os.write(writer, data)
+    except (OSError, EngineError):
+        os.close(reader)
+        os.close(writer)
+        raise
+    return reader, writer
+
+
+def hold(pipes: Iterable[Path]) -> dict[Path, int]:
+    """Open the read ends: what is in a pipe stays there as long as somebody holds it."""
+    held: dict[Path, int] = {}
+    for pipe in pipes:
+        with disk(f"open {pipe}"):
+            held[pipe] = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return held
+
+
+def drain(held: Mapping[Path, int], secrets: Sequence[str] = ()) -> None:
+    """Save what ranks had written and a killed launcher had not read, values of secrets masked as it would have."""
+    for pipe, descriptor in held.items():
+        log = pipe.parent.parent / "logs" / pipe.name
+        masker = Masker(secrets)
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(descriptor, 1 << 20):
+                append_log(log, masker.feed(data))
+        if rest := masker.finish():
+            append_log(log, rest)
+
+
+def let_go(held: Mapping[Path, int]) -> None:
+    for pipe, descriptor in held.items():
+        os.close(descriptor)
+        pipe.unlink(missing_ok=True)
+
+
+def append_log(path: Path, data: bytes) -> None:
+    with disk(f"write {path}"), open(path, "ab") as log, open(f"{path}.idx", "ab") as index:
+        log.write(data)
+        log.flush()
+        index.write(struct.pack("<QQ", log.tell(), time.time_ns()))
