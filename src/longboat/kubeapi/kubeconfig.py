@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -150,6 +149,8 @@ def _file_names(config: Kubeconfig) -> str:
 
 
 def _nearest(wanted: str, known: Iterable[str]) -> str:
+    import difflib
+
     names = sorted(known)
     near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.5)
     if near:

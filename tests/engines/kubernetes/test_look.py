@@ -6,7 +6,7 @@ import msgspec
 
 from longboat.engines.kubernetes.gate.decide import GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.serve import created_within
-from longboat.engines.kubernetes.reconcile.reconciler import AGAIN_S, foreseen
+from longboat.engines.kubernetes.reconcile.outlook import AGAIN_S, foreseen
 from longboat.engines.kubernetes.records import Gate, State
 from longboat.fitting.model.pods import pod_of
 from tests.engines.kubernetes.run_samples import (

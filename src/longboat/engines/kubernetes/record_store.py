@@ -124,7 +124,7 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadRecord(name, f"is damaged: {error}") from None
     # After it was read: in a text that is JSON every string ends, and so the search does not begin again and again.
-    if any(_WILD.search(_STRING.sub("", text)) for text in (written, kept)):
+    if any(_WILD.search(text) and _WILD.search(_STRING.sub("", text)) for text in (written, kept)):
         raise BadRecord(name, "is damaged: it holds a number that is out of all bounds")
     is_expired = _kind_of(body) == names.EXPIRED_RUN
     own_name = names.expired_name(record.name) if is_expired else record.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,6 +28,8 @@ ASKED_AT_ONCE = 8  # each is a connection through the API server
 
 def current_user() -> str:
     """Who runs are submitted by from here."""
+    import getpass
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -11,7 +11,6 @@ import ipaddress
 import os
 import socket
 import ssl
-import tempfile
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -170,6 +169,8 @@ def _as_file(content: bytes) -> Iterator[str]:
         finally:
             os.close(held)
         return
+    import tempfile
+
     number, path = tempfile.mkstemp()
     try:
         os.write(number, content)

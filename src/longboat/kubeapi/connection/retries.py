@@ -6,7 +6,6 @@ twice is the same as doing it once.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -38,6 +37,8 @@ def is_worth_repeating(failure: FailedRequest, *, may_repeat: bool) -> bool:
 
 def pause_s(failure: FailedRequest, attempt: int, *, spent_s: float, total_s: float = TOTAL_S) -> float | None:
     """Seconds to wait before attempt number `attempt` + 1 (the first is 1), or None when patience is over."""
+    import random
+
     pause = min(LONGEST_S, FIRST_S * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25)
     if failure.retry_after_s is not None:
         # Everybody is told the same number: spread, or all of us come back in the same moment.

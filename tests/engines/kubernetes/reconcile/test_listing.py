@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from longboat.engines.kubernetes.reconcile.listing import UNATTENDED_S, attended
-from longboat.engines.kubernetes.reconcile.reconciler import foreseen
+from longboat.engines.kubernetes.reconcile.outlook import foreseen
 from longboat.engines.kubernetes.records import State
 from tests.engines.kubernetes.run_samples import NOW, ended, opened, retried, snapshot, verdict, workload
 

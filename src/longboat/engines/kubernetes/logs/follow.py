@@ -139,6 +139,7 @@ class LiveLogs:
         self._ignored: set[str] = set()
         self._looked = 0.0
         self._is_stale = False  # something happened that may be the end of the run
+        self._over: dict[int, set[str]] = {}  # attempt -> pods whose containers have ended
         self._answered = time.monotonic()
         self._last: list[dict[str, Any]] | None = None
         self._ended = 0.0  # when we learnt that the run has ended
@@ -164,9 +165,14 @@ class LiveLogs:
 
     def _pod_changed(self, change: Change[dict[str, Any]]) -> None:
         """One that starts has a log to open; one that ends may be the end of the run."""
-        phase = (change.object.get("status") or {}).get("phase")
-        if change.type == "DELETED" or phase in ("Succeeded", "Failed"):
+        view = pod_view(change.object)
+        if change.type == "DELETED" or view.end is not None:  # the kubelet calls the pod itself ended a second later
             self._is_stale = True
+        if view.end is not None:
+            over = self._over.setdefault(view.attempt, set())
+            over.add(view.uid)
+            if len(over) == self._record.job.nodes:
+                self._looked = 0.0  # the attempt is over: its end need not wait for the next look
         self._queue.put(None)
 
     def wants_state(self) -> bool:

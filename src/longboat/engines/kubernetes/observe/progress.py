@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from longboat.core.jobs import Value
 from longboat.core.runs import Phase
 from longboat.core.words import counted, listing
-from longboat.engines.kubernetes.explain.unschedulable import scheduler_reasons
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import expected_nodes
 
@@ -59,6 +58,8 @@ def _starting_reason(pods: Sequence[PodView], wanted: Sequence[str]) -> str:
         return f"node {troubled.node}: {troubled.trouble.what}"
     unplaced = [pod for pod in pods if not pod.is_scheduled and pod.end is None]
     if unplaced:
+        from longboat.engines.kubernetes.explain.unschedulable import scheduler_reasons  # all of `fitting`
+
         told = scheduler_reasons(next((pod.message for pod in unplaced if pod.message), ""))
         verb = "waits" if len(unplaced) == 1 else "wait"
         return f"{_nodes(unplaced)} {verb} for a place" + (f": {'; '.join(told)}" if told else "")

@@ -23,7 +23,8 @@ from longboat.engines.kubernetes.expiry import due_at, expire_if_due
 from longboat.engines.kubernetes.gate.serve import GateGroup, share_gate, unshare_gate
 from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
 from longboat.engines.kubernetes.observe.termination import NodeEnd
-from longboat.engines.kubernetes.reconcile.reconciler import Reconciled, turn
+from longboat.engines.kubernetes.reconcile.outlook import Reconciled
+from longboat.engines.kubernetes.reconcile.reconciler import turn
 from longboat.engines.kubernetes.reconcile.workqueue import RunKey, WorkQueue
 from longboat.engines.kubernetes.record_store import STATES, STOP
 from longboat.engines.kubernetes.records import State

@@ -16,7 +16,7 @@ from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.observe.observe import list_queued, queue_of, snapshot_of
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot, pod_view, workload_view
-from longboat.engines.kubernetes.reconcile.reconciler import foreseen
+from longboat.engines.kubernetes.reconcile.outlook import foreseen
 from longboat.engines.kubernetes.record_store import ListedRun, list_records
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.slim_objects import RunPod, SlimWorkload

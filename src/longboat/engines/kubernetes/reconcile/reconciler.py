@@ -1,7 +1,7 @@
 """Reconciles one run: observe, decide, apply. One turn at once, or a Reconciler that takes one whenever something about
 the run has changed.
 
-`look` is the same without the last step: it shows what a turn would write down, and changes nothing.
+What a turn would write down, without taking it, is in `outlook`.
 
 A Reconciler watches, and decides over what the watches show only whether a turn is worth taking: watches of several
 kinds tell of changes in any order, so every turn reads the run anew.
@@ -26,6 +26,7 @@ from longboat.engines.kubernetes.observe.snapshot import RunSnapshot, pod_view, 
 from longboat.engines.kubernetes.reconcile.apply import apply
 from longboat.engines.kubernetes.reconcile.chain import drive_predecessors
 from longboat.engines.kubernetes.reconcile.decide import Action, Decision, decide
+from longboat.engines.kubernetes.reconcile.outlook import AGAIN_S, MOST_TURNS, Reconciled, foreseen
 from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import Record
 from longboat.engines.kubernetes.slim_objects import UNFINISHED
@@ -35,13 +36,10 @@ from longboat.kubeapi.errors import Conflict, Forbidden, ObjectNotFound, Unreach
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
 from longboat.kubeapi.watch import Change, Reflector
 
-MOST_TURNS = 12
 POLL_S = 1.0
 """How often a run is looked at where nothing may be watched."""
 BLIND_POLL_S = 5.0
 """How often a run is looked at while its watches are broken: nothing would wake us, and an end must not be missed."""
-AGAIN_S = 2.0
-"""When to do again what had no effect: ask a closed gate, tell somebody who does not listen."""
 OTHERS_S = 15.0
 """An object in the way of the next attempt may be that of somebody who just makes the attempt, with another version of
 Longboat: making one takes a second or two. If there is no attempt after this, the run ends."""
@@ -51,35 +49,6 @@ LONGEST_S = 3600.0
 """After so long it is looked at again in any case, which costs nothing."""
 PATIENCE_S = 300.0
 """An API server that does not answer is waited for as long as this."""
-
-
-class Reconciled(msgspec.Struct, frozen=True):
-    """A run after a turn, and when to look again although nothing changes."""
-
-    snapshot: RunSnapshot
-    again_at: float | None = None
-
-
-def look(client: Client, run: str) -> Reconciled:
-    """The run as a turn would show it; nothing is changed. Raises NotFound."""
-    return foreseen(observe(client, run, client.now()), client.now())
-
-
-def foreseen(snapshot: RunSnapshot, now: float) -> Reconciled:
-    """With the state that turns would write until something must be done. Pure."""
-    decided = Decision()
-    for _ in range(MOST_TURNS):
-        decided = decide(snapshot, now)
-        if decided.state is None:
-            break
-        snapshot = msgspec.structs.replace(snapshot, state=decided.state)
-        if decided.actions:
-            break
-    again_at = decided.again_at
-    # What others have to do, or what is due already, is looked at again and not waited for.
-    return Reconciled(
-        snapshot, None if again_at is None and not decided.actions else max(again_at or now, now + AGAIN_S)
-    )
 
 
 def turn(client: Client, run: str, *, snapshot: RunSnapshot | None = None) -> Reconciled:

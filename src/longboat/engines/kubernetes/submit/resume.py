@@ -34,7 +34,7 @@ def find_checkpoint(client: Client, wanted: str | None, storage: Storage | None)
 
 def _newest(client: Client, record: Record, state: State) -> str:
     if not state.is_final:
-        from longboat.engines.kubernetes.reconcile.reconciler import look
+        from longboat.engines.kubernetes.reconcile.outlook import look
         from longboat.engines.kubernetes.status import full_status
 
         status = full_status(client, look(client, record.name).snapshot)
