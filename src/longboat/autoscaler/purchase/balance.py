@@ -49,6 +49,10 @@ class ZoneLoads:
             for zone, count in offer.by_zone.items():
                 self.add((name, zone), count)
 
+    def set_of(self, pool: str) -> object:
+        """Equal for similar pools."""
+        return self._sets[pool]
+
     def peers_of(self, pool: str) -> list[str]:
         return self.peers[self._sets[pool]]
 

@@ -49,6 +49,13 @@ class Optimizer:
                 break
         return purchase
 
+    def fill(self) -> Purchase:
+        """Quickly: machines of the cheapest pool, then of the next, with no look for something better."""
+        offers = self.budget.offers
+        names = sorted(offers, key=lambda name: (-offers[name].pool.priority, price_key(offers[name]), name))
+        left = [len(kind.pods) for kind in self.kinds]
+        return self._attempt(lambda left, budget: self._in_order(names, left, budget), left, self.budget)[0]
+
     def _buy_tier(self, names: Sequence[str], purchase: Purchase, budget: CapacityBudget) -> None:
         names = [name for name in names if budget.room[name] > 0 and any(name in kind.zones for kind in self.kinds)]
         if not names:

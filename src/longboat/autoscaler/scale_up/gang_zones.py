@@ -11,20 +11,24 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from longboat.autoscaler.purchase.balance import ZoneLoads
-from longboat.autoscaler.purchase.offers import Fits, Zone
+from longboat.autoscaler.purchase.offers import Fits, Zone, uses_of
 from longboat.autoscaler.purchase.optimize import Optimizer
 from longboat.autoscaler.purchase.purchase import CapacityBudget, DemandGroup, MachineGroup, Purchase, cost_of
 from longboat.autoscaler.scale_up.demand import PendingWorkload
 from longboat.autoscaler.scale_up.placement import by_shape
 from longboat.fitting.model.pods import Pod, PodShape
+from longboat.fitting.model.quantities import is_gpu
 
 Buyer = tuple[PendingWorkload, list[Pod]]
 Place = tuple[tuple[str, ...], Zone]
 """Pools, and the zone of theirs in which all is bought."""
 Mark = tuple[tuple[PodShape, int], ...]
+Rank = tuple[bool, int, float, bool, tuple[int, int], tuple[tuple[str, ...], str]]
 
 MOST_PLACES = 32
 """Places tried for one gang; a pools file rarely has more pools times zones that a gang fits in."""
+MOST_SEARCHES = 16
+"""Purchases in one turn that are searched for the cheapest, at some milliseconds each; after that a quick fill does."""
 
 
 class GangZones:
@@ -32,8 +36,10 @@ class GangZones:
         """`homes`: the zone in which a gang (by id) has pods already."""
         self.buyers, self.fits, self.budget, self.homes = buyers, fits, budget, homes
         self.loads = ZoneLoads(budget.offers)
-        self._known: dict[tuple[Mark, Place | None], Purchase] = {}
+        self._known: dict[tuple[Mark, object], Purchase] = {}
         self._full: set[tuple[Mark, Place | None]] = set()
+        self._searches = 0
+        self._shared: Place | None = None  # of gangs that leave room on their machines, so that others can use it
 
     def buy(self, base: Purchase) -> tuple[list[DemandGroup], Purchase] | None:
         """Kinds and purchase with the gangs together; None: it stays as it is."""
@@ -62,27 +68,40 @@ class GangZones:
         free = self._solo(mark, alike, None, mine)
         if free is None:
             return None
-        able = []
+        able: list[tuple[Rank, Place, Purchase]] = []
         for place in places:
+            if len(place[0]) > 1 and able:
+                break  # pools are mixed only where none has room for all
             purchase = self._solo(mark, alike, place, mine)
             if purchase is not None and self._is_as_good(purchase, free):
-                able.append((self._rank(unit, place, purchase), place, purchase))
+                able.append((self._rank(unit, rest, place, purchase), place, purchase))
         if not able:
             return None
         _, place, purchase = min(able, key=lambda ranked: ranked[0])
-        for group in purchase.groups:
-            self.loads.add((group.pool, place[1]), group.count)
+        if not self._is_full(rest, purchase):
+            self._shared = place
+        for pool, count in purchase.counts().items():
+            self.loads.add((pool, place[1]), count)
         return place, purchase
 
-    def _rank(
-        self, unit: PendingWorkload, place: Place, purchase: Purchase
-    ) -> tuple[bool, int, float, tuple[int, int], Place]:
-        """Beside its other pods, of one pool, cheap, and where there are fewest machines."""
+    def _rank(self, unit: PendingWorkload, rest: list[Pod], place: Place, purchase: Purchase) -> Rank:
+        """Beside its other pods, of one pool, cheap, and where there are fewest machines.
+
+        Gangs that do not fill their machines go where others like them go: apart they would need more machines.
+        """
         pools, zone = place
         home = self.homes.get(id(unit))
         loads = max(self.loads.rank((pool, zone)) for pool in purchase.counts())
         cost = round(cost_of(purchase, self.budget.offers), 9)
-        return home is not None and home != zone, len(purchase.counts()), cost, loads, (pools, zone or "")
+        apart = self._shared not in (None, place) and not self._is_full(rest, purchase)
+        return home is not None and home != zone, len(purchase.counts()), cost, apart, loads, (pools, zone or "")
+
+    def _is_full(self, rest: list[Pod], purchase: Purchase) -> bool:
+        """Whether all GPUs that are bought are asked for."""
+        offers = self.budget.offers
+        names = {offers[pool].pool.gpu_resource for pool in purchase.counts()}
+        asked = sum(count for pod in rest for name, count in pod.shape.requests if name in names or is_gpu(name))
+        return 0 < asked == sum(uses_of(offers[pool].pool)[2] * count for pool, count in purchase.counts().items())
 
     def _places(self, kinds: Sequence[Sequence[Pod]]) -> list[Place]:
         """Every pool and zone that takes all kinds, then every zone with all pools there."""
@@ -107,19 +126,27 @@ class GangZones:
         self, mark: Mark, alike: list[tuple[PodShape, list[Pod]]], place: Place | None, mine: CapacityBudget
     ) -> Purchase | None:
         """What a gang of this mark is bought in this place (None: anywhere) with what is left."""
-        key = (mark, place)
-        if key in self._full:
+        if (mark, place) in self._full:
             return None
-        purchase = self._known.get(key)
-        if purchase is None or not _affords(mine, purchase):
-            budget = mine if place is None else _only(mine, place)
-            kinds = [DemandGroup(pods, self._zones(pods[0], place)) for _, pods in alike]
-            purchase = Optimizer(kinds, budget).buy()
-            if not purchase.is_complete:
-                self._full.add(key)  # what is left only shrinks
-                return None
-            self._known[key] = purchase
+        # Similar pools are filled alike, so that one of them is tried.
+        key = (mark, place if place is None or len(place[0]) > 1 else self.loads.set_of(place[0][0]))
+        known = self._known.get(key)
+        if known is not None and place is not None and len(place[0]) == 1:
+            known = _renamed(known, place)
+        if known is not None and _affords(mine, known):
+            return known
+        purchase = None if known is not None and place is not None else self._bought(alike, place, mine)
+        if purchase is None or not purchase.is_complete:
+            self._full.add((mark, place))  # what is left only shrinks
+            return None
+        self._known[key] = purchase
         return purchase
+
+    def _bought(self, alike: list[tuple[PodShape, list[Pod]]], place: Place | None, mine: CapacityBudget) -> Purchase:
+        self._searches += 1
+        kinds = [DemandGroup(pods, self._zones(pods[0], place)) for _, pods in alike]
+        optimizer = Optimizer(kinds, mine if place is None else _only(mine, place))
+        return optimizer.buy() if self._searches <= MOST_SEARCHES else optimizer.fill()
 
     def _zones(self, pod: Pod, place: Place | None) -> dict[str, tuple[Zone, ...]]:
         now = self.fits.now(pod)
@@ -192,6 +219,14 @@ def _only(budget: CapacityBudget, place: Place) -> CapacityBudget:
     mine.offers = {name: msgspec.structs.replace(budget.offers[name], zones=(zone,)) for name in pools}
     mine.room = {name: budget.room[name] for name in pools}
     return mine
+
+
+def _renamed(purchase: Purchase, place: Place) -> Purchase:
+    """The same machines of a similar pool."""
+    (pool,), zone = place
+    renamed = Purchase(purchase.left)
+    renamed.groups = [MachineGroup(pool, (zone,), group.contents, group.count) for group in purchase.groups]
+    return renamed
 
 
 def _affords(budget: CapacityBudget, purchase: Purchase) -> bool:
