@@ -104,3 +104,16 @@ def test_a_plan_shows_the_layout_and_changes_nothing(jobs: Jobs, tmp_path: Path)
     assert plan.layout is not None and plan.layout.world_size == 4
     assert {"pack", "start", "retry"} <= {action.kind for action in plan.actions}
     assert list(jobs.engine.list()) == []
+
+
+def test_lists_tell_the_step_of_a_run_that_runs(jobs: Jobs) -> None:
+    code = "import longboat, time; longboat.step(7, loss=0.25); print('ready', flush=True); time.sleep(600)"
+    run = jobs.submit(code, grace="1s")
+    jobs.until_said(run.name, "ready")
+
+    def is_told() -> bool:
+        listed = [each for each in jobs.engine.list() if each.name == run.name]
+        return [(each.step, each.metrics) for each in jobs.engine.with_steps(listed)] == [(7, {"loss": 0.25})]
+
+    jobs.until(is_told, "the step is told")
+    jobs.engine.stop(run.name)

@@ -49,6 +49,9 @@ class Engine(Protocol):
     def list(self) -> Sequence[RunStatus]:
         """All runs, newest first, without `ranks` and `spec`."""
 
+    def with_steps(self, runs: Sequence[RunStatus]) -> Sequence[RunStatus]:
+        """Listed runs with their steps and metrics, which may cost more than all the rest of them."""
+
     def status(self, run: str) -> RunStatus:
         """One run in full, by its exact name. Raises NotFound."""
 

@@ -166,6 +166,11 @@ class KubernetesEngine:
 
         return with_orders(self.client, list_runs(self.client, self._notice))
 
+    def with_steps(self, runs: Sequence[RunStatus]) -> Sequence[RunStatus]:
+        from longboat.engines.kubernetes.reconcile.listing import with_steps
+
+        return with_steps(self.client, runs)
+
     def status(self, run: str) -> RunStatus:
         from longboat.engines.kubernetes.explain.machine_orders import with_orders
         from longboat.engines.kubernetes.status import full_status

@@ -97,8 +97,17 @@ def _node_troubles(client: Client, snapshot: RunSnapshot) -> tuple[NodeTrouble, 
         return ()
 
 
-def ask_launchers(client: Client, pods: Sequence[PodView]) -> dict[str, dict[str, Any]]:
-    """What the launcher of each pod says about itself, by node; those that do not answer in time are left out."""
+def with_step(run: RunStatus, pod: PodView, answer: Mapping[str, Any]) -> RunStatus:
+    """A run with the step that one of its launchers tells. Pure."""
+    step, metrics = latest_step(_live_ranks(pod, answer))
+    return msgspec.structs.replace(run, step=step, metrics=metrics)
+
+
+def ask_launchers(client: Client, pods: Sequence[PodView], *, by_pod: bool = False) -> dict[str, dict[str, Any]]:
+    """What the launcher of each pod says about itself, by node; those that do not answer in time are left out.
+
+    `by_pod`: by the name of the pod, where they are of several runs.
+    """
     if not pods:
         return {}
     import queue
@@ -119,7 +128,7 @@ def ask_launchers(client: Client, pods: Sequence[PodView]) -> dict[str, dict[str
                 pod = left.get_nowait()
             except queue.Empty:
                 return
-            answers.put((pod.node, ask_status(client, pod.name)))
+            answers.put((pod.name if by_pod else pod.node, ask_status(client, pod.name)))
 
     # Not a pool: its threads are waited for, and one that asks on a dead node is not worth that.
     for _ in range(min(ASKED_AT_ONCE, len(pods))):

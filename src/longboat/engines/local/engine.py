@@ -208,6 +208,9 @@ class LocalEngine:
         found = [brief_status(record, files.state(), files) for files, record in seen if files.directory.is_dir()]
         return sorted(found, key=lambda status: (-status.created, status.name))
 
+    def with_steps(self, runs: Sequence[RunStatus]) -> Sequence[RunStatus]:
+        return runs  # `list` reads them with the rest
+
     def status(self, run: str) -> RunStatus:
         return full_status(*self._observe(run))
 

@@ -45,6 +45,8 @@ def command(everything: bool, labels: Sequence[str], watch: bool, output: str) -
     now = time.time()
     listed = [run for run in place.list() if wanted(run.labels)]
     runs = [run for run in listed if everything or is_recent(run, now)]
+    if output in ("wide", "json", "yaml"):
+        runs = list(place.with_steps(runs))
     show(runs, output, record=run_record, tables=lambda wide: print_runs(runs, wide=wide, now=now))
     if len(runs) < len(listed) and output in ("table", "wide"):
         say(f"{len(listed) - len(runs)} more: {placed('longboat ps -a')}")

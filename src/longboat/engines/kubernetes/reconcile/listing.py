@@ -15,12 +15,12 @@ import msgspec
 from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.observe.observe import list_queued, queue_of, snapshot_of
-from longboat.engines.kubernetes.observe.snapshot import RunSnapshot, pod_view, workload_view
+from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view, workload_view
 from longboat.engines.kubernetes.reconcile.outlook import foreseen
 from longboat.engines.kubernetes.record_store import ListedRun, list_records
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.slim_objects import RunPod, SlimWorkload
-from longboat.engines.kubernetes.status import brief_status
+from longboat.engines.kubernetes.status import MOST_ASKED, ask_launchers, brief_status, with_step
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, ObjectNotFound
 from longboat.kubeapi.kinds import JOB, JOBSET, POD, Kind
@@ -71,6 +71,23 @@ def foresee(client: Client, opened: Sequence[ListedRun], notice: Callable[[str],
         )
         states[name] = attended(snapshot, foreseen(snapshot, now).snapshot.state, now)
     return states
+
+
+def with_steps(client: Client, runs: Sequence[RunStatus]) -> list[RunStatus]:
+    """The runs, those that run with the step that the launcher of their first node tells; as many as can be asked."""
+    asked = [run for run in runs if run.phase == "running"][:MOST_ASKED]
+    try:
+        bodies = _by_run(client, POD, [run.name for run in asked], RunPod) if asked else {}
+    except ApiError:
+        return list(runs)
+    first: dict[str, PodView] = {}
+    for run in asked:
+        views = [view for view in map(pod_view, bodies.get(run.name, ())) if view.attempt == run.attempt]
+        if running := [view for view in views if view.is_running and not view.is_unready]:
+            first[run.name] = min(running, key=lambda view: view.index)
+    told = ask_launchers(client, list(first.values()), by_pod=True)
+    answers = {name: (pod, told[pod.name]) for name, pod in first.items() if pod.name in told}
+    return [with_step(run, *answers[run.name]) if run.name in answers else run for run in runs]
 
 
 def attended(snapshot: RunSnapshot, state: State, now: float) -> State:
