@@ -13,13 +13,21 @@ from tests.conformance.conftest import Jobs
 
 def test_the_same_id_again_is_the_run_that_exists(jobs: Jobs) -> None:
     first = jobs.submit("print('once')", run_id="chosen")
-    again = jobs.submit("print('other code')", run_id="chosen", nodes=2)
+    again = jobs.submit("print('other code')", run_id="chosen")
     assert (again.name, again.uid) == (first.name, first.uid) == ("chosen", first.uid)
-    assert jobs.wait("chosen").nodes == 1
+    jobs.wait("chosen")
     ended = jobs.submit("print('other code')", run_id="chosen")
     assert (ended.uid, ended.phase) == (first.uid, "succeeded")
     assert jobs.text("chosen") == "once\n"
     assert [run.name for run in jobs.engine.list()] == ["chosen"]
+
+
+def test_the_same_id_with_another_job_is_a_mistake(jobs: Jobs) -> None:
+    first = jobs.submit("print('once')", run_id="chosen")
+    with pytest.raises(UsageError, match="chosen exists already, of another job: not the same roles, labels") as caught:
+        jobs.submit("print('once')", run_id="chosen", nodes=2, labels={"a": "b"})
+    assert "longboat rm chosen" in str(caught.value.hint)
+    assert jobs.wait("chosen").uid == first.uid and jobs.text("chosen") == "once\n"
 
 
 @pytest.mark.parametrize("run_id", ["same", None])

@@ -8,6 +8,7 @@ from longboat.core.frameworks import (
     TorchrunShape,
     command_notices,
     guess_framework,
+    mpirun_processes,
     script_of,
     starter_of,
     torchrun_shape,
@@ -188,6 +189,7 @@ NOTICES: dict[str, tuple[Job, str | None]] = {
     "elastic is not judged": (job("torchrun --nnodes 1:4 --nproc-per-node gpu t.py"), None),
     "accelerate": (job("accelerate launch t.py"), "accelerate starts processes of its own"),
     "mpirun contradicts": (job("mpirun -np 3 ./a", "mpi"), "says 3 processes but nodes x procs is 4"),
+    "mpirun on one node": (job("mpirun -np 3 ./a", "mpi", nodes=1), None),
     "mpirun agrees": (job("mpirun -np 4 ./a", "mpi"), None),
     "distributed Keras": (job("python t.py", "tensorflow"), "Keras 3 does not train with MultiWorkerMirrored"),
     "distributed Keras, answered": (job("python t.py", "tensorflow", TF_USE_LEGACY_KERAS="1"), None),
@@ -200,3 +202,18 @@ def test_notices(the_job: Job, expected: str | None) -> None:
     found = command_notices(the_job)
     assert len(found) == (0 if expected is None else 1), found
     assert expected is None or expected in found[0]
+
+
+@pytest.mark.parametrize(
+    "command, expected",
+    [
+        ("mpirun -np 2 python t.py", 2),
+        (("mpiexec", "-n", "3", "./a", "-n", "9"), 3),
+        ("mpirun -np 1 ./a : -np 2 ./b", 3),
+        ("mpirun ./a", None),
+        ("mpirun -np 2 ./a : ./b", None),
+        ("python t.py -np 2", None),
+    ],
+)
+def test_how_many_processes_an_mpirun_of_the_command_starts(command: Command, expected: int | None) -> None:
+    assert mpirun_processes(command) == expected

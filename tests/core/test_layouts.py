@@ -318,3 +318,16 @@ def test_notices_name_what_is_not_passed_on() -> None:
     assert notices(job("none", role(env={"RANK": "1", "LR": "2"}))) == (
         "role worker: env RANK is not passed on: Longboat numbers the ranks",
     )
+
+
+@pytest.mark.parametrize(
+    "roles, hosts",
+    [
+        ((role(run="mpirun -np 3 ./a"),), "worker-0:3"),
+        ((role(run="mpirun -np 1 ./a", procs=2),), "worker-0:2"),
+        ((role(run="mpirun ./a"),), "worker-0:1"),
+        ((role(run="mpirun -np 8 ./a", **TWO_BY_TWO),), "worker-0:2,worker-1:2"),
+    ],
+)
+def test_a_lone_node_has_as_many_slots_as_its_mpirun_asks_for(roles: tuple[Role, ...], hosts: str) -> None:
+    assert laid(job("mpi", *roles)).nodes[0].env["LONGBOAT_MPI_HOSTS"] == hosts

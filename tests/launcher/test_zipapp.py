@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -10,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+import longboat
+from longboat.launcher import vendored
 from longboat.launcher.zipapp import write_zipapp
 from tests.launcher.nodes import LAUNCHER, Node
 from tests.launcher.starters.test_torchrun_worker import torchrun_node
 
 Make = Callable[..., Node]
+PACKAGE = Path(longboat.__file__).parent
 
 
 def interpreters() -> list[str]:
@@ -36,6 +40,16 @@ def onefile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("one file") / "launcher.pyz"
     write_zipapp(str(path))
     return path
+
+
+def test_what_is_carried_imports_only_what_is_carried() -> None:
+    """A module of ours that the launcher does not carry is not there in a pod."""
+    carried = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in vendored.FILES}
+    for file in vendored.FILES:
+        body = ast.parse((PACKAGE / file).read_text()).body  # what is imported later, in functions, is for others
+        wanted = [node.module for node in body if isinstance(node, ast.ImportFrom) and node.module]
+        ours = [name.removeprefix("longboat.") for name in wanted if name.startswith("longboat.")]
+        assert set(ours) <= carried | {"launcher"}, file
 
 
 SCRIPT = """

@@ -53,7 +53,9 @@ def test_a_run_from_a_job_and_from_a_mapping() -> None:
 
 def test_the_same_id_is_the_same_run() -> None:
     first = sdk.run(run="true", run_id="one")
-    assert sdk.run(run="false", run_id="one") == first
+    assert sdk.run(run="true", run_id="one") == first
+    with pytest.raises(sdk.LongboatError, match="another job"):
+        sdk.run(run="false", run_id="one")
     assert first.wait(timeout_s=60).exit_code == 0
 
 

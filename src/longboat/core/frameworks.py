@@ -90,6 +90,18 @@ def names_mpirun(command: Command) -> bool:
     return any(word_name(words[0]) in MPIRUN_PROGRAMS for words in simple_commands(command))
 
 
+def mpirun_processes(command: Command) -> int | None:
+    """How many processes a command's own mpirun starts, `-np 2 a : -np 1 b` together; None: it does not say."""
+    for words in simple_commands(command):
+        if word_name(words[0]) in MPIRUN_PROGRAMS:
+            starts = [place for place, word in enumerate(words) if place == 0 or word == ":"]
+            parts = [words[start:end] for start, end in zip(starts, [*starts[1:], len(words)])]
+            counts = [_flag(part, ("-np", "-n", "--np", "-c")) for part in parts]
+            known = [int(count) for count in counts if count is not None and count.isdigit()]
+            return sum(known) if len(known) == len(parts) else None
+    return None
+
+
 def script_of(command: Command) -> str | None:
     """The Python file a command runs, relative to where it runs: its first `*.py` word, or the file of `python -m`."""
     for words in simple_commands(command):
@@ -149,10 +161,10 @@ def _role_notices(job: Job, name: str) -> Iterator[str]:
             )
         if program in MPIRUN_PROGRAMS:
             world = sum(other.nodes * other.procs for other in job.roles)
-            said = _flag(words, ("-np", "-n", "--np", "-c"))
-            if said is not None and said.isdigit() and int(said) != world:
+            processes = mpirun_processes(role.run)
+            if processes is not None and processes != world and job.nodes > 1:
                 yield (
-                    f"role {name}: the command says {said} processes but nodes x procs is {world}; "
+                    f"role {name}: the command says {processes} processes but nodes x procs is {world}; "
                     "mpirun follows the command"
                 )
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from longboat.core.commands import simple_commands
 from longboat.core.errors import InternalError
-from longboat.core.frameworks import command_notices, names_mpirun, starter_of
+from longboat.core.frameworks import command_notices, mpirun_processes, names_mpirun, starter_of
 from longboat.core.jobs import Command, Job, Role, Value
 from longboat.core.variables import (
     SCRUBBED,
@@ -175,8 +175,14 @@ def _world(job: Job, starters: Sequence[str], starter: str, sites: Sequence[Node
         port=sites[first].ports[0],
         nodes=sum(role.nodes for role in roles),
         size=sum(role.nodes * role.procs for role in roles),
-        hosts=",".join(f"{role.name}-{index}:{role.procs}" for role in roles for index in range(role.nodes)),
+        hosts=",".join(f"{role.name}-{index}:{_slots(role, roles)}" for role in roles for index in range(role.nodes)),
     )
+
+
+def _slots(role: Role, roles: Sequence[Role]) -> int:
+    """Processes that mpirun may start on a node. On a lone node it may start as many as its own command says."""
+    is_alone = len(roles) == 1 and role.nodes == 1
+    return max(role.procs, mpirun_processes(role.run) or 0) if is_alone else role.procs
 
 
 def _per_node(job: Job, starters: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Refusals with every reason at once, one per line, and hints that do not contradict each other. Pure.
+"""Refusals of submissions: every reason at once, one per line, hints that do not contradict each other. Pure.
 
 Which reasons there are is found by the preflight of each engine.
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from longboat.core.errors import Refused
+from longboat.core.errors import Refused, UsageError
+from longboat.core.jobs import Job
 from longboat.core.resources import parse_cpus, parse_quantity
+from longboat.core.runs import RunStatus
 
 Problem = tuple[str, str | None]
 """A reason, and what would help."""
@@ -24,6 +26,19 @@ def refusal(head: str, problems: Sequence[Problem]) -> Refused:
     hints = agreed(hint for _, hint in problems if hint)
     told = f": {reasons[0]}" if len(reasons) == 1 else ":" + "".join(f"\n  - {reason}" for reason in reasons)
     return Refused(head + told, hint="\n".join(hints) or None)
+
+
+def check_same_job(run: RunStatus, job: Job) -> None:
+    """A run id that is given again stands for the same job, or it is a mistake. `job`: as `run.spec` shows jobs."""
+    if run.spec is None:
+        return
+    names = [name for name in Job.__struct_fields__ if name != "framework_reason"]
+    changed = [name for name in names if getattr(run.spec, name) != getattr(job, name)]
+    if changed:
+        raise UsageError(
+            f"the run {run.name} exists already, of another job: not the same {', '.join(changed)}",
+            hint=f"choose another id, or remove that run first: longboat rm {run.name}",
+        )
 
 
 def agreed(hints: Iterable[str]) -> list[str]:

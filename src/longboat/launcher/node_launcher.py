@@ -103,6 +103,7 @@ class NodeLauncher:
         write_json(state.path("launcher.json"), processes.identity(os.getpid()))
         self.loop.on_signal = self._signalled
         processes.keep_descriptors()
+        processes.raise_open_files()
         told = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
         self.loop.listen(told)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, told)  # an engine may have us start with them blocked

@@ -39,7 +39,7 @@ FAILURES = [
         [],
         ["retries"],
     ),
-    (Failure(cause="signal", exit_code=139, message="", rank=rank(signal=11)), [], [], [], ["PYTHONFAULTHANDLER"]),
+    (Failure(cause="signal", exit_code=139, message="", rank=rank(signal=11)), [], [], [], ["the Python stack"]),
     (Failure(cause="signal", exit_code=134, message="", rank=rank(signal=6)), [], [], [], ["failed assertion"]),
     (Failure(cause="signal", exit_code=143, message="", rank=rank(signal=15)), [], [], [], ["asked it to end"]),
     (Failure(cause="signal", exit_code=143, message=""), [], [], [], ["asked it to end"]),

@@ -54,3 +54,17 @@ def test_a_purge_removes_all_of_a_folder_in_the_home(local: LocalJobs) -> None:
     assert run.checkpoint_dir is not None and os.listdir(run.checkpoint_dir) == ["x"]
     local.engine.delete(run.name, purge=True)
     assert not Path(run.checkpoint_dir).exists()
+
+
+def test_the_same_id_after_a_removal_begins_anew(local: LocalJobs) -> None:
+    code = """
+import longboat
+print(longboat.resume_from())
+with longboat.checkpoint(1) as folder:
+    open(folder + "/weights", "w").close()
+"""
+    first = local.run(code, run_id="mine")
+    local.engine.delete("mine")
+    again = local.run(code, run_id="mine")
+    assert local.text("mine") == "None\n" and again.checkpoint != first.checkpoint
+    assert Path(str(first.checkpoint)).is_dir(), "a removal leaves the checkpoints"

@@ -89,3 +89,17 @@ def test_orphans_come_to_a_subreaper() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split() == ["True", "True"], done.stderr
+
+
+def test_the_soft_limit_of_open_files_becomes_the_hard_one() -> None:
+    code = """
+import resource
+from longboat.launcher.node.processes import MOST_OPEN_FILES, raise_open_files
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+raise_open_files()
+soft, still = resource.getrlimit(resource.RLIMIT_NOFILE)
+most = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)
+assert (soft, still) == (most, hard)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

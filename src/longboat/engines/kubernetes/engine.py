@@ -95,12 +95,16 @@ class KubernetesEngine:
         from longboat.engines.kubernetes.names import check_run_id
         from longboat.engines.kubernetes.status import is_unfinished_submission
         from longboat.engines.lifecycle.resubmission import note_of, note_submission
+        from longboat.engines.refusals import check_same_job
+        from longboat.engines.shared.code_snapshot import with_absolute_secrets
+        from longboat.engines.shared.secret_urls import redacted_job
 
         submission = self._complete(submission)
         if submission.run_id is not None:
             check_run_id(submission.run_id)
             status = self._find(submission.run_id)
             if status is not None and not is_unfinished_submission(status):
+                check_same_job(status, redacted_job(with_absolute_secrets(submission)))
                 return status
         submitter = self._submitter()
         record = submitter.submit(submitter.prepare(submission), submission.run_id)

@@ -73,7 +73,7 @@ class LocalEngine:
         if submission.run_id is not None:
             check_run_id(submission.run_id)
             if (self.home.runs / submission.run_id).exists():
-                return self.status(submission.run_id)
+                return self._replayed(submission, submission.run_id)
         submission, notices, program = self._preflight(submission)
         for notice in notices:
             self._notice(notice)
@@ -109,7 +109,7 @@ class LocalEngine:
             if created is not None:
                 return brief_status(record, LocalState(reason="is being started"))
             if submission.run_id is not None:
-                return self.status(submission.run_id)
+                return self._replayed(submission, submission.run_id)
 
     def _launch(self, submission: Submission, record: LocalRecord, files: RunFiles, lock: int) -> None:
         from longboat.engines.local.submit.submission import supervisor_environment
@@ -118,6 +118,22 @@ class LocalEngine:
             spawn(files, lock, supervisor_environment(record, submission.environment), stdin=submission.stdin)
         finally:
             os.close(lock)
+
+    def _replayed(self, submission: Submission, run: str) -> RunStatus:
+        """The run that has this id already, if it is of the same job."""
+        import msgspec
+
+        from longboat.engines.local.submit.volumes import localize
+        from longboat.engines.refusals import check_same_job
+        from longboat.engines.shared.code_snapshot import with_absolute_secrets
+        from longboat.engines.shared.secret_urls import redacted_job
+
+        here = localize(submission.job, self._folders(), base=submission.base, exists=os.path.exists)
+        job = with_absolute_secrets(msgspec.structs.replace(submission, job=here.job))
+        status = self.status(run)
+        if RunFiles(self.home.run_dir(run)).stored_record() is not None:  # of a damaged record the job is not known
+            check_same_job(status, redacted_job(job))
+        return status
 
     def _complete(self, submission: Submission) -> Submission:
         import msgspec

@@ -29,10 +29,10 @@ ADVICE: Mapping[str, str] = {
 """What to do next, by cause; RUN stands for the run's name. `signal` is that of SIGKILL."""
 
 SIGNAL_ADVICE: Mapping[int, str] = {
-    signal.SIGSEGV: "SIGSEGV: native code read or wrote a wrong address; PYTHONFAULTHANDLER=1 in `env` shows where",
+    signal.SIGSEGV: "SIGSEGV: native code read or wrote a wrong address; the end of its log has the Python stack",
     signal.SIGBUS: "SIGBUS: mapped memory could not be had, often a full /dev/shm: raise `shm`, or use fewer workers",
     signal.SIGABRT: "SIGABRT: it ended itself (a failed assertion, an error in C++ or NCCL): see its last lines",
-    signal.SIGFPE: "SIGFPE: native code divided by zero; PYTHONFAULTHANDLER=1 in `env` shows where",
+    signal.SIGFPE: "SIGFPE: native code divided by zero; the end of its log has the Python stack",
     signal.SIGILL: "SIGILL: an instruction that this CPU does not have: a package was built for another machine",
     signal.SIGTERM: "SIGTERM: something asked it to end, and Longboat did not: the script, or a tool beside it",
     signal.SIGINT: "SIGINT: something interrupted it, and Longboat did not: the script, or a tool beside it",

@@ -19,6 +19,8 @@ else:
     import _signal as signal
 
 _PR_SET_CHILD_SUBREAPER = 36  # of linux/prctl.h
+MOST_OPEN_FILES = 1 << 20
+"""Where the hard limit is higher still, programs that close every descriptor up to it would take minutes."""
 HAS_PROC = os.path.isdir("/proc/self")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _DEFAULTED = tuple(
@@ -114,6 +116,19 @@ def keep_descriptors() -> None:
         return
 
 
+def raise_open_files() -> None:
+    """The soft limit of open files becomes the hard one, for us and for ranks: 1,024 is too few for data loaders."""
+    try:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (ImportError, OSError, ValueError):  # a system that allows less than it says
+        pass
+
+
 def become_subreaper() -> bool:
     """Make orphaned descendants children of this process. False where the system cannot."""
     try:
@@ -183,10 +198,12 @@ def tree(pid: int) -> list[int]:
     """A process and its descendants, parents before children."""
     if not HAS_PROC:
         return _tree_by_parents(pid, [line.split() for line in _ps("-axo", "pid=,ppid=")])
-    found = [pid]
+    found, known = [pid], {pid}
     try:
         for each in found:
-            found += [child for child in children(each) if child not in found]
+            new = [child for child in children(each) if child not in known]
+            found += new
+            known.update(new)
         return found
     except LookupError:
         return _tree_by_parents(pid, [[name] + stat_fields(int(name))[1:2] for name in _all_pids()])

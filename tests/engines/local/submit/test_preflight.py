@@ -116,3 +116,14 @@ def test_gpus_in_containers_need_a_cdi_specification() -> None:
     assert check(job(roles=(worker,)), real, (), both) == []
     assert check(job(roles=(worker,)), stated, (), without) == []
     assert len(check(job(roles=(worker,)), real, (), ContainerChoice(why_not="off"))) == 1
+
+
+def crowd(nodes: int, procs: int) -> Job:
+    return job(roles=(msgspec.structs.replace(role(nodes=nodes), procs=procs),))
+
+
+def test_many_ranks_on_few_cpus_are_told_before_they_start() -> None:
+    assert check(crowd(8, 8), machine()) == []
+    assert check(crowd(13, 5), machine()) == ["65 ranks share 8 CPUs here"]
+    told = check(crowd(1000, 8), machine())
+    assert told == ["8,000 ranks share 8 CPUs here, and starting them takes about 34s"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import stat
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -22,7 +21,6 @@ from longboat.engines.local.supervise.attempt_folders import (
     Environment,
     example_ports,
     layout_of,
-    sites_of,
 )
 from longboat.engines.shared.home import Home
 from tests.engines.local.values import job, role
@@ -35,19 +33,10 @@ def record(tmp_path: Path, nodes: int = 2) -> LocalRecord:
     )
 
 
-def prepared(tmp_path: Path) -> AttemptPreparation:
+def prepared(tmp_path: Path, before_node: Callable[[], None] = lambda: None) -> AttemptPreparation:
     own = record(tmp_path)
     layout = layout_of(own, attempt=0, ports=example_ports(own))
-    return AttemptPreparation(Home(tmp_path / "home"), RunFiles(tmp_path / "home/runs/run"), own, layout)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has all of 127/8")
-def test_every_node_has_an_address_of_its_own(tmp_path: Path) -> None:
-    own = record(tmp_path, nodes=1000)
-    addresses = [site.address for site in sites_of(own, example_ports(own))]
-    assert len(set(addresses)) == 1000 and addresses[:2] == ["127.0.0.2", "127.0.0.3"]
-    for address in addresses:
-        assert ipaddress.ip_address(address).is_loopback and not address.endswith((".0", ".255"))
+    return AttemptPreparation(Home(tmp_path / "home"), RunFiles(tmp_path / "home/runs/run"), own, layout, before_node)
 
 
 def test_example_ports_are_as_many_as_needed(tmp_path: Path) -> None:
@@ -91,3 +80,17 @@ def test_a_link_stays_inside_the_working_copy(tmp_path: Path, target: str) -> No
         prepared(tmp_path).make(
             gpus=[(), ()], links={target: tmp_path / "volume"}, environment=Environment(), resume_from=None
         )
+
+
+def test_of_many_nodes_not_all_are_made_when_the_run_is_stopped(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def stop_before_the_second() -> None:
+        if made:
+            raise EngineError("stopped")
+        made.append(1)
+
+    preparation = prepared(tmp_path, stop_before_the_second)
+    with pytest.raises(EngineError, match="stopped"):
+        preparation.make(gpus=[(), ()], links={}, environment=Environment(), resume_from=None)
+    assert [node.plan.exists() for node in preparation.nodes] == [True, False]

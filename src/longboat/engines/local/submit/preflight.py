@@ -6,11 +6,18 @@ from collections.abc import Sequence
 
 from longboat.core.errors import Refused
 from longboat.core.jobs import Gpus, Job, Role, Value
-from longboat.core.resources import show_quantity
+from longboat.core.resources import format_duration, show_quantity
 from longboat.core.words import counted
 from longboat.engines.local.containers.choice import GENERATE, ContainerChoice, device_of
 from longboat.engines.local.submit.machine import Gpu, LocalMachine
 from longboat.engines.refusals import Problem, refusal
+
+CROWD = 8
+"""Ranks for each CPU that are no reason for a word: a rehearsal of a small cluster."""
+START_S = 0.03
+"""CPU time to start a rank or a launcher, as measured: 9,000 of them on 2 CPUs take 2 minutes."""
+SLOW_START_S = 10.0
+"""A start that takes less needs no explanation."""
 
 
 class RequestedResources(Value, frozen=True):
@@ -50,7 +57,7 @@ def check(
     ]
     if problems:
         raise refusal("this machine can never run this job", problems)
-    return _notices(job, containers)
+    return [*_image_notices(job, containers), *_crowd_notices(job, machine)]
 
 
 def matches(gpu: Gpu, wanted: Gpus) -> bool:
@@ -180,7 +187,17 @@ def _floor(value: float) -> str:
     return f"{int(value * 100) / 100:g}"
 
 
-def _notices(job: Job, containers: ContainerChoice) -> list[str]:
+def _crowd_notices(job: Job, machine: LocalMachine) -> list[str]:
+    """Many ranks on few CPUs: told before they start."""
+    ranks = sum(role.nodes * role.procs for role in job.roles)
+    if ranks <= CROWD * machine.cpus:
+        return []
+    start_s = (ranks + job.nodes) * START_S / machine.cpus
+    slow = f", and starting them takes about {format_duration(round(start_s))}" if start_s >= SLOW_START_S else ""
+    return [f"{counted(ranks, 'rank')} share {counted(machine.cpus, 'CPU')} here{slow}"]
+
+
+def _image_notices(job: Job, containers: ContainerChoice) -> list[str]:
     images = sorted({role.image for role in job.roles if role.image})
     if not images or containers.program is not None:
         return []

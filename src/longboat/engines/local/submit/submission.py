@@ -61,7 +61,7 @@ def record_of(
         dirty=bool(snapshot and snapshot.dirty),
         environment={key: environment[key] for key in KEPT_VARIABLES if key in environment},
         path_append=_path_append(home, environment),
-        checkpoint_dir=str(checkpoint_dir(home, submission, name)),
+        checkpoint_dir=str(_own_checkpoint_dir(home, submission, name, uid)),
         checkpoint_store=_store_of(job, name, uid),
         resume_from=_resume_from(home, submission),
         outside=snapshot.outside if snapshot else {},
@@ -85,6 +85,16 @@ def checkpoint_dir(home: Home, submission: Submission, name: str) -> Path:
     to = checkpoint_folder(submission.job)
     parent = home.root / "checkpoints" if to is None else Path(submission.base) / os.path.expanduser(to)
     return Path(os.path.abspath(parent)) / name
+
+
+def _own_checkpoint_dir(home: Home, submission: Submission, name: str, uid: str) -> Path:
+    """A removed run of the same id leaves its checkpoints: this run does not begin with them."""
+    folder = checkpoint_dir(home, submission, name)
+    if not folder.exists():
+        return folder
+    from longboat.storage.checkpoints import newest_complete
+
+    return folder if newest_complete(folder) is None else folder.with_name(f"{name}-{uid[:8]}")
 
 
 def _store_of(job: Job, name: str, uid: str) -> str | None:

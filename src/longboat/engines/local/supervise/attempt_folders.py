@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.submit.editable_installs import python_path
 from longboat.engines.local.submit.machine import Gpu
 from longboat.engines.local.supervise.short_tmpdir import short_path
+from longboat.engines.local.supervise.slots import SHARED, addresses_in
 from longboat.engines.shared.files import disk, make_folder, write_bytes
 from longboat.engines.shared.home import Home
 
@@ -54,20 +54,12 @@ class AttemptNode:
         ]
 
 
-def sites_of(record: LocalRecord, ports: Sequence[tuple[int, ...]]) -> list[NodeSite]:
-    """Every node gets a loopback address of its own where the system has them."""
-    return [NodeSite(address=_address(index), ports=given) for index, given in enumerate(ports)]
-
-
-def _address(index: int) -> str:
-    if not sys.platform.startswith("linux"):
-        return "127.0.0.1"
-    high, low = divmod(index + 1, 254)
-    return f"127.0.{high}.{low + 1}"
-
-
-def layout_of(record: LocalRecord, *, attempt: int, ports: Sequence[tuple[int, ...]]) -> Layout:
-    sites = sites_of(record, ports)
+def layout_of(
+    record: LocalRecord, *, attempt: int, ports: Sequence[tuple[int, ...]], addresses: Sequence[str] = ()
+) -> Layout:
+    """`addresses`: those of the run's nodes; without them as they might be."""
+    given = addresses or addresses_in(SHARED, len(ports))
+    sites = [NodeSite(address=address, ports=own) for address, own in zip(given, ports, strict=True)]
     return lay_out(record.job, run=record.name, uid=record.uid, attempt=attempt, sites=sites)
 
 
@@ -83,13 +75,26 @@ def example_ports(record: LocalRecord) -> list[tuple[int, ...]]:
 class AttemptPreparation:
     """Makes the folders of one attempt."""
 
-    def __init__(self, home: Home, files: RunFiles, record: LocalRecord, layout: Layout) -> None:
+    def __init__(
+        self,
+        home: Home,
+        files: RunFiles,
+        record: LocalRecord,
+        layout: Layout,
+        before_node: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`before_node` may raise: of many nodes not all need be made when the run is stopped."""
+        self._before_node = before_node
         self._home = home
         self._files = files
         self._record = record
         self._layout = layout
         self._folder = files.attempt_dir(layout.attempt)
         self.nodes = [AttemptNode(node, self._folder / node.name) for node in layout.nodes]
+        # The same for every node: made once, for runs of a thousand.
+        self._ready = {node.name: str(node.directory / "ready.json") for node in self.nodes}
+        self._peers = [{"node": node.name, "address": node.layout.address} for node in self.nodes]
+        self._unset = scrubbed(os.environ)
 
     def make(
         self,
@@ -102,6 +107,7 @@ class AttemptPreparation:
         make_folder(Path(self._record.checkpoint_dir))
         make_folder(self._files.artifacts)
         for node, given in zip(self.nodes, gpus, strict=True):
+            self._before_node()
             for name in ("scratch", "pipes", "logs"):
                 make_folder(node.directory / name)
             self._make_work(node)
@@ -141,7 +147,6 @@ class AttemptPreparation:
         is_contained = self._record.image_of(role.name) is not None
         if is_contained:  # its Python is the image's: setup runs in every container, as it does in every pod
             environment = Environment(setup=job.setup)
-        ready = {other.name: str(other.directory / "ready.json") for other in self.nodes}
         visible = ",".join(gpu.id for gpu in gpus)
         env = {
             **environment.variables,
@@ -169,17 +174,17 @@ class AttemptPreparation:
             "command": layout.command,
             "env": env,
             "mask": [secret.name for secret in job.secrets],
-            "unset": [] if is_contained else scrubbed(os.environ),
+            "unset": [] if is_contained else self._unset,
             "path_prepend": list(environment.path),
             "path_append": [] if is_contained else list(self._record.path_append),
             "ranks": [{"rank": r.rank, "local_rank": r.local_rank, "env": r.env} for r in layout.ranks],
             "setup": environment.setup,
             "setup_lock": environment.lock,
-            "peers": [{"node": other.name, "address": other.layout.address} for other in self.nodes],
+            "peers": self._peers,
             "wait": {
                 "kind": "files" if len(self.nodes) > 1 else "none",
                 "timeout_s": PEER_TIMEOUT_S,
-                "files": ready,
+                "files": self._ready,
             },
             "grace_s": job.grace_s,
             "stall_s": job.stall_s,
@@ -195,7 +200,9 @@ class AttemptPreparation:
         }
 
     def _scratch(self, node: AttemptNode, *, is_contained: bool) -> str:
-        return CONTAINER_SCRATCH if is_contained else str(short_path(node.directory / "scratch", self._home.root))
+        if is_contained:
+            return CONTAINER_SCRATCH
+        return str(short_path(node.directory / "scratch", self._home.root, tidies=node is self.nodes[0]))
 
     def _writer(self) -> str:
         """The node whose first rank writes the run's checkpoints: the first that decides success."""

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,8 +74,17 @@ class Launchers:
         self._untold: dict[str, int] = {}  # signals for launchers that have yet to come up in their container
         self._cut: float | None = None  # when a launcher that only sends checkpoints must have ended
 
-    def start(self, environment: Mapping[str, str], inherited: Sequence[int], stdin: int | None = None) -> None:
-        """`stdin`: of the submitter, for the only rank of a run; several would take each other's input away."""
+    def start(
+        self,
+        environment: Mapping[str, str],
+        inherited: Sequence[int],
+        stdin: int | None = None,
+        before_node: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`stdin`: of the submitter, for the only rank of a run; several would take each other's input away.
+
+        `before_node` is called before each launcher, and may raise: starting a thousand takes minutes.
+        """
         self._stdin = stdin if self._has_stdin else None
         self._lifeline = os.pipe()
         self._secrets = [environment.get(name, "") for name in self._names]
@@ -84,6 +93,7 @@ class Launchers:
             os.set_inheritable(descriptor, True)
         try:
             for node in self.nodes.values():
+                before_node()
                 self._held.update(hold(node.pipes()))
                 self._spawn(node, environment)
         finally:
@@ -159,10 +169,12 @@ class Launchers:
     def _note_end(self, name: str) -> None:
         node = self.nodes[name]
         if outcome_of(node) is None:
-            if self.reason is None:  # a launcher lost while the gang is being ended is not why it ends
+            # A launcher lost while the gang is being ended is not why it ends, and what it leaves is swept with the
+            # rest (`close`): a look at every process of the machine for each of a thousand launchers takes minutes.
+            if self.reason is None:
                 self._lost_ns[name] = time.monotonic_ns()
-            self._drain(node)
-            kill_until_gone(lambda: marked(self._uid, node=name, attempt=self._attempt))
+                self._drain(node)
+                kill_until_gone(lambda: marked(self._uid, node=name, attempt=self._attempt))
             self._drain(node)
         self._ended.add(name)
 

@@ -17,12 +17,15 @@ SHORT = 48
 """Bytes that are short enough: names below TMPDIR have 59 left, and multiprocessing's have 32."""
 
 
-def short_path(scratch: Path, home: Path) -> Path:
-    """Where the ranks see the folder; the folder itself where no link can be made that is ours alone."""
+def short_path(scratch: Path, home: Path, *, tidies: bool = True) -> Path:
+    """Where the ranks see the folder; the folder itself where no link can be made that is ours alone.
+
+    `tidies`: links of runs that are gone are removed on the way, which takes as long as there are links.
+    """
     if len(os.fsencode(scratch)) <= SHORT:
         return scratch
     for link in _links_of(scratch, home):
-        if len(os.fsencode(link)) <= SHORT and _made(link, scratch):
+        if len(os.fsencode(link)) <= SHORT and _made(link, scratch, tidies):
             return link
     return scratch
 
@@ -43,11 +46,12 @@ def _links_of(scratch: Path, home: Path) -> list[Path]:
     return [home / "t" / name, Path(tempfile.gettempdir()) / f"longboat-{os.getuid()}" / name]
 
 
-def _made(link: Path, scratch: Path) -> bool:
+def _made(link: Path, scratch: Path, tidies: bool) -> bool:
     for _ in range(3):  # the folder may be removed in between by a run that ends
         try:
             _make_private(link.parent)
-            _remove_dangling(link.parent)
+            if tidies:
+                _remove_dangling(link.parent)
             with contextlib.suppress(FileExistsError):  # of this very folder, from a supervisor that died
                 link.symlink_to(scratch)
             return os.readlink(link) == str(scratch)

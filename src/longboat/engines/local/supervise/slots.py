@@ -1,4 +1,4 @@
-"""Resource slots of this machine as OS file locks: GPUs, port blocks, queue tickets. A crash frees them all.
+"""Resource slots of this machine as OS file locks: GPUs, ports, addresses, queue tickets. A crash frees them all.
 
 The lock descriptors are inherited by the launchers, so a slot stays taken until the last launcher of the run is gone.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +24,12 @@ from longboat.engines.shared.home import Home
 
 PORTS = range(20000, 32000)  # below the range the kernel gives to outgoing connections
 BLOCK = 16
+ADDRESS_BLOCKS = range(1 << 8, 17 << 8)
+"""127.1.0.0/24 to 127.16.255.0/24: as many runs at once as no machine has. 127.0 is left to other programs."""
+BLOCK_NODES = 253
+"""x.x.x.2 to x.x.x.254: what ends in 0, 1 or 255 is taken for something else by some programs."""
+SHARED = (0,)
+"""127.0.0.0/24, for a dry run, and where every block is taken."""
 
 
 class SlotTicket:
@@ -178,13 +186,14 @@ def _open_shared(path: Path) -> int:
 
 
 class Ports:
-    """Blocks of ports that no other run uses, free on every address."""
+    """Blocks of ports that no other run uses, free on every address, and of the nodes' own addresses."""
 
     def __init__(self) -> None:
         self.descriptors: list[int] = []
+        self.addresses: list[str] = []
 
     def take(self, home: Home, counts: Sequence[int]) -> list[tuple[int, ...]]:
-        """Ports for every node."""
+        """Ports for every node, and an address for each in `addresses`."""
         folder = home.folder("ports")
         free: list[int] = []
         starts = PORTS[::BLOCK]
@@ -201,6 +210,9 @@ class Ports:
             free.extend(ports)
         if len(free) < sum(counts):
             raise EngineError(f"not enough free ports: {sum(counts)} needed in {PORTS.start}-{PORTS.stop}")
+        blocks = AddressBlocks()
+        self.addresses = blocks.take(home, len(counts))
+        self.descriptors += blocks.descriptors
         given, position = [], 0
         for count in counts:
             given.append(tuple(free[position : position + count]))
@@ -221,3 +233,48 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+class AddressBlocks:
+    """Blocks of 127.0.0.0/8 that no other run uses: two runs may listen on the same port, each at its own addresses.
+
+    Linux only: elsewhere all nodes are 127.0.0.1.
+    """
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+
+    def take(self, home: Home, nodes: int) -> list[str]:
+        """An address for every node. Runs of other users know nothing of our locks: where we start is random."""
+        if not sys.platform.startswith("linux"):
+            return addresses_in(SHARED, nodes)
+        folder = home.folder("addresses")
+        blocks: list[int] = []
+        first = random.randrange(len(ADDRESS_BLOCKS))
+        for block in (*ADDRESS_BLOCKS[first:], *ADDRESS_BLOCKS[:first]):
+            if len(blocks) * BLOCK_NODES >= nodes:
+                break
+            descriptor = open_lock(folder / str(block))
+            if try_lock(descriptor):
+                self.descriptors.append(descriptor)
+                blocks.append(block)
+            else:
+                os.close(descriptor)
+        return addresses_in(blocks if len(blocks) * BLOCK_NODES >= nodes else SHARED, nodes)
+
+    def release(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = []
+
+
+def addresses_in(blocks: Sequence[int], nodes: int) -> list[str]:
+    """Addresses of so many nodes, one block after the other; behind the last one the following blocks."""
+    if not sys.platform.startswith("linux"):
+        return ["127.0.0.1"] * nodes
+    found = []
+    for index in range(nodes):
+        number, place = divmod(index, BLOCK_NODES)
+        block = blocks[number] if number < len(blocks) else blocks[-1] + number - len(blocks) + 1
+        found.append(f"127.{block >> 8}.{block & 255}.{place + 2}")
+    return found

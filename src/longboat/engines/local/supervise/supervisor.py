@@ -225,13 +225,13 @@ class Supervisor:
         attempt = self.state.attempt
         if not self._ports.descriptors:
             self._node_ports = self._ports.take(self.home, ports_needed(self.job))
-        layout = layout_of(self.record, attempt=attempt, ports=self._node_ports)
+        layout = layout_of(self.record, attempt=attempt, ports=self._node_ports, addresses=self._ports.addresses)
         self._outputs.clear(self.files.attempt_dir(attempt))
         containers = self._outputs.containers(attempt, lambda text: self._save(reason=text), self._raise_if_stopped)
         resume = self._outputs.resume_from(lambda text: self._save(reason=text), attempt)
         links = self._outputs.links(lambda text: self._save(reason=text))
         environment = self._outputs.environment()
-        preparation = AttemptPreparation(self.home, self.files, self.record, layout)
+        preparation = AttemptPreparation(self.home, self.files, self.record, layout, self._raise_if_stopped)
         preparation.make(gpus=self._gpus, links=links, environment=environment, resume_from=resume)
         self._raise_if_stopped()
         secrets = read_secrets(self.home, self.job.secrets, os.environ)
@@ -244,7 +244,13 @@ class Supervisor:
         attempts = (*(a for a in self.state.attempts if a.number != attempt), started)
         self._save(is_durable=True, attempts=attempts)
         assert self._slot is not None
-        launchers.start({**os.environ, **secrets}, [*self._slot.descriptors, *self._ports.descriptors], self.stdin)
+        inherited = [*self._slot.descriptors, *self._ports.descriptors]
+        try:
+            launchers.start({**os.environ, **secrets}, inherited, self.stdin, before_node=self._raise_if_stopped)
+        except StoppedBeforeStart:  # no rank has started: each waits until all nodes are there
+            launchers.close()
+            self._close_attempt(None)
+            raise
         return launchers
 
     def _watch(self, launchers: Launchers) -> None:
@@ -254,7 +260,7 @@ class Supervisor:
             launchers.note_exits(reap())
             if launchers.is_over:
                 return
-            if not is_running:
+            if not is_running and launchers.reason is None:
                 is_running = self._note_running(launchers)
             self._obey(launchers)
             launchers.check()
