@@ -62,8 +62,8 @@ class LocalEngine:
     def plan(self, submission: Submission) -> Plan:
         from longboat.engines.local.submit.plan import make_plan
 
-        submission, notices, program = self._preflight(self._complete(submission))
-        return make_plan(self.home, submission, notices, containers=program)
+        submission, notices, containers = self._preflight(self._complete(submission))
+        return make_plan(self.home, submission, notices, containers=containers)
 
     def submit(self, submission: Submission) -> RunStatus:
         from longboat.engines.local.submit.submission import make_claims
@@ -74,7 +74,7 @@ class LocalEngine:
             check_run_id(submission.run_id)
             if (self.home.runs / submission.run_id).exists():
                 return self._replayed(submission, submission.run_id)
-        submission, notices, program = self._preflight(submission)
+        submission, notices, containers = self._preflight(submission)
         for notice in notices:
             self._notice(notice)
         self.home.prepare()
@@ -88,16 +88,16 @@ class LocalEngine:
             for warning in (*snapshot.warnings, *code_notices(snapshot, submission.job, is_cluster=False)):
                 self._notice(warning)
             diff = BundleStore(self.home.folder("bundles")).diff(snapshot.hash)
-        return self._create(submission, snapshot, diff, program)
+        return self._create(submission, snapshot, diff, containers)
 
     def _create(
-        self, submission: Submission, snapshot: CodeSnapshot | None, diff: bytes | None, program: str | None
+        self, submission: Submission, snapshot: CodeSnapshot | None, diff: bytes | None, containers: ContainerChoice
     ) -> RunStatus:
         from longboat.engines.local.submit.submission import create_run, free_name, record_of
 
         while True:
             name = submission.run_id or free_name(self.home, submission)
-            record = record_of(self.home, submission, name=name, snapshot=snapshot, containers=program)
+            record = record_of(self.home, submission, name=name, snapshot=snapshot, containers=containers)
             with held_interrupts() as pressed:  # a run without a supervisor would be started by whoever looks next
                 created = create_run(self.home, record, diff)
                 if created is not None:
@@ -152,9 +152,9 @@ class LocalEngine:
 
         return choose(self._containers, submission.environment)
 
-    def _preflight(self, submission: Submission) -> tuple[Submission, list[str], str | None]:
-        """The submission with its volumes as folders of this machine, what the user should know, and the program that
-        runs its images. Raises Refused."""
+    def _preflight(self, submission: Submission) -> tuple[Submission, list[str], ContainerChoice]:
+        """The submission with its volumes as folders of this machine, what the user should know, and what runs its
+        images. Raises Refused."""
         import msgspec
 
         from longboat.core.layouts import notices as layout_notices
@@ -168,8 +168,12 @@ class LocalEngine:
         if submission.in_place:
             check_in_place(submission.job, base=submission.base, folder=str(code_folder(submission)))
         machine = observe_machine(self.home.root, submission.environment, with_gpus=bool(submission.job.gpus))
-        here = localize(submission.job, self._folders(), base=submission.base, exists=os.path.exists)
         containers = self._choose_containers(submission)
+        is_contained = containers.program is not None and all(role.image for role in submission.job.roles)
+        here = localize(
+            submission.job, self._folders(), base=submission.base, exists=os.path.exists, is_contained=is_contained
+        )
+        containers = msgspec.structs.replace(containers, mounts=here.mounts)
         submission = msgspec.structs.replace(submission, job=here.job)
         notices = [*here.notices, *check(here.job, machine, here.problems, containers), *layout_notices(here.job)]
         if submission.job.secrets:
@@ -178,7 +182,7 @@ class LocalEngine:
                 notices += unmasked(values)
             except EngineError as error:
                 raise Refused(error.message, hint=error.hint) from error
-        return submission, notices, containers.program
+        return submission, notices, containers
 
     def _folders(self) -> LocalFolders:
         from longboat.engines.local.submit.volumes import LocalFolders

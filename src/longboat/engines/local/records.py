@@ -52,6 +52,7 @@ class LocalRecord(Value, frozen=True):
     outside: dict[str, str] = {}  # links of the code that lead out of its folder: path in the working copy -> target
     after: tuple[Predecessor, ...] = ()  # runs that must have succeeded before it starts
     containers: str | None = None  # podman or docker: what runs roles that have an image; None: they run without it
+    mounts: dict[str, str] = {}  # what containers have at other paths: target -> folder of this machine
 
     def image_of(self, role: str) -> str | None:
         """The image that nodes of this role run in; None: they run on this machine itself."""

@@ -101,3 +101,13 @@ def test_roles_with_and_without_an_image_are_one_gang(jobs: LocalJobs) -> None:
     ended = jobs.run(code, roles=roles, image=None)
     assert ended.exit_code == 0, ended.reason
     assert sorted(jobs.text(ended.name).splitlines()) == [f"inside False {os.getuid()}", f"outside True {os.getuid()}"]
+
+
+def test_a_volume_is_at_its_absolute_target(jobs: LocalJobs) -> None:
+    folder = jobs.root / "set"
+    folder.mkdir()
+    (folder / "here").write_text("found it")
+    code = "print(open('/mnt/set/here').read()); open('/mnt/set/written', 'w').close()"
+    ended = jobs.run(code, volumes={"/mnt/set": {"path": str(folder)}})
+    assert (ended.exit_code, jobs.text(ended.name)) == (0, "found it\n"), ended.reason
+    assert (folder / "written").stat().st_uid == os.getuid()

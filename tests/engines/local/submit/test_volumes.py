@@ -93,3 +93,12 @@ def test_a_folder_that_a_shell_would_cut_is_not_put_into_commands() -> None:
     given = Job(name="job", roles=(Role(name="worker", run="ls /d"),), volumes=(Volume(target="/d", claim="c"),))
     found = localize(given, folders, base="/", exists=lambda path: True)
     assert found.problems and "blanks" in found.problems[0][0]
+
+
+def test_containers_have_a_volume_at_its_target_as_well() -> None:
+    volumes = (Volume(target="/mnt/data", path="/here"), Volume(target="/mnt/scratch", scratch=True))
+    given = Job(name="job", roles=(Role(name="worker", run="true"),), volumes=volumes)
+    here = localize(given, LocalFolders(), base="/", exists=lambda path: True, is_contained=True)
+    assert here.mounts == {"/mnt/data": "/here"} and here.notices == [] and here.problems == []
+    without = localize(given, LocalFolders(), base="/", exists=lambda path: True)
+    assert without.job == here.job and "nothing is mounted" in without.notices[0]

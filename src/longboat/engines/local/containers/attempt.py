@@ -114,8 +114,9 @@ class AttemptContainers:
             Path(volume.path) for volume in self._record.job.volumes if volume.path and os.path.isabs(volume.path)
         ]
         folders = dict.fromkeys(os.path.abspath(path) for path in (*own, *inputs, *volumes))
+        moved = [Mount(source=folder, target=target) for target, folder in self._record.mounts.items()]
         launcher = Mount(source=os.fspath(self._launcher), target=LAUNCHER, read_only=True)
-        return (*(Mount(source=path, target=path) for path in folders), launcher)
+        return (*(Mount(source=path, target=path) for path in folders), *moved, launcher)
 
     def _store_variables(self) -> dict[str, str]:
         """With which the launcher reaches the object store of the checkpoints."""

@@ -14,6 +14,7 @@ class ContainerChoice(Value, frozen=True):
 
     program: str | None = None  # podman or docker
     why_not: str = ""
+    mounts: dict[str, str] = {}  # targets of volumes -> folders of this machine
     devices: frozenset[str] = frozenset()  # that CDI specifications name: nvidia.com/gpu=0
 
 

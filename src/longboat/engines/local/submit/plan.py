@@ -10,6 +10,7 @@ from longboat.core.plans import Action, Plan
 from longboat.core.resources import show_quantity
 from longboat.core.words import counted
 from longboat.engines.engine import Submission
+from longboat.engines.local.containers.choice import ContainerChoice
 from longboat.engines.local.submit.preflight import request_of
 from longboat.engines.local.submit.submission import free_name, record_of
 from longboat.engines.local.supervise.attempt_folders import example_ports, layout_of
@@ -19,7 +20,9 @@ from longboat.engines.shared.home import Home
 from longboat.engines.shared.secret_urls import redacted_job
 
 
-def make_plan(home: Home, submission: Submission, notices: Sequence[str], *, containers: str | None = None) -> Plan:
+def make_plan(
+    home: Home, submission: Submission, notices: Sequence[str], *, containers: ContainerChoice | None = None
+) -> Plan:
     """The layout shows the ports as they might be: free ones are chosen when the run starts."""
     home.prepare()
     job = redacted_job(submission.job)
@@ -38,7 +41,9 @@ def make_plan(home: Home, submission: Submission, notices: Sequence[str], *, con
             )
         )
     for image in sorted({image for role in job.roles if (image := record.image_of(role.name))}):
-        actions.append(Action(kind="pull", what=f"image {image}", reason=f"with {containers}, if it is not here yet"))
+        actions.append(
+            Action(kind="pull", what=f"image {image}", reason=f"with {record.containers}, if it is not here yet")
+        )
     actions.extend(_waits(job))
     for role in job.roles:
         what = f"{role.nodes} x {role.name}, {counted(role.procs, 'process')} each"

@@ -21,6 +21,7 @@ from longboat.core.jobs import Job
 from longboat.core.runs import RunStatus
 from longboat.engines.engine import Submission
 from longboat.engines.lifecycle.predecessors import Predecessor, predecessors_of
+from longboat.engines.local.containers.choice import ContainerChoice
 from longboat.engines.local.records import KEPT_VARIABLES, LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.shared.checkpoint_store import COMPLETE, resume_address
@@ -44,7 +45,7 @@ def record_of(
     *,
     name: str,
     snapshot: CodeSnapshot | None,
-    containers: str | None = None,
+    containers: ContainerChoice | None = None,
 ) -> LocalRecord:
     job = with_absolute_secrets(submission)
     environment = submission.environment
@@ -69,7 +70,8 @@ def record_of(
         python_folders=_python_folders(job, snapshot, environment) if snapshot else (),
         in_place=str(code_folder(submission)) if submission.in_place else None,
         after=_predecessors(home, job),
-        containers=containers,
+        containers=containers.program if containers else None,
+        mounts=containers.mounts if containers else {},
     )
 
 

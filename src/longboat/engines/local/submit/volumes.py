@@ -32,6 +32,7 @@ class LocalizedJob(NamedTuple):
     job: Job
     problems: list[Problem]
     notices: list[str]
+    mounts: dict[str, str] = {}  # absolute targets -> folders of this machine, for containers, which can have both
 
 
 class _VolumeSource(NamedTuple):
@@ -42,8 +43,11 @@ class _VolumeSource(NamedTuple):
     problem: Problem | None = None
 
 
-def localize(job: Job, folders: LocalFolders, *, base: str, exists: Callable[[str], bool]) -> LocalizedJob:
-    """`base`: what relative paths start from. `exists`: whether there is such a place on this machine."""
+def localize(
+    job: Job, folders: LocalFolders, *, base: str, exists: Callable[[str], bool], is_contained: bool = False
+) -> LocalizedJob:
+    """`base`: what relative paths start from. `exists`: whether there is such a place on this machine. `is_contained`:
+    every rank runs in a container, where a volume is mounted at its target as well."""
     volumes: list[Volume] = []
     problems: list[Problem] = []
     notices = [f"`queue: {job.queue}` is not used here: this machine has one queue"] if job.queue is not None else []
@@ -69,13 +73,14 @@ def localize(job: Job, folders: LocalFolders, *, base: str, exists: Callable[[st
             renamed[volume.target] = source.folder
         target = source.folder if is_absolute else volume.target
         volumes.append(Volume(target=target, path=source.folder))
-    if renamed:
+    if renamed and not is_contained:
         notices.append(
             f"nothing is mounted here: commands, env and data that name {', '.join(renamed)} are given its folder;"
             " a script that names it finds nothing there"
         )
     changed = msgspec.structs.replace(job, volumes=tuple(volumes))
-    return LocalizedJob(_with_paths(changed, renamed), problems, notices)
+    mounts = {target: folder for target, folder in renamed.items() if os.path.isabs(folder)}
+    return LocalizedJob(_with_paths(changed, renamed), problems, notices, mounts)
 
 
 def _source_of(volume: Volume, folders: LocalFolders, base: str, exists: Callable[[str], bool]) -> _VolumeSource:
