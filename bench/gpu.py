@@ -1,6 +1,6 @@
 """The same training bare, through the embedded engine and through Kubernetes, on a machine with a GPU; writes gpu.json.
 
-    python3 bench/gpu.py longboat-cluster.tar.xz [--rounds 3] [--steps 200] [-o bench/gpu.json]
+    python3 bench/gpu.py longboat-cluster.tar.xz [--rounds 3] [--steps 200] [-o bench/gpu.json] [PART...]
 
 Needs root, a Python with torch, Longboat's dependencies, and the archive that `python -m testbed pack` writes (its
 cluster shows the machine's GPUs as nvidia.com/gpu and runs the machine's own Python in pods). Everything in one
@@ -26,11 +26,13 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE / "gpu_scripts"
+sys.path.insert(0, str(HERE.parent / "src"))
 LONGBOAT = [sys.executable, "-c", "from longboat.cli.main import main; main()"]
 PLACES = {"embedded": [], "kubernetes": ["--on", "gpu"]}
 WITHOUT = {"embedded": [], "kubernetes": ["--on", "plain"]}
 """Where runs without GPUs go: in the cluster they are pods without any privilege."""
 LIMIT_S = 300.0
+STARTS = 9
 
 
 class Bench:
@@ -94,7 +96,7 @@ class Bench:
         config["current-context"] = "gpu"
         Path(self.environment["KUBECONFIG"]).write_text(json.dumps(config))
         home = Path(self.environment["LONGBOAT_HOME"])
-        home.mkdir()
+        home.mkdir(exist_ok=True)
         contexts = {"gpu": {"pod": {"spec": privileged}}, "plain": {"pod": {"spec": base}}}
         settings = {"kubernetes": {"image": container["image"], "allow_host_paths": True}, "contexts": contexts}
         (home / "config.yaml").write_text(json.dumps(settings))
@@ -103,6 +105,19 @@ class Bench:
         self.call([*self.start, "down"], code=None)
 
     # the parts
+
+    def starts(self) -> dict[str, float]:
+        """Seconds until the first line of a small script runs that has the GPU, with nothing else on the machine."""
+        commands = {
+            "bare": [sys.executable, "hold.py", "0"],
+            "embedded": [*LONGBOAT, "run", "-q", "--gpus", "1", "hold.py", "0"],
+        }
+        taken: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(STARTS + 1):
+            for name, command in commands.items():
+                began = time.time()
+                taken[name].append(float(self.call(command).split()[1]) - began)
+        return {name: statistics.median(times[1:]) for name, times in taken.items()}
 
     def doctor(self) -> dict[str, Any]:
         found = {name: json.loads(self.longboat("doctor", "-o", "json", *place)) for name, place in PLACES.items()}
@@ -134,12 +149,15 @@ class Bench:
             self.longboat("run", "-d", "-q", "--gpus", "1", "-n", "second", *place, "hold.py", "1")
             time.sleep(1.0)
             reason = json.loads(self.longboat("status", "second", "-o", "json", *place))["reason"]
+            watched = PodTimes(self.environment) if name == "kubernetes" else None
             self.longboat("wait", "first", "second", *place)
             lines = {run: self.longboat("logs", run, *place).split() for run in ("first", "second")}
             gap = float(lines["second"][1]) - float(lines["first"][1]) - 8.0
             if gap < -0.5:
                 raise RuntimeError(f"{name}: both held the GPU: {lines}")
             found[name] = {"reason": reason, "second_after_first_s": gap}
+            if watched is not None:
+                found[name]["steps"] = watched.since(float(lines["first"][1]) + 8.0)
         return found
 
     def seeing(self) -> dict[str, Any]:
@@ -164,6 +182,39 @@ class Bench:
                 raise RuntimeError(f"{name}: {told}")
             found[name] = {run: {"cause": it["cause"], "headline": it["headline"]} for run, it in told.items()}
         return found
+
+
+class PodTimes:
+    """When pods were seen to change, by a watch; the kubelet's own times are whole seconds."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        from longboat.kubeapi.client import Client
+        from longboat.kubeapi.kinds import POD
+        from longboat.kubeapi.watch import Reflector
+
+        self.seen: dict[str, float] = {}
+        self.client = Client.open(context="gpu", environment=environment)
+        self.watch: Any = Reflector(self.client, POD, labels="longboat.dev/role", on_change=self.changed)
+        self.watch.sync()
+
+    def changed(self, change: Any) -> None:
+        body, now = change.object, time.time()
+        run, status = body["metadata"]["labels"]["longboat.dev/run"], body.get("status") or {}
+        states = [one.get("state") or {} for one in status.get("containerStatuses") or ()]
+        moments = {
+            "the first's container is seen to have ended": run == "first"
+            and any("terminated" in one for one in states),
+            "the first's pod has ended, and its GPU is free": run == "first" and status.get("phase") == "Succeeded",
+            "the second's pod has its node": run == "second" and bool(body["spec"].get("nodeName")),
+        }
+        for name, has_come in moments.items():
+            if has_come:
+                self.seen.setdefault(name, now)
+
+    def since(self, moment: float) -> dict[str, float]:
+        self.watch.close()
+        self.client.close()
+        return {name: at - moment for name, at in sorted(self.seen.items(), key=lambda item: item[1])}
 
 
 def phases(events: dict[str, Any], began: float) -> dict[str, float]:
@@ -203,11 +254,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("-o", "--output", type=Path, default=HERE / "gpu.json")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="only these; the other results are kept")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="longboat-gpu-") as folder:
         bench = Bench(Path(folder), arguments.steps, arguments.rounds)
-        results: dict[str, Any] = {"gpu": gpu_name(), "cores": os.cpu_count(), "failed": []}
+        kept = json.loads(arguments.output.read_text()) if arguments.parts and arguments.output.exists() else {}
+        results: dict[str, Any] = {**kept, "gpu": gpu_name(), "cores": os.cpu_count(), "failed": []}
         parts: dict[str, Callable[[], Any]] = {
+            "starts": bench.starts,
             "cluster": lambda: bench.up(arguments.archive.resolve()),
             "doctor": bench.doctor,
             "training": bench.training,
@@ -216,10 +270,11 @@ def main() -> int:
             "failing": bench.failing,
         }
         try:
-            for name, part in parts.items():
+            wanted = [name for name in parts if not arguments.parts or name in (*arguments.parts, "cluster")]
+            for name in wanted:
                 began = time.monotonic()
                 try:
-                    results[name] = part()
+                    results[name] = parts[name]()
                 except Exception:
                     results["failed"].append({name: traceback.format_exc()[-4000:]})
                 print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)

@@ -28,7 +28,11 @@ def section(found: dict[str, Any]) -> list[str]:
         "",
         *table(training_rows(training)),
         "",
+        *table(start_rows(found["starts"])),
+        "",
         *table(queue_rows(found["queueing"])),
+        "",
+        *table(handover_rows(found["queueing"]["kubernetes"])),
         "",
         *table(seeing_rows(found["seeing"])),
         "",
@@ -45,6 +49,20 @@ def training_rows(training: dict[str, Any]) -> list[Row]:
         medians = [statistics.median(one[phase] for one in training["phases"][place]) for place in PLACES]
         rows.append([words, *map(number, medians)])
     return rows
+
+
+def start_rows(starts: dict[str, float]) -> list[Row]:
+    """Nothing else on the machine; medians."""
+    rows: list[Row] = [["a small script that has the GPU", "bare", "embedded", "later by"]]
+    bare, embedded = starts["bare"], starts["embedded"]
+    rows.append(["until its first line runs, s", number(bare), number(embedded), number(embedded - bare)])
+    return rows
+
+
+def handover_rows(queueing: dict[str, Any]) -> list[Row]:
+    rows: list[Row] = [["a GPU from one run to the next on Kubernetes", "after the first script's end, s"]]
+    rows += [[step, number(after)] for step, after in queueing["steps"].items()]
+    return [*rows, ["the second script's first line runs", number(queueing["second_after_first_s"])]]
 
 
 def queue_rows(queueing: dict[str, Any]) -> list[Row]:
