@@ -32,6 +32,8 @@ SPEC = ContainerSpec(
 def test_everything_but_the_files_is_that_of_this_machine() -> None:
     command = start_command(SPEC, "/home/me/run/plan.json")
     assert {"--network=host", "--pid=host", "--ipc=host", "--userns=host", "--user=0:0"} <= set(command)
+    without = start_command(msgspec.structs.replace(SPEC, has_ipc=False), "/home/me/run/plan.json")
+    assert set(command) - set(without) == {"--ipc=host"}
     assert {"--rm", "--pull=never", "--interactive", "--security-opt=label=disable"} <= set(command)
 
 

@@ -81,6 +81,8 @@ class AttemptContainers:
     ) -> ContainerSpec:
         record = self._record
         scratch = Mount(source=os.fspath(node.directory / "scratch"), target=CONTAINER_SCRATCH)
+        has_ipc = os.getuid() == 0 or os.path.isdir("/dev/mqueue")  # which podman without privileges mounts as well
+        shared = () if has_ipc else (Mount(source="/dev/shm", target="/dev/shm"),)
         return ContainerSpec(
             program=self._program,
             path=program_path(self._program, os.environ),
@@ -89,7 +91,8 @@ class AttemptContainers:
             run=record.name,
             uid=record.uid,
             user=user_of(self._program),
-            mounts=(*mounts, scratch),
+            mounts=(*mounts, scratch, *shared),
+            has_ipc=has_ipc,
             marks={
                 "LONGBOAT_RUN_UID": record.uid,
                 "LONGBOAT_NODE": node.name,

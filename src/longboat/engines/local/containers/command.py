@@ -35,6 +35,7 @@ class ContainerSpec(Value, frozen=True):
     mounts: tuple[Mount, ...]
     marks: Mapping[str, str]  # variables by which processes of the run are found; nothing secret
     devices: tuple[str, ...] = ()  # GPUs, by CDI
+    has_ipc: bool = True  # the whole IPC namespace of this machine; else /dev/shm is among the mounts
     limits: tuple[str, ...] = ()  # ulimits
 
 
@@ -42,7 +43,8 @@ def start_command(spec: ContainerSpec, plan: str) -> list[str]:
     """`podman run` (docker's is the same) of the launcher; stdin tells it the secrets, and when we are gone."""
     command = [spec.path, "run", "--rm", "--interactive", "--pull=never", f"--name={spec.name}"]
     command += [f"--label={RUN_LABEL}={spec.run}", f"--label={UID_LABEL}={spec.uid}"]
-    command += ["--network=host", "--pid=host", "--ipc=host", "--userns=host", f"--user={spec.user}", "--workdir=/"]
+    command += ["--network=host", "--pid=host", "--userns=host", f"--user={spec.user}", "--workdir=/"]
+    command += ["--ipc=host"] if spec.has_ipc else []
     # The files of the user are not relabelled for SELinux; what is printed is in the run's own logs; no limit of
     # processes but the machine's; an image's own health check has no meaning for a training.
     command += ["--security-opt=label=disable", "--log-driver=none", "--pids-limit=-1", "--no-healthcheck"]
