@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longboat.fitting import backfill, packing
-from longboat.fitting.backfill import UNKNOWN, Backfill, QueuedGang, UpcomingNode
+from longboat.fitting import backfill, earliest_start, packing
+from longboat.fitting.backfill import Backfill, QueuedGang, UpcomingNode
+from longboat.fitting.earliest_start import UNKNOWN
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
 from tests.fitting.bodies import GPU, gang, node, pod
@@ -44,6 +45,7 @@ def test_only_the_nodes_on_which_least_has_to_end_are_kept() -> None:
     decision = Backfill(fleet(3, *pods), 0.0)
     found = judged(decision, queued("big", 8), queued("four", 4), queued("two", 2), queued("one", 1), queued("more", 1))
     assert found == {"big": "waits", "four": "delays big", "two": "starts", "one": "starts", "more": "delays big"}
+    assert len(decision.reservations) == 1, "where no end is known, only the first keeps nodes"
     big = decision.reservations[0]
     assert (big.name, big.nodes, big.start) == ("big", ("n1",), UNKNOWN)
 
@@ -63,11 +65,17 @@ def test_a_gang_that_waits_for_a_machine_keeps_nothing_of_the_others() -> None:
 
 
 def test_a_second_gang_is_planned_behind_the_first() -> None:
-    pods = [held("a", 4, "n0"), held("b", 5, "n1"), held("c", 6, "n2")]
-    decision = Backfill(fleet(3, *pods), 0.0)
-    judged(decision, queued("big", 8), queued("also", 8), queued("two", 2), queued("three", 3))
-    assert [one.nodes for one in decision.reservations] == [("n0",), ("n1",)]
+    pods, ends = [held("a", 4, "n0"), held("b", 5, "n1"), held("c", 6, "n2")], {"a": 10.0, "b": 20.0, "c": 30.0}
+    decision = Backfill(fleet(3, *pods), 0.0, end_of=lambda one: ends.get(one.name))
+    judged(decision, queued("big", 8), queued("also", 8), queued("two", 2))
+    assert [(one.nodes, one.start) for one in decision.reservations] == [(("n0",), 10.0), (("n1",), 20.0)]
     assert decision.fleet.where(queued("two", 2).pods[0]) is decision.fleet.states["n2"]
+
+
+def test_a_part_of_a_node_is_gathered_bit_by_bit() -> None:
+    """Six of eight are in use and four are wanted: the two that are free are kept, or singles take them for ever."""
+    decision = Backfill(fleet(1, held("a", 3, "n0"), held("b", 3, "n0")), 0.0)
+    assert judged(decision, queued("four", 4), queued("one", 1)) == {"four": "waits", "one": "delays four"}
 
 
 def test_the_fleet_is_left_as_it_was() -> None:
@@ -119,18 +127,21 @@ class World:
 
     def _look(self, decision: Backfill) -> None:
         first = decision.reservations[0]
-        in_use = dict.fromkeys(first.nodes, 0)
+        lack = dict.fromkeys(first.nodes, -SIZE)
+        for node_name, each in zip(first.nodes, first.pods):
+            lack[node_name] += each.shape.asks(GPU)
         for _, mine in self.running.values():
             for each in mine:
-                if each.node in in_use:
-                    in_use[each.node] += each.shape.asks(GPU)
+                if each.node in lack:
+                    lack[each.node] += each.shape.asks(GPU)
+        has_to_end = sum(max(amount, 0) for amount in lack.values())
         name, start, to_end = self.head
         if name == first.name:
             if self.tells_ends:
                 assert first.start <= start, "somebody who passed it delays it"
             else:
-                assert sum(in_use.values()) <= to_end, "more has to end for it than before"
-        self.head = (first.name, first.start, sum(in_use.values()))
+                assert has_to_end <= to_end, "more has to end for it than before"
+        self.head = (first.name, first.start, has_to_end)
 
     def pass_on(self) -> None:
         """To the next end."""
@@ -177,6 +188,7 @@ def test_the_cost_grows_with_kinds_of_gangs_not_with_the_queue(monkeypatch: pyte
         return call
 
     monkeypatch.setattr(backfill, "place", counting(real_place))
+    monkeypatch.setattr(earliest_start, "place", counting(real_place))
     monkeypatch.setattr(backfill, "take", counting(real_take))
     pods = [held(f"p{number}", 7, f"n{number}") for number in range(500)]
     decision = Backfill(fleet(501, *pods), 0.0)

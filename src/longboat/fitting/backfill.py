@@ -2,24 +2,23 @@
 
 Gangs are judged in the order of the queue. One that does not fit now gets a reservation: the nodes where it will start,
 and when, as far as ends and arrivals of nodes are known. Of these nodes it keeps what nobody gives back until then; a
-later gang starts if it fits on the rest, or if it ends in time. Where no end is known, the nodes are those on which
-least has to end: what is in use there only shrinks, so that the gang starts once that little has ended.
+later gang starts if it fits on the rest, or if it ends in time. Where no end is known, the first of the queue keeps
+what is free on the nodes where least has to end for it: that only shrinks, so that it starts once that has ended.
 """
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from longboat.core.jobs import Value
+from longboat.fitting.earliest_start import COMING, UNKNOWN, EarliestStart, Key, Release
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import NodeConstraints, Pod, PodShape
-from longboat.fitting.model.quantities import CPU, is_scarce, scarcity
-from longboat.fitting.node_state import NodeState
+from longboat.fitting.model.quantities import is_scarce
 from longboat.fitting.packing import Placement, place, take
 
 MOST_RESERVED = 16
@@ -27,16 +26,11 @@ MOST_RESERVED = 16
 LONGEST_PASSED_S = 6 * 3600.0
 """The first of the queue is passed for so long. The scheduler chooses the nodes in the end, and pods of others ask
 nobody: both may undo a reservation again and again. After that nobody starts who asks for the same."""
-UNKNOWN = math.inf
 
 _KEPT = "\0kept"
 """Namespace of what is kept for a reservation: no pod of a cluster is called so."""
-_COMING = "\0coming"
 
-Key = tuple[str, str]
 Shapes = frozenset[tuple[PodShape, int]]
-Release = tuple[float, list[Pod]]
-"""From this moment on these pods hold nothing."""
 
 
 class QueuedGang(Value, frozen=True):
@@ -94,6 +88,8 @@ class Backfill:
         self._shadow: Fleet | None = None
         self._planned: set[Key] = set()  # pods of reservations, which the shadow has
         self._known: dict[tuple[str, Shapes], bool] = {}
+        self._known_releases: list[Release] | None = None
+        self._without_end: set[Shapes | None] = set()  # alike gangs that fit after no known end
 
     @functools.cached_property
     def roomy(self) -> Fleet:
@@ -190,6 +186,8 @@ class Backfill:
         for pod in gang.pods:
             if lasts != UNKNOWN:
                 self._ends[(pod.namespace, pod.name)] = self.now + lasts
+                self._known_releases = None
+                self._without_end.clear()
             state = self.fleet.where(pod)
             if self._shadow is not None and state is not None:
                 self._shadow.add(pod, self._shadow.states[state.name])
@@ -222,15 +220,22 @@ class Backfill:
             self.fleet.remove(pod)
 
     def _reserve(self, gang: QueuedGang) -> Reservation | None:
-        """None: it does not fit on these nodes and those that come, whatever ends."""
+        """None: it fits only when something ends of which nobody knows when.
+
+        Of such gangs the first has one all the same. If all had, they would keep idle what none of them can use yet.
+        """
         shadow = self._shadow or self._make_shadow()
-        search = _Search(gang.pods, shadow)
-        start = search.earliest(self._releases(shadow))
+        search = EarliestStart(gang.pods, shadow)
+        key = self._alike(gang.pods)
+        start = None if key in self._without_end else search.earliest(self._releases(shadow))
         if start is None:
-            start = search.earliest(_by_node(gang.pods, shadow, self._planned))
+            self._without_end |= {key} - {None}
+            if any(one.start == UNKNOWN for one in self.reservations):
+                return None
+            start = search.cheapest(self._planned)
         if start is None:
             return None
-        kept = tuple(self._kept(gang.name, search))
+        kept = tuple(self._kept(gang.name, search, start))
         for pod, node in zip(gang.pods, search.nodes):
             shadow.add(pod, shadow.states[node])
             self._planned.add((pod.namespace, pod.name))
@@ -243,32 +248,41 @@ class Backfill:
         if coming:
             shadow.add_nodes(one.shape for one in coming)
         for one in coming:
-            pod = Pod(name=one.shape.name, namespace=_COMING, shape=PodShape(requests=one.shape.allocatable))
+            pod = Pod(name=one.shape.name, namespace=COMING, shape=PodShape(requests=one.shape.allocatable))
             shadow.add(pod, shadow.states[one.shape.name])
-            self._ends[(_COMING, one.shape.name)] = one.ready
+            self._ends[(COMING, one.shape.name)] = one.ready
         return shadow
 
     def _releases(self, shadow: Fleet) -> list[Release]:
         """What ends, and what comes, when that is known; the earliest first."""
+        if self._known_releases is not None:
+            return self._known_releases
         moments: dict[float, list[Pod]] = {}
         for state in shadow.states.values():
             for key, pod in state.pods.items():
                 end = self._ends.get(key) or self._end_of(pod)
                 if end is not None and key not in self._planned:
                     moments.setdefault(max(end, self.now), []).append(pod)
-        return sorted(moments.items(), key=lambda pair: pair[0])
+        self._known_releases = sorted(moments.items(), key=lambda pair: pair[0])
+        return self._known_releases
 
-    def _kept(self, name: str, search: _Search) -> Iterable[tuple[Pod, str]]:
+    def _kept(self, name: str, search: EarliestStart, start: float) -> Iterable[tuple[Pod, str]]:
+        """Until a known moment: what is not given back by then. Else all that is free of what it needs."""
         needs: dict[str, dict[str, int]] = {}
         for pod, node in zip(search.pods, search.nodes):
             mine = needs.setdefault(node, {})
             for resource, count in pod.shape.requests:
                 mine[resource] = mine.get(resource, 0) + count
         for node, mine in needs.items():
-            freed = search.freed.get(node, {})
-            left = {resource: count - freed.get(resource, 0) for resource, count in mine.items()}
+            if node not in self.fleet.states:
+                continue
+            freed, free = search.freed.get(node, {}), self.fleet.states[node].free
+            left = {
+                resource: count - freed.get(resource, 0) if start != UNKNOWN else min(count, free.get(resource, 0))
+                for resource, count in mine.items()
+            }
             requests = tuple((resource, count) for resource, count in sorted(left.items()) if count > 0)
-            if requests and node in self.fleet.states:
+            if requests:
                 yield Pod(name=f"{name}/{node}", namespace=_KEPT, shape=PodShape(requests=requests)), node
 
     # Who asks for the same
@@ -295,86 +309,5 @@ class Backfill:
         return found
 
 
-class _Search:
-    """The earliest moment at which pods fit, over a list of releases; the fleet is left as it is."""
-
-    def __init__(self, pods: tuple[Pod, ...], fleet: Fleet) -> None:
-        self.pods, self.fleet = pods, fleet
-        self.nodes: tuple[str, ...] = ()
-        self.freed: dict[str, dict[str, int]] = {}  # node -> what is given back there until then
-
-    def earliest(self, releases: list[Release]) -> float | None:
-        """Gallops, then halves: the cost goes with what has to be released, not with all there is."""
-        self._releases, self._done = releases, 0
-        self._gone: list[list[tuple[Pod, NodeState]]] = []
-        failed, fits = 0, 1
-        while not self._fits_after(min(fits, len(releases))):
-            if fits >= len(releases):
-                self._go_to(0)
-                return None
-            failed, fits = fits, fits * 2
-        fits = min(fits, len(releases))
-        while fits - failed > 1:
-            middle = (failed + fits) // 2
-            if self._fits_after(middle):
-                fits = middle
-            else:
-                failed = middle
-        self._settle(fits)
-        return releases[fits - 1][0] if fits else 0.0
-
-    def _settle(self, count: int) -> None:
-        self._go_to(count)
-        found = place(self.pods, self.fleet, explain=False)
-        assert isinstance(found, Placement)
-        self.nodes = found.nodes
-        self.freed = {}
-        for pod, state in (pair for gone in self._gone for pair in gone):
-            if pod.namespace != _COMING:
-                freed = self.freed.setdefault(state.name, {})
-                for resource, amount in pod.shape.requests:
-                    freed[resource] = freed.get(resource, 0) + amount
-        self._go_to(0)
-
-    def _fits_after(self, count: int) -> bool:
-        self._go_to(count)
-        return isinstance(place(self.pods, self.fleet, explain=False), Placement)
-
-    def _go_to(self, count: int) -> None:
-        while self._done < count:
-            gone = []
-            for pod in self._releases[self._done][1]:
-                state = self.fleet.where(pod)
-                if state is not None:
-                    self.fleet.remove(pod)
-                    gone.append((pod, state))
-            self._gone.append(gone)
-            self._done += 1
-        while self._done > count:
-            for pod, state in self._gone.pop():
-                self.fleet.add(pod, state)
-            self._done -= 1
-
-
 def _overlap(names: tuple[str, ...], others: tuple[str, ...]) -> bool:
     return bool(names) if names is others else not set(names).isdisjoint(others)
-
-
-def _by_node(pods: Sequence[Pod], fleet: Fleet, planned: Container[Key]) -> list[Release]:
-    """Nodes where the pods may be, emptied one after the other: that on which least has to end first."""
-    shapes = {pod.shape for pod in pods}
-    names = sorted({name for shape in shapes for name in fleet.eligible(shape.placing)})
-    asked = {resource for shape in shapes for resource, _ in shape.requests}
-    primary = min(asked, key=scarcity, default=CPU)
-
-    def in_use(state: NodeState) -> int:
-        return state.shape.has(primary) - state.free.get(primary, 0)
-
-    states = sorted((fleet.states[name] for name in names), key=lambda state: (_is_here(state), in_use(state)))
-    return [
-        (UNKNOWN, [pod for key, pod in state.pods.items() if not pod.lasts and key not in planned]) for state in states
-    ]
-
-
-def _is_here(state: NodeState) -> bool:
-    return not any(namespace == _COMING for namespace, _ in state.pods)
