@@ -87,6 +87,8 @@ class Replacements:
     def _is_empty(self, machine: Machine) -> bool:
         if machine.pool is None or not machine.is_usable or machine.name in self.state.growth.needed:
             return False
+        if machine.pool.name in self.state.growth.soon:
+            return False  # somebody who waits comes first
         return machine.name not in self.state.reserved and not has_work(self._fleet(machine).states[machine.name])
 
     def _fleet(self, machine: Machine) -> Fleet:
@@ -152,6 +154,7 @@ class Replacements:
             why = why or "other nodes are replaced first (max_drains)"
         if offer.name in self._growing:
             why = why or f"pool {offer.name} grows in this very loop"
+        why = why or growth.soon.get(offer.name, "")
         self._note(tenants, f"{what}; {why or 'ordered'}")
         if why:
             return 0
