@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _SMALL = 1 << 16  # one read and one write cost less than asking for a clone
 _CHUNK = 1 << 20
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FICLONE = 0x40049409  # ioctl of linux/fs.h
 _NO_CLONE = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EBADF)
 
@@ -72,37 +74,43 @@ def _undo(root: str, existed: bool) -> None:
 
 
 def _fill(entries: Sequence[Entry], source: Callable[[str], str], root: str) -> None:
+    """Folder by folder, each opened once: with many small files, what a path costs is most of the work."""
     made = {""}
-    for entry in entries:
-        folder = entry.path.rpartition("/")[0]
+    for folder, children in groupby(entries, key=lambda entry: entry.path.rpartition("/")[0]):
+        place = f"{root}/{folder}" if folder else root
         if folder not in made:
-            os.makedirs(f"{root}/{folder}", exist_ok=True)
+            os.makedirs(place, exist_ok=True)
             made.add(folder)
-        place = f"{root}/{entry.path}"
+        opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            if entry.kind == "link":
-                os.symlink(entry.target, place)
-            else:
-                _copy(source(entry.hash), place, entry)
-        except FileExistsError:
+            for entry in children:
+                _lay_down(entry, source, opened)
+        except FileExistsError as error:
             raise BundleError(
-                f"{entry.path!r} and another name are the same file here: this disk does not tell upper from lower case"
+                f"{error.filename!r} in {folder or '.'} and another name are the same file here: this disk does not"
+                " tell upper from lower case"
             ) from None
+        finally:
+            os.close(opened)
 
 
-def _copy(source: str, place: str, entry: Entry) -> None:
+def _lay_down(entry: Entry, source: Callable[[str], str], folder: int) -> None:
+    name = entry.path.rpartition("/")[2]
+    if entry.kind == "link":
+        os.symlink(entry.target, name, dir_fd=folder)
+        return
     try:
-        reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        reader = os.open(source(entry.hash), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise _damaged(entry) from None
     try:
-        if os.fstat(reader).st_size != entry.size:
+        data = os.read(reader, entry.size + 1) if entry.size <= _SMALL else b""
+        if (len(data) if entry.size <= _SMALL else os.fstat(reader).st_size) != entry.size:
             raise _damaged(entry)
-        mode = 0o777 if entry.executable else 0o666
-        writer = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        writer = os.open(name, _NEW, 0o777 if entry.executable else 0o666, dir_fd=folder)
         try:
             if entry.size <= _SMALL:
-                write_all(writer, os.read(reader, entry.size))
+                write_all(writer, data)
             elif not _clone(reader, writer):
                 _copy_range(reader, writer, entry.size)
         finally:
