@@ -128,6 +128,10 @@ for number in range(10):
     assert asked(since=whole[-1].time + 1) == []
     assert asked(attempt=0, ranks=(2,), tail=1) == ["2 9"]
     assert asked(attempt=7) == []
+    assert asked(grep=(" [89]$",), ranks=(0,)) == ["0 8", "0 9"]
+    assert asked(grep=(" 3", " 4"), tail=1) == ["0 4", "1 4", "2 4"]
+    assert asked(grep=("[0-8]$",), invert_match=True) == ["0 9", "1 9", "2 9"]
+    assert asked(grep=(" 7",), follow=True) == ["0 7", "1 7", "2 7"]
 
 
 def test_following_a_run_that_has_ended_ends(jobs: Jobs) -> None:

@@ -148,3 +148,13 @@ def test_only_a_kill_is_blamed_on_memory(number: int) -> None:
     failure = Failure(cause="signal", exit_code=128 + number, message="", rank=rank(signal=number))
     steps = explain_status(status("failed"), failure, ()).next_steps
     assert not any("memory" in step for step in steps if "shm" not in step), steps
+
+
+def test_a_full_disk_is_the_advice_whatever_failed_of_it() -> None:
+    words = "OSError: [Errno 28] No space left on device: 'step-3/model.pt'"
+    for failure in (
+        Failure(cause="exception", exit_code=1, message=words, rank=rank()),
+        Failure(cause="exit", exit_code=1, message="exit code 1", rank=rank(tail=("cp: " + words,))),
+    ):
+        steps = explain_status(status("failed"), failure, ()).next_steps
+        assert any("a disk or a quota was full" in step for step in steps), steps

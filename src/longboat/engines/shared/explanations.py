@@ -15,6 +15,9 @@ _SILENT_S = 600.0
 _LONG = 240
 """Characters of a message in the headline; the lines below it have the rest."""
 
+NO_SPACE = "No space left on device"
+"""As the C library says it, and with it every program."""
+
 ADVICE: Mapping[str, str] = {
     "exception": "mend the exception above, then run again",
     "oom": "lower the batch size, or raise `memory` (or ask for GPUs with more memory)",
@@ -189,6 +192,8 @@ def _next_steps(status: RunStatus, failure: Failure, advice: Mapping[str, str]) 
     told = _signal_advice(failure, advice) if failure.cause == "signal" else advice.get(failure.cause)
     if failure.exit_code == 127:
         told = "the command was not found: check `run` and `setup`"
+    if any(NO_SPACE in text for text in (failure.message, *(rank.tail if rank is not None else failure.tail))):
+        told = "a disk or a quota was full: `df -h` and `df -i` show which; free some space, or write less"
     if told:
         steps.append(told.replace("RUN", name))
     if status.retries == 0 and failure.cause in ("signal", "oom"):

@@ -86,7 +86,7 @@ class RunLogs:
         """A pod's log into the spool. What cannot be read is handed back, to be looked for elsewhere."""
         log = NodeLog(self._client, self._record.namespace, view, self._query, self._kept)
         self._logs[(view.attempt, view.node)] = log
-        log.source.fills = self._query.tail is None
+        log.source.fills = self._query.tail is None or bool(self._query.grep)  # a match may be anywhere
         part = spool.part(view.attempt, view.node)
         try:
             for batch in log.read(follow=False):
