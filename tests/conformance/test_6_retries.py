@@ -175,6 +175,6 @@ if attempt == 1 and node == "chief-0":
     assert (run.phase, run.attempt) == ("succeeded", 1), text
     assert "from chief-0 of attempt 0" in jobs.text(run.name, attempt=1)
     assert "step-5 is of chief-0 of attempt 1" in text
-    assert "attempt 1 of the run has started, and this is attempt 0" in text
+    assert "attempt 2 of the run has started, and this is attempt 1" in text
     assert jobs.checkpoints(run.name) == [f"step-{step}" for step in range(1, 6)]
     assert (run.checkpoint or "").endswith("/step-5")

@@ -157,7 +157,7 @@ def test_an_older_attempt_neither_replaces_nor_counts(tmp_path: Path, monkeypatc
     begin_attempt(tmp_path, 2, "uid")
     assert [step for step, _ in complete_steps(tmp_path)] == [5, 6]
     assert sorted(name for name in os.listdir(tmp_path) if name.startswith(".")) == [".attempt-2"]
-    with pytest.raises(Fenced, match="attempt 2 of the run has started"):
+    with pytest.raises(Fenced, match="attempt 3 of the run has started"):
         begin_attempt(tmp_path, 1, "uid")
     save(tmp_path, 9, 2, monkeypatch)
     assert newest_complete(tmp_path) == tmp_path / "step-9" and model(tmp_path, 9) == "attempt 2"

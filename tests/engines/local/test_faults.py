@@ -217,7 +217,7 @@ def test_a_submitter_killed_before_the_supervisor_was_started(
 ) -> None:
     from longboat.engines.local import engine as module
 
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -278,7 +278,7 @@ def test_what_an_attempt_before_sends_once_this_one_has_started_is_not_resumed_f
     pods = make_pods(script=RESUMES, roles={"worker": 2}, plan={"attempt": 1, "setup": wait})
     pods.start(0, gang=gang_of(pods, url, 0), env=s3.environment)
     pods.until(lambda: (pods.node(0) / "checkpoints" / "step-5").exists())
-    with pytest.raises(EngineError, match="attempt 1 of the run has started"):
+    with pytest.raises(EngineError, match="attempt 2 of the run has started"):
         send(url, s3, tmp_path / "later", 6, attempt=0)
     send(url, s3, tmp_path / "latest", 7)  # had looked before, and says that it is of attempt 0 all the same
     pods.start(1, gang=gang_of(pods, url, 1), env=s3.environment)
@@ -325,7 +325,7 @@ def test_an_attempt_fences_off_those_before_it_in_a_shared_folder(make_pods: Mak
     late = make_pods(script=SAVES + "save(9)", plan={"attempt": 1, "uid": pods.uid})
     late.gang["checkpoints"]["dir"] = str(folder)
     assert late.run() == [209]
-    assert "attempt 2 of the run has started" in late.message()["message"]
+    assert "attempt 3 of the run has started" in late.message()["message"]
 
 
 def test_a_run_begins_with_what_another_one_sent(
