@@ -116,7 +116,7 @@ def test_trains_in_pods_to_equal_parameters(case: Case, run_case: RunCase) -> No
     ended = run_case(case, job_of(case, crash=False))
     check_equal_parameters(case, ended)
     assert starts(ended) == [0] * case.trainers
-    assert ended.status.get("attempt", 0) == 0
+    assert ended.status["attempt"] == 1
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -100,7 +100,7 @@ def test_trains_to_equal_parameters(case: Case, run_job: RunJob) -> None:
     check_equal_parameters(case, ended)
     assert len(starts(ended)) == case.trainers
     assert 0 in starts(ended)
-    assert ended.status.get("attempt", 0) == 0
+    assert ended.status["attempt"] == 1
     if case.environment == "mpi":
         assert sorted(re.findall(r"rank (\d) .* on (\S+)", ended.log)) == [
             ("0", "worker-0"),
