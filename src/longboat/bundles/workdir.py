@@ -59,4 +59,4 @@ def find_artifacts(work: str, patterns: Iterable[str]) -> Iterator[tuple[str, st
 
 
 def _is_inside(path: str, root: str) -> bool:
-    return path == root or path.startswith(root + "/")
+    return path == root or path.startswith(root.rstrip("/") + "/")
