@@ -13,7 +13,7 @@ from longboat.engines.lifecycle.priorities import check_waiting
     ("phase", "priority", "message"),
     [
         ("running", 1, "does not wait: it is running"),
-        ("failed", 1, "does not wait"),
+        ("failed", 1, "does not wait: it has failed"),
         ("pending", 2_000_000, "not a priority"),
     ],
 )
