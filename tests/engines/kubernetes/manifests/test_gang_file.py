@@ -180,7 +180,7 @@ def test_large_gangs_fit_into_a_secret(what: Job, kind: str) -> None:
 
 def test_a_gang_that_does_not_fit_is_refused_with_the_numbers() -> None:
     gang = gang_file.gang_of(record(), layout_of(record(), 0), timeout_s=None, code=None)
-    with pytest.raises(Refused, match=r"takes \S+ compressed and a Secret holds 100B of it: 1 nodes, 1 ranks, 0 files"):
+    with pytest.raises(Refused, match=r"takes \S+ compressed and a Secret holds 100B of it: 1 node, 1 rank, 0 files"):
         gang_file.encode(gang, limit=100)
 
 
