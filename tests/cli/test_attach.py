@@ -92,3 +92,11 @@ def test_what_an_import_counts_is_told_now_and_then(
     watcher.note_output(0)
     watcher.report(status("starting", 0, "imports x: 4.0 GiB of 5.0 GiB (80 %)"))
     assert capsys.readouterr().err == ""
+
+
+def test_a_run_that_is_being_started_needs_no_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """On a busy machine the first look comes before the supervisor."""
+    watcher = RunWatcher(cast(Engine, None), status("pending", 0), quiet=False)
+    watcher.report(status("pending", 0, "is being started"))
+    watcher.report(status("running", 0))
+    assert capsys.readouterr().err == ""

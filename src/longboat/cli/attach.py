@@ -28,6 +28,8 @@ CALM_LOOK_S = 15.0
 """Looks at a run that simply runs come less and less often, down to one in so long."""
 SLOW_START_S = 10.0
 """A start that takes longer than most do (a cached image, small code) is told what it waits for."""
+BEING_STARTED = "is being started"
+"""Reason, on every engine, of a run whose first attempt is being made."""
 SPARSE_S = 30.0
 """Where nothing can be drawn over, how far an import has come is a line that stays."""
 LAST_LOOK_S = 0.1
@@ -143,7 +145,9 @@ class RunWatcher:
             self.engine.stop(self.name, grace_s=0.0)
 
     def report(self, run: RunStatus) -> None:
-        """Say what changed. A run that simply runs needs no words."""
+        """Say what changed. A run that simply runs, or is being started, needs no words."""
+        if run.reason == BEING_STARTED:
+            return
         waits = run.phase in ("pending", "recovering") and not self.ran < run.attempt <= self.shown
         now = (run.phase, run.attempt, _words(run.reason) if waits else "")
         before, self.seen = self.seen, now
