@@ -73,6 +73,7 @@ def test_a_place_in_a_folder_is_not_behind_a_link_out_of_it(tmp_path: Path) -> N
     assert place_in(str(volume), "sub/new/deep") == str(volume / "sub" / "new" / "deep")
     assert place_in(str(tmp_path / "alias"), "inner/new") == str(tmp_path / "alias" / "inner" / "new")
     assert place_in(str(volume), ".") == str(volume)
+    assert place_in("/", str(volume)) == str(volume)
     for leaving in ("..", "../x", "away", "away/x", "/etc"):
         with pytest.raises(EngineError, match="outside of"):
             place_in(str(volume), leaving)
