@@ -12,6 +12,10 @@ from longboat.engines.local.containers.command import container_name, exec_comma
 from longboat.engines.local.containers.program import answer, program_path
 from longboat.engines.local.records import LocalRecord
 
+MISSING = 44
+HAS_PROGRAM = f"import shutil, sys; sys.exit(0 if shutil.which(sys.argv[1]) else {MISSING})"
+"""An exit code of 127 would not tell a command that is not there from one that ends so."""
+
 
 def enter(
     record: LocalRecord,
@@ -30,6 +34,9 @@ def enter(
         raise NotFound(
             f"the container of {plan['node']} does not run", hint="`longboat cp` copies files of the working copy"
         )
+    looking = ["exec", f"--workdir={plan['workdir']}", name, "python3", "-I", "-S", "-c", HAS_PROGRAM, command[0]]
+    if answer(program, looking, environment).returncode == MISSING:
+        raise NotFound(f"{command[0]}: command not found in the container of {plan['node']}")
     entering = exec_command(
         program_path(program, environment),
         name,
