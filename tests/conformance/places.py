@@ -118,7 +118,15 @@ class LocalPlace:
         return state not in ("Z", "X")
 
     def traces(self, run: str, uid: str) -> list[str]:
-        shared = ("bundles", "ports", "gpus", "environments", "data", "shims")  # caches and locks of all runs
+        shared = (
+            "bundles",
+            "ports",
+            "addresses",
+            "gpus",
+            "environments",
+            "data",
+            "shims",
+        )  # caches and locks of all runs
         left = [path.relative_to(self._home) for path in self._home.rglob("*")]
         named = [path for path in left if path.parts[0] not in (*shared, "checkpoints")]
         return [str(path) for path in named if str(path) not in ("runs", "queue", "queue/.lock", "queue/.next")]
