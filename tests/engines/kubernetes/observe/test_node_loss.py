@@ -18,16 +18,16 @@ from longboat.engines.kubernetes.observe.node_loss import (
 )
 from longboat.engines.kubernetes.observe.snapshot import HostView, PodView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import PodEnd
-from longboat.engines.kubernetes.reconcile.attempt_outcome import judge
-from longboat.engines.kubernetes.reconcile.decide import (
+from longboat.engines.kubernetes.reconcile.actions import (
     CreateAttempt,
     Decision,
     Delete,
     DeleteWorkloads,
     ForceDelete,
     SendStop,
-    decide,
 )
+from longboat.engines.kubernetes.reconcile.attempt_outcome import judge
+from longboat.engines.kubernetes.reconcile.decide import decide
 from longboat.engines.kubernetes.reconcile.survivors import LINE_LOST_S, SETTLING_S, TELL_S
 from longboat.engines.kubernetes.records import State
 from longboat.engines.shared.stop_request import StopRequest

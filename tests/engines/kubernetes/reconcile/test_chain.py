@@ -9,8 +9,9 @@ import pytest
 
 from longboat.core.runs import Phase
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
+from longboat.engines.kubernetes.reconcile.actions import Admit, DeleteWorkloads, Release
 from longboat.engines.kubernetes.reconcile.chain import LONGEST_LOOK_S, drive_predecessors
-from longboat.engines.kubernetes.reconcile.decide import Admit, DeleteWorkloads, Release, decide
+from longboat.engines.kubernetes.reconcile.decide import decide
 from longboat.engines.kubernetes.records import State, is_chained
 from longboat.engines.lifecycle.predecessors import Predecessor, PredecessorView
 from tests.engines.kubernetes.run_samples import NOW, opened, record, snapshot, workload

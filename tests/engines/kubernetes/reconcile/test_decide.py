@@ -10,9 +10,7 @@ from longboat.engines.kubernetes.explain.containers import StartTrouble
 from longboat.engines.kubernetes.observe.node_loss import LATE_S
 from longboat.engines.kubernetes.observe.snapshot import HostView, QueueView, RunSnapshot
 from longboat.engines.kubernetes.observe.termination import GangEnd, PodEnd
-from longboat.engines.kubernetes.reconcile.decide import (
-    SLOW_TROUBLE_S,
-    TROUBLE_S,
+from longboat.engines.kubernetes.reconcile.actions import (
     Admit,
     CreateAttempt,
     Decision,
@@ -20,8 +18,8 @@ from longboat.engines.kubernetes.reconcile.decide import (
     DeleteWorkloads,
     ForceDelete,
     SendStop,
-    decide,
 )
+from longboat.engines.kubernetes.reconcile.decide import SLOW_TROUBLE_S, TROUBLE_S, decide
 from longboat.engines.kubernetes.reconcile.handover import HANDOVER_S
 from longboat.engines.kubernetes.reconcile.survivors import LINGER_S, TELL_S
 from longboat.engines.kubernetes.records import Gate, State

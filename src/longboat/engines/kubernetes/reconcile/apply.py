@@ -16,7 +16,7 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import make_attempt, start_of
 from longboat.engines.kubernetes.manifests.objects import Owner
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
-from longboat.engines.kubernetes.reconcile.decide import (
+from longboat.engines.kubernetes.reconcile.actions import (
     Action,
     Admit,
     CreateAttempt,

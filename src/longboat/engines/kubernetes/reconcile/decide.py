@@ -14,11 +14,21 @@ from typing import Any
 import msgspec
 
 from longboat.core.errors import RUN_LOST_EXIT
-from longboat.core.jobs import Value
 from longboat.core.runs import Attempt, Failure
 from longboat.engines.kubernetes.observe.node_loss import first_doubt, noted_hosts, silence_words, with_losses
 from longboat.engines.kubernetes.observe.progress import Progress, facts_of, progress_of
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
+from longboat.engines.kubernetes.reconcile.actions import (
+    Action,
+    Admit,
+    CreateAttempt,
+    Decision,
+    Delete,
+    DeleteWorkloads,
+    ForceDelete,
+    Release,
+    SendStop,
+)
 from longboat.engines.kubernetes.reconcile.attempt_outcome import AttemptOutcome, is_over, judge
 from longboat.engines.kubernetes.reconcile.chain import hold_back
 from longboat.engines.kubernetes.reconcile.handover import GIVEN_UP, handover_due, is_made
@@ -39,63 +49,6 @@ STARTING_LOOK_S = 3.0
 TROUBLE_S = 20.0
 SLOW_TROUBLE_S = 600.0
 """How long a container may fail to start: when somebody must mend it, and when it may mend itself."""
-
-
-class CreateAttempt(Value, frozen=True, tag=True):
-    """Make the objects of an attempt."""
-
-    attempt: int
-
-
-class Admit(Value, frozen=True, tag=True):
-    """Ask the gate; it unsuspends the attempt or says what it waits for."""
-
-    attempt: int
-
-
-class Release(Value, frozen=True, tag=True):
-    """Take the mark of a chained run off: from now on it waits for room like others."""
-
-    attempt: int
-
-
-class SendStop(Value, frozen=True, tag=True):
-    """Have the gang stop, through the launcher in this pod."""
-
-    pod: str
-    grace_s: float
-
-
-class DeleteWorkloads(Value, frozen=True, tag=True):
-    """Delete the workloads of an attempt, and so its pods."""
-
-    attempt: int
-    grace_s: float | None = None
-    is_lost: bool = False  # some of its pods are on lost nodes: the workloads go first, not after their pods
-
-
-class ForceDelete(Value, frozen=True, tag=True):
-    """Delete a pod whose node is lost, without waiting for that node."""
-
-    pod: str
-    uid: str
-
-
-class Delete(Value, frozen=True, tag=True):
-    """Delete a pod that does not end, and leave the others, which have something to say, alone."""
-
-    pod: str
-    uid: str
-
-
-Action = CreateAttempt | Admit | Release | SendStop | DeleteWorkloads | ForceDelete | Delete
-
-
-class Decision(Value, frozen=True):
-    state: State | None = None  # written before the actions
-    actions: tuple[Action, ...] = ()
-    after: State | None = None  # written after them
-    again_at: float | None = None  # when to look again although nothing has changed
 
 
 def decide(snapshot: RunSnapshot, now: float) -> Decision:

@@ -6,7 +6,8 @@ import msgspec
 
 from longboat.engines.kubernetes.observe.observe import observe
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
-from longboat.engines.kubernetes.reconcile.decide import Decision, decide
+from longboat.engines.kubernetes.reconcile.actions import Decision
+from longboat.engines.kubernetes.reconcile.decide import decide
 from longboat.kubeapi.client import Client
 
 MOST_TURNS = 12

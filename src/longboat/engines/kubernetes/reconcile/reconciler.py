@@ -23,9 +23,10 @@ from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import CannotRetry, ForeignObject
 from longboat.engines.kubernetes.observe.observe import observe, snapshot_of
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot, pod_view, workload_view
+from longboat.engines.kubernetes.reconcile.actions import Action, Decision
 from longboat.engines.kubernetes.reconcile.apply import apply
 from longboat.engines.kubernetes.reconcile.chain import drive_predecessors
-from longboat.engines.kubernetes.reconcile.decide import Action, Decision, decide
+from longboat.engines.kubernetes.reconcile.decide import decide
 from longboat.engines.kubernetes.reconcile.outlook import AGAIN_S, MOST_TURNS, Reconciled, foreseen
 from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import Record
