@@ -281,12 +281,12 @@ def _make_folder(path: str) -> bool:
 
 def _files(folder: str) -> list[tuple[str, str, float]]:
     """Name, path and time of the files in a folder."""
-    found = []
+    files = []
     with os.scandir(folder) as children:
         for child in children:
             with suppress(FileNotFoundError):
-                found.append((child.name, child.path, child.stat(follow_symlinks=False).st_mtime))
-    return found
+                files.append((child.name, child.path, child.stat(follow_symlinks=False).st_mtime))
+    return files
 
 
 def _remove(path: str) -> int:

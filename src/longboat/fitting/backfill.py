@@ -95,7 +95,7 @@ class Backfill:
     def roomy(self) -> Fleet:
         """All nodes, those that come too, with what is there for good and nothing else."""
         states = self.fleet.states
-        coming = [one.shape for one in self.upcoming if one.shape.name not in states]
+        coming = [node.shape for node in self.upcoming if node.shape.name not in states]
         lasting = [
             msgspec.structs.replace(pod, node=state.name)
             for state in states.values()
@@ -122,13 +122,14 @@ class Backfill:
                 return self._waits(gang, key, lasts)
         self._note_start(gang, lasts)
         return BackfillVerdict(
-            starts=True, passes=tuple(one.name for one in self.reservations if self._meets(gang, one))
+            starts=True,
+            passes=tuple(reservation.name for reservation in self.reservations if self._meets(gang, reservation)),
         )
 
     def close(self) -> None:
         """Nobody is judged any more: what is kept for reservations is free in the fleet."""
-        for one in self.reservations:
-            self._drop(one)
+        for reservation in self.reservations:
+            self._drop(reservation)
 
     def undo(self) -> None:
         """The fleet as it was before."""
@@ -156,7 +157,11 @@ class Backfill:
         fits = self._fits("free", gang.pods, self.fleet)
         for one in keeping:
             self._keep(one)
-        return next((one.name for one in keeping if self._meets(gang, one)), None) if fits else None
+        return (
+            next((reservation.name for reservation in keeping if self._meets(gang, reservation)), None)
+            if fits
+            else None
+        )
 
     def _fits(self, question: str, pods: Sequence[Pod], fleet: Fleet) -> bool:
         """Asked once for gangs that are alike. Room only shrinks: a yes that is given again may be old."""
@@ -169,7 +174,11 @@ class Backfill:
 
     def _start(self, gang: QueuedGang, lasts: float) -> bool:
         """Put its pods there, if they fit beside what is kept for those who start before it has ended."""
-        over = [one for one in self.reservations if one.start != UNKNOWN and self.now + lasts <= one.start]
+        over = [
+            reservation
+            for reservation in self.reservations
+            if reservation.start != UNKNOWN and self.now + lasts <= reservation.start
+        ]
         for one in over:
             self._drop(one)
         found = take(gang.pods, self.fleet, explain=False)
@@ -197,7 +206,7 @@ class Backfill:
         shapes: dict[PodShape, int] = {}
         for pod in pods:
             shapes[pod.shape] = shapes.get(pod.shape, 0) + 1
-        if not self.fleet.topology.is_quiet or any(one.near or one.apart or one.spread for one in shapes):
+        if not self.fleet.topology.is_quiet or any(shape.near or shape.apart or shape.spread for shape in shapes):
             return None
         return frozenset(shapes.items())
 
@@ -205,18 +214,18 @@ class Backfill:
 
     def _reserve_all(self) -> None:
         for gang in self._queue[: max(MOST_RESERVED - len(self.reservations), 0)]:
-            found = self._reserve(gang)
-            if found is not None:
-                self.reservations.append(found)
-                self._keep(found)
+            reservation = self._reserve(gang)
+            if reservation is not None:
+                self.reservations.append(reservation)
+                self._keep(reservation)
         self._queue.clear()
 
-    def _keep(self, one: Reservation) -> None:
-        for pod, node in one.kept:
+    def _keep(self, reservation: Reservation) -> None:
+        for pod, node in reservation.kept:
             self.fleet.add(pod, self.fleet.states[node])
 
-    def _drop(self, one: Reservation) -> None:
-        for pod, _ in one.kept:
+    def _drop(self, reservation: Reservation) -> None:
+        for pod, _ in reservation.kept:
             self.fleet.remove(pod)
 
     def _reserve(self, gang: QueuedGang) -> Reservation | None:
@@ -230,7 +239,7 @@ class Backfill:
         start = None if key in self._without_end else search.earliest(self._releases(shadow))
         if start is None:
             self._without_end |= {key} - {None}
-            if any(one.start == UNKNOWN for one in self.reservations):
+            if any(reservation.start == UNKNOWN for reservation in self.reservations):
                 return None
             start = search.cheapest(self._planned)
         if start is None:
@@ -244,9 +253,9 @@ class Backfill:
     def _make_shadow(self) -> Fleet:
         """The fleet as it will be: with the nodes that come, each full until it is ready."""
         shadow = self._shadow = self.fleet.copy()
-        coming = [one for one in self.upcoming if one.shape.name not in shadow.states]
+        coming = [upcoming_node for upcoming_node in self.upcoming if upcoming_node.shape.name not in shadow.states]
         if coming:
-            shadow.add_nodes(one.shape for one in coming)
+            shadow.add_nodes(node.shape for node in coming)
         for one in coming:
             pod = Pod(name=one.shape.name, namespace=COMING, shape=PodShape(requests=one.shape.allocatable))
             shadow.add(pod, shadow.states[one.shape.name])
@@ -287,8 +296,8 @@ class Backfill:
 
     # Who asks for the same
 
-    def _meets(self, gang: QueuedGang, one: Reservation) -> bool:
-        return self._meet(gang, QueuedGang(name=one.name, pods=one.pods))
+    def _meets(self, gang: QueuedGang, reservation: Reservation) -> bool:
+        return self._meet(gang, QueuedGang(name=reservation.name, pods=reservation.pods))
 
     def _meet(self, gang: QueuedGang, other: QueuedGang) -> bool:
         """Whether both ask for one resource on some node. Of who asks for devices only these count."""
@@ -301,12 +310,12 @@ class Backfill:
         )
 
     def _wants(self, pods: Sequence[Pod]) -> dict[NodeConstraints, set[str]]:
-        found: dict[NodeConstraints, set[str]] = {}
+        wants: dict[NodeConstraints, set[str]] = {}
         for shape in {pod.shape for pod in pods}:
             asked = {name for name, count in shape.requests if count}
             devices = {name for name in asked if is_scarce(name)}
-            found.setdefault(shape.placing, set()).update(devices or asked)
-        return found
+            wants.setdefault(shape.placing, set()).update(devices or asked)
+        return wants
 
 
 def _overlap(names: tuple[str, ...], others: tuple[str, ...]) -> bool:

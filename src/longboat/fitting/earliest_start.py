@@ -56,7 +56,7 @@ class EarliestStart:
     def cheapest(self, planned: Container[Key]) -> float | None:
         """On the nodes where least has to end; None where it does not fit even on empty ones."""
         shapes = {pod.shape for pod in self.pods}
-        if not self.fleet.topology.is_quiet or any(one.near or one.spread or one.apart for one in shapes):
+        if not self.fleet.topology.is_quiet or any(shape.near or shape.spread or shape.apart for shape in shapes):
             return self.earliest(_by_node(self.pods, self.fleet, planned))
         nodes = least_to_end(self.pods, self.fleet, planned)
         if nodes is None:
@@ -66,9 +66,9 @@ class EarliestStart:
 
     def _settle(self, count: int) -> None:
         self._go_to(count)
-        found = place(self.pods, self.fleet, explain=False)
-        assert isinstance(found, Placement)
-        self.nodes = found.nodes
+        placement = place(self.pods, self.fleet, explain=False)
+        assert isinstance(placement, Placement)
+        self.nodes = placement.nodes
         self.freed = {}
         for pod, state in (pair for gone in self._gone for pair in gone):
             if pod.namespace != COMING:

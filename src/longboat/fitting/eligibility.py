@@ -81,14 +81,14 @@ class Eligibility:
         return None
 
     def _index(self, key: str) -> dict[str, list[str]]:
-        found = self._by_value.get(key)
-        if found is None:
-            found = self._by_value[key] = {}
+        index = self._by_value.get(key)
+        if index is None:
+            index = self._by_value[key] = {}
             for name, node in self._nodes.items():
                 value = value_on_node(key, node.labels, name)
                 if value is not None:
-                    found.setdefault(value, []).append(name)
-        return found
+                    index.setdefault(value, []).append(name)
+        return index
 
     def _classes_by(self, keys: tuple[str, ...]) -> list[tuple[NodeShape, list[str]]]:
         found = self._classes.get(keys)

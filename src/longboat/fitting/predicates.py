@@ -22,40 +22,40 @@ from longboat.fitting.node_state import NodeState
 
 def placing_refusals(placing: NodeConstraints, node: NodeShape) -> list[str]:
     """What about the node itself is against it."""
-    found = []
+    refusals = []
     for requirement in placing.selector:
         value = value_on_node(requirement[0], node.labels, node.name)
         if not holds(requirement, value):
             has = f"has {requirement[0]}={value}" if value is not None else f"has no label {requirement[0]}"
-            found.append(f"nodeSelector wants {show_requirement(requirement)}, the node {has}")
+            refusals.append(f"nodeSelector wants {show_requirement(requirement)}, the node {has}")
     if placing.affinity is not None and not _any_matches(placing.affinity, node):
-        found.append(f"node affinity wants {_show_terms(placing.affinity)}")
+        refusals.append(f"node affinity wants {_show_terms(placing.affinity)}")
     if node.is_unschedulable and untolerated((UNSCHEDULABLE,), placing.tolerations):
-        found.append("the node is cordoned")
+        refusals.append("the node is cordoned")
     taint = untolerated(node.taints, placing.tolerations)
     # A cordon comes with a taint of its own.
     if taint is not None and not (taint.key == UNSCHEDULABLE.key and node.is_unschedulable):
-        found.append(f"taint {taint} is not tolerated")
+        refusals.append(f"taint {taint} is not tolerated")
     for claim, terms in placing.volumes:
         if not _any_matches(terms, node):
-            found.append(f"the volume of claim {claim} can only be reached where {_show_terms(terms)}")
-    return found
+            refusals.append(f"the volume of claim {claim} can only be reached where {_show_terms(terms)}")
+    return refusals
 
 
 def amount_refusals(pod: Pod, state: NodeState) -> list[str]:
     """What there is too little of now."""
-    found = []
+    refusals = []
     if state.room <= 0:
-        found.append(f"the node has no room for another pod ({len(state.pods)} are there)")
+        refusals.append(f"the node has no room for another pod ({len(state.pods)} are there)")
     for resource, wanted in pod.shape.requests:
         free = state.free.get(resource, 0)
         if wanted > 0 and wanted > free:
             has = f"{show_number(resource, max(0, free))} free" if state.shape.has(resource) else "the node has none"
-            found.append(f"needs {show(resource, wanted)}, {has}")
+            refusals.append(f"needs {show(resource, wanted)}, {has}")
     port = clashes(pod.shape.ports, state.ports)
     if port is not None:
-        found.append(f"port {port[2]}/{port[0]} of the node is taken")
-    return found
+        refusals.append(f"port {port[2]}/{port[0]} of the node is taken")
+    return refusals
 
 
 def _any_matches(terms: Terms, node: NodeShape) -> bool:

@@ -44,9 +44,9 @@ class SimulatedGate:
         self, waiting: Iterable[SimulatedJob], coming: Iterable[SimulatedMachine], now: float
     ) -> list[SimulatedJob]:
         """Those of the queue that start now."""
-        upcoming = [UpcomingNode(shape=self._node(one), ready=one.ready_at) for one in coming]
+        upcoming = [UpcomingNode(shape=self._node(machine), ready=machine.ready_at) for machine in coming]
         decision = Backfill(self._fleet, now, upcoming=upcoming)
-        found: list[SimulatedJob] = []
+        jobs: list[SimulatedJob] = []
         hopeless: set[tuple[int, ...]] = set()
         count = 0
         for job in waiting:
@@ -56,12 +56,12 @@ class SimulatedGate:
                 continue
             pods = tuple(self._pod(task) for task in job.tasks)
             if decision.judge(QueuedGang(name=job.name, pods=pods, waited_s=now - job.created)).starts:
-                found.append(job)
+                jobs.append(job)
             else:
                 hopeless.add(sizes)
                 count += 1
         decision.undo()
-        return found
+        return jobs
 
     def _node(self, machine: SimulatedMachine) -> NodeShape:
         return NodeShape(name=machine.name, allocatable=((self._resource, machine.gpus),))

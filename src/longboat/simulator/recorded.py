@@ -68,13 +68,13 @@ def recorded(recording: Recording) -> tuple[Trace, PolicyOutcome]:
 
 
 def _runs(recording: Recording) -> dict[str, _Run]:
-    found: dict[str, _Run] = {}
+    runs: dict[str, _Run] = {}
     for saved in recording.saved:
         for seen in saved.snapshot.pods:
             gpus = _gpus(seen)
             if not gpus or seen.daemon is not None or seen.pod.lasts:
                 continue
-            run = found.setdefault(_name(seen), _Run(seen.created or saved.now))
+            run = runs.setdefault(_name(seen), _Run(seen.created or saved.now))
             run.pods[seen.name] = gpus
             run.created = min(run.created, seen.created or saved.now)
             if seen.ended is not None:
@@ -83,7 +83,7 @@ def _runs(recording: Recording) -> dict[str, _Run]:
             elif seen.pod.node is not None:
                 run.first = run.first if run.first is not None else saved.now
                 run.last = max(run.last or 0.0, saved.now)
-    return found
+    return runs
 
 
 def _name(seen: SeenPod) -> str:

@@ -70,7 +70,7 @@ def _panel(outcome: PolicyOutcome, index: int, first: float, last: float, high: 
 
 def _pieces(points: Sequence[GpuPoint], first: float, last: float) -> list[tuple[int, int]]:
     """Capacity and demand, the highest of each piece of time."""
-    found: list[tuple[int, int]] = []
+    pieces: list[tuple[int, int]] = []
     at = 0
     capacity = demand = 0
     for piece in range(PIECES):
@@ -80,8 +80,8 @@ def _pieces(points: Sequence[GpuPoint], first: float, last: float) -> list[tuple
             capacity, demand = points[at].capacity, points[at].demand
             high = (max(high[0], capacity), max(high[1], demand))
             at += 1
-        found.append(high)
-    return found
+        pieces.append(high)
+    return pieces
 
 
 def curve_picture(trials: Sequence[Trial], title: str) -> str:

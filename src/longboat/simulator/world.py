@@ -228,7 +228,7 @@ class World:
         largest = max((free for free, count in self.open_counts().items() if count), default=0)
         if all(max(shape[:2]) > largest for shape in self._shapes):
             return
-        coming = [one for one in self.booting.values() if now <= one.asked + LATE * one.pool.boot_s]
+        coming = [machine for machine in self.booting.values() if now <= machine.asked + LATE * machine.pool.boot_s]
         for job in gate.admit(self.waiting, coming, now):
             if self._place(job, now):
                 self._leave(job)

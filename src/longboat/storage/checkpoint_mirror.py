@@ -56,10 +56,10 @@ def identity(folder: Path) -> tuple[int, int, int] | None:
 
 def files_of(folder: Path) -> dict[str, str]:
     """Files by their paths inside of the checkpoint, the marker left out. Links are followed, but not in circles."""
-    found: dict[str, str] = {}
-    _gather(str(folder), "", (), found)
-    found.pop(MARKER, None)
-    return found
+    files: dict[str, str] = {}
+    _gather(str(folder), "", (), files)
+    files.pop(MARKER, None)
+    return files
 
 
 def _gather(folder: str, inside: str, above: tuple[str, ...], found: dict[str, str]) -> None:

@@ -170,13 +170,13 @@ def _counting(folder: Path) -> list[tuple[int, Path, Marker]]:
 
 def _marked(folder: Path) -> list[tuple[int, Path, Marker]]:
     """Every checkpoint with a marker, whether it counts or not."""
-    found = []
+    marked = []
     for name in _folders(folder):
         match = _STEP.fullmatch(name)
         data = _read(folder / name / MARKER) if match else None
         if match and data is not None:
-            found.append((int(match.group(1)), folder / name, fences.read_marker(data)))
-    return found
+            marked.append((int(match.group(1)), folder / name, fences.read_marker(data)))
+    return marked
 
 
 def _key(path: Path, marker: Marker) -> str:

@@ -144,14 +144,14 @@ def _checked(item: DataImport, part: str) -> str:
     with open(part, "rb") as file:
         while data := file.read(1 << 20):
             digest.update(data)
-    found = digest.hexdigest()
-    if item.sha256 is not None and found != item.sha256.lower():
+    checked = digest.hexdigest()
+    if item.sha256 is not None and checked != item.sha256.lower():
         os.unlink(part)
         raise EngineError(
-            f"{redacted(item.url)}: the sha256 is {found}, not {item.sha256.lower()}",
+            f"{redacted(item.url)}: the sha256 is {checked}, not {item.sha256.lower()}",
             hint="the content has changed or was damaged on the way; correct `sha256` if the new content is right",
         )
-    return found
+    return checked
 
 
 def _name_the_url(error: BaseException, part: str, url: str) -> None:

@@ -48,7 +48,7 @@ def request(self, wanted):
 
 Transport.request = request
 client = Client.open(namespace=namespace)
-controller = Controller(client, namespace=namespace, say=print)
+controller = Controller(client, namespaces=[namespace], say=print)
 controller.start()
 while not read_record(find_record(client, run))[1].is_final:
     time.sleep(0.2)

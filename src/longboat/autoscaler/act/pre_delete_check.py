@@ -111,12 +111,12 @@ class Recheck:
 
         Making a volume may take minutes; only then is the pod bound, whatever happened to the node meanwhile.
         """
-        found = {}
+        chosen = {}
         for claim in self._client.list(PVC, everywhere=True, into=_Claim).items:
             node = claim.metadata.annotations.get(SELECTED_NODE)
             if node and claim.status.phase != "Bound":
-                found[node] = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        return found
+                chosen[node] = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        return chosen
 
     def why_not_finish(self, body: Object) -> str:
         """A pod that tolerates every taint may have come since; while the machine is there, it is not lost."""

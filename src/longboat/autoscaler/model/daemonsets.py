@@ -33,13 +33,13 @@ def daemons_by_pool(
         for pod in pods.get(machine.name, ()):
             if pod.daemon and pod.daemon not in known and pod.daemon not in everywhere:
                 everywhere[pod.daemon] = Daemon(name=pod.daemon, shape=unpinned(pod.pod.shape))
-    found = {}
+    daemons = {}
     for pool in snapshot.pools:
         ready = by_pool.get(pool.name, [])
         learnt = _on_most(ready, pods, known) if ready else _that_apply(everywhere.values(), pool)
         stated = _that_apply(snapshot.daemons, pool)
-        found[pool.name] = tuple(sorted((*stated, *learnt), key=lambda daemon: daemon.name))
-    return found
+        daemons[pool.name] = tuple(sorted((*stated, *learnt), key=lambda daemon: daemon.name))
+    return daemons
 
 
 def _that_apply(daemons: Iterable[Daemon], pool: Pool) -> list[Daemon]:

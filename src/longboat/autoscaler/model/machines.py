@@ -200,12 +200,12 @@ def template(pool: Pool, zone: str | None, name: str) -> NodeShape:
 
 def counts_by_zone(machines: list[Machine], pool: Pool) -> dict[str, int]:
     """How many machines the pool has in each of its zones, those that failed left out."""
-    found = dict.fromkeys(pool.zones, 0)
+    counts = dict.fromkeys(pool.zones, 0)
     for machine in machines:
         if machine.pool is not None and machine.pool.name == pool.name and machine.condition != "failed":
-            if machine.zone in found:
-                found[machine.zone] += 1
-    return found
+            if machine.zone in counts:
+                counts[machine.zone] += 1
+    return counts
 
 
 def pods_by_node(snapshot: ClusterSnapshot) -> Mapping[str, list[SeenPod]]:

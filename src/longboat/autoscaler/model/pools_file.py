@@ -291,13 +291,13 @@ def read_pools(path: str | Path) -> tuple[tuple[Pool, ...], AutoscalerSettings]:
 
 def read_providers(path: str | Path) -> dict[str, ProviderSettings]:
     """Those of the file, by name; commands start in the file's folder. `kwok` need not be named."""
-    found: dict[str, ProviderSettings] = {"kwok": KwokSettings()}
+    providers: dict[str, ProviderSettings] = {"kwok": KwokSettings()}
     folder = str(Path(path).resolve().parent)
     for name, settings in (read_file(path).get("providers") or {}).items():
-        found[name] = (
+        providers[name] = (
             msgspec.structs.replace(settings, folder=folder) if isinstance(settings, ExecSettings) else settings
         )
-    return found
+    return providers
 
 
 def read_file(path: str | Path) -> dict[str, Any]:
@@ -312,8 +312,8 @@ def read_file(path: str | Path) -> dict[str, Any]:
     for name in sorted({name for name in names if names.count(name) > 1}):
         mistakes.add(root.place, "pools", f'two pools have the name "{name}"')
     mistakes.raise_if_any()
-    found: dict[str, Any] = values
-    return found
+    file: dict[str, Any] = values
+    return file
 
 
 def read_tree(path: Path, mistakes: Mistakes) -> YamlNode | None:

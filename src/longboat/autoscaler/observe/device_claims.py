@@ -50,7 +50,7 @@ class DeviceClaims:
             self._add(body["spec"])
         self._names = self._all_names()
         self._amounts: dict[str, Amounts] = {
-            name: self._count(found.values()) for name, found in self._on_nodes.items()
+            name: self._count(devices.values()) for name, devices in self._on_nodes.items()
         }
         self._learnt: dict[str, dict[str, int]] = {}
         self._shapes: dict[tuple[PodShape, Amounts], PodShape] = {}

@@ -47,7 +47,7 @@ def _common(body: Body) -> object:
 def _conditions(body: Body) -> dict[str, tuple[object, object]]:
     """Of each condition how it stands and why, without the times."""
     conditions = (body.get("status") or {}).get("conditions") or ()
-    return {str(one.get("type")): (one.get("status"), one.get("reason")) for one in conditions}
+    return {str(condition.get("type")): (condition.get("status"), condition.get("reason")) for condition in conditions}
 
 
 def _node(body: Body) -> object:

@@ -73,7 +73,7 @@ class Optimizer:
     def _strategies(
         self, names: Sequence[str], budget: CapacityBudget
     ) -> list[Callable[[Sequence[int], CapacityBudget], MachineGroup | None]]:
-        found: list[Callable[[Sequence[int], CapacityBudget], MachineGroup | None]] = [
+        strategies: list[Callable[[Sequence[int], CapacityBudget], MachineGroup | None]] = [
             lambda left, capacity_budget: self._by_ratio(names, left, capacity_budget)
         ]
         ranked = sorted(names, key=lambda name: (price_key(budget.offers[name]), name))
@@ -81,8 +81,8 @@ class Optimizer:
             most = MOST_LEADS if len(self.kinds) <= MANY_KINDS else 1
             for lead in ranked[:most]:
                 order = [lead, *(name for name in ranked if name != lead)]
-                found.append(lambda left, one, order=order: self._in_order(order, left, one))  # type: ignore[misc]
-        return found
+                strategies.append(lambda left, one, order=order: self._in_order(order, left, one))  # type: ignore[misc]
+        return strategies
 
     def _attempt(
         self,
@@ -189,14 +189,14 @@ class Optimizer:
         """What one machine takes of what is left, the hardest to place first."""
         capped = tuple(min(count, self._most_on(pool, kind)) if count else 0 for kind, count in enumerate(left))
         key = (pool, zones, capped)
-        found = self._patterns.get(key)
-        if found is None:
+        pattern = self._patterns.get(key)
+        if pattern is None:
             fleet = self._machine(pool, zones[0]).copy()
             counts = [
                 (kind, most_on_one(fleet, self.kinds[kind].pods[:count])) for kind, count in enumerate(capped) if count
             ]
-            found = self._patterns[key] = tuple(pair for pair in counts if pair[1])
-        return found
+            pattern = self._patterns[key] = tuple(pair for pair in counts if pair[1])
+        return pattern
 
     def _improve(self, purchase: Purchase, names: Sequence[str], budget: CapacityBudget) -> Purchase:
         """Exchange machines for cheaper ones that hold the same, and merge two into one, while that saves."""

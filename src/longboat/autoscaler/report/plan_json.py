@@ -47,23 +47,23 @@ def plain_waiting(waiting: PendingItem) -> dict[str, Any]:
 
 
 def plain_node(note: NodeNote) -> dict[str, Any]:
-    found: dict[str, Any] = {"node": note.node, "state": note.state, "reason": note.reason}
+    node: dict[str, Any] = {"node": note.node, "state": note.state, "reason": note.reason}
     if note.pool is not None:
-        found["pool"] = note.pool
+        node["pool"] = note.pool
     if note.idle_since is not None:
-        found["idle_since"] = format_time(note.idle_since)
-    return found
+        node["idle_since"] = format_time(note.idle_since)
+    return node
 
 
 def plain_pool(note: PoolNote) -> dict[str, Any]:
-    found: dict[str, Any] = {"pool": note.pool, "reason": note.reason, "size": note.size, "coming": note.coming}
+    pool: dict[str, Any] = {"pool": note.pool, "reason": note.reason, "size": note.size, "coming": note.coming}
     if note.blocked_until is not None:
-        found["blocked_until"] = format_time(note.blocked_until)
+        pool["blocked_until"] = format_time(note.blocked_until)
     if note.ordered:
-        found["ordered"] = note.ordered
+        pool["ordered"] = note.ordered
     if note.backoffs:
-        found["backoffs"] = [plain_closed(backoff) for backoff in note.backoffs]
-    return found
+        pool["backoffs"] = [plain_closed(backoff) for backoff in note.backoffs]
+    return pool
 
 
 def plain_closed(closed: BackoffWindow) -> dict[str, Any]:

@@ -136,13 +136,18 @@ def upcoming_in(turn: LoopTurn) -> tuple[UpcomingNode, ...]:
     if not any(note.coming for note in turn.plan.pools):
         return ()
     settings = AutoscalerSettings()  # only how long a machine may take is read, and the usual time will do
-    found = [
+    nodes = [
         # Not `expected`, which moves on with the clock: the report is written only when something has changed.
-        UpcomingNode(shape=one.shape, ready=one.deadline - patience(one.pool, settings) + one.pool.boot_s)
-        for one in machines_of(turn.snapshot, settings, turn.now)
-        if one.condition == "booting" and one.cordon is None and one.pool is not None and one.deadline is not None
+        UpcomingNode(
+            shape=machine.shape, ready=machine.deadline - patience(machine.pool, settings) + machine.pool.boot_s
+        )
+        for machine in machines_of(turn.snapshot, settings, turn.now)
+        if machine.condition == "booting"
+        and machine.cordon is None
+        and machine.pool is not None
+        and machine.deadline is not None
     ]
-    return tuple(sorted(found, key=lambda one: (one.ready, one.shape.name)))
+    return tuple(sorted(nodes, key=lambda node: (node.ready, node.shape.name)))
 
 
 def read_report(client: Client, home: str) -> Report | None:

@@ -36,12 +36,12 @@ class DisruptionsAllowed:
             self._left[number] -= count
 
     def _counts(self, pods: Sequence[SeenPod]) -> dict[int, tuple[int, DisruptionBudget]]:
-        found: dict[int, tuple[int, DisruptionBudget]] = {}
+        counts: dict[int, tuple[int, DisruptionBudget]] = {}
         for pod in pods:
             for number, budget in self._over(pod.pod):
                 if budget.spares_unready or not pod.is_unready:
-                    found[number] = (found.get(number, (0, budget))[0] + 1, budget)
-        return found
+                    counts[number] = (counts.get(number, (0, budget))[0] + 1, budget)
+        return counts
 
     def _over(self, pod: Pod) -> list[tuple[int, DisruptionBudget]]:
         return [pair for pair in self._by_namespace.get(pod.namespace, ()) if pair[1].covers(pod)]

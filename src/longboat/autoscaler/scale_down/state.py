@@ -38,12 +38,12 @@ class ScaleDownState:
 
     def _staying(self) -> dict[str, int]:
         """Machines of each pool that are there and not on their way out."""
-        found: dict[str, int] = {}
+        staying: dict[str, int] = {}
         for machine in self.machines:
             if machine.pool is not None and machine.condition in ("ready", "booting"):
                 is_out = machine.cordon == "ours" and machine.name not in self.growth.uncordons
-                found[machine.pool.name] = found.get(machine.pool.name, 0) + (not is_out)
-        return found
+                staying[machine.pool.name] = staying.get(machine.pool.name, 0) + (not is_out)
+        return staying
 
     def relocate(self, moves: Sequence[Move]) -> None:
         """These places are taken: nobody else can count on them, and where they are cannot be emptied without them."""

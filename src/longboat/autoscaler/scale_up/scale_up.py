@@ -120,9 +120,9 @@ def _buyers(outcome: ServeResult) -> dict[int, dict[str, int]]:
         for kind, count in group.contents:
             places[kind].append([group.pool, count * group.count])
     number = {id(pod): index for index, kind in enumerate(outcome.kinds) for pod in kind.pods}
-    found: dict[int, dict[str, int]] = {}
+    buyers: dict[int, dict[str, int]] = {}
     for unit, pods in outcome.buyers:
-        mine = found.setdefault(id(unit), {})
+        mine = buyers.setdefault(id(unit), {})
         for pod in pods:
             queue = places[number[id(pod)]]
             while queue and not queue[0][1]:
@@ -134,8 +134,8 @@ def _buyers(outcome: ServeResult) -> dict[int, dict[str, int]]:
     for new in outcome.new_machines:
         pools = sorted({group.pool for group in new.groups})
         for unit in new.units:
-            found.setdefault(id(unit), {}).update(dict.fromkeys(pools, 1))
-    return found
+            buyers.setdefault(id(unit), {}).update(dict.fromkeys(pools, 1))
+    return buyers
 
 
 def _add_sharers(going: dict[int, dict[str, int]], demand: Demand, fleets: Fleets) -> None:
@@ -152,7 +152,7 @@ def _add_sharers(going: dict[int, dict[str, int]], demand: Demand, fleets: Fleet
 def _placed(demand: Demand, fleets: Fleets) -> dict[int, list[Machine]]:
     """For every unit (by its place in the demand) the machines it was put on."""
     filled = [fleet for fleet in fleets.all if fleet.states]
-    found: dict[int, list[Machine]] = {}
+    placed: dict[int, list[Machine]] = {}
     for number, unit in enumerate(demand.units) if filled else ():
         names: dict[str, None] = {}
         for pod in unit.pods:
@@ -160,8 +160,8 @@ def _placed(demand: Demand, fleets: Fleets) -> dict[int, list[Machine]]:
             if state is not None and state.name in fleets.machines:
                 names[state.name] = None
         if names:
-            found[number] = [fleets.machines[name] for name in names]
-    return found
+            placed[number] = [fleets.machines[name] for name in names]
+    return placed
 
 
 def _note_served(demand: Demand, placed: Mapping[int, list[Machine]], growth: ScaleUp) -> None:

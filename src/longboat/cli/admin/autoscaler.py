@@ -265,11 +265,11 @@ def moment_of(text: str | None) -> float | None:
         return None
     from longboat.core.times import parse_time
 
-    found = parse_time(text.strip())
-    if found is None or not re.search(r"([zZ]|[+-][0-9]{2}:?[0-9]{2})$", text.strip()):
-        what = "not a time" if found is None else "a time without a zone"
+    moment = parse_time(text.strip())
+    if moment is None or not re.search(r"([zZ]|[+-][0-9]{2}:?[0-9]{2})$", text.strip()):
+        what = "not a time" if moment is None else "a time without a zone"
         raise UsageError(f"--now: {what}: {text!r}", hint="write it like 2026-11-15T12:00:00Z")
-    return found
+    return moment
 
 
 def print_plan(found: ScalingPlan) -> None:

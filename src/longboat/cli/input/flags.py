@@ -79,12 +79,12 @@ def volume(text: str, cwd: Path) -> tuple[str, object]:
 
 def env_of(files: Sequence[str], texts: Sequence[str], *, environment: Mapping[str, str], cwd: Path) -> dict[str, str]:
     """Variables of the files, then of the flags; a bare name copies the shell's."""
-    found: dict[str, str] = {}
+    env: dict[str, str] = {}
     for file in files:
-        found.update(read_env_file(cwd / file, environment))
+        env.update(read_env_file(cwd / file, environment))
     for text in texts:
-        found.update([variable(text, environment)])
-    return found
+        env.update([variable(text, environment)])
+    return env
 
 
 def variable(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
@@ -108,7 +108,7 @@ def read_env_file(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
         raise NotFound(f"no such file: {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from None
-    found: dict[str, str] = {}
+    file: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip().removeprefix("export ").strip()
         if not line or line.startswith("#"):
@@ -119,5 +119,5 @@ def read_env_file(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
             raise UsageError(f"{path}:{number}: expected K=V", hint="one variable per line; # begins a comment")
         if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
             value = value[1:-1]
-        found.update([variable(f"{key}={value}" if equals else key, environment)])
-    return found
+        file.update([variable(f"{key}={value}" if equals else key, environment)])
+    return file

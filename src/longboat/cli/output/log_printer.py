@@ -134,7 +134,7 @@ class LinePrinter:
 
     def _highlighted(self, data: bytes, name: str) -> bytes:
         for pattern in self.highlight if self.colour[name] else ():
-            data = pattern.sub(lambda found: b"\033[1;31m%s\033[0m" % found[0] if found[0] else b"", data)
+            data = pattern.sub(lambda match: b"\033[1;31m%s\033[0m" % match[0] if match[0] else b"", data)
         return data
 
     def head(self, line: LogLine) -> bytes:

@@ -37,11 +37,11 @@ class Masker:
     def feed(self, data: bytes) -> bytes:
         data, self._held = self._held + data, b""
         parts, done, end = [], 0, len(data) - self._begun(data)
-        for found in self._pattern.finditer(data):
-            if found.start() >= end:
+        for match in self._pattern.finditer(data):
+            if match.start() >= end:
                 break  # it may be a part of a longer value
-            parts += [data[done : found.start()], MASK]
-            done = found.end()
+            parts += [data[done : match.start()], MASK]
+            done = match.end()
             if done > end:
                 end = len(data) - self._begun(data[done:])
         parts.append(data[done:end])

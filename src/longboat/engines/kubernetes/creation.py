@@ -152,10 +152,10 @@ def start_of(record: Record, state: State, *, code: CodeManifest | None, now: fl
 
 def _first_secret(client: Client, snapshot: RunSnapshot) -> Object:
     name = names.attempt_name(snapshot.record.name, 0)
-    found = client.find(SECRET, name)
-    if found is None or "gang" not in (found.get("data") or {}):
+    secret = client.find(SECRET, name)
+    if secret is None or "gang" not in (secret.get("data") or {}):
         raise CannotRetry(f"the Secret {name} of its first attempt is gone")
-    return found
+    return secret
 
 
 def _vouching(client: Client, snapshot: RunSnapshot, first: Object) -> list[Object]:

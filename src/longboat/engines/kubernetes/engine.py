@@ -352,15 +352,15 @@ class KubernetesEngine:
 
         snapshot = self._observe(run)
         (status,) = with_orders(self.client, [full_status(self.client, snapshot)])
-        found = explain(self.client, snapshot, status)
+        explanation = explain(self.client, snapshot, status)
         failures = [attempt.failure for attempt in status.attempts if attempt.failure is not None]
         if status.phase != "failed" or not failures:
-            return found
+            return explanation
         from longboat.engines.shared.code_snapshot import with_missed_files
         from longboat.engines.shared.home import Home
 
         run_of = (snapshot.record.bundle, snapshot.record.job, failures[-1])
-        return with_missed_files(found, Home(environment=self.environment), run_of, is_cluster=True)
+        return with_missed_files(explanation, Home(environment=self.environment), run_of, is_cluster=True)
 
     def doctor(self) -> Sequence[DoctorCheck]:
         from longboat.engines.kubernetes.doctor import examine

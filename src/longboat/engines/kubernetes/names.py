@@ -70,16 +70,16 @@ def role_names(job: Job, run: str, attempt: int, kind: WorkloadKind) -> dict[str
     JobSet demands it of the pods' names too, which end with five random characters.
     """
     taken = {role.name for role in job.roles}
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for role in job.roles:
         numbers = len(f"-{role.nodes - 1}") + (len("-0-12345") if kind == "jobset" else 0)
         room = LABEL_LIMIT - len(attempt_name(run, attempt)) - len("-") - numbers
         if len(role.name) <= room:
-            found[role.name] = role.name
+            names[role.name] = role.name
             continue
-        found[role.name] = _shortened(role.name, room, taken)
-        taken.add(found[role.name])
-    return found
+        names[role.name] = _shortened(role.name, room, taken)
+        taken.add(names[role.name])
+    return names
 
 
 def _shortened(name: str, room: int, taken: set[str]) -> str:

@@ -54,12 +54,12 @@ STOPS = msgspec.json.Decoder(StopRequest)
 
 def find_record(client: Client, run: str) -> Object:
     """The ConfigMap of a run, or what is left of one that has expired. Raises NotFound."""
-    found = None
+    record = None
     for name in (run, names.expired_name(run)) if _is_name(run) else ():
-        found = found or client.find(CONFIG_MAP, name)
-    if found is None or not is_record(found):
+        record = record or client.find(CONFIG_MAP, name)
+    if record is None or not is_record(record):
         raise NotFound(f"no run named {run!r} in namespace {client.namespace}", hint="`longboat ps -a` lists all runs")
-    return found
+    return record
 
 
 def _is_name(run: str) -> bool:

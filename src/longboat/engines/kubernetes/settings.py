@@ -102,8 +102,8 @@ def set_values(environment: Mapping[str, str]) -> dict[str, Any]:
     """What was set, as it was written; raises as `read_settings` does."""
     root = _tree(path_of(environment))
     _settings(root)
-    found: dict[str, Any] = plain(root)
-    return found
+    values: dict[str, Any] = plain(root)
+    return values
 
 
 def write_setting(environment: Mapping[str, str], key: str, text: str | None) -> Settings:

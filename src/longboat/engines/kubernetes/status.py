@@ -133,15 +133,15 @@ def ask_launchers(client: Client, pods: Sequence[PodView], *, by_pod: bool = Fal
     # Not a pool: its threads are waited for, and one that asks on a dead node is not worth that.
     for _ in range(min(ASKED_AT_ONCE, len(pods))):
         threading.Thread(target=work, name="ask-launcher", daemon=True).start()
-    told: dict[str, dict[str, Any]] = {}
+    launchers: dict[str, dict[str, Any]] = {}
     for _ in pods:
         try:
             node, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             break
         if answer is not None:
-            told[node] = answer
-    return told
+            launchers[node] = answer
+    return launchers
 
 
 def make_status(snapshot: RunSnapshot, told: Mapping[str, Mapping[str, Any]]) -> RunStatus:

@@ -17,10 +17,10 @@ def explain_run(home: Home, files: RunFiles, record: LocalRecord, status: RunSta
     failures = [attempt.failure for attempt in status.attempts if attempt.failure is not None]
     setup_log = _setup_tail(files, status)
     failure = failures[-1] if failures else None
-    found = explain_status(status, failure, setup_log)
+    explanation = explain_status(status, failure, setup_log)
     if failure is None or status.phase != "failed":
-        return found
-    return with_missed_files(found, home, (record.bundle, record.job, failure), lines=setup_log, is_cluster=False)
+        return explanation
+    return with_missed_files(explanation, home, (record.bundle, record.job, failure), lines=setup_log, is_cluster=False)
 
 
 def _setup_tail(files: RunFiles, status: RunStatus) -> tuple[str, ...]:

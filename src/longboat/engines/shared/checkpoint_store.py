@@ -62,13 +62,13 @@ def submitters_variables(home: Home, job: Job, environment: Mapping[str, str]) -
     """
     from longboat.engines.shared.secrets import read_secrets
 
-    found = {**environment, **own_variables(job)}
+    variables = {**environment, **own_variables(job)}
     for secret in job.secrets:
         try:
-            found.update(read_secrets(home, [secret], environment))
+            variables.update(read_secrets(home, [secret], environment))
         except EngineError:
             continue
-    return found
+    return variables
 
 
 def callers_variables(home: Home, environment: Mapping[str, str]) -> dict[str, str]:

@@ -64,13 +64,13 @@ def with_environments(snapshot: CodeSnapshot, job: Job) -> CodeSnapshot:
 def code_notices(snapshot: CodeSnapshot, job: Job, *, is_cluster: bool) -> list[str]:
     """What the run will miss of the folder that it was submitted from, as far as that can be told beforehand."""
     paths = {entry.path for entry in snapshot.entries}
-    told = [f"{text}; {step}" for text, step in _told(_named(snapshot, job, paths), snapshot, is_cluster=is_cluster)]
+    notices = [f"{text}; {step}" for text, step in _told(_named(snapshot, job, paths), snapshot, is_cluster=is_cluster)]
     if not is_cluster or not snapshot.outside:
-        return told
+        return notices
     links = listing([f"{path} -> {target}" for path, target in snapshot.outside.items()], 5)
     first = next(iter(snapshot.outside))
     advice = f"a volume takes its place: `volumes: {{{first}: {{claim: NAME}}}}`"
-    return [*told, f"these links lead out of the code's folder and are missing on the cluster: {links}; {advice}"]
+    return [*notices, f"these links lead out of the code's folder and are missing on the cluster: {links}; {advice}"]
 
 
 def is_about_missing(failure: Failure) -> bool:

@@ -27,15 +27,15 @@ def requests_of(spec: Body, status: Body | None = None) -> Amounts:
         running = [largest(container_requests(one), allocated.get(one.get("name"), ())) for one in containers]
     else:
         running = [container_requests(container) for container in containers]
-    found = running[0] if len(running) == 1 else total(running)
+    requests = running[0] if len(running) == 1 else total(running)
     if inits:
-        found = _with_inits(found, inits)
+        requests = _with_inits(requests, inits)
     stated = (spec.get("resources") or {}).get("requests")
     if stated or (spec.get("resources") or {}).get("limits"):
-        found = _stated_for_pod(found, spec["resources"])
+        requests = _stated_for_pod(requests, spec["resources"])
     if spec.get("overhead"):
-        found = total([found, amounts(spec["overhead"])])
-    return found
+        requests = total([requests, amounts(spec["overhead"])])
+    return requests
 
 
 def container_requests(container: Body) -> Amounts:
@@ -54,12 +54,12 @@ def container_requests(container: Body) -> Amounts:
 
 
 def _allocated(status: Body) -> dict[str, Amounts]:
-    found = {}
+    allocated = {}
     for one in status["containerStatuses"]:
         held = one.get("allocatedResources")
         if held:
-            found[one.get("name")] = container_requests({"resources": {"requests": held}})
-    return found
+            allocated[one.get("name")] = container_requests({"resources": {"requests": held}})
+    return allocated
 
 
 def _with_inits(running: Amounts, inits: list[Body]) -> Amounts:
@@ -99,12 +99,12 @@ def ports_of(spec: Body) -> tuple[Port, ...]:
 
 
 def _container_ports(container: Body, on_host: bool | None) -> set[Port]:
-    found = set()
+    ports = set()
     for one in container["ports"]:
         port = one.get("hostPort") or (one.get("containerPort") if on_host else None)
         if port:
-            found.add((one.get("protocol") or "TCP", one.get("hostIP") or "0.0.0.0", int(port)))
-    return found
+            ports.add((one.get("protocol") or "TCP", one.get("hostIP") or "0.0.0.0", int(port)))
+    return ports
 
 
 def clashes(wanted: tuple[Port, ...], taken: Mapping[Port, int]) -> Port | None:

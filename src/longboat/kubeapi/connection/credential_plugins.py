@@ -79,17 +79,17 @@ def _orders(access: ClusterAccess, version: str, interactive: bool) -> dict[str,
 
 def _cluster_info(access: ClusterAccess) -> dict[str, Any]:
     cluster = access.cluster
-    told: dict[str, Any] = {"server": access.server}
+    info: dict[str, Any] = {"server": access.server}
     for key in ("tls-server-name", "insecure-skip-tls-verify", "proxy-url"):
         if cluster.get(key):
-            told[key] = cluster[key]
+            info[key] = cluster[key]
     authority = pem(cluster, "certificate-authority")
     if authority:
-        told["certificate-authority-data"] = base64.b64encode(authority).decode()
+        info["certificate-authority-data"] = base64.b64encode(authority).decode()
     for extension in cluster.get("extensions") or []:
         if isinstance(extension, dict) and extension.get("name") == f"{GROUP}/exec":
-            told["config"] = extension.get("extension")
-    return told
+            info["config"] = extension.get("extension")
+    return info
 
 
 def _run(access: ClusterAccess, command: list[str], variables: dict[str, str], interactive: bool) -> bytes:

@@ -102,10 +102,10 @@ def _has_ended(pod: Mapping[str, Any]) -> bool:
 
 def claims_of_run(record: Record) -> set[str]:
     """The claims that a run's pods mount."""
-    found = {volume.claim for volume in record.job.volumes if volume.claim}
+    claims = {volume.claim for volume in record.job.volumes if volume.claim}
     if record.storage is not None and record.storage.claim:
-        found.add(record.storage.claim)
-    return found
+        claims.add(record.storage.claim)
+    return claims
 
 
 def list_volumes(client: Client) -> list[VolumeView]:

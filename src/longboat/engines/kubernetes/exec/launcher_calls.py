@@ -58,15 +58,15 @@ def _is_number(name: str) -> bool:
 
 
 def _rank(facts: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"alive": bool(facts.get("alive"))}
+    rank: dict[str, Any] = {"alive": bool(facts.get("alive"))}
     for name in ("step", "silent_s", "exit_code"):
         if _is_sane(facts.get(name)):
-            found[name] = facts[name]
+            rank[name] = facts[name]
     metrics = facts.get("metrics")
     if isinstance(metrics, dict):
         pairs = list(metrics.items())[:MOST_METRICS]
-        found["metrics"] = {name[:200]: value for name, value in pairs if _is_sane(value)}
-    return found
+        rank["metrics"] = {name[:200]: value for name, value in pairs if _is_sane(value)}
+    return rank
 
 
 def _is_sane(value: object) -> bool:

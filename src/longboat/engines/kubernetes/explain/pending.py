@@ -74,12 +74,12 @@ def named(pods: Sequence[str]) -> str:
 
 
 def events_of(facts: PendingFacts, *, uid: str = "", kind: str = "", name: str = "") -> list[Object]:
-    found = []
+    events = []
     for event in facts.events:
         about = event.get("involvedObject") or event.get("regarding") or {}
         if (uid and about.get("uid") == uid) or (kind and about.get("kind") == kind and about.get("name") == name):
-            found.append(event)
-    return found
+            events.append(event)
+    return events
 
 
 def event_time(event: Object) -> float:

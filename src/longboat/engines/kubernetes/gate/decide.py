@@ -95,20 +95,20 @@ def decide_gate(
 ) -> list[Admission]:
     """A verdict for each, in the order in which they are served. Without a room (nodes may not be listed) one is let in
     at a time, hoping, and put back if it was in vain."""
-    ordered = sorted((_qualified(one) for one in candidates), key=lambda one: one.order)
+    ordered = sorted((_qualified(gate_candidate) for gate_candidate in candidates), key=lambda one: one.order)
     inside = [one for one in ordered if one.let_in is not None]
     waiting = [one for one in ordered if one.let_in is None]
-    is_blind = room is None and any(now >= one.not_before for one in waiting)
-    found = [_look_after(one, now, _patience(one, gate_s, is_blind)) for one in inside]
-    back = {(one.namespace, one.run) for one in found if one.action == "put_back"}
+    is_blind = room is None and any(now >= candidate.not_before for candidate in waiting)
+    admissions = [_look_after(one, now, _patience(one, gate_s, is_blind)) for one in inside]
+    back = {(admission.namespace, admission.run) for admission in admissions if admission.action == "put_back"}
     kept = [one for one in inside if (one.namespace, one.run) not in back]
-    found += _blind(waiting, kept, now) if room is None else _Hall(room, ordered, kept, now).serve(waiting)
-    return found
+    admissions += _blind(waiting, kept, now) if room is None else _Hall(room, ordered, kept, now).serve(waiting)
+    return admissions
 
 
-def _patience(one: GateCandidate, gate_s: float, is_blind: bool) -> float:
+def _patience(candidate: GateCandidate, gate_s: float, is_blind: bool) -> float:
     """How long a run that is in may take until all its pods have a node. Its own setting comes first."""
-    own = gate_s if one.gate_s is None else one.gate_s
+    own = gate_s if candidate.gate_s is None else candidate.gate_s
     return min(own, BLIND_S) if is_blind else own
 
 
@@ -119,69 +119,82 @@ def back_off_s(uid: str, tries: int) -> float:
     return delay * (1 + JITTER * part)
 
 
-def _qualified(one: GateCandidate) -> GateCandidate:
+def _qualified(candidate: GateCandidate) -> GateCandidate:
     """With pods that no pod of the cluster is called like: the gang's are plans, not objects."""
     pods = tuple(
-        msgspec.structs.replace(pod, name=f"{one.run}/{pod.name}", namespace=one.namespace, run=one.run, node=None)
-        for pod in one.pods
+        msgspec.structs.replace(
+            pod, name=f"{candidate.run}/{pod.name}", namespace=candidate.namespace, run=candidate.run, node=None
+        )
+        for pod in candidate.pods
     )
-    return msgspec.structs.replace(one, pods=pods, placed=tuple(f"{one.run}/{name}" for name in one.placed))
+    return msgspec.structs.replace(
+        candidate, pods=pods, placed=tuple(f"{candidate.run}/{name}" for name in candidate.placed)
+    )
 
 
-def _look_after(one: GateCandidate, now: float, gate_s: float) -> Admission:
+def _look_after(candidate: GateCandidate, now: float, gate_s: float) -> Admission:
     """A run that is in: does it get all its pods? Pulling an image or starting is no failure."""
-    total = len(one.pods)
-    is_late = one.let_in is not None and now - one.let_in >= gate_s
-    if not is_late or one.ready >= total or not (one.unschedulable or one.not_made):
-        reason = f"{len(one.placed)} of {total} pods have a node" if one.made else "its pods are being made"
-        reason = reason if one.rest else ""
-        return Admission(run=one.run, namespace=one.namespace, action="keep", reason=reason, tries=one.tries)
-    tries = one.tries + 1
-    delay = back_off_s(one.uid, tries)
-    told = [f"{one.unschedulable} of {total} pods found no node"] if one.unschedulable else []
-    told += [f"{one.not_made} of {total} pods were not made"] if one.not_made else []
+    total = len(candidate.pods)
+    is_late = candidate.let_in is not None and now - candidate.let_in >= gate_s
+    if not is_late or candidate.ready >= total or not (candidate.unschedulable or candidate.not_made):
+        reason = f"{len(candidate.placed)} of {total} pods have a node" if candidate.made else "its pods are being made"
+        reason = reason if candidate.rest else ""
+        return Admission(
+            run=candidate.run, namespace=candidate.namespace, action="keep", reason=reason, tries=candidate.tries
+        )
+    tries = candidate.tries + 1
+    delay = back_off_s(candidate.uid, tries)
+    told = [f"{candidate.unschedulable} of {total} pods found no node"] if candidate.unschedulable else []
+    told += [f"{candidate.not_made} of {total} pods were not made"] if candidate.not_made else []
     reason = f"re-queued: {' and '.join(told)} within {gate_s:g} s; tries again in {delay:.0f} s"
     return Admission(
-        run=one.run, namespace=one.namespace, action="put_back", reason=reason, not_before=now + delay, tries=tries
+        run=candidate.run,
+        namespace=candidate.namespace,
+        action="put_back",
+        reason=reason,
+        not_before=now + delay,
+        tries=tries,
     )
 
 
 def _blind(waiting: list[GateCandidate], inside: list[GateCandidate], now: float) -> list[Admission]:
     """Nothing is known of the nodes: one gang at a time, so that no two take each other's."""
-    unfinished = next((one for one in inside if one.rest), None)
-    found = []
+    unfinished = next((candidate for candidate in inside if candidate.rest), None)
+    admissions = []
     # Who was put back may be impossible, and nobody can tell: first come those who were put back less often.
-    for one in sorted(waiting, key=lambda one: one.tries):
+    for one in sorted(waiting, key=lambda gate_candidate: gate_candidate.tries):
         if now < one.not_before:
-            found.append(_wait(one, _pause(one, now)))
+            admissions.append(_wait(one, _pause(one, now)))
         elif unfinished is not None:
             is_near = unfinished.namespace == one.namespace
             who = unfinished.run if is_near else "a run of another namespace"
-            found.append(_wait(one, f"waits until all pods of {who} have a node"))
+            admissions.append(_wait(one, f"waits until all pods of {who} have a node"))
         else:
-            found.append(_let_in(one))
+            admissions.append(_let_in(one))
             unfinished = one
-    return found
+    return admissions
 
 
-def _wait(one: GateCandidate, reason: str) -> Admission:
+def _wait(candidate: GateCandidate, reason: str) -> Admission:
     return Admission(
-        run=one.run,
-        namespace=one.namespace,
+        run=candidate.run,
+        namespace=candidate.namespace,
         action="wait",
         reason=reason,
-        not_before=one.not_before,
-        tries=one.tries,
+        not_before=candidate.not_before,
+        tries=candidate.tries,
     )
 
 
-def _let_in(one: GateCandidate, reason: str = "") -> Admission:
-    return Admission(run=one.run, namespace=one.namespace, action="let_in", reason=reason, tries=one.tries)
+def _let_in(candidate: GateCandidate, reason: str = "") -> Admission:
+    return Admission(
+        run=candidate.run, namespace=candidate.namespace, action="let_in", reason=reason, tries=candidate.tries
+    )
 
 
-def _pause(one: GateCandidate, now: float) -> str:
-    left = one.not_before - now
-    if one.tries:
+def _pause(candidate: GateCandidate, now: float) -> str:
+    left = candidate.not_before - now
+    if candidate.tries:
         return f"was re-queued because not all its pods found a node; tries again in {left:.0f} s"
     return f"its next attempt starts in {left:.0f} s"
 
@@ -194,7 +207,11 @@ class _Hall:
     ) -> None:
         self.now = now
         nodes = {node.name: node for node in room.nodes}
-        upcoming = [one for one in room.upcoming if _boots(one, nodes.get(one.shape.name))]
+        upcoming = [
+            upcoming_node
+            for upcoming_node in room.upcoming
+            if _boots(upcoming_node, nodes.get(upcoming_node.shape.name))
+        ]
         for machine in upcoming:
             nodes.pop(machine.shape.name, None)
         self.fleet = Fleet(nodes.values(), room.pods)
@@ -207,17 +224,17 @@ class _Hall:
         take_each([pod for pod in room.pods if _is_coming(pod) and (pod.namespace, pod.run) not in ours], self.fleet)
         # A retry keeps what it had, also from those who are more urgent.
         self.reserved = {
-            (one.namespace, one.run)
-            for one in everyone
-            if one.let_in is None
-            and one.is_recovering
-            and not one.tries
-            and isinstance(take(one.pods, self.fleet, explain=False), Placement)
+            (gate_candidate.namespace, gate_candidate.run)
+            for gate_candidate in everyone
+            if gate_candidate.let_in is None
+            and gate_candidate.is_recovering
+            and not gate_candidate.tries
+            and isinstance(take(gate_candidate.pods, self.fleet, explain=False), Placement)
         }
         ends = {
-            (one.namespace, one.run): one.let_in + one.lasts_s
-            for one in inside
-            if one.let_in is not None and one.lasts_s is not None
+            (candidate.namespace, candidate.run): candidate.let_in + candidate.lasts_s
+            for candidate in inside
+            if candidate.let_in is not None and candidate.lasts_s is not None
         }
         self.backfill = Backfill(
             self.fleet, now, end_of=lambda pod: ends.get((pod.namespace, pod.run or "")), upcoming=upcoming
@@ -225,29 +242,32 @@ class _Hall:
 
     def serve(self, waiting: list[GateCandidate]) -> list[Admission]:
         # The words come last: they tell what is free when everybody who fits is in.
-        judged = [self._judge(one) for one in waiting]
+        judged = [self._judge(candidate) for candidate in waiting]
         self.backfill.close()
-        return [one if isinstance(one, Admission) else one() for one in judged]
+        return [admission if isinstance(admission, Admission) else admission() for admission in judged]
 
-    def _judge(self, one: GateCandidate) -> Admission | Callable[[], Admission]:
-        if self.now < one.not_before:
-            return _wait(one, _pause(one, self.now))
-        if (one.namespace, one.run) in self.reserved:
-            return _let_in(one)
+    def _judge(self, candidate: GateCandidate) -> Admission | Callable[[], Admission]:
+        if self.now < candidate.not_before:
+            return _wait(candidate, _pause(candidate, self.now))
+        if (candidate.namespace, candidate.run) in self.reserved:
+            return _let_in(candidate)
         gang = QueuedGang(
-            name=one.full_name, pods=one.pods, lasts_s=one.lasts_s, waited_s=max(self.now - one.created, 0.0)
+            name=candidate.full_name,
+            pods=candidate.pods,
+            lasts_s=candidate.lasts_s,
+            waited_s=max(self.now - candidate.created, 0.0),
         )
         verdict = self.backfill.judge(gang)
         if verdict.starts:
-            return _let_in(one, passing(one.namespace, verdict.passes))
+            return _let_in(candidate, passing(candidate.namespace, verdict.passes))
         if not verdict.is_possible:
-            never = self._roomy.never(one.pods)
-            return _wait(one, never or "waits")
-        before = self.ledger.before(one.pods)
-        shortfall = self.ledger.note(one.full_name, one.pods, before)
+            never = self._roomy.never(candidate.pods)
+            return _wait(candidate, never or "waits")
+        before = self.ledger.before(candidate.pods)
+        shortfall = self.ledger.note(candidate.full_name, candidate.pods, before)
         if verdict.delays is not None:
-            return _wait(one, delaying(one.namespace, verdict.delays, before))
-        return lambda: _wait(one, self.ledger.words(one.namespace, one.pods, before, shortfall))
+            return _wait(candidate, delaying(candidate.namespace, verdict.delays, before))
+        return lambda: _wait(candidate, self.ledger.words(candidate.namespace, candidate.pods, before, shortfall))
 
     @functools.cached_property
     def _roomy(self) -> WaitReasons:

@@ -83,14 +83,14 @@ class HeldGate:
 def hold_gates(clients: Sequence[Client]) -> Iterator[list[HeldGate]]:
     """Those of these namespaces' gates that nobody else serves now, ours while the block runs."""
     with contextlib.ExitStack() as stack:
-        found = [gate for client in clients if (gate := stack.enter_context(_hold(client))) is not None]
+        gates = [gate for client in clients if (gate := stack.enter_context(_hold(client))) is not None]
         ending = threading.Event()
-        renewed = [gate for gate in found if gate.lease is not None]
+        renewed = [gate for gate in gates if gate.lease is not None]
         thread = threading.Thread(target=_renew_all, args=(renewed, ending), name="gate-leases", daemon=True)
         if renewed:
             thread.start()
         try:
-            yield found
+            yield gates
         finally:
             ending.set()
             for gate in renewed:

@@ -78,16 +78,20 @@ class WaitReasons:
 
     def note(self, run: str, pods: Sequence[Pod], before: RunsAhead) -> Shortfall | None:
         """The run waits: for what those before it wait for, or for what it lacks itself (told by the Shortfall)."""
-        found = None if before.count else place(pods, self.fleet)
-        lacking = before.resources if not isinstance(found, Shortfall) else {one.resource for one in found.lacks}
+        shortfall = None if before.count else place(pods, self.fleet)
+        lacking = (
+            before.resources if not isinstance(shortfall, Shortfall) else {lack.resource for lack in shortfall.lacks}
+        )
         self._count += 1
         wants = tuple((one, self._nodes(pods, one)) for one in sorted(lacking, key=scarcity))
         self._waiters.setdefault(wants, []).append((self._count, run))
-        return found if isinstance(found, Shortfall) else None
+        return shortfall if isinstance(shortfall, Shortfall) else None
 
     def words(self, namespace: str, pods: Sequence[Pod], before: RunsAhead, shortfall: Shortfall | None) -> str:
         """What it waits for, who holds it, who is before it; once everybody is judged."""
-        lacking = set(before.resources) | {one.resource for one in (shortfall.lacks if shortfall else ())}
+        lacking = set(before.resources) | {
+            resource_shortfall.resource for resource_shortfall in (shortfall.lacks if shortfall else ())
+        }
         for resource in {resource for pod in pods for resource, _ in pod.shape.requests}:
             stock = self.stock(self._nodes(pods, resource), resource)
             if stock.free < sum(pod.shape.asks(resource) for pod in pods):
@@ -103,18 +107,18 @@ class WaitReasons:
 
     def never(self, pods: Sequence[Pod]) -> str | None:
         """Why these nodes, as empty as they ever get, cannot hold the run; None if they can."""
-        found = self._place(pods)
-        if isinstance(found, Placement):
+        shortfall = self._place(pods)
+        if isinstance(shortfall, Placement):
             return None
-        if not found.lacks:
-            return f"no node takes it: {found.reason}"
-        told = [self._told(pods, lack.resource) for lack in found.lacks]
+        if not shortfall.lacks:
+            return f"no node takes it: {shortfall.reason}"
+        told = [self._told(pods, lack.resource) for lack in shortfall.lacks]
         return f"waits for {' and '.join(told)}; more than these nodes have, even with nothing else on them"
 
     def _place(self, pods: Sequence[Pod]) -> Placement | Shortfall:
         """`fitting.place`, once for gangs that are alike."""
         shapes = Counter(pod.shape for pod in pods)
-        if not self.fleet.topology.is_quiet or any(one.near or one.apart or one.spread for one in shapes):
+        if not self.fleet.topology.is_quiet or any(shape.near or shape.apart or shape.spread for shape in shapes):
             return place(pods, self.fleet)
         key = frozenset(shapes.items())
         found = self._places.get(key)
@@ -146,8 +150,8 @@ class WaitReasons:
 
     def stock(self, names: tuple[str, ...], resource: str) -> ResourceStock:
         key = (names, resource)
-        found = self._stocks.get(key)
-        if found is None:
+        resource_stock = self._stocks.get(key)
+        if resource_stock is None:
             states = [self.fleet.states[name] for name in names]
             free = [max(0, state.free.get(resource, 0)) for state in states]
             held: dict[str, int] = {}
@@ -159,14 +163,14 @@ class WaitReasons:
                         held[holder] = held.get(holder, 0) + count
             runs = {name: count for name, count in held.items() if name.startswith("run ")}
             told = runs or (held if is_scarce(resource) else {})
-            found = self._stocks[key] = ResourceStock(
+            resource_stock = self._stocks[key] = ResourceStock(
                 free=sum(free),
                 total=sum(state.shape.has(resource) for state in states),
                 largest=max(free, default=0),
                 holders=tuple(sorted(told, key=lambda name: (-told[name], name))[:_MOST_NAMES]),
                 holder_count=len(told),
             )
-        return found
+        return resource_stock
 
     def _holders(self, pods: Sequence[Pod], lacking: list[str], namespace: str) -> str:
         stocks = [self.stock(self._nodes(pods, resource), resource) for resource in lacking]

@@ -79,7 +79,7 @@ class WaitingRun(msgspec.Struct, frozen=True):
 
     @property
     def is_in(self) -> bool:
-        return any(not one.is_suspended for one in self.workloads)
+        return any(not workload.is_suspended for workload in self.workloads)
 
     @property
     def lacks_pods(self) -> bool:
@@ -123,7 +123,7 @@ def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: R
     mine = {gate.origin.namespace: gate.client for gate in gates}
     runs, candidates = _look_at_all(clients, frozenset(mine), now)
     room = observe_room(clients[0], with_claims=False)
-    if room is not None and any(one.let_in is None and one.not_before <= now for one in candidates):
+    if room is not None and any(candidate.let_in is None and candidate.not_before <= now for candidate in candidates):
         room = msgspec.structs.replace(room, upcoming=observe_upcoming(clients[0], now))
     verdicts = decide_gate(candidates, room, now)
     # Those who are let in or put back first: telling the others what they wait for takes its time.
@@ -158,12 +158,12 @@ def _look_at_all(
             if client is clients[0]:
                 raise
             continue  # rights were taken away there, or the namespace goes: that must not stop the gates of all others
-        for one in seen:
-            found = _candidate(one, now, claims)
+        for run in seen:
+            candidate = _candidate(run, now, claims)
             # Those who wait at a gate that somebody else serves are his to judge; those who are in hold something.
-            if found is not None and (client.namespace in mine or found.let_in is not None):
-                runs[(found.namespace, found.run)] = one
-                candidates.append(found)
+            if candidate is not None and (client.namespace in mine or candidate.let_in is not None):
+                runs[(candidate.namespace, candidate.run)] = run
+                candidates.append(candidate)
     return runs, candidates
 
 
@@ -261,7 +261,7 @@ def _waiting(meta: Any, record: Record, state: State, made: Sequence[WorkloadVie
         state=state,
         version=str(meta["resourceVersion"]),
         made=created_within(record.created, parse_time(meta.get("creationTimestamp"))),
-        workloads=tuple(one for one in current if not one.is_deleting),
+        workloads=tuple(view for view in current if not view.is_deleting),
     )
 
 
@@ -301,7 +301,9 @@ def _claims(client: Client, runs: Iterable[WaitingRun]) -> Claims:
     """Where the runs' claims can be reached; nothing where that may not be read."""
     storages = [run.record.storage for run in runs]
     volumes = [volume for run in runs for volume in run.record.job.volumes]
-    is_needed = any(one is not None and one.claim for one in storages) or any(volume.claim for volume in volumes)
+    is_needed = any(storage is not None and storage.claim for storage in storages) or any(
+        volume.claim for volume in volumes
+    )
     return bound_claims(client) if is_needed else {}
 
 
@@ -339,7 +341,9 @@ def _serve(client: Client, run: WaitingRun, verdict: Admission, now: float) -> S
     gate = state.gate
     if not run.workloads:
         return state  # the next attempt is not there yet; its place is kept
-    if verdict.action == "let_in" or (verdict.action == "keep" and any(one.is_suspended for one in run.workloads)):
+    if verdict.action == "let_in" or (
+        verdict.action == "keep" and any(workload.is_suspended for workload in run.workloads)
+    ):
         _suspend(client, run, False)
         gate = Gate(tries=verdict.tries, let_in=now, not_before=now + run.record.gate_s, reason=verdict.reason)
         return msgspec.structs.replace(state, gate=gate, reason="")

@@ -119,11 +119,11 @@ def binding_of(kind: Kind, metadata: Object, role: Kind, subject: Object | None 
 
 
 def rules_of(table: tuple[RbacRule, ...]) -> list[Object]:
-    found: list[Object] = []
+    rules: list[Object] = []
     for rule in table:
         body: Object = {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)}
-        found.append({**body, "resourceNames": list(rule.names)} if rule.names else body)
-    return found
+        rules.append({**body, "resourceNames": list(rule.names)} if rule.names else body)
+    return rules
 
 
 def deployment_of(labels: Object, container: Object, volumes: list[Object], **annotations: str) -> Object:

@@ -14,9 +14,9 @@ def dropped_fields(sent: Mapping[str, Any], returned: Mapping[str, Any]) -> list
 
     Values may differ: servers normalise them. Empty texts and lists may be absent: that says the same.
     """
-    found: list[str] = []
-    _compare(sent, returned, "", found)
-    return found
+    fields: list[str] = []
+    _compare(sent, returned, "", fields)
+    return fields
 
 
 def _compare(sent: Any, returned: Any, path: str, found: list[str]) -> None:

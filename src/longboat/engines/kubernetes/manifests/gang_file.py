@@ -197,7 +197,7 @@ def _nodes(job: Job, layout: Layout) -> list[dict[str, Any]]:
     commands = {role.name: _nodes_of(layout, role)[0].command for role in job.roles}
     added = {role.name: engine_env(role) for role in job.roles}
     of_ranks = _shared(rank.env for node in layout.nodes for rank in node.ranks)
-    found = []
+    nodes = []
     for node in layout.nodes:
         own = _less({k: v for k, v in node.env.items() if k not in added[node.role]}, shared[node.role])
         entry: dict[str, Any] = {
@@ -210,8 +210,8 @@ def _nodes(job: Job, layout: Layout) -> list[dict[str, Any]]:
         }
         if node.command != commands[node.role]:
             entry["command"] = node.command
-        found.append(entry)
-    return found
+        nodes.append(entry)
+    return nodes
 
 
 def _shared(envs: Iterable[Mapping[str, str]]) -> dict[str, str]:
@@ -234,10 +234,10 @@ def _code(code: CodeManifest) -> dict[str, Any]:
 def _data(record: Record, place: int) -> dict[str, Any]:
     """One import. `variable`, if there is one, has the whole URL in the pod; the record knows it without its secret."""
     item, variable = record.job.data[place], variable_of(place)
-    found: dict[str, Any] = {"url": item.url, "to": item.to, "sha256": item.sha256, "unpack": item.unpack}
+    data: dict[str, Any] = {"url": item.url, "to": item.to, "sha256": item.sha256, "unpack": item.unpack}
     if variable in record.secrets:
-        found["variable"] = variable
+        data["variable"] = variable
     if item.to.startswith("/"):  # links of a volume must not lead the import out of it
         targets = (volume.target for volume in record.job.volumes)
-        found["volume"] = next((each for each in targets if PurePosixPath(item.to).is_relative_to(each)), None)
-    return found
+        data["volume"] = next((each for each in targets if PurePosixPath(item.to).is_relative_to(each)), None)
+    return data

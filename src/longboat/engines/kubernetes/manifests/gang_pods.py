@@ -29,8 +29,8 @@ def gang_pods(record: Record, attempt: int, claims: Claims) -> tuple[Pod, ...]:
 
 def _templates(bodies: Iterable[Object]) -> list[Object]:
     """Pod templates in the order of the roles."""
-    found = []
+    templates = []
     for body in bodies:
         jobs = [one["template"] for one in body["spec"]["replicatedJobs"]] if body["kind"] == "JobSet" else [body]
-        found += [job["spec"]["template"] for job in jobs]
-    return found
+        templates += [job["spec"]["template"] for job in jobs]
+    return templates

@@ -125,12 +125,12 @@ def attempt_objects(record: Record, attempt: int, start: AttemptStart, *, owner:
 
 def retry_templates(record: Record, pin: str, *, owner: Owner | None = None) -> list[Object]:
     """Created with the submitter's own rights, and with the run's labels only where that makes nothing of them."""
-    found = retry_template.template_objects(record, pin, labels_of(record, retry_template.FIRST))
-    for each in found:
+    templates = retry_template.template_objects(record, pin, labels_of(record, retry_template.FIRST))
+    for each in templates:
         each["metadata"] = {**each["metadata"], "namespace": record.namespace}
         if owner is not None:
             each["metadata"]["ownerReferences"] = [owner]
-    return found
+    return templates
 
 
 def standalone(record: Record, start: AttemptStart, shared: Sequence[Object]) -> tuple[list[Object], list[str]]:
@@ -195,7 +195,7 @@ def _budget(record: Record) -> Object:
 
 def _claim_templates(record: Record, attempt: int) -> list[Object]:
     """DRA: what each pod of a role claims."""
-    found = []
+    templates = []
     for role in record.job.roles:
         if pod_template.is_dra(record, role):
             device_class = str(record.gpu_resource).removeprefix(pod_template.DRA)
@@ -206,5 +206,5 @@ def _claim_templates(record: Record, attempt: int) -> list[Object]:
                 "labels": {names.ROLE: role.name},
             }
             body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": metadata}
-            found.append({**body, "spec": {"spec": spec}})
-    return found
+            templates.append({**body, "spec": {"spec": spec}})
+    return templates

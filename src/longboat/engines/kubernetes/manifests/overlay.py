@@ -21,25 +21,25 @@ def overlaid(template: Mapping[str, Any], pod: Mapping[str, Any]) -> Object:
 
 
 def _merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Object:
-    found = dict(ours)
+    merged = dict(ours)
     for key, value in theirs.items():
-        before = found.get(key)
+        before = merged.get(key)
         if isinstance(before, Mapping) and isinstance(value, Mapping):
-            found[key] = _merged(before, value)
+            merged[key] = _merged(before, value)
         elif isinstance(before, list) and isinstance(value, list):
-            found[key] = _joined(before, value, _KEYS.get(key, "name"))
+            merged[key] = _joined(before, value, _KEYS.get(key, "name"))
         else:
-            found[key] = value
-    return found
+            merged[key] = value
+    return merged
 
 
 def _joined(ours: list[Any], theirs: list[Any], key: str) -> list[Any]:
-    found = list(ours)
-    places = {item[key]: at for at, item in enumerate(found) if isinstance(item, Mapping) and key in item}
+    joined = list(ours)
+    places = {item[key]: at for at, item in enumerate(joined) if isinstance(item, Mapping) and key in item}
     for item in theirs:
         at = places.get(item[key]) if isinstance(item, Mapping) and key in item else None
         if at is not None:
-            found[at] = _merged(found[at], item)
-        elif item not in found:
-            found.append(item)
-    return found
+            joined[at] = _merged(joined[at], item)
+        elif item not in joined:
+            joined.append(item)
+    return joined

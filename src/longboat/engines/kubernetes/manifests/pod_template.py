@@ -99,12 +99,12 @@ def _container(record: Record, role: Role) -> Object:
 
 def _env(record: Record, role: Role) -> list[Object]:
     """Secrets, and what the container runtime itself must know. All other variables are in the gang file."""
-    found: list[Object] = []
+    env: list[Object] = []
     if not role.resources.gpus.count:
-        found += [{"name": name, "value": value} for name, value in engine_env(role).items()]
+        env += [{"name": name, "value": value} for name, value in engine_env(role).items()]
     for variable, (secret, key) in sorted(record.secrets.items()):
-        found.append({"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
-    return found
+        env.append({"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
+    return env
 
 
 def _resources(record: Record, role: Role) -> Object:
@@ -190,7 +190,7 @@ def _stored_packs(record: Record, mounts: list[Object]) -> list[Object]:
 
 def _tolerations(record: Record, role: Role) -> list[Object]:
     lost_s = round(record.node_lost_s)  # for runs that nobody drives: the cluster itself gives the pod up
-    found: list[Object] = [
+    tolerations: list[Object] = [
         {
             "key": f"node.kubernetes.io/{state}",
             "operator": "Exists",
@@ -202,22 +202,22 @@ def _tolerations(record: Record, role: Role) -> list[Object]:
     if role.resources.gpus.count:
         resource = record.gpu_resource
         keys = {GPU_TAINT} if resource is None or resource.startswith(DRA) else {GPU_TAINT, resource}
-        found += [{"key": key, "operator": "Exists"} for key in sorted(keys)]
-    return found
+        tolerations += [{"key": key, "operator": "Exists"} for key in sorted(keys)]
+    return tolerations
 
 
 def _affinity(record: Record, role: Role) -> Object:
     """The type of the GPUs: any of the labels will do, clouds and vendors name the same GPU differently."""
-    found = gpu_packing.preference(role.resources.gpus.count)
+    affinity = gpu_packing.preference(role.resources.gpus.count)
     labels = record.gpu_selector.get(role.name)
     if not labels:
-        return found
+        return affinity
     terms = [
         {"matchExpressions": [{"key": label, "operator": "In", "values": list(values)}]}
         for label, values in sorted(labels.items())
     ]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    return {**found, "nodeAffinity": required}
+    return {**affinity, "nodeAffinity": required}
 
 
 def _without_empty(fields: Object) -> Object:

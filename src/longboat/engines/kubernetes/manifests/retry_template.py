@@ -72,7 +72,7 @@ def template_objects(record: Record, pin: str, labels: Mapping[str, str]) -> lis
 
     `labels` are those of the run's objects.
     """
-    found = []
+    objects = []
     for body, name in zip(workloads(record, FIRST, labels, suspended=True), template_names(record), strict=True):
         own = {names.MANAGED_BY: labels[names.MANAGED_BY], names.KIND: "template", names.TEMPLATE_OF: record.name}
         queue = {QUEUE: NO_QUEUE} if record.queue is not None else {}
@@ -84,8 +84,8 @@ def template_objects(record: Record, pin: str, labels: Mapping[str, str]) -> lis
         if body["kind"] == "JobSet":
             spec["network"] = {"enableDNSHostnames": False}
         metadata = {"name": name, "labels": {**own, **queue}}
-        found.append({**body, "metadata": metadata, "spec": spec})
-    return found
+        objects.append({**body, "metadata": metadata, "spec": spec})
+    return objects
 
 
 def template_names(record: Record) -> list[str]:
@@ -125,7 +125,7 @@ def pod_specs(body: Mapping[str, Any]) -> list[Object]:
 
 def pins_of(template: Mapping[str, Any]) -> set[str]:
     """All pins that a template carries, as the server holds it; one, of a template that somebody made for a run."""
-    found: set[str] = set()
+    pins: set[str] = set()
     for job in _jobs(dict(template)):
         containers = (((job.get("spec") or {}).get("template") or {}).get("spec") or {}).get("containers") or ()
         values = [
@@ -135,8 +135,8 @@ def pins_of(template: Mapping[str, Any]) -> set[str]:
             for entry in container.get("env") or ()
             if entry.get("name") == PIN
         ]
-        found |= set(values or [""])
-    return found
+        pins |= set(values or [""])
+    return pins
 
 
 def copies(templates: Sequence[Object], record: Record, attempt: int, wanted: Sequence[Object]) -> list[Object]:

@@ -45,11 +45,11 @@ class _Sign(NamedTuple):
 
 def node_troubles(snapshot: RunSnapshot, nodes: Mapping[str, Object | None]) -> tuple[NodeTrouble, ...]:
     """Of the nodes under the attempt that goes on; `nodes`: those that were looked at, None for one that is gone."""
-    found: list[NodeTrouble] = []
+    troubles: list[NodeTrouble] = []
     for name, body in nodes.items():
         pods = [pod for pod in snapshot.pods_of(snapshot.state.attempt) if pod.host == name and pod.end is None]
         for sign in _signs(body, pods, snapshot) if pods else ():
-            found.append(
+            troubles.append(
                 NodeTrouble(
                     node=name,
                     members=tuple(pod.node for pod in pods),
@@ -59,7 +59,7 @@ def node_troubles(snapshot: RunSnapshot, nodes: Mapping[str, Object | None]) -> 
                     follows=sign.follows,
                 )
             )
-    return tuple(found)
+    return tuple(troubles)
 
 
 def _signs(body: Object | None, pods: Sequence[PodView], snapshot: RunSnapshot) -> Iterator[_Sign]:

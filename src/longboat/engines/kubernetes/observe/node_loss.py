@@ -32,19 +32,19 @@ def doubtful_hosts(state: State, pods: Sequence[PodView], now: float) -> set[str
     current = [pod for pod in pods if pod.attempt == state.attempt]
     dead = [pod.end.ended or 0.0 for pod in current if pod.end is not None and pod.end.exit_code]
     is_ending = bool(dead) and min(dead) < now - LATE_S
-    found = set()
+    hosts = set()
     for pod in current if not state.is_final else ():
         if pod.host and _is_speechless(pod):
-            found.add(pod.host)
+            hosts.add(pod.host)
     for pod in pods:
         is_late = pod.deleting_since is not None and pod.deleting_since < now - LATE_S
         is_slow = not pod.is_started and pod.created < now - SLOW_S
         if pod.host and pod.end is None and (pod.is_unready or is_late or is_slow or is_ending):
-            found.add(pod.host)
+            hosts.add(pod.host)
     if current and not state.is_final:
         there = {pod.node for pod in current}
-        found |= {host for member, host in state.hosts.items() if member not in there}
-    return found
+        hosts |= {host for member, host in state.hosts.items() if member not in there}
+    return hosts
 
 
 def _is_speechless(pod: PodView) -> bool:

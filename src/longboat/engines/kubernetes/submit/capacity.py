@@ -65,16 +65,16 @@ def _less(use: NodeUse, taken: Iterable[tuple[str, int]]) -> dict[str, int]:
 def needs_of(role: Role, resource: str | None) -> dict[str, int]:
     """What one pod of the role asks of its node."""
     wanted = role.resources
-    found = {PODS: 1}
+    needs = {PODS: 1}
     if wanted.cpus:
-        found[CPU] = round(wanted.cpus * 1000)
+        needs[CPU] = round(wanted.cpus * 1000)
     if wanted.memory:
-        found[MEMORY] = wanted.memory
+        needs[MEMORY] = wanted.memory
     if wanted.disk:
-        found[DISK] = wanted.disk
+        needs[DISK] = wanted.disk
     if wanted.gpus.count and resource is not None and not resource.startswith(DRA):
-        found[resource] = wanted.gpus.count
-    return found
+        needs[resource] = wanted.gpus.count
+    return needs
 
 
 def capacity_problems(job: Job, capabilities: ClusterFacts, pods: Sequence[Pod]) -> list[Problem]:
@@ -242,7 +242,7 @@ def _memory(count: int) -> str:
 
 
 def _disk_problems(seats: list[_Seat]) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for seat in seats:
         asked = seat.needs.get(DISK)
         most = max((room.has(DISK) for room in seat.rooms), default=0)
@@ -250,13 +250,13 @@ def _disk_problems(seats: list[_Seat]) -> list[Problem]:
             continue
         there = f"the largest node has {show_quantity(most)}" if most else "no node offers ephemeral storage"
         hint = f"nearest that fits: `disk: {most >> 20}Mi`" if most else "leave `disk:` out"
-        found.append((f"role {seat.role.name} asks for {show_quantity(asked)} of disk and {there}", hint))
-    return found
+        problems.append((f"role {seat.role.name} asks for {show_quantity(asked)} of disk and {there}", hint))
+    return problems
 
 
 def _shm_problems(seats: list[_Seat]) -> list[Problem]:
     """/dev/shm is memory of the node, and counts within the memory that the role asks for."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for seat in seats:
         asked, memory = seat.role.resources.shm, seat.role.resources.memory
         most = max((room.has(MEMORY) for room in seat.rooms), default=0)
@@ -264,12 +264,12 @@ def _shm_problems(seats: list[_Seat]) -> list[Problem]:
             reason = (
                 f"role {seat.role.name} asks for {show_quantity(asked)} of shm and the largest node has {_memory(most)}"
             )
-            found.append((reason, f"nearest that fits: `shm: {(memory or most) // 2 >> 20}Mi`"))
+            problems.append((reason, f"nearest that fits: `shm: {(memory or most) // 2 >> 20}Mi`"))
         elif asked is not None and memory is not None and asked > memory:
             both = f"{show_quantity(asked)} of shm, which is part of its memory, and for {_memory(memory)}"
             reason = f"role {seat.role.name} asks for {both}"
-            found.append((reason, f"nearest that fits: `memory: {format_up(asked)}`, or `shm: {memory >> 20}Mi`"))
-    return found
+            problems.append((reason, f"nearest that fits: `memory: {format_up(asked)}`, or `shm: {memory >> 20}Mi`"))
+    return problems
 
 
 def format_up(count: int) -> str:
@@ -278,7 +278,7 @@ def format_up(count: int) -> str:
 
 def _joint_problems(seats: list[_Seat]) -> list[Problem]:
     """Each resource alone would fit, but not all of them on the same nodes."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for seat in seats:
         if times(seat.rooms, seat.needs) >= seat.role.nodes or not seat.rooms:
             continue
@@ -289,8 +289,8 @@ def _joint_problems(seats: list[_Seat]) -> list[Problem]:
             f"role {seat.role.name} asks for {what} of {asked} each, and such a node would fit {counted(count, 'time')}"
         )
         hint = f"nearest that fits: `nodes: {count}`" if count else f"nearest that fits: {_nearest_shape(seat)}"
-        found.append((reason, hint))
-    return found
+        problems.append((reason, hint))
+    return problems
 
 
 def _nearest_shape(seat: _Seat) -> str:

@@ -80,15 +80,15 @@ def queue_quota_problems(
     """Why the queue can never admit these pods; empty if it could, or if its quota is not known."""
     if flavors is None:
         return []
-    found: list[Problem] = []
+    quota_problems: list[Problem] = []
     each = {role.name: _asked(role.name, pods) for role in job.roles}
     for resource in sorted({name for asked in each.values() for name in asked}):
         capacities = [flavor.most[resource] for flavor in flavors if resource in flavor.most]
         limits = [count for count in capacities if count is not None]
         if not capacities or len(limits) < len(capacities):
             continue  # not covered by quota, or not known
-        found += _problem(job, each, resource, (max(limits), sum(limits)), queue)
-    return found
+        quota_problems += _problem(job, each, resource, (max(limits), sum(limits)), queue)
+    return quota_problems
 
 
 def _asked(role: str, pods: Sequence[Pod]) -> dict[str, int]:

@@ -128,19 +128,19 @@ def _account_problems(capabilities: ClusterFacts) -> list[Problem]:
 
 def _data_problems(job: Job) -> list[Problem]:
     """Data is fetched in the pods: what only the submitter's machine has cannot be had there."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     mounts = [volume.target.rstrip("/") + "/" for volume in job.volumes if volume.target.startswith("/")]
     for item in job.data:
         parts = urlsplit(item.url)
         if parts.scheme == "file" and not any(parts.path.startswith(mount) for mount in mounts):
             reason = f"`data`: file://{parts.path} is a file of the machine you submit from, which no pod can see"
-            found.append((reason, "use an https:// address, or a file of a volume that the job mounts"))
+            problems.append((reason, "use an https:// address, or a file of a volume that the job mounts"))
             continue
         try:
             check_import(item.url, item.sha256)
         except Refused as error:
-            found.append((f"`data`: {error.message}", error.hint or "use another address"))
-    return found
+            problems.append((f"`data`: {error.message}", error.hint or "use another address"))
+    return problems
 
 
 def _security_problems(job: Job, capabilities: ClusterFacts, storage: Storage | None) -> list[Problem]:
@@ -148,7 +148,7 @@ def _security_problems(job: Job, capabilities: ClusterFacts, storage: Storage | 
     level = capabilities.security
     if level == "privileged":
         return []
-    found: list[Problem] = []
+    problems: list[Problem] = []
     places = [(f"volumes.{volume.target}", volume.path, volume.nfs) for volume in job.volumes]
     if storage is not None:
         places.append(("the storage of this context", storage.path, storage.nfs))
@@ -156,8 +156,8 @@ def _security_problems(job: Job, capabilities: ClusterFacts, storage: Storage | 
         kind = "folders of its machines" if path else "NFS" if nfs and level == "restricted" else None
         if kind:
             reason = f"{place}: the namespace's Pod Security level {level} allows no {kind} as volumes"
-            found.append((reason, "use a claim: `{claim: NAME}`"))
-    return found
+            problems.append((reason, "use a claim: `{claim: NAME}`"))
+    return problems
 
 
 def _claim_problems(job: Job, capabilities: ClusterFacts, settings: ContextChoices | None) -> list[Problem]:
@@ -165,7 +165,7 @@ def _claim_problems(job: Job, capabilities: ClusterFacts, settings: ContextChoic
         return []
     kept = settings.storage.claim if settings is not None and settings.storage is not None else None
     made = {volume.claim for volume in job.volumes if volume.claim and volume.size is not None}
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for name in named_claims(job, settings):
         claim = capabilities.claims.get(name)
         if claim is None and name in made:
@@ -173,12 +173,12 @@ def _claim_problems(job: Job, capabilities: ClusterFacts, settings: ContextChoic
         if claim is None:
             there = ", ".join(sorted(capabilities.claims)) or "none"
             reason = f"there is no claim {name} in namespace {capabilities.namespace}"
-            found.append((reason, f"`longboat volume create {name}`; claims here: {there}"))
+            problems.append((reason, f"`longboat volume create {name}`; claims here: {there}"))
             continue
         writes = name == kept or any(volume.claim == name and not volume.read_only for volume in job.volumes)
-        found += _access_problems(job, claim, capabilities, writes=writes)
-        found += _binding_problems(claim, capabilities)
-    return found
+        problems += _access_problems(job, claim, capabilities, writes=writes)
+        problems += _binding_problems(claim, capabilities)
+    return problems
 
 
 def _access_problems(job: Job, claim: ClaimView, capabilities: ClusterFacts, *, writes: bool) -> list[Problem]:

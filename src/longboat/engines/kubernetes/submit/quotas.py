@@ -127,14 +127,14 @@ def _nearest(roles: list[Role], each: dict[str, int | None], resource: str, most
 def limit_problems(job: Job, capabilities: ClusterFacts, pods: Sequence[Pod]) -> list[Problem]:
     """What a LimitRange of the namespace does not let in: of the container of the ranks, or of whole pods."""
     whole = {pod.name.rpartition("-")[0]: dict(pod.shape.requests) for pod in pods}
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for limit in capabilities.limits or ():
         if limit.type not in ("Container", "Pod"):
             continue
         for role in job.roles:
             own = needs_of(role, capabilities.gpu_resource(role.resources.gpus))
-            found += _limit(limit, role, whole[role.name] if limit.type == "Pod" else own)
-    return found
+            problems += _limit(limit, role, whole[role.name] if limit.type == "Pod" else own)
+    return problems
 
 
 def _limit(limit: Limit, role: Role, needs: Mapping[str, int]) -> list[Problem]:

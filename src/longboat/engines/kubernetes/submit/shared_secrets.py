@@ -25,11 +25,11 @@ def base_of(name: str) -> str:
 
 def with_room(bodies: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """By base name, the fullest copy that takes more owners."""
-    found: dict[str, Mapping[str, Any]] = {}
+    room: dict[str, Mapping[str, Any]] = {}
     for body in sorted(bodies, key=lambda body: (-_owners(body), _name(body))):
         if _owners(body) < MOST_OWNERS:
-            found.setdefault(base_of(_name(body)), body)
-    return found
+            room.setdefault(base_of(_name(body)), body)
+    return room
 
 
 def copy_for(base: str, bodies: Iterable[Mapping[str, Any]]) -> str:

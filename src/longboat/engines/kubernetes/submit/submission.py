@@ -287,14 +287,14 @@ class Submitter:
         try:
             return self.client.create(body)
         except AlreadyExists:
-            found = self.client.find(CONFIG_MAP, record.name)
+            name = self.client.find(CONFIG_MAP, record.name)
         except (Forbidden, Invalid) as error:
             raise refusal_of(error, body) from error
-        if found is not None and _uid_of(found) == record.uid:
-            return found  # our own first request, whose answer was lost
-        if is_chosen and found is not None and is_record(found):
-            return found
-        if is_chosen and found is not None and not is_record(found):
+        if name is not None and _uid_of(name) == record.uid:
+            return name  # our own first request, whose answer was lost
+        if is_chosen and name is not None and is_record(name):
+            return name
+        if is_chosen and name is not None and not is_record(name):
             raise Refused(
                 f"{record.name} is the name of a ConfigMap of namespace {self.client.namespace} that is not a run",
                 hint="choose another run id",

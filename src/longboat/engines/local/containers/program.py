@@ -54,10 +54,10 @@ def problem_of(name: str, environment: Mapping[str, str]) -> str | None:
 
 
 def program_path(name: str, environment: Mapping[str, str]) -> str:
-    found = shutil.which(name, path=environment.get("PATH", os.defpath))
-    if found is None:
+    path = shutil.which(name, path=environment.get("PATH", os.defpath))
+    if path is None:
         raise EngineError(f"{name} is not on PATH any more", hint="install it, or submit the job again")
-    return found
+    return path
 
 
 def answer(name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -63,9 +63,9 @@ def _nvml_gpus() -> tuple[Gpu, ...]:
 
     if _seen and time.monotonic() - _seen[0][0] < KNOWN_S:
         return _seen[0][1]
-    found = tuple(Gpu(id=gpu.uuid, index=gpu.number, type=gpu.name, memory=gpu.memory) for gpu in list_gpus())
-    _seen[:] = [(time.monotonic(), found)]
-    return found
+    gpus = tuple(Gpu(id=gpu.uuid, index=gpu.number, type=gpu.name, memory=gpu.memory) for gpu in list_gpus())
+    _seen[:] = [(time.monotonic(), gpus)]
+    return gpus
 
 
 def _cpus() -> int:

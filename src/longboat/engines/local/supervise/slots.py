@@ -272,9 +272,9 @@ def addresses_in(blocks: Sequence[int], nodes: int) -> list[str]:
     """Addresses of so many nodes, one block after the other; behind the last one the following blocks."""
     if not sys.platform.startswith("linux"):
         return ["127.0.0.1"] * nodes
-    found = []
+    addresses = []
     for index in range(nodes):
         number, place = divmod(index, BLOCK_NODES)
         block = blocks[number] if number < len(blocks) else blocks[-1] + number - len(blocks) + 1
-        found.append(f"127.{block >> 8}.{block & 255}.{place + 2}")
-    return found
+        addresses.append(f"127.{block >> 8}.{block & 255}.{place + 2}")
+    return addresses
