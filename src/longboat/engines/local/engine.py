@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longboat.core.errors import EngineError, NotFound, Refused, UsageError, WaitTimeout
+from longboat.core.errors import EngineError, NotFound, UsageError, WaitTimeout
 from longboat.core.guards.interrupts import held_interrupts
 from longboat.core.plans import DoctorCheck, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, PruneQuery, RunStatus
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from longboat.bundles.manifests import CodeSnapshot
     from longboat.engines.local.containers.choice import ContainerChoice
     from longboat.engines.local.logs import LogFileFollower
-    from longboat.engines.local.submit.volumes import LocalFolders
+    from longboat.engines.local.submit.preparation import SubmissionPreparation
 
 SHORT_RUN_S = 2.0
 """For this long a follower looks often: the end of a short run is shown at once."""
@@ -62,20 +62,20 @@ class LocalEngine:
     def plan(self, submission: Submission) -> Plan:
         from longboat.engines.local.submit.plan import make_plan
 
-        submission, notices, containers = self._preflight(self._complete(submission))
-        return make_plan(self.home, submission, notices, containers=containers)
+        prepared = self._preparation().prepare(submission)
+        return make_plan(self.home, prepared.submission, prepared.notices, containers=prepared.containers)
 
     def submit(self, submission: Submission) -> RunStatus:
         from longboat.engines.local.submit.submission import make_claims
         from longboat.engines.shared.code_snapshot import code_notices, snapshot_of, with_environments
 
-        submission = self._complete(submission)
         if submission.run_id is not None:
             check_run_id(submission.run_id)
             if (self.home.runs / submission.run_id).exists():
                 return self._replayed(submission, submission.run_id)
-        submission, notices, containers = self._preflight(submission)
-        for notice in notices:
+        prepared = self._preparation().prepare(submission)
+        submission = prepared.submission
+        for notice in prepared.notices:
             self._notice(notice)
         self.home.prepare()
         make_claims(self.home, submission.job)
@@ -88,7 +88,7 @@ class LocalEngine:
             for warning in (*snapshot.warnings, *code_notices(snapshot, submission.job, is_cluster=False)):
                 self._notice(warning)
             diff = BundleStore(self.home.folder("bundles")).diff(snapshot.hash)
-        return self._create(submission, snapshot, diff, containers)
+        return self._create(submission, snapshot, diff, prepared.containers)
 
     def _create(
         self, submission: Submission, snapshot: CodeSnapshot | None, diff: bytes | None, containers: ContainerChoice
@@ -121,73 +121,20 @@ class LocalEngine:
 
     def _replayed(self, submission: Submission, run: str) -> RunStatus:
         """The run that has this id already, if it is of the same job."""
-        import msgspec
-
-        from longboat.engines.local.submit.volumes import localize
         from longboat.engines.refusals import check_same_job
-        from longboat.engines.shared.code_snapshot import with_absolute_secrets
-        from longboat.engines.shared.secret_urls import redacted_job
 
-        here = localize(submission.job, self._folders(), base=submission.base, exists=os.path.exists)
-        job = with_absolute_secrets(msgspec.structs.replace(submission, job=here.job))
+        job = self._preparation().job_of(submission)
         status = self.status(run)
         if RunFiles(self.home.run_dir(run)).stored_record() is not None:  # of a damaged record the job is not known
-            check_same_job(status, redacted_job(job))
+            check_same_job(status, job)
         return status
 
-    def _complete(self, submission: Submission) -> Submission:
-        import msgspec
-
-        if submission.environment:
-            return submission
-        return msgspec.structs.replace(submission, environment=self.environment)
-
-    def _choose_containers(self, submission: Submission) -> ContainerChoice:
-        """What runs the job's images."""
-        from longboat.engines.local.containers.choice import ContainerChoice
-
-        if not any(role.image for role in submission.job.roles):
-            return ContainerChoice()
-        from longboat.engines.local.containers.program import choose
-
-        return choose(self._containers, submission.environment)
-
-    def _preflight(self, submission: Submission) -> tuple[Submission, list[str], ContainerChoice]:
-        """The submission with its volumes as folders of this machine, what the user should know, and what runs its
-        images. Raises Refused."""
-        import msgspec
-
-        from longboat.core.layouts import notices as layout_notices
-        from longboat.engines.local.submit.in_place import check_in_place
-        from longboat.engines.local.submit.machine import observe_machine
-        from longboat.engines.local.submit.preflight import check
-        from longboat.engines.local.submit.volumes import localize
-        from longboat.engines.shared.code_snapshot import code_folder, with_absolute_secrets
-        from longboat.engines.shared.secrets import read_secrets, unmasked
-
-        if submission.in_place:
-            check_in_place(submission.job, base=submission.base, folder=str(code_folder(submission)))
-        machine = observe_machine(self.home.root, submission.environment, with_gpus=bool(submission.job.gpus))
-        containers = self._choose_containers(submission)
-        is_contained = containers.program is not None and all(role.image for role in submission.job.roles)
-        here = localize(
-            submission.job, self._folders(), base=submission.base, exists=os.path.exists, is_contained=is_contained
-        )
-        containers = msgspec.structs.replace(containers, mounts=here.mounts)
-        submission = msgspec.structs.replace(submission, job=here.job)
-        notices = [*here.notices, *check(here.job, machine, here.problems, containers), *layout_notices(here.job)]
-        if submission.job.secrets:
-            try:
-                values = read_secrets(self.home, with_absolute_secrets(submission).secrets, submission.environment)
-                notices += unmasked(values)
-            except EngineError as error:
-                raise Refused(error.message, hint=error.hint) from error
-        return submission, notices, containers
-
-    def _folders(self) -> LocalFolders:
+    def _preparation(self) -> SubmissionPreparation:
+        from longboat.engines.local.submit.preparation import SubmissionPreparation
         from longboat.engines.local.submit.volumes import LocalFolders
 
-        return LocalFolders(claims=self.claims, mounts=self.mounts, made=os.fspath(self.home.root / "claims"))
+        folders = LocalFolders(claims=self.claims, mounts=self.mounts, made=os.fspath(self.home.root / "claims"))
+        return SubmissionPreparation(self.home, self.environment, folders, self._containers)
 
     def resubmission(self, run: str) -> Submission:
         from longboat.engines.lifecycle.resubmission import with_recorded

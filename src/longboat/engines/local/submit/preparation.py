@@ -1,0 +1,82 @@
+"""Preparation of a submission: its volumes become folders of this machine, and what it asks for is checked.
+
+Nothing is made yet: `submission` makes the run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from longboat.core.errors import EngineError, Refused
+from longboat.core.jobs import Job, Value
+from longboat.core.layouts import notices as layout_notices
+from longboat.engines.engine import Submission
+from longboat.engines.local.containers.choice import ContainerChoice
+from longboat.engines.local.submit.in_place import check_in_place
+from longboat.engines.local.submit.machine import observe_machine
+from longboat.engines.local.submit.preflight import check
+from longboat.engines.local.submit.volumes import LocalFolders, LocalizedJob, localize
+from longboat.engines.shared.code_snapshot import code_folder, with_absolute_secrets
+from longboat.engines.shared.home import Home
+from longboat.engines.shared.secret_urls import redacted_job
+from longboat.engines.shared.secrets import read_secrets, unmasked
+
+
+class PreparedSubmission(Value, frozen=True):
+    submission: Submission
+    notices: list[str]  # what the user should know
+    containers: ContainerChoice  # what runs its images
+
+
+class SubmissionPreparation:
+    """`containers`: the setting that says what runs images."""
+
+    def __init__(self, home: Home, environment: Mapping[str, str], folders: LocalFolders, containers: str) -> None:
+        self._home, self._environment = home, environment
+        self._folders, self._containers = folders, containers
+
+    def job_of(self, submission: Submission) -> Job:
+        """The job as its record holds it."""
+        here = self._localize(submission)
+        return redacted_job(with_absolute_secrets(msgspec.structs.replace(submission, job=here.job)))
+
+    def prepare(self, submission: Submission) -> PreparedSubmission:
+        """Raises Refused."""
+        if not submission.environment:
+            submission = msgspec.structs.replace(submission, environment=dict(self._environment))
+        if submission.in_place:
+            check_in_place(submission.job, base=submission.base, folder=str(code_folder(submission)))
+        machine = observe_machine(self._home.root, submission.environment, with_gpus=bool(submission.job.gpus))
+        containers = self._choose_containers(submission)
+        is_contained = containers.program is not None and all(role.image for role in submission.job.roles)
+        here = self._localize(submission, is_contained=is_contained)
+        containers = msgspec.structs.replace(containers, mounts=here.mounts)
+        submission = msgspec.structs.replace(submission, job=here.job)
+        notices = [*here.notices, *check(here.job, machine, here.problems, containers), *layout_notices(here.job)]
+        return PreparedSubmission(
+            submission=submission, notices=[*notices, *self._secret_notices(submission)], containers=containers
+        )
+
+    def _localize(self, submission: Submission, *, is_contained: bool = False) -> LocalizedJob:
+        return localize(
+            submission.job, self._folders, base=submission.base, exists=os.path.exists, is_contained=is_contained
+        )
+
+    def _secret_notices(self, submission: Submission) -> list[str]:
+        if not submission.job.secrets:
+            return []
+        try:
+            secrets = with_absolute_secrets(submission).secrets
+            return list(unmasked(read_secrets(self._home, secrets, submission.environment)))
+        except EngineError as error:
+            raise Refused(error.message, hint=error.hint) from error
+
+    def _choose_containers(self, submission: Submission) -> ContainerChoice:
+        if not any(role.image for role in submission.job.roles):
+            return ContainerChoice()
+        from longboat.engines.local.containers.program import choose
+
+        return choose(self._containers, submission.environment)
