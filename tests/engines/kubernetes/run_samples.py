@@ -28,9 +28,14 @@ def retried(count: int = 1, **fields: Any) -> Job:
 
 
 def record(job_: Job | None = None, **fields: Any) -> Record:
-    return Record(
-        name="train", uid="0" * 12, job=job_ or job(), namespace="ns", created=NOW - 60, user="anna", **fields
-    )
+    defaults: dict[str, Any] = {
+        "name": "train",
+        "uid": "0" * 12,
+        "namespace": "ns",
+        "created": NOW - 60,
+        "user": "anna",
+    }
+    return Record(job=job_ or job(), **{**defaults, **fields})
 
 
 def workload(attempt: int = 0, **fields: Any) -> WorkloadView:

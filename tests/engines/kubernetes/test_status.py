@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from longboat.cli.commands.runs.status import print_status
+from longboat.core.errors import UsageError
 from longboat.engines.kubernetes.exec.launcher_calls import checked
+from longboat.engines.kubernetes.manifests.objects import record_object
+from longboat.engines.kubernetes.record_store import PRIORITY, read_record
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.status import make_status
-from tests.engines.kubernetes.run_samples import NOW, ended, opened, running, snapshot, verdict
+from longboat.engines.refusals import check_same_job
+from longboat.engines.shared.secret_urls import redacted_job
+from tests.engines.kubernetes.run_samples import NOW, ended, job, opened, record, running, snapshot, verdict
 
 
 def answer(phase: str = "running", **fields: object) -> dict[str, object]:
@@ -83,3 +89,16 @@ def test_when_the_next_attempt_comes() -> None:
     assert make_status(snapshot(state=under_way), {}).next_attempt is None
     over = State(phase="failed", attempt=1, attempts=(opened(0),), not_before=NOW + 30)
     assert make_status(snapshot(state=over), {}).next_attempt is None
+
+
+def test_a_priority_given_later_counts_and_the_job_stays_as_it_was_submitted() -> None:
+    body = record_object(record(job(priority=3)), State())
+    body["metadata"]["annotations"][PRIORITY] = "7"
+    seen = msgspec.structs.replace(snapshot(), record=read_record(body)[0])
+    status = make_status(seen, {})
+    assert status.priority == 7 and status.spec is not None and status.spec.priority == 3
+    check_same_job(status, redacted_job(job(priority=3)))
+    with pytest.raises(UsageError, match="not the same priority"):
+        check_same_job(status, redacted_job(job(priority=7)))
+    left = record_object(seen.record, State())  # what is left of an expired run has no annotation
+    assert read_record(left)[0].priority == 7 and read_record(left)[0].job.priority == 3

@@ -46,6 +46,15 @@ def test_what_it_waits_for_and_why_not() -> None:
     assert judge_chain((), {}) == ChainVerdict(action="start")
 
 
+def test_one_that_was_seen_to_succeed_may_be_removed_while_the_others_go_on() -> None:
+    verdict = judge_chain(AFTER, seen(a="succeeded", b="running"))
+    assert verdict.succeeded == ("a",)
+    later = judge_chain(AFTER, seen(b="running"), verdict.succeeded)
+    assert (later.action, later.waits_for, later.succeeded) == ("wait", ("b",), ("a",))
+    assert judge_chain(AFTER, seen(b="succeeded"), later.succeeded).action == "start"
+    assert judge_chain(AFTER, seen(b="failed"), later.succeeded).action == "never"
+
+
 def status(name: str, phase: Phase) -> RunStatus:
     return RunStatus(name=name, uid="1", job=name, phase=phase, engine="local", created=0.0, nodes=1, gpus=0)
 

@@ -94,6 +94,10 @@ def is_record(body: Mapping[str, Any]) -> bool:
     return _kind_of(body) in ("run", names.EXPIRED_RUN)
 
 
+def is_expired_record(body: Mapping[str, Any]) -> bool:
+    return _kind_of(body) == names.EXPIRED_RUN
+
+
 def _kind_of(body: Mapping[str, Any]) -> str | None:
     labels = (body.get("metadata") or {}).get("labels") or {}
     kind: str | None = labels.get(names.KIND)
@@ -126,7 +130,7 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
     # After it was read: in a text that is JSON every string ends, and so the search does not begin again and again.
     if any(_WILD.search(text) and _WILD.search(_STRING.sub("", text)) for text in (written, kept)):
         raise BadRecord(name, "is damaged: it holds a number that is out of all bounds")
-    is_expired = _kind_of(body) == names.EXPIRED_RUN
+    is_expired = is_expired_record(body)
     own_name = names.expired_name(record.name) if is_expired else record.name
     if (own_name, record.namespace) != (name, namespace):
         about = f"{record.namespace[:64]}/{record.name[:64]}"
@@ -148,8 +152,7 @@ def _with_priority(record: Record, metadata: Mapping[str, Any]) -> Record:
     text = str((metadata.get("annotations") or {}).get(PRIORITY) or "")
     if not re.fullmatch(r"-?[0-9]{1,7}", text):
         return record
-    priority = min(max(int(text), LOWEST), HIGHEST)
-    return msgspec.structs.replace(record, job=msgspec.structs.replace(record.job, priority=priority))
+    return msgspec.structs.replace(record, later_priority=min(max(int(text), LOWEST), HIGHEST))
 
 
 def hash_of_record(body: Mapping[str, Any]) -> str:

@@ -74,6 +74,14 @@ class Record(Value, frozen=True):
     service_account: str | None = None
     network_policy: bool = False  # other runs' pods are kept away from this one's
     notices: tuple[str, ...] = ()
+    later_priority: int | None = (
+        None  # what `longboat priority` gave it: an annotation, not in the text of a live record
+    )
+
+    @property
+    def priority(self) -> int:
+        """The one that counts. `job` stays as it was submitted: a run id that is given again is compared with that."""
+        return self.job.priority if self.later_priority is None else self.later_priority
 
 
 class Gate(Value, frozen=True):
@@ -98,6 +106,7 @@ class State(Value, frozen=True):
     gate: Gate = Gate()
     released: bool = False  # the runs that it starts after have succeeded
     waits_for: tuple[str, ...] = ()  # those of them that have not ended
+    succeeded: tuple[str, ...] = ()  # those of them that were seen to have succeeded, while it waits for others
     told: float = 0.0  # the stop request (its `at`) that the gang was told of
     told_when: float = 0.0
     broken: float = 0.0  # when a member of the attempt was first seen to be dead while others ran

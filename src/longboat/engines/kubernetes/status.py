@@ -43,6 +43,7 @@ def brief_status(record: Record, state: State) -> RunStatus:
     return msgspec.structs.replace(
         status,
         created=min(record.created, state.started or record.created),
+        priority=record.priority,
         next_attempt=state.not_before if is_between and state.not_before else None,
         expired=state.expired,
         left=() if state.expired is None else remains_of(record, state),

@@ -5,7 +5,7 @@ A predecessor is known by its name and its uid: a new run that got the name of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from longboat.core.errors import NotFound, Refused
@@ -33,12 +33,22 @@ class ChainVerdict(Value, frozen=True):
     action: Literal["start", "wait", "never"]
     reason: str = ""
     waits_for: tuple[str, ...] = ()
+    succeeded: tuple[str, ...] = ()  # to be remembered: they may be removed while the others go on
 
 
-def judge_chain(after: Sequence[Predecessor], seen: Mapping[str, PredecessorView]) -> ChainVerdict:
-    """One that failed, was stopped or is gone decides at once: this run never starts."""
+def judge_chain(
+    after: Sequence[Predecessor], seen: Mapping[str, PredecessorView], succeeded: Collection[str] = ()
+) -> ChainVerdict:
+    """One that failed, was stopped or is gone decides at once: this run never starts.
+
+    `succeeded`: those that an earlier look saw succeed. They do not change any more, and need not be there.
+    """
     waited: list[tuple[str, Phase]] = []
+    done: list[str] = []
     for wanted in after[:MOST_AFTER]:
+        if wanted.run in succeeded:
+            done.append(wanted.run)
+            continue
         view = seen.get(wanted.run)
         if view is None or view.uid != wanted.uid:
             return _never(wanted.run, "was removed before this run could see that it had succeeded")
@@ -49,11 +59,16 @@ def judge_chain(after: Sequence[Predecessor], seen: Mapping[str, PredecessorView
             return _never(wanted.run, "was stopped")
         if view.phase not in FINAL_PHASES:
             waited.append((wanted.run, view.phase))
+        else:
+            done.append(wanted.run)
     if not waited:
         return ChainVerdict(action="start")
     shown = listing([f"{run} ({phase})" for run, phase in waited], 4)
     return ChainVerdict(
-        action="wait", reason=f"waits until {shown} has succeeded", waits_for=tuple(run for run, _ in waited)
+        action="wait",
+        reason=f"waits until {shown} has succeeded",
+        waits_for=tuple(run for run, _ in waited),
+        succeeded=tuple(done),
     )
 
 

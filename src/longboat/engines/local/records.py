@@ -75,6 +75,7 @@ class LocalState(Value, frozen=True):
     step: int | None = None  # at its end; while it runs the heartbeats tell
     metrics: dict[str, float] = {}
     priority: int | None = None  # where it is another than the job's
+    succeeded: tuple[str, ...] = ()  # of the runs that it starts after, those that were seen to have succeeded
     serial: int = 0  # counts what was written: of two files the one with the higher number holds
 
     @property

@@ -321,7 +321,7 @@ def _candidate(run: WaitingRun, now: float, claims: Claims) -> GateCandidate | N
         created=run.made,
         pods=pods,
         namespace=record.namespace,
-        priority=record.job.priority,
+        priority=record.priority,
         let_in=let_in,
         tries=state.gate.tries,
         not_before=max(state.gate.not_before, state.not_before) if let_in is None else 0.0,

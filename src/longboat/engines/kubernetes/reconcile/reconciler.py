@@ -69,20 +69,15 @@ def turn(client: Client, run: str, *, snapshot: RunSnapshot | None = None) -> Re
     return Reconciled(snapshot, client.now() + AGAIN_S)
 
 
-def turn_or_look(
-    client: Client, run: str, may_act: Callable[[Record], bool], seen: frozenset[str] = frozenset()
-) -> Reconciled:
-    """A turn of a run that the caller may act for, else a look. Raises NotFound.
-
-    Of a chained run that the caller may act for, the runs before it first (`seen`: those after it, so that a circle
-    that somebody forged comes to an end).
-    """
+def turn_or_look(client: Client, run: str, may_act: Callable[[Record], bool]) -> Reconciled:
+    """A turn of a run that the caller may act for, of a chained one after turns of the runs before it; of another run a
+    look. Raises NotFound."""
     snapshot = observe(client, run, client.now())
-    if may_act(snapshot.record) and run not in seen:
-        later = seen | {run}
-        if drive_predecessors(snapshot, lambda before: turn_or_look(client, before, may_act, later)):
-            snapshot = observe(client, run, client.now())
-    return turn(client, run, snapshot=snapshot) if may_act(snapshot.record) else foreseen(snapshot, client.now())
+    if not may_act(snapshot.record):
+        return foreseen(snapshot, client.now())
+    if drive_predecessors(client, snapshot, may_act, lambda before: turn(client, before).snapshot.state):
+        snapshot = observe(client, run, client.now())
+    return turn(client, run, snapshot=snapshot)
 
 
 def _take(client: Client, snapshot: RunSnapshot, decided: Decision) -> RunSnapshot | None:

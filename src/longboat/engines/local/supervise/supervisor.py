@@ -189,11 +189,11 @@ class Supervisor:
         """Until the runs have succeeded that this one starts after; a failure where they cannot any more."""
         while self.record.after:
             self._raise_if_stopped()
-            verdict = look_at_chain(self.home, self.record.after)
+            verdict = look_at_chain(self.home, self.record.after, self.state.succeeded)
             if verdict.action != "wait":
                 return start_failure("dependency", verdict.reason) if verdict.action == "never" else None
-            if verdict.reason != self.state.reason:
-                self._save(phase="pending", reason=verdict.reason)
+            if (verdict.reason, verdict.succeeded) != (self.state.reason, self.state.succeeded):
+                self._save(phase="pending", reason=verdict.reason, succeeded=verdict.succeeded)
             self._pause(CHAIN_S)
         return None
 
