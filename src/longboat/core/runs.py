@@ -156,6 +156,7 @@ class PruneQuery(Value, frozen=True):
     ended_before: float  # seconds since the epoch
     phases: tuple[Phase, ...] = FINAL_PHASES
     dry_run: bool = False  # only say what would be removed
+    all_users: bool = False  # those of others too, where several submit to one place
 
 
 class PrunedItem(Value, frozen=True):
@@ -167,6 +168,7 @@ class PrunedItem(Value, frozen=True):
     ended: float | None = None
     user: str = ""
     size: int | None = None  # bytes on the disk; None: not known
+    problem: str | None = None  # why it could not be removed
 
 
 class Explanation(Value, frozen=True):

@@ -71,7 +71,8 @@ class Engine(Protocol):
         """Stop it if it runs, then remove every trace; checkpoints stay unless `purge` (promise 7)."""
 
     def prune(self, query: PruneQuery) -> Iterator[PrunedItem]:
-        """Remove ended runs as `delete` does, and what only they needed; each is told once it is gone."""
+        """Remove ended runs as `delete` does, and what only they needed; each is told once it is gone, or with
+        the problem that keeps it: the others go on."""
 
     def exec(self, run: str, command: Sequence[str], *, node: str | None = None, rank: int | None = None) -> int:
         """Run a command beside the ranks: their working copy, their environment, the caller's terminal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -18,7 +18,8 @@ from longboat.engines.kubernetes.record_store import find_record, list_records, 
 from longboat.engines.kubernetes.records import State, Storage
 from longboat.engines.kubernetes.status import brief_status, expiry_words
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.kinds import CONFIG_MAP, JOB, SECRET
+from longboat.kubeapi.errors import AlreadyExists
+from longboat.kubeapi.kinds import CONFIG_MAP, JOB, SECRET, Kind
 from testbed import api
 from testbed.clusters import Cluster
 from tests.engines.kubernetes.controlling import controlled
@@ -100,6 +101,66 @@ def test_a_record_says_that_it_has_expired_only_where_it_has() -> None:
     for body in (live, running, left_of(ENDED), left_of(expired, "train"), left_of(expired, "other.expired"), wild):
         with pytest.raises(EngineError, match="the record of run"):
             read_record(body)
+
+
+class ConfigMaps:
+    """Those of a namespace: as much of a client as expiry asks."""
+
+    namespace = "default"
+
+    def __init__(self, *bodies: dict[str, Any]) -> None:
+        self.there = {str(body["metadata"]["name"]): body for body in bodies}
+
+    def now(self) -> float:
+        return 1000.0
+
+    def find(self, _: Kind, name: str) -> dict[str, Any] | None:
+        return self.there.get(name)
+
+    def create(self, body: dict[str, Any]) -> dict[str, Any]:
+        if body["metadata"]["name"] in self.there:
+            raise AlreadyExists("there is one")
+        self.there[body["metadata"]["name"]] = {**body, "metadata": {**body["metadata"], "uid": "new"}}
+        return body
+
+    def delete(self, _: Kind, name: str, *, uid: str | None) -> None:
+        assert uid is not None
+        if name in self.there and self.there[name]["metadata"].get("uid") == uid:
+            del self.there[name]
+
+
+def live(**fields: Any) -> dict[str, Any]:
+    body = objects.record_object(record(**fields), ENDED)
+    body["metadata"]["uid"] = "u"
+    return body
+
+
+def test_the_name_of_what_is_left_may_be_taken() -> None:
+    mine = {"metadata": {"name": "train.expired", "uid": "m"}, "data": {"precious": "x"}}
+    damaged = left_of(State(phase="running", expired=1.0))
+    for body in (mine, {**mine, "metadata": {**damaged["metadata"], "uid": "m"}}, damaged):
+        store = ConfigMaps(live(), body)
+        with pytest.raises(EngineError, match="the objects of train stay"):
+            expiry.expire(cast("Client", store), seen())
+        assert store.there["train.expired"] is body and "train" in store.there
+    earlier = left_of(msgspec.structs.replace(ENDED, expired=1.0))
+    earlier["data"]["record"] = msgspec.json.encode(record(uid="f" * 16)).decode()
+    earlier["metadata"]["uid"] = "e"
+    store = ConfigMaps(live(), earlier)
+    expiry.expire(cast("Client", store), seen())
+    assert read_record(store.there["train.expired"])[0].uid == record().uid and "train" not in store.there
+
+
+def test_a_run_whose_end_is_not_written_down_loses_nothing() -> None:
+    store = ConfigMaps(live())
+    with pytest.raises(EngineError, match="has not ended"):
+        expiry.expire(cast("Client", store), seen(msgspec.structs.replace(ENDED, phase="running")))
+    assert list(store.there) == ["train"]
+
+
+def test_a_template_proves_a_run_that_never_started() -> None:
+    assert expiry.is_due(seen(workloads=(), pods=()), 150.0, has_template=True)
+    assert not expiry.is_due(seen(workloads=(), pods=(POD,)), 150.0, has_template=True)
 
 
 @pytest.mark.cluster

@@ -6,7 +6,12 @@ import os
 import time
 from pathlib import Path
 
-from longboat.core.runs import FINAL_PHASES, PruneQuery
+import pytest
+
+from longboat.core.errors import EngineError
+from longboat.core.runs import FINAL_PHASES, PruneQuery, RunStatus
+from longboat.engines.local import pruning
+from longboat.engines.shared.home import Home
 from tests.engines.local.conftest import WAITS, LocalJobs
 
 
@@ -71,3 +76,17 @@ def test_nothing_shared_goes_while_a_record_is_damaged(local: LocalJobs) -> None
     os.utime(shared, (1.0, 1.0))
     assert names(local, PruneQuery(ended_before=2.0)) == []
     assert shared.is_dir()
+
+
+def test_one_that_cannot_be_removed_does_not_keep_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def remove(_: Home, directory: Path, **__: bool) -> None:
+        if directory.name == "stuck":
+            raise EngineError("the disk is full")
+
+    monkeypatch.setattr(pruning, "remove_run", remove)
+    home = Home(tmp_path)
+    home.prepare()
+    facts = {"uid": "1", "job": "j", "engine": "local", "created": 0.0, "nodes": 1, "gpus": 0, "ended": 1.0}
+    runs = [RunStatus(name=name, phase="succeeded", **facts) for name in ("stuck", "last")]  # type: ignore[arg-type]
+    found = list(pruning.prune(home, runs, PruneQuery(ended_before=2.0)))
+    assert [(item.name, item.problem) for item in found] == [("stuck", "the disk is full"), ("last", None)]

@@ -316,17 +316,32 @@ class KubernetesEngine:
             forget_submission(Home(environment=self.environment), record.uid)
 
     def prune(self, query: PruneQuery) -> Iterator[PrunedItem]:
-        from longboat.engines.kubernetes.expiry import expire
-        from longboat.engines.kubernetes.observe.observe import observe
-        from longboat.engines.kubernetes.removal import wait_until_gone
+        from longboat.engines.kubernetes.pruning import prune
+
+        def turn(run: str) -> RunSnapshot:
+            self._ending.add(run)
+            return self._observe(run)
+
+        return prune(self.client, self._prunable(query), query, turn)
+
+    def _prunable(self, query: PruneQuery) -> Sequence[RunStatus]:
+        """Runs of the caller, or of everybody; that others' stay is told once. A record's user is anybody's word: this
+        keeps mistakes away, and rights of the cluster keep strangers away."""
+        from longboat.core.words import counted
+        from longboat.engines.kubernetes.status import current_user
         from longboat.engines.lifecycle.pruning import expired
 
-        for run in expired([run for run in self.list() if run.expired is None], query):
-            if not query.dry_run:
-                snapshot = observe(self.client, run.name, self.client.now())
-                expire(self.client, snapshot)
-                wait_until_gone(self.client, run.name, snapshot.uid, snapshot.record)
-            yield run
+        runs, own = self.list(), current_user()
+        if query.all_users:
+            return runs
+        others = {
+            item.name for item in expired([run for run in runs if run.expired is None], query) if item.user != own
+        }
+        if others - self._followed:
+            self._followed |= others
+            stay = "stays: --all-users takes it too" if len(others) == 1 else "stay: --all-users takes them too"
+            self._notice(f"{counted(len(others), 'run')} of others {stay}")
+        return [run for run in runs if run.user == own]
 
     # beside the ranks
 

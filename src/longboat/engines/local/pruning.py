@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from longboat.core.errors import LongboatError
+from longboat.core.errors import EngineError, LongboatError
 from longboat.core.runs import FINAL_PHASES, PrunedItem, PruneQuery, RunStatus
 from longboat.engines.lifecycle.pruning import expired
 from longboat.engines.local.records import LocalRecord
@@ -29,8 +29,12 @@ def prune(home: Home, runs: Sequence[RunStatus], query: PruneQuery) -> Iterator[
     for run in expired(runs, query):
         directory = home.runs / run.name
         size = disk_use(directory)
-        if not query.dry_run:
-            remove_run(home, directory, purge=False, is_last=False)
+        try:
+            if not query.dry_run:
+                remove_run(home, directory, purge=False, is_last=False)
+        except EngineError as error:
+            yield msgspec.structs.replace(run, problem=error.message)
+            continue
         gone.add(run.name)
         yield msgspec.structs.replace(run, size=size)
     if gone and not query.dry_run:

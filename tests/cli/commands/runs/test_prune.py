@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from longboat.cli.commands.runs.prune import summary
+import pytest
+
+from longboat.cli.commands.runs.prune import remove, summary
 from longboat.core.runs import PrunedItem
 from tests.cli.conftest import Longboat
 
@@ -44,3 +46,12 @@ def test_words_of_what_is_removed() -> None:
     assert summary([*runs, PrunedItem(kind="environment", name="e", size=0)]) == "2 runs and 1 environment, 2Mi"
     assert summary([*runs, PrunedItem(kind="data", name="d")]) == "2 runs and 1 data import"
     assert summary([]) == "nothing"
+
+
+def test_what_could_not_be_removed_is_told_and_the_exit_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    items = [PrunedItem(kind="run", name="stuck", problem="a pod goes on"), PrunedItem(kind="run", name="gone")]
+    assert remove(items, "table") == 205
+    told = capsys.readouterr()
+    assert told.out == "gone\n"
+    assert "not removed: stuck: a pod goes on" in told.err and "removed 1 run" in told.err
+    assert remove(items[1:], "table") == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 import msgspec
@@ -16,7 +16,7 @@ from longboat.cli.output.formats import plain, show
 from longboat.cli.output.tables import print_table
 from longboat.cli.output.terminal import is_terminal, say
 from longboat.cli.output.times import show_duration
-from longboat.core.errors import UsageError
+from longboat.core.errors import EngineError, UsageError
 from longboat.core.resources import show_quantity
 from longboat.core.runs import FINAL_PHASES, PrunedItem, PruneQuery
 
@@ -26,39 +26,52 @@ HEAD = ("NAME", "WHAT", "PHASE", "ENDED", "SIZE", "USER")
 @click.command("prune", short_help="Remove runs that ended long ago.")
 @duration_option("--older-than", help="Runs that ended longer ago than this: 30d, 12h. Required.")
 @click.option("--failed", is_flag=True, help="Only runs that failed.")
+@click.option("--all-users", is_flag=True, help="On a cluster: also runs that others submitted.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @output_option()
 @engine_options
-def command(older_than: float | None, failed: bool, dry_run: bool, yes: bool, output: str) -> None:
+def command(older_than: float | None, failed: bool, all_users: bool, dry_run: bool, yes: bool, output: str) -> int:
     """Remove runs that ended long ago: their logs, artifacts and working copies; checkpoints stay.
 
     Runs that have not ended are never removed. On this machine the Python environments, imported data and code that no
-    run needs any more go too. Prints the names of what it removed; asks first on a terminal.
+    run needs any more go too; on a cluster, runs that others submitted stay. Prints the names of what it removed; asks
+    first on a terminal.
     """
     if older_than is None:
         raise UsageError("say how old: --older-than", hint="longboat prune --older-than 30d --dry-run")
     place = open_engine()
     now = time.time()
-    query = PruneQuery(ended_before=now - older_than, phases=("failed",) if failed else FINAL_PHASES, dry_run=True)
+    phases = ("failed",) if failed else FINAL_PHASES
+    query = PruneQuery(ended_before=now - older_than, phases=phases, dry_run=True, all_users=all_users)
     is_asked = is_terminal(sys.stdin) and not yes
     if dry_run or is_asked:
         items = list(place.prune(query))
         if dry_run:
             show(items, output, record=plain, tables=lambda _: print_items(items, now))
             say(f"would remove {summary(items)}")
-            return
+            return 0
         print_items(items, now, is_message=True)
         if items:
             click.confirm(f"Remove {summary(items)}?", abort=True, err=True)
-    removed = []
-    for item in place.prune(msgspec.structs.replace(query, dry_run=False)):
+    return remove(place.prune(msgspec.structs.replace(query, dry_run=False)), output)
+
+
+def remove(items: Iterable[PrunedItem], output: str) -> int:
+    """Tells of each as it goes, and of those that could not: then the exit code is that of a trouble of the engine."""
+    removed, is_whole = [], True
+    for item in items:
+        if item.problem is not None:
+            is_whole = False
+            say(f"not removed: {item.name}: {item.problem}")
+            continue
         removed.append(item)
         if output in ("table", "wide", "name"):
             print(item.name, flush=True)
     if output in ("json", "yaml"):
         show(removed, output, record=plain, tables=lambda _: None)
     say(f"removed {summary(removed)}")
+    return 0 if is_whole else EngineError.exit_code
 
 
 def print_items(items: Sequence[PrunedItem], now: float, *, is_message: bool = False) -> None:
