@@ -34,6 +34,11 @@ def test_wait_gives_up_and_the_run_goes_on(sleeping) -> None:
     assert json.loads(sleeping("status", "-o", "json").out)["phase"] == "running"
 
 
+def test_the_beginning_of_a_name_stops_and_removes_nothing(sleeping) -> None:
+    for words in (["stop"], ["rm", "--force"]):
+        assert "write the whole name: sleeper" in sleeping(*words, "sleep", code=202).err
+
+
 def test_stop_then_remove(sleeping) -> None:
     refused = sleeping("rm", "sleeper", code=201)
     assert "sleeper has not ended" in refused.err

@@ -63,6 +63,7 @@ def test_no_arguments_is_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["ps", "-o", "xml"], "'xml' is not one of", "longboat ps --help"),
         (["cp", "x"], "missing argument 'DESTINATION'", "longboat cp --help"),
         (["run"], "nothing to run", "name a script"),
+        (["check"], "nothing to run", "name a script"),
         (["stop"], "name the runs to stop, or --all", "longboat ps"),
         (["wait", "--timeout", "soon"], "not a duration: 'soon'", "write a duration such as"),
     ],

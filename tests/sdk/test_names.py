@@ -30,6 +30,13 @@ def test_no_such_run(text: str, hint: str) -> None:
     assert hint in (caught.value.hint or "")
 
 
+def test_a_beginning_is_not_enough_where_the_whole_name_is_asked_for() -> None:
+    assert match(NAMES[0], NAMES, is_whole=True) == match("-", NAMES, is_whole=True) == NAMES[0]
+    with pytest.raises(NotFound) as caught:
+        match(NAMES[0][:-1], NAMES, is_whole=True)
+    assert NAMES[0] in (caught.value.hint or "")
+
+
 def test_the_latest_of_none() -> None:
     with pytest.raises(NotFound, match="no runs yet"):
         match("-", [])

@@ -25,7 +25,8 @@ def report(error: BaseException) -> int:
         silence_stdout()
         return BROKEN_PIPE_EXIT
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
-        show_error("interrupted", None)
+        # A question that was not answered with yes, whether by no or by Ctrl-C.
+        show_error("interrupted" if isinstance(error, KeyboardInterrupt) else "cancelled, nothing was changed", None)
         return INTERRUPTED_EXIT
     if isinstance(error, click.ClickException):
         error = from_click(error)

@@ -81,6 +81,8 @@ class Run:
     @plain_errors
     def exec(self, command: Sequence[str], *, node: str | None = None, rank: int | None = None) -> int:
         """Run a command beside the ranks: their working copy and environment, this process' streams. Its exit code."""
+        if isinstance(command, str) or not command:
+            raise UsageError("exec takes the words of a command", hint='exec(["sh", "-c", "..."]) runs a shell line')
         return self._engine.exec(self.name, list(command), node=node, rank=rank)
 
     @plain_errors

@@ -10,18 +10,21 @@ from longboat.engines.engine import Engine
 LATEST = "-"
 
 
-def find_run(engine: Engine, text: str) -> RunStatus:
-    """The run in full. Raises NotFound with the nearest names, or UsageError when several runs begin like this."""
+def find_run(engine: Engine, text: str, *, is_whole: bool = False) -> RunStatus:
+    """The run in full. Raises NotFound with the nearest names, or UsageError when several runs begin like this.
+
+    `is_whole`: a beginning is not enough."""
     if text != LATEST:
         try:
             return engine.status(text)
         except NotFound:
             pass
-    return engine.status(match(text, [run.name for run in engine.list()]))
+    return engine.status(match(text, [run.name for run in engine.list()], is_whole=is_whole))
 
 
-def match(text: str, names: list[str]) -> str:
-    """The name that is meant; `names` are newest first."""
+def match(text: str, names: list[str], *, is_whole: bool = False) -> str:
+    """The name that is meant; `names` are newest first. What stops or removes a run asks for the whole name: after the
+    run that was meant is gone, its name is often the beginning of another."""
     if text == LATEST:
         if not names:
             raise NotFound("there are no runs yet", hint="start one: longboat run train.py")
@@ -29,6 +32,8 @@ def match(text: str, names: list[str]) -> str:
     if text in names:
         return text
     found = [name for name in names if text and name.startswith(text)]
+    if is_whole and found:
+        raise NotFound(f"no run named {text!r}", hint=f"write the whole name: {listing(found, 8)}")
     if len(found) > 1:
         raise UsageError(f"{text!r} is the beginning of {len(found)} runs", hint=f"one of {listing(found, 8)}")
     if not found:

@@ -62,7 +62,7 @@ def test_wide_lines_are_cut_to_the_terminal(finished) -> None:
 
 def test_removing_all_asks_first(finished) -> None:
     code, shown = on_terminal(finished, "rm", "--all", answers="n\n")
-    assert (code, "Remove them? [y/N]" in shown) == (130, True)
+    assert (code, "Remove them? [y/N]" in shown, "nothing was changed" in shown) == (130, True, True)
     assert finished("ps", "-o", "name").out == "pair\n"
     assert on_terminal(finished, "rm", "--all", answers="y\n")[0] == 0
     assert finished("ps", "-o", "name").out == ""

@@ -42,7 +42,7 @@ def fields_of(options: Mapping[str, Any], *, environment: Mapping[str, str], cwd
 
 def number(text: str) -> object:
     """A whole number where the flag is one; what else is allowed is for the job's own reader to say."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else text
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else text
 
 
 def absolute(place: str, cwd: Path) -> str:

@@ -41,6 +41,9 @@ JOB_OPTIONS = (
     click.option("--priority", metavar="N", help="Runs with a higher one go first."),
     click.option("--after", multiple=True, metavar="RUN", help="Start when this run has succeeded. Repeatable."),
     click.option("--queue", metavar="NAME", help="The queue to wait in."),
+    click.option(
+        "--in-place", is_flag=True, help="Run in the folder itself, without a copy of the code; on this machine."
+    ),
     click.option("--set", multiple=True, metavar="A.B=C", help="Change any field of the job. Repeatable."),
 )
 

@@ -30,9 +30,11 @@ def is_job_file(word: str) -> bool:
 def resolve(
     words: Sequence[str], command: Sequence[str], *, cwd: Path, home: Path, workdir: str | None = None
 ) -> RunTarget:
-    """Words before `--` or the command after it, not both empty, become job files or the fields of a job.
+    """Words before `--` or the command after it become job files or the fields of a job.
 
     `workdir`: the folder with the code, where a flag names it."""
+    if not (words or command):
+        raise UsageError("nothing to run", hint="name a script (train.py), a job file (job.yaml), or -- COMMAND")
     if words and is_job_file(words[0]):
         return RunTarget(files=tuple(from_files(words)), arguments=tuple(command))
     if words and command:

@@ -34,7 +34,7 @@ def command(words: tuple[str, ...], command: tuple[str, ...], output: str, **opt
     place = open_engine()
     loaded = load(words, command, options, place)
     try:
-        plan = place.plan(submission_of(loaded, None))
+        plan = place.plan(submission_of(loaded, None, in_place=options["in_place"]))
     except Refused as refusal:  # the job is right all the same: another machine may run it
         hints = "".join(f"\n  hint: {line}" for line in (refusal.hint or "").splitlines())
         plan = Plan(job=loaded.job, notices=(f"{refusal.message}{hints}",))

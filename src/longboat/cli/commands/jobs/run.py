@@ -25,7 +25,6 @@ OURS = ("--on", "--engine", "--namespace", "--nodes", "--procs", "--gpus", "--cp
 @job_options
 @click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
 @click.option("--id", "run_id", help="The run's own name; given again, the run that exists is taken.")
-@click.option("--in-place", is_flag=True, help="Run in the folder itself, without a copy of the code; on this machine.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
 @click.option("-y", "--yes", is_flag=True, help="Accepted for scripts: run asks nothing.")
@@ -39,8 +38,6 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) ->
     """
     if options["output"] and not (options["detach"] or options["dry_run"]):
         raise UsageError("-o goes with --detach or --dry-run", hint="an attached run leaves stdout to the trainer")
-    if not (words or command):
-        raise UsageError("nothing to run", hint="name a script (train.py), a job file (job.yaml), or -- COMMAND")
     from longboat.cli.input.engine_option import open_engine
     from longboat.cli.input.loading import load, submission_of
 

@@ -55,7 +55,7 @@ def chosen(place: Engine, runs: Sequence[str], *, force: bool) -> tuple[list[Run
     found, damaged = [], []
     for run in runs:
         try:
-            found.append(find_run(place, run))
+            found.append(find_run(place, run, is_whole=True))
         except EngineError:
             if not force:
                 raise

@@ -29,7 +29,7 @@ def command(runs: Sequence[str], grace: float | None, everything: bool, wait: bo
     if everything:
         found = [run for run in known.values() if not run.is_final]
     else:
-        found = [known[match(run, list(known))] for run in runs]
+        found = [known[match(run, list(known), is_whole=True)] for run in runs]
     alive = [run.name for run in found if not run.is_final]
     for run in found:
         if run.is_final:
