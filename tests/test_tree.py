@@ -99,6 +99,7 @@ TESTED_BY = {
     "engines/kubernetes/submit/quotas": "test_preflight.py",
     "engines/shared/explanations": "test_explain.py",
     "engines/shared/run_summary": "test_status.py",
+    "fitting/earliest_start": "test_backfill.py",
     "fitting/search": "test_packing.py",
     "launcher/node/environment": "test_node_launcher.py",
     "specs/assembly": "test_read.py",
