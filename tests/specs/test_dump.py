@@ -48,9 +48,9 @@ def optional(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | values
 
 
-GPUS = st.builds(
+GPUS = st.just(Gpus()) | st.builds(  # no GPUs have no type and no memory
     Gpus,
-    count=st.integers(0, 1024),
+    count=st.integers(1, 1024),
     type=optional(st.from_regex(resources.GPU_TYPE_PATTERN, fullmatch=True)),
     memory=optional(SIZES),
 )
