@@ -1,10 +1,15 @@
-"""stdin of a run with one rank: the caller's own."""
+"""stdin of a run with one rank: the caller's own; of a terminal, what is typed while this command has it."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
+import signal
+import struct
 import subprocess
+import termios
+import time
 
 from tests.cli.conftest import Longboat
 
@@ -39,6 +44,76 @@ def test_a_question_on_a_terminal_is_seen_and_answered(longboat: Longboat) -> No
         seen += os.read(ours, 100)
     assert process.wait() == 0
     os.close(ours)
+
+
+def untouched(terminal: int) -> int:
+    """Bytes that were typed and that nobody has read."""
+    return int(struct.unpack("i", fcntl.ioctl(terminal, termios.FIONREAD, b"\0" * 4))[0])
+
+
+def shown_until(terminal: int, text: bytes) -> None:
+    seen = b""
+    while text not in seen:
+        seen += os.read(terminal, 100)
+
+
+def test_what_is_typed_while_the_command_is_stopped_is_the_shells(longboat: Longboat) -> None:
+    """As after Ctrl-Z: the rank goes on, in a session where job control does not reach it."""
+    ours, theirs = pty.openpty()
+    process = longboat.popen("run", "-q", "--", "echo up; cat", stdin=theirs, stdout=theirs, start_new_session=True)
+    shown_until(ours, b"up")
+    process.send_signal(signal.SIGSTOP)
+    os.write(ours, b"password\n")
+    time.sleep(0.3)
+    assert untouched(theirs) == len("password\n")
+    termios.tcflush(theirs, termios.TCIFLUSH)
+    process.send_signal(signal.SIGCONT)
+    os.write(ours, b"for cat\n\x04")
+    assert process.wait(30) == 0
+    assert longboat("logs").out == "up\nfor cat\n"
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_typed_input_ends_with_the_command(longboat: Longboat) -> None:
+    ours, theirs = pty.openpty()
+    command = ("run", "-q", "--id", "r", "--", "echo up; cat")
+    process = longboat.popen(*command, stdin=theirs, stdout=theirs, start_new_session=True)
+    shown_until(ours, b"up")
+    process.kill()
+    process.wait()
+    os.write(ours, b"password\n")
+    assert longboat.popen("wait", "r").wait(30) == 0, "cat has read to the end"
+    assert untouched(theirs) == len("password\n")
+    assert longboat("logs", "r").out == "up\n"
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_rank_that_does_not_read_leaves_the_shell_all_but_one_line(longboat: Longboat) -> None:
+    ours, theirs = pty.openpty()
+    process = longboat.popen("run", "-q", "--", "echo up; sleep 1", stdin=theirs, stdout=theirs, start_new_session=True)
+    shown_until(ours, b"up")
+    os.write(ours, b"first\nsecond\nthird\n")
+    assert process.wait(30) == 0
+    assert untouched(theirs) >= len("second\nthird\n")
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_breakpoint_in_place_is_stepped_through(longboat: Longboat) -> None:
+    (longboat.folder / "stops.py").write_text("value = 6\nbreakpoint()\nprint('after', value)\n")
+    ours, theirs = pty.openpty()
+    command = ("run", "-q", "--in-place", "stops.py")
+    process = longboat.popen(*command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    shown_until(ours, b"(Pdb) ")
+    os.write(ours, b"p value * 7\n")
+    shown_until(ours, b"42")
+    os.write(ours, b"c\n")
+    shown_until(ours, b"after 6")
+    assert process.wait(30) == 0
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_a_secret_is_in_no_file_of_the_run(longboat: Longboat) -> None:

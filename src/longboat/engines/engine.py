@@ -30,7 +30,7 @@ class Submission(Value, frozen=True):
     run_id: str | None = None  # None: the engine takes the first free of NAME, NAME-2, NAME-3, ...
     environment: Mapping[str, str] = {}
     in_place: bool = False  # run in the folder of the code itself, without a copy; only on the machine that it is on
-    stdin: bool = False  # the only rank reads the caller's own; engines that cannot give it leave the rank without
+    stdin: int | None = None  # what the only rank reads, a descriptor; engines that cannot give it leave it without
     code: str | None = None  # hash of a snapshot that this home has: taken instead of what the folder holds now
 
 

@@ -115,7 +115,8 @@ class LocalEngine:
         from longboat.engines.local.submit.submission import supervisor_environment
 
         try:
-            spawn(files, lock, supervisor_environment(record, submission.environment), stdin=submission.stdin)
+            stdin = submission.stdin if record.containers is None else None
+            spawn(files, lock, supervisor_environment(record, submission.environment), stdin=stdin)
         finally:
             os.close(lock)
 

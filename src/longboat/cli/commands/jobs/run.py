@@ -84,10 +84,11 @@ def follow(place: Engine, submission: Submission, *, quiet: bool) -> int:
     import msgspec
 
     from longboat.cli.attach import attach, exit_code, rank_count
-    from longboat.cli.output.terminal import may_read_stdin
+    from longboat.cli.input.rank_input import rank_input
 
     ranks = rank_count(submission.job)
-    run = place.submit(msgspec.structs.replace(submission, stdin=ranks == 1 and may_read_stdin()))
+    with rank_input(ranks) as stdin:
+        run = place.submit(msgspec.structs.replace(submission, stdin=stdin))
     ended = attach(place, run, ranks=ranks, quiet=quiet)
     if ended.phase == "failed" and not quiet:
         for text in missed_files(place, ended):

@@ -36,10 +36,10 @@ def _import_roots() -> list[str]:
     return [str(Path(__file__).parents[4]), str(Path(msgspec.__file__).parents[1])]
 
 
-def spawn(files: RunFiles, lock: int, environment: dict[str, str], *, stdin: bool = False) -> None:
+def spawn(files: RunFiles, lock: int, environment: dict[str, str], *, stdin: int | None = None) -> None:
     """Start a supervisor that owns `lock` and outlives us. The caller closes its own copy of the lock.
 
-    `stdin`: it hands ours to the run's only rank, the very same file: who reads and who does not is up to the rank.
+    `stdin`: it hands this to the run's only rank, the very same file: who reads and who does not is up to the rank.
 
     Where that is safe it is a fork: an interpreter that has everything imported already, a third of a short run's time.
     """
@@ -60,13 +60,13 @@ def _may_fork() -> bool:
     return sys.platform.startswith("linux") and is_alone and "LONGBOAT_RUN_UID" not in os.environ
 
 
-def _become_supervisor(files: RunFiles, lock: int, environment: dict[str, str], stdin: bool) -> NoReturn:
+def _become_supervisor(files: RunFiles, lock: int, environment: dict[str, str], stdin: int | None) -> NoReturn:
     """In the child of a fork: keep the modules; `main` closes everything but the lock."""
     code = 1
     try:
         os.setsid()
         log = os.open(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        given = 0 if stdin else os.open(os.devnull, os.O_RDONLY)
+        given = stdin if stdin is not None else os.open(os.devnull, os.O_RDONLY)
         for number, target in ((0, given), (1, log), (2, log)):
             os.dup2(target, number)
         os.environ.clear()
@@ -85,7 +85,7 @@ def _become_supervisor(files: RunFiles, lock: int, environment: dict[str, str], 
         os._exit(code)
 
 
-def _execute(files: RunFiles, lock: int, environment: dict[str, str], stdin: bool) -> int:
+def _execute(files: RunFiles, lock: int, environment: dict[str, str], stdin: int | None) -> int:
     os.set_inheritable(lock, True)
     log = os.fspath(files.log)
     with disk("start the supervisor"):
@@ -94,7 +94,9 @@ def _execute(files: RunFiles, lock: int, environment: dict[str, str], stdin: boo
             [sys.executable, "-c", _PROGRAM, os.fspath(files.directory), str(lock), *_import_roots()],
             environment,
             file_actions=[
-                (os.POSIX_SPAWN_DUP2, 0, 0) if stdin else (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, stdin, 0)
+                if stdin is not None
+                else (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
                 (os.POSIX_SPAWN_DUP2, 1, 2),
             ],
