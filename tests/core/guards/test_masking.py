@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +35,56 @@ def masked(values: tuple[str, ...], *chunks: bytes) -> bytes:
 )
 def test_values_are_masked_wherever_they_are_cut(chunks: tuple[bytes, ...], expected: bytes) -> None:
     assert masked(SECRETS, *chunks) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "data", "expected"),
+    [
+        (("abcdefgh", "efghijkl"), b"abcdefghijkl!", b"***!"),
+        (("abcdefgh", "efghijkl"), b"abcdefghijk", b"***ijk"),
+        (("abcdefgh", "fghijklm"), b"abcdefghfghijklm", b"******"),
+        (("abababab",), b"xababababababx", b"x***x"),
+        (("abcdabcd",), b"abcdabcdabcdabcd-abcdabcd", b"***-***"),
+        (("key-0-key-1-key", "key-1-key-2-key"), b"key-0-key-1-key-2-key", b"***"),
+    ],
+)
+def test_of_values_that_overlap_no_end_is_left(values: tuple[str, ...], data: bytes, expected: bytes) -> None:
+    assert masked(values, data) == expected
+    for cut in range(len(data)):
+        assert masked(values, data[:cut], data[cut:]) == expected
+    assert masked(values, *(data[place : place + 1] for place in range(len(data)))) == expected
+
+
+def by_definition(values: tuple[str, ...], data: bytes) -> bytes:
+    """Every byte that is in some occurrence is hidden; of a value that has begun at the end, long enough, too."""
+    spans = {(at, at + len(v)) for v in map(str.encode, values) for at in range(len(data)) if data.startswith(v, at)}
+    begun = max(n for v in values for n in range(len(v)) if data.endswith(v[:n].encode()))
+    spans |= {(len(data) - begun, len(data))} if begun >= LEAST else set()
+    told, done = b"", 0
+    for start, stop in sorted(spans):
+        told += data[done:start] + MASK if start >= done else b""
+        done = max(done, stop)
+    return told + data[done:]
+
+
+@given(
+    values=st.lists(st.text("ab", min_size=LEAST, max_size=LEAST + 3), min_size=1, max_size=3).map(tuple),
+    data=st.text("ab", max_size=40).map(str.encode),
+    cuts=st.sets(st.integers(0, 40)),
+)
+def test_exactly_what_is_in_some_value_is_hidden(values: tuple[str, ...], data: bytes, cuts: set[int]) -> None:
+    places = [0, *sorted(cuts), len(data)]
+    chunks = [data[start:end] for start, end in zip(places, places[1:], strict=False)]
+    assert masked(values, *chunks) == by_definition(values, data)
+
+
+def test_long_values_take_no_longer() -> None:
+    """Also where the output has their beginning over and over."""
+    masker = Masker(("abcdefgh" + "x" * 65536,))
+    began = time.process_time()
+    for _ in range(20):
+        masker.feed(b"abcdefgh" * 8192)
+    assert time.process_time() - began < 1.0
 
 
 def test_short_values_are_not() -> None:

@@ -9,7 +9,7 @@ import pytest
 from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.jobs import Secret
 from longboat.engines.shared.home import Home
-from longboat.engines.shared.secrets import list_secrets, read_secrets, remove_secret, set_secret
+from longboat.engines.shared.secrets import list_secrets, read_secrets, readable_secrets, remove_secret, set_secret
 
 
 @pytest.fixture
@@ -54,6 +54,13 @@ def test_nowhere(store: Home, secret: Secret) -> None:
         read_secrets(store, [secret], {"OTHER": "value-of-other"})
     assert secret.name in caught.value.message and "GONE" in (caught.value.hint or "")
     assert "value-of-other" not in f"{caught.value.message}{caught.value.hint}"
+
+
+def test_one_that_is_nowhere_takes_no_other_with_it(store: Home) -> None:
+    told: list[str] = []
+    secrets = [Secret(name="GONE"), Secret(name="HERE"), Secret(name="ODD", store="no name")]
+    assert readable_secrets(store, secrets, {"HERE": "x"}, told.append) == {"HERE": "x"}
+    assert len(told) == 2 and "GONE" in told[0]
 
 
 def test_the_store(store: Home) -> None:

@@ -351,15 +351,9 @@ class LocalEngine:
 
     def _secrets_of(self, record: LocalRecord) -> dict[str, str]:
         """The secrets of a run; one that only its submitter's shell had is missed, and said to be."""
-        from longboat.engines.shared.secrets import read_secrets
+        from longboat.engines.shared.secrets import readable_secrets
 
-        values: dict[str, str] = {}
-        for secret in record.job.secrets:
-            try:
-                values.update(read_secrets(self.home, [secret], self.environment))
-            except EngineError as error:
-                self._notice(error.message)
-        return values
+        return readable_secrets(self.home, record.job.secrets, self.environment, self._notice)
 
     def copy_from(self, run: str, source: str, destination: Path, *, node: str | None = None) -> None:
         from longboat.engines.local.exec_and_copy import copy_out

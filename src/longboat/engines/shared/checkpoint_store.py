@@ -60,15 +60,9 @@ def submitters_variables(home: Home, job: Job, environment: Mapping[str, str]) -
 
     Never of a job that comes out of a record that others can write: it names files and endpoints.
     """
-    from longboat.engines.shared.secrets import read_secrets
+    from longboat.engines.shared.secrets import readable_secrets
 
-    variables = {**environment, **own_variables(job)}
-    for secret in job.secrets:
-        try:
-            variables.update(read_secrets(home, [secret], environment))
-        except EngineError:
-            continue
-    return variables
+    return {**environment, **own_variables(job), **readable_secrets(home, job.secrets, environment)}
 
 
 def callers_variables(home: Home, environment: Mapping[str, str]) -> dict[str, str]:

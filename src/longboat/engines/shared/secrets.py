@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.core.errors import EngineError, LongboatError, NotFound, UsageError
 from longboat.core.guards.masking import LEAST
 from longboat.core.jobs import Secret
 from longboat.engines.shared.files import disk, make_folder, write_bytes
@@ -44,6 +44,20 @@ def read_secrets(home: Home, secrets: Sequence[Secret], environment: Mapping[str
     for name, value in values.items():
         if reason := unfit(value):
             raise EngineError(f"secret {name}: {reason}", hint=_HINT)
+    return values
+
+
+def readable_secrets(
+    home: Home, secrets: Sequence[Secret], environment: Mapping[str, str], tell: Callable[[str], None] | None = None
+) -> dict[str, str]:
+    """Those that can be had: one may have been in the submitter's shell alone. `tell` hears of each that cannot."""
+    values: dict[str, str] = {}
+    for secret in secrets:
+        try:
+            values.update(read_secrets(home, [secret], environment))
+        except LongboatError as error:
+            if tell is not None:
+                tell(error.message)
     return values
 
 

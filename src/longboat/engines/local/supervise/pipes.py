@@ -50,9 +50,11 @@ def drain(held: Mapping[Path, int], secrets: Sequence[str] = ()) -> None:
     for pipe, descriptor in held.items():
         log = pipe.parent.parent / "logs" / pipe.name
         masker = Masker(secrets)
+        feed = masker.feed_rest  # the launcher took what it had held back with it
         with contextlib.suppress(BlockingIOError):
             while data := os.read(descriptor, 1 << 20):
-                append_log(log, masker.feed(data))
+                append_log(log, feed(data))
+                feed = masker.feed
         if rest := masker.finish():
             append_log(log, rest)
 

@@ -38,7 +38,7 @@ from longboat.engines.local.supervise.spawn import wake
 from longboat.engines.shared.files import disk, write_bytes
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.retry_policy import describe, retry_after, retry_note, start_failure
-from longboat.engines.shared.secrets import read_secrets
+from longboat.engines.shared.secrets import read_secrets, readable_secrets
 
 TICK_S = 2.0
 """As often as launchers write their heartbeat; whatever is urgent wakes the supervisor."""
@@ -178,10 +178,7 @@ class Supervisor:
 
     def _secret_values(self) -> list[str]:
         """As far as they can be had: another command took the run over, perhaps in a shell without them."""
-        try:
-            return list(read_secrets(self.home, self.job.secrets, os.environ).values())
-        except LongboatError:
-            return []
+        return list(readable_secrets(self.home, self.job.secrets, os.environ).values())
 
     # the steps of an attempt
 
