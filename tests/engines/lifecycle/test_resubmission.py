@@ -10,6 +10,7 @@ import pytest
 from longboat.core.errors import NotFound
 from longboat.core.jobs import DataImport, Job, Role, Secret, Volume
 from longboat.engines.engine import Submission
+from longboat.engines.lifecycle import resubmission
 from longboat.engines.lifecycle.resubmission import (
     KEPT_S,
     again,
@@ -41,12 +42,13 @@ def test_a_note_is_found_again(tmp_path: Path) -> None:
     assert noted_code(home) == set()
 
 
-def test_old_notes_go(tmp_path: Path) -> None:
+def test_old_notes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = Home(tmp_path)
     note = note_of(Submission(job=JOB, base="/"), run="a", namespace="team", code=None)
     note_submission(home, "00aa", note)
     old = tmp_path / "submissions" / "00aa.json"
     os.utime(old, (old.stat().st_mtime - KEPT_S - 60,) * 2)
+    monkeypatch.setattr(resubmission, "read_value", lambda *_: pytest.fail("a submission reads no notes"))
     note_submission(home, "00bb", note)
     assert [path.name for path in old.parent.iterdir()] == ["00bb.json"]
 

@@ -11,12 +11,14 @@ from contextlib import contextmanager
 def held_interrupts() -> Iterator[list[int]]:
     """Note Ctrl-C in the list instead of raising it; whoever asked looks at it afterwards. Keep it short."""
     pressed: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
     try:
-        before = signal.signal(signal.SIGINT, lambda number, _frame: pressed.append(number))
+        if before is not None:  # else it was set outside of Python, which could not put it back
+            signal.signal(signal.SIGINT, lambda number, _frame: pressed.append(number))
     except ValueError:  # not the main thread: it is never interrupted
-        yield pressed
-        return
+        before = None
     try:
         yield pressed
     finally:
-        signal.signal(signal.SIGINT, before)
+        if before is not None:
+            signal.signal(signal.SIGINT, before)

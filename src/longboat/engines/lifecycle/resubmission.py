@@ -40,7 +40,7 @@ def note_submission(home: Home, uid: str, note: SubmissionNote) -> None:
     """Keep it for `rerun`. A disk that is full takes only this away: the run is there already."""
     with contextlib.suppress(EngineError):
         write_value(home.folder("submissions") / f"{uid}.json", note)
-        for path, _ in _notes(home):
+        for path in _paths(home):
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > KEPT_S:
                     path.unlink()
@@ -69,12 +69,12 @@ def note_of(submission: Submission, *, run: str, namespace: str, code: str | Non
 
 def noted_code(home: Home) -> set[str]:
     """Hashes of the code that notes need."""
-    return {note.code for _, note in _notes(home) if note is not None and note.code is not None}
+    notes = [read_value(path, SubmissionNote) for path in _paths(home)]
+    return {note.code for note in notes if note is not None and note.code is not None}
 
 
-def _notes(home: Home) -> Iterator[tuple[Path, SubmissionNote | None]]:
-    for path in (home.root / "submissions").glob("*.json"):
-        yield path, read_value(path, SubmissionNote)
+def _paths(home: Home) -> Iterator[Path]:
+    return (home.root / "submissions").glob("*.json")
 
 
 def with_recorded(environment: Mapping[str, str], recorded: Mapping[str, str], kept: tuple[str, ...]) -> dict[str, str]:

@@ -32,8 +32,9 @@ def raw(number: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def resized(call: Callable[[], None]) -> Iterator[None]:
-    """Call it whenever the window changes; in a thread other than the main one, where no signal is heard, never."""
-    if threading.current_thread() is not threading.main_thread():
+    """Call it whenever the window changes; never in a thread other than the main one, where no signal is heard, nor
+    where a handler was set outside of Python, which could not put it back."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGWINCH) is None:
         yield
         return
 

@@ -59,6 +59,19 @@ def test_a_finder_that_is_no_finder() -> None:
         assert mapped_parents(text) == []
 
 
+@pytest.mark.parametrize(
+    "value", ["-" * 100_000 + "1", "1" + "+1" * 100_000, "not " * 100_000 + "1", "(" * 10_000, "1" * 10_000]
+)
+def test_a_finder_that_nobody_can_read(value: str) -> None:
+    assert mapped_parents(f"MAPPING = {{'a': {value}}}") == []
+
+
+def test_a_finder_with_odd_places(tmp_path: Path) -> None:
+    text = r"MAPPING = {b'mine': b'/x/mine', 'mine': '/x\0/mine', 'own': 'own'}"
+    given = environment_with(tmp_path, {"__editable___mine_finder.py": text})
+    assert source_folders(str(tmp_path / "project"), None, PATHS, given) == ()
+
+
 def test_a_run_imports_its_snapshot(local: LocalJobs, tmp_path: Path) -> None:
     """The package lies in `src`, and the Python of the shell finds it in the project's own folder."""
     root = make(tmp_path / "code", {"src/mine/__init__.py": ""})

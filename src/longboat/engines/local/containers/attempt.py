@@ -66,18 +66,19 @@ class AttemptContainers:
         variables = {**self._store_variables(), **secrets}
         mounts = self._mounts(inputs)
         names = device_names() if any(gpus) else frozenset[str]()
+        user = user_of(self._program)
         starts = {}
         for node, given in zip(nodes, gpus, strict=True):
             image = self._record.job.role(node.layout.role).image
             if image is not None:
                 devices = tuple(name for gpu in given if (name := device_of(gpu, names)))
-                spec = self._spec(node, self._images[image], mounts, devices)
+                spec = self._spec(node, self._images[image], user, mounts, devices)
                 command = tuple(start_command(spec, os.fspath(node.plan)))
                 starts[node.name] = ContainerStart(image=image, command=command, variables=variables)
         return starts
 
     def _spec(
-        self, node: AttemptNode, image: str, mounts: tuple[Mount, ...], devices: tuple[str, ...]
+        self, node: AttemptNode, image: str, user: str, mounts: tuple[Mount, ...], devices: tuple[str, ...]
     ) -> ContainerSpec:
         record = self._record
         scratch = Mount(source=os.fspath(node.directory / "scratch"), target=CONTAINER_SCRATCH)
@@ -90,7 +91,7 @@ class AttemptContainers:
             name=container_name(record.name, record.uid, self._attempt, node.name),
             run=record.name,
             uid=record.uid,
-            user=user_of(self._program),
+            user=user,
             mounts=(*mounts, scratch, *shared),
             has_ipc=has_ipc,
             marks={

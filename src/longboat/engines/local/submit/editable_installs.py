@@ -70,7 +70,7 @@ def _editable_in(packages: str) -> Iterator[str]:
         if file.endswith(".pth"):
             yield from _absolute(line.strip() for line in _text(file).splitlines())
         elif file.endswith("_finder.py") and os.path.basename(file).startswith("__editable__"):
-            yield from mapped_parents(_text(file))
+            yield from _absolute(mapped_parents(_text(file)))
 
 
 def mapped_parents(finder: str) -> list[str]:
@@ -78,9 +78,10 @@ def mapped_parents(finder: str) -> list[str]:
     match = _MAPPING.search(finder)
     try:
         mapping = ast.literal_eval(match[1]) if match else {}
-        return [os.path.dirname(place) for name, place in mapping.items() if os.path.basename(place) == name]
-    except (ValueError, SyntaxError, AttributeError, TypeError):
+        places = [place for name, place in mapping.items() if os.path.basename(place) == name]
+    except (ValueError, SyntaxError, AttributeError, TypeError, MemoryError, RecursionError):  # deeply nested: the last
         return []
+    return [os.path.dirname(place) for place in places if isinstance(place, str)]
 
 
 def _children(folder: str) -> list[str]:
