@@ -50,7 +50,8 @@ def required_kinds() -> frozenset[str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     required_kinds()
-    for number in (signal.SIGINT, signal.SIGQUIT):  # a shell that starts us with & has them ignored, and so our children
+    # A shell that starts us with & has these ignored, and so would be the tests' children.
+    for number in (signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     # As in an activated environment: ranks find `python` on PATH, and tests' trainers need what is installed here.
