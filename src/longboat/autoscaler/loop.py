@@ -103,7 +103,7 @@ class AutoscalerLoop:
             results=tuple(results),
             decide_s=decide_s,
             total_s=time.monotonic() - started,
-            warnings=orphans(observed.book, self.config.setups),
+            warnings=(*orphans(observed.book, self.config.setups), *observed.snapshot.odd),
         )
         for listener in self._listeners:
             listener.turned(turn)

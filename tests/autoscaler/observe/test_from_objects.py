@@ -45,31 +45,10 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
         read_objects(tmp_path / "none.json")
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]}},
-        {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [1]}},
-        {"kind": "Node", "metadata": {"name": "p", "labels": []}, "status": {"allocatable": 7}},
-        {"kind": "Job", "metadata": {"name": "p", "labels": {"longboat.dev/run": "r"}}, "spec": {"parallelism": "x"}},
-        {"kind": "JobSet", "metadata": {"name": "p"}, "spec": {"replicatedJobs": 5}},
-        {"kind": "PodDisruptionBudget", "metadata": {"name": "p"}, "spec": {"minAvailable": "many", "selector": {}}},
-    ],
-)
-def test_an_object_that_is_not_right_is_one_clear_error(body: dict[str, Any]) -> None:
+def test_a_node_that_is_not_right_is_one_clear_error() -> None:
     with pytest.raises(LongboatError) as raised:
-        snapshot(body)
+        snapshot({"kind": "Node", "metadata": {"name": "p", "labels": []}, "status": {"allocatable": 7}})
     assert raised.value.message
-
-
-def test_the_object_with_the_wrong_quantity_is_named() -> None:
-    body = {
-        "kind": "Pod",
-        "metadata": {"name": "p"},
-        "spec": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]},
-    }
-    with pytest.raises(UsageError, match="Pod p: 'x' is no Kubernetes quantity"):
-        snapshot(body)
 
 
 def test_lists_of_one_kind_and_lists_in_lists_are_read() -> None:

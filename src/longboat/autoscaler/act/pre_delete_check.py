@@ -14,7 +14,7 @@ from longboat.autoscaler.model.machines import Machine, machines_of
 from longboat.autoscaler.model.snapshot import CORDONED, AutoscalerSettings, Pool
 from longboat.autoscaler.observe.do_not_disrupt import daemon_of, keep_of_pod
 from longboat.autoscaler.observe.from_objects import Body, snapshot_of
-from longboat.autoscaler.observe.gangs import mark_of
+from longboat.autoscaler.observe.gang_marks import mark_of
 from longboat.autoscaler.providers.provider import ProviderAnswer
 from longboat.core.times import parse_time
 from longboat.kubeapi.client import Client, Object

@@ -204,3 +204,4 @@ class ClusterSnapshot(Value, frozen=True):
     memory: tuple[NodeMemory, ...] = ()
     budgets: tuple[DisruptionBudget, ...] = ()
     namespaces: dict[str, dict[str, str]] = {}  # labels, where they are known
+    odd: tuple[str, ...] = ()  # objects that cannot be read, each with its reason: they are held or passed over

@@ -7,6 +7,7 @@ along. What cannot be judged is said, and nothing is bought for it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 
 from longboat.autoscaler.model.snapshot import DEVICES, POOL_LABEL, Pool
 from longboat.autoscaler.observe.device_selectors import (
+    ConditionIndex,
     Conditions,
     Device,
     DeviceRequest,
@@ -22,6 +24,7 @@ from longboat.autoscaler.observe.device_selectors import (
     matches,
     requests_of,
 )
+from longboat.autoscaler.observe.odd_objects import fault
 from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.model.quantities import Amounts, total
@@ -48,7 +51,10 @@ class DeviceClaims:
         self._on_nodes: dict[str, dict[DeviceKey, Device]] = {}
         for body in _newest(objects.get("ResourceSlice", ())):
             self._add(body["spec"])
+        on_nodes = (device for devices in self._on_nodes.values() for device in devices.values())
+        self._partitions = [device for device in on_nodes if device.is_partition]
         self._names = self._all_names()
+        self._index = ConditionIndex(self._names)
         self._amounts: dict[str, Amounts] = {
             name: self._count(devices.values()) for name, devices in self._on_nodes.items()
         }
@@ -75,24 +81,31 @@ class DeviceClaims:
         for name, conditions in sorted(self._classes.items()):
             if conditions is not None:
                 names.setdefault(conditions, DEVICES + name)
-        specs = [_spec(body) for body in (*self.templates.values(), *self.claims.values())]
-        for requests in sorted((requests_of(spec) for spec in specs), key=repr):
-            for request in requests if not isinstance(requests, str) else ():
-                of_class = self._classes.get(request.device_class)
-                if of_class is not None and request.conditions:
-                    where = ", ".join(f"{name} {value}" for _, name, value in sorted(request.conditions))
-                    names.setdefault(of_class | request.conditions, f"{DEVICES}{request.device_class} with {where}")
+        used = set(names.values())
+        for request in sorted(self._all_requests(), key=repr):
+            of_class = self._classes.get(request.device_class)
+            wanted = (of_class or frozenset()) | request.conditions
+            if of_class is not None and request.conditions and wanted not in names:
+                name = f"{DEVICES}{request.device_class} with {_where(request.conditions)}"
+                # Two of one name would count a device twice; a value may be any text.
+                names[wanted] = name if name not in used else f"{name} ({len(names)})"
+                used.add(names[wanted])
         return names
+
+    def _all_requests(self) -> set[DeviceRequest]:
+        found: set[DeviceRequest] = set()
+        for body in (*self.templates.values(), *self.claims.values()):
+            with contextlib.suppress(Exception):  # pods that use it are held and say why
+                requests = requests_of(_spec(body))
+                found.update(requests if not isinstance(requests, str) else ())
+        return found
 
     def _count(self, devices: Iterable[Device]) -> Amounts:
         counts: dict[str, int] = {}
         for device in devices:
-            for name in self._names_of(device):
+            for name in self._index.of_device(device):
                 counts[name] = counts.get(name, 0) + 1
         return tuple(sorted(counts.items()))
-
-    def _names_of(self, device: Device) -> list[str]:
-        return [name for conditions, name in self._names.items() if matches(device, conditions)]
 
     # nodes and pools
 
@@ -124,6 +137,12 @@ class DeviceClaims:
 
     def with_claims(self, pod: Pod, body: Body) -> tuple[Pod, str]:
         """The pod with the devices it claims or holds; and why what it claims cannot be judged, if so."""
+        try:
+            return self._with_claims(pod, body)
+        except Exception as bad:  # what a stranger wrote into a claim may fail anywhere: this pod is held, no other
+            return pod, f"its device claims cannot be judged: they are not as Kubernetes writes them: {fault(bad)}"
+
+    def _with_claims(self, pod: Pod, body: Body) -> tuple[Pod, str]:
         entries = (body.get("spec") or {}).get("resourceClaims")
         if not entries or pod.is_finished:
             return pod, ""
@@ -149,18 +168,14 @@ class DeviceClaims:
 
     def _held(self, pod: Pod, body: Body) -> Amounts | None:
         """What was allocated to a pod that has a node; a claim of several pods counts for the first of them."""
-        made = {
-            entry.get("name"): entry.get("resourceClaimName")
-            for entry in (body.get("status") or {}).get("resourceClaimStatuses") or ()
-        }
         devices: list[Device] = []
         here = self._on_nodes.get(pod.node or "", {})
-        for entry in body["spec"]["resourceClaims"]:
-            key = (pod.namespace, str(entry.get("resourceClaimName") or made.get(entry.get("name")) or ""))
+        for name in _claim_names(body):
+            key = (pod.namespace, name)
             allocation = ((self.claims.get(key) or {}).get("status") or {}).get("allocation")
             if allocation is None:
                 return None
-            if min(name for name, node in self._users.get(key, {pod.name: pod.node}).items() if node) == pod.name:
+            if min((user for user, node in self._users.get(key, {}).items() if node), default=pod.name) == pod.name:
                 results = (allocation.get("devices") or {}).get("results") or ()
                 keys = [_device_key(result) for result in results if not result.get("adminAccess")]
                 devices += [here[one] for one in keys if one in here]
@@ -200,12 +215,9 @@ class DeviceClaims:
         wanted = of_class | request.conditions
         if of_class in self._shared:
             return f"devices of class {request.device_class} are not on nodes (a ResourceSlice without nodeName)"
-        if any(device.is_partition and matches(device, wanted) for device in self._all_devices()):
+        if any(matches(device, wanted) for device in self._partitions):
             return f"devices of class {request.device_class} are partitions that share counters"
-        return tuple(sorted((name, request.count) for wider, name in self._names.items() if wider <= wanted))
-
-    def _all_devices(self) -> Iterable[Device]:
-        return (device for devices in self._on_nodes.values() for device in devices.values() if device.is_partition)
+        return tuple(sorted((name, request.count) for name in self._index.within(wanted)))
 
 
 def _key(body: Body) -> Named:
@@ -239,15 +251,29 @@ def _generation(body: Body) -> tuple[Named, int]:
 
 
 def _users(pods: Iterable[Body]) -> dict[Named, dict[str, str | None]]:
-    """Claims that pods name themselves -> those pods that have not ended, with their nodes."""
+    """Claims -> those pods that have not ended and name them, or had them made from a template; with their nodes."""
     users: dict[Named, dict[str, str | None]] = {}
     for body in pods:
-        spec = body.get("spec") or {}
-        for entry in spec.get("resourceClaims") or ():
-            name = entry.get("resourceClaimName")
-            if name and (body.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+        with contextlib.suppress(Exception):  # such a pod is held and says why
+            spec, status = body.get("spec") or {}, body.get("status") or {}
+            if not spec.get("resourceClaims") or status.get("phase") in ("Succeeded", "Failed"):
+                continue
+            for name in filter(None, _claim_names(body)):
                 users.setdefault((_key(body)[0], name), {})[body["metadata"]["name"]] = spec.get("nodeName")
     return users
+
+
+def _claim_names(body: Body) -> list[str]:
+    """Of a pod: for each of its entries the claim it names, or that was made for it; empty: not made yet."""
+    statuses = (body.get("status") or {}).get("resourceClaimStatuses") or ()
+    made = {entry.get("name"): entry.get("resourceClaimName") for entry in statuses}
+    entries = body["spec"]["resourceClaims"]
+    return [str(entry.get("resourceClaimName") or made.get(entry.get("name")) or "") for entry in entries]
+
+
+def _where(conditions: Conditions) -> str:
+    """With their domains: attributes of two domains may be called alike."""
+    return ", ".join(f"{domain}/{name} {value}".removeprefix("/") for domain, name, value in sorted(conditions))
 
 
 def _with(shape: NodeShape, devices: Iterable[tuple[str, int]]) -> NodeShape:

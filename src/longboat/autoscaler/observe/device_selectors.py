@@ -7,6 +7,7 @@ not judged: `conditions_of` says None then, and whoever asks says so instead of 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -66,6 +67,35 @@ def matches(device: Device, conditions: Conditions) -> bool:
         if actual != value:
             return False
     return True
+
+
+class ConditionIndex:
+    """Sets of conditions with their names, each found by its rarest condition: there may be thousands of both."""
+
+    def __init__(self, names: Mapping[Conditions, str]) -> None:
+        shares = Counter(condition for conditions in names for condition in conditions)
+        self._always: list[str] = []  # of sets that ask for nothing
+        self._found_by: dict[Condition, list[tuple[Conditions, str]]] = {}
+        for conditions, name in names.items():
+            if conditions:
+                rarest = min(conditions, key=lambda condition: (shares[condition], condition))
+                self._found_by.setdefault(rarest, []).append((conditions, name))
+            else:
+                self._always.append(name)
+
+    def within(self, facts: Conditions) -> list[str]:
+        """Names of all sets that these conditions meet."""
+        found = [pair for fact in facts for pair in self._found_by.get(fact, ())]
+        return [*self._always, *(name for conditions, name in found if conditions <= facts)]
+
+    def of_device(self, device: Device) -> list[str]:
+        """Names of all sets that the device meets."""
+        facts: set[Condition] = {("", "driver", device.driver)}
+        for full_name, value in device.attributes.items():
+            domain, _, name = full_name.rpartition("/")
+            if domain:
+                facts.add((domain, name, value))
+        return self.within(frozenset(facts))
 
 
 def device_of(body: Body, driver: str) -> Device | None:

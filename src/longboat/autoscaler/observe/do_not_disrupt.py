@@ -21,6 +21,8 @@ DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 OLD_DO_NOT_EVICT = "karpenter.sh/do-not-evict"
 MIRROR = "kubernetes.io/config.mirror"
 
+MOST_KEPT_S = 100 * 365 * 86400.0
+"""What is kept for longer is kept for good."""
 REPLICATED = ("ReplicaSet", "ReplicationController", "StatefulSet", "Deployment")
 """Kinds of controllers that start a pod again elsewhere, and whose pods lose nothing by it."""
 
@@ -85,6 +87,8 @@ def _undisrupted(annotations: Body, since: float | None, meta: Body) -> DoNotDis
         try:
             # A number without a unit is no duration in Kubernetes: nobody knows whether seconds or minutes were meant.
             lasts = parse_duration(text) if not text[-1].isdigit() or text == "0" else None
+            if lasts is not None and lasts > MOST_KEPT_S:
+                return DoNotDisrupt(reason)  # no calendar has the day on which it ends
         except ValueError:
             lasts = None
         if lasts is None or begun is None:  # it was meant to protect something

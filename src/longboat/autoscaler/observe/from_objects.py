@@ -26,12 +26,14 @@ from longboat.autoscaler.model.snapshot import (
 )
 from longboat.autoscaler.observe.device_claims import DeviceClaims
 from longboat.autoscaler.observe.do_not_disrupt import FREE, daemon_of, keep_of_node, keep_of_pod
-from longboat.autoscaler.observe.gangs import OUR_GATES, GangIndex, GangPod, Key, gangs_of
+from longboat.autoscaler.observe.gang_marks import OUR_GATES, Key
+from longboat.autoscaler.observe.gangs import GangIndex, GangPod, gangs_of
+from longboat.autoscaler.observe.odd_objects import OddObjects, fault, name_of
 from longboat.autoscaler.observe.pdbs import budgets_of
 from longboat.core.errors import LongboatError, NotFound, UsageError
 from longboat.core.times import parse_time
 from longboat.fitting.model.nodes import node_of
-from longboat.fitting.model.pods import Claims, Pod, PodShape, pod_of, shape_of
+from longboat.fitting.model.pods import Claims, Pod, pod_of, shape_of
 from longboat.fitting.model.quantities import amounts, is_scarce
 from longboat.fitting.model.volumes import claims_of
 
@@ -102,18 +104,23 @@ def _items(root: Any, place: str, kind: str | None) -> Iterator[tuple[str, dict[
 
 
 def snapshot_of(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...] = ()) -> ClusterSnapshot:
-    """What these objects say. The order in which they come makes no difference."""
+    """What these objects say. The order in which they come makes no difference.
+
+    What tenants write and cannot be read is held or passed over, and said in `odd`. Raises UsageError for the rest.
+    """
     try:
         return _snapshot(objects, pools)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as bad:
-        what = f"an object is not as Kubernetes writes it: {_fault(bad)}"
+        what = f"an object is not as Kubernetes writes it: {fault(bad)}"
         raise UsageError(what, hint=HINT) from None
 
 
 def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> ClusterSnapshot:
-    claims = claims_of(objects.get("PersistentVolumeClaim", ()), objects.get("PersistentVolume", ()))
+    odd = OddObjects()
+    bound = odd.readable(objects.get("PersistentVolumeClaim", ()), _volume_claim)
+    claims = claims_of(bound, objects.get("PersistentVolume", ()))
     devices = _device_claims(objects)
-    groups = GangIndex(objects, claims, devices)
+    groups = GangIndex(objects, claims, devices, odd)
     nodes = [_named(body, partial(_node, devices=devices)) for body in objects.get("Node", ())]
     pods, members = _pods(objects.get("Pod", ()), groups, claims)
     gangs, alone = gangs_of(groups, members)
@@ -124,21 +131,27 @@ def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> Clu
         nodes=tuple(sorted((node for node, _ in nodes), key=lambda node: node.name)),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         gangs=tuple(gangs),
-        daemons=tuple(sorted(_daemons(objects.get("DaemonSet", ()), claims), key=lambda daemon: daemon.name)),
+        daemons=tuple(sorted(_daemons(objects.get("DaemonSet", ()), claims, odd), key=lambda daemon: daemon.name)),
         pools=tuple(devices.of_pool(pool) for pool in pools),
         memory=tuple(sorted((memory for _, memory in nodes), key=lambda node_memory: node_memory.node)),
-        budgets=tuple(budgets_of(objects.get("PodDisruptionBudget", ()), [seen_pod.pod for seen_pod in pods])),
+        budgets=tuple(budgets_of(objects.get("PodDisruptionBudget", ()), [seen.pod for seen in pods], odd)),
         namespaces={
             body["metadata"]["name"]: body["metadata"].get("labels") or {} for body in objects.get("Namespace", ())
         },
+        odd=odd.said(),
     )
+
+
+def _volume_claim(body: Body) -> Body:
+    claims_of((body,), ())
+    return body
 
 
 def _device_claims(objects: Mapping[str, list[Body]]) -> DeviceClaims:
     try:
         return DeviceClaims(objects)
     except (TypeError, ValueError, KeyError, AttributeError) as bad:
-        raise UsageError(f"a device class, slice or claim is not as Kubernetes writes it: {_fault(bad)}") from None
+        raise UsageError(f"a device class, slice or claim is not as Kubernetes writes it: {fault(bad)}") from None
 
 
 def _set_free(pod: SeenPod, waiting: set[str]) -> SeenPod:
@@ -151,18 +164,9 @@ def _named(body: Body, read: Any) -> Any:
     try:
         return read(body)
     except LongboatError as bad:
-        raise UsageError(f"{_name(body)}: {bad.message}", hint=bad.hint) from None
+        raise UsageError(f"{name_of(body)}: {bad.message}", hint=bad.hint) from None
     except (TypeError, ValueError, KeyError, AttributeError) as bad:
-        raise UsageError(f"{_name(body)}: not as Kubernetes writes it: {_fault(bad)}", hint=HINT) from None
-
-
-def _fault(bad: Exception) -> str:
-    return f"{bad} is missing" if isinstance(bad, KeyError) else str(bad)
-
-
-def _name(body: Body) -> str:
-    meta = body["metadata"]
-    return f"{body.get('kind')} {meta.get('namespace', '')}/{meta['name']}".replace(" /", " ")
+        raise UsageError(f"{name_of(body)}: not as Kubernetes writes it: {fault(bad)}", hint=HINT) from None
 
 
 def _node(body: Body, devices: DeviceClaims) -> tuple[SeenNode, NodeMemory]:
@@ -197,19 +201,43 @@ def _pods(bodies: Iterable[Body], groups: GangIndex, claims: Claims) -> tuple[li
     pods: list[SeenPod] = []
     members: dict[Key, list[GangPod]] = {}
     for body in bodies:
-        key = groups.key_of_pod(body)
-        pod: Pod = _named(body, partial(pod_of, claims=claims))
-        spec = body.get("spec") or {}
-        if "priority" not in spec and spec.get("priorityClassName"):
-            pod = msgspec.structs.replace(pod, priority=groups.priority_of(spec))
-        pod, hold = groups.devices.with_claims(pod, body)
-        if hold:
-            groups.holds[pod.namespace, pod.name] = hold
+        try:
+            seen, key, member = _pod(body, groups, claims)
+        except Exception as bad:  # what a stranger wrote into a pod may fail anywhere
+            pods.append(_held_pod(body, groups.odd.note(body, bad)))
+            continue
+        pods.append(seen)
         if key is not None:
-            members.setdefault(key, []).append(GangPod(pod, body))
-        gang = f"{key[0]}/{key[2].rstrip('/')}" if key is not None else None
-        pods.append(_named(body, partial(_seen, pod=pod, gang=gang, hold=hold)))
+            members.setdefault(key, []).append(member)
     return pods, members
+
+
+def _pod(body: Body, groups: GangIndex, claims: Claims) -> tuple[SeenPod, Key | None, GangPod]:
+    key = groups.key_of_pod(body)
+    pod = pod_of(body, claims=claims)
+    spec = body.get("spec") or {}
+    if "priority" not in spec and spec.get("priorityClassName"):
+        pod = msgspec.structs.replace(pod, priority=groups.priority_of(spec))
+    pod, hold = groups.devices.with_claims(pod, body)
+    if hold:
+        groups.holds[pod.namespace, pod.name] = hold
+    gang = f"{key[0]}/{key[2].rstrip('/')}" if key is not None else None
+    return _seen(body, pod=pod, gang=gang, hold=hold), key, GangPod(pod, body)
+
+
+def _held_pod(body: Body, reason: str) -> SeenPod:
+    """One that cannot be read: nothing is bought for it, and where it runs it is not moved."""
+    meta: Body = body["metadata"]
+    spec: Body = body["spec"] if isinstance(body.get("spec"), dict) else {}
+    status: Body = body["status"] if isinstance(body.get("status"), dict) else {}
+    pod = Pod(
+        name=str(meta["name"]),
+        namespace=str(meta.get("namespace") or "default"),
+        node=str(spec["nodeName"]) if spec.get("nodeName") else None,
+        is_finished=status.get("phase") in ("Succeeded", "Failed"),
+    )
+    is_running = pod.node is not None and not pod.is_finished
+    return SeenPod(pod=pod, kept=f"it is {reason}" if is_running else "", hold=f"it is {reason}")
 
 
 def _seen(body: Body, pod: Pod, gang: str | None, hold: str) -> SeenPod:
@@ -254,16 +282,16 @@ def _ended(status: Body) -> float | None:
     return max(found, default=None)
 
 
-def _daemons(bodies: Iterable[Body], claims: Claims) -> Iterator[Daemon]:
-    for body in bodies:
-        meta, template = body["metadata"], (body.get("spec") or {}).get("template") or {}
-        if meta.get("deletionTimestamp"):
-            continue
-        namespace = meta.get("namespace") or "default"
-        shape = _named(body, partial(_daemon_shape, template=template, claims=claims))
-        yield Daemon(name=f"{namespace}/{meta['name']}", shape=shape)
+def _daemons(bodies: Iterable[Body], claims: Claims, odd: OddObjects) -> Iterator[Daemon]:
+    found = odd.readable(bodies, partial(_daemon, claims=claims))
+    return (daemon for daemon in found if daemon is not None)
 
 
-def _daemon_shape(body: Body, template: Body, claims: Claims) -> PodShape:
-    meta = {**(template.get("metadata") or {}), "namespace": body["metadata"].get("namespace") or "default"}
-    return shape_of({"metadata": meta, "spec": template.get("spec") or {}}, claims)
+def _daemon(body: Body, claims: Claims) -> Daemon | None:
+    meta, template = body["metadata"], (body.get("spec") or {}).get("template") or {}
+    if meta.get("deletionTimestamp"):
+        return None
+    namespace = meta.get("namespace") or "default"
+    inner = {**(template.get("metadata") or {}), "namespace": namespace}
+    shape = shape_of({"metadata": inner, "spec": template.get("spec") or {}}, claims)
+    return Daemon(name=f"{namespace}/{meta['name']}", shape=shape)

@@ -7,111 +7,83 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
+
+import msgspec
 
 from longboat.autoscaler.model.snapshot import Gang
 from longboat.autoscaler.observe.device_claims import DeviceClaims
+from longboat.autoscaler.observe.gang_marks import (
+    ATTEMPT,
+    CHAINED,
+    JOB_NAMES,
+    JOBSET,
+    POD_GROUP_TOTAL,
+    QUEUE,
+    RUN,
+    SYSTEM_PRIORITIES,
+    WORKLOAD,
+    Key,
+    holds_of_queue,
+    is_batch_job,
+    is_over,
+    is_template,
+    least_of_group,
+    least_of_job,
+    least_of_workload,
+    mark_of,
+    namespace_of,
+    number_in,
+)
+from longboat.autoscaler.observe.odd_objects import OddObjects
 from longboat.core.times import parse_time
 from longboat.fitting.model.pods import Claims, Pod, pod_of
 
 Body = Mapping[str, Any]
+Templates = list[tuple[Body, list[Pod]]]
+"""Jobs and JobSets, each with stand-ins for the pods it wants."""
 
-RUN, ATTEMPT, KIND = "longboat.dev/run", "longboat.dev/attempt", "longboat.dev/kind"
-CHAINED = "longboat.dev/chained"
-JOBSET = "jobset.sigs.k8s.io/jobset-name"
-QUEUE, WORKLOAD = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/workload"
-POD_GROUP, POD_GROUP_TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
-GROUPS = (
-    "scheduling.x-k8s.io/pod-group",
-    "pod-group.scheduling.sigs.k8s.io",
-    "pod-group.scheduling.sigs.k8s.io/name",
-    "scheduling.k8s.io/group-name",
-    "scheduling.volcano.sh/group-name",
-    "pod-group-name",
-)
-"""Of PodGroups and Volcano; some schedulers read a label, some an annotation."""
-VOLCANO_JOB = "volcano.sh/job-name"
-LEADER_SET, LEADER_GROUP = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index"
-JOB_NAMES = ("batch.kubernetes.io/job-name", "job-name")
-OUR_GATES = ("kueue.x-k8s.io/", "longboat.dev/", "scheduling.k8s.io/")
-SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-
-Key = tuple[str, str, str]
-"""Namespace, kind of mark, name."""
-
-
-def namespace_of(meta: Body) -> str:
-    return meta.get("namespace") or "default"
-
-
-def mark_of(meta: Body, spec: Body) -> Key | None:
-    """The gang that marks on the object itself tell of."""
-    labels = meta.get("labels") or {}
-    annotations = meta.get("annotations")
-    marks = {**annotations, **labels} if annotations else labels
-    namespace = namespace_of(meta)
-    if labels.get(RUN):
-        return (namespace, "run", labels[RUN])
-    if marks.get(JOBSET):
-        return (namespace, "jobset", marks[JOBSET])
-    if labels.get(POD_GROUP):
-        return (namespace, "kueue", labels[POD_GROUP])
-    for name in GROUPS:
-        if marks.get(name):
-            return (namespace, "podgroup", marks[name])
-    native = (spec.get("schedulingGroup") or {}).get("podGroupName")
-    if native:
-        return (namespace, "podgroup", native)
-    if reference := spec.get("workloadRef"):
-        return (namespace, "workload", f"{reference.get('name', '')}/{reference.get('podGroup', '')}")
-    if labels.get(LEADER_SET) and labels.get(LEADER_GROUP):
-        return (namespace, "group", f"{labels[LEADER_SET]}-{labels[LEADER_GROUP]}")
-    volcano = marks.get(VOLCANO_JOB)
-    return (namespace, "volcano", volcano) if volcano else None
-
-
-def is_batch_job(body: Body) -> bool:
-    return str(body.get("apiVersion", "batch/v1")).startswith("batch/")
-
-
-def is_template(body: Body) -> bool:
-    """Whether it is there to be copied for a retry, and wants nothing itself."""
-    return (body["metadata"].get("labels") or {}).get(KIND) == "template"
-
-
-def is_over(body: Body) -> bool:
-    """Whether a Job, JobSet or Workload has ended or is being deleted."""
-    status = body.get("status") or {}
-    if body["metadata"].get("deletionTimestamp") or status.get("terminalState"):
-        return True
-    ends = ("Complete", "Completed", "Failed", "Finished", "FailureTarget", "SuccessCriteriaMet")
-    return any(one.get("type") in ends and one.get("status") == "True" for one in status.get("conditions") or ())
+MOST_PODS = 50_000
+"""Stand-ins of one Job or JobSet, as many as a run may have nodes. Whoever may write a Job writes any number into it,
+and each stand-in is a value that is placed in every turn."""
+MOST_IN_NAMESPACE = 150_000
+"""And of a namespace: no cluster of Kubernetes is meant for more pods."""
 
 
 class GangIndex:
     """What the objects of a List say about gangs; asked once per pod."""
 
-    def __init__(self, objects: Mapping[str, list[Body]], claims: Claims, devices: DeviceClaims | None = None) -> None:
-        self.objects, self.claims, self.devices = objects, claims, devices or DeviceClaims(objects)
-        self.holds: dict[tuple[str, str], str] = {}  # (namespace, pod or Job) -> why its claims cannot be judged
-        self.jobs = {
-            (namespace_of(body["metadata"]), body["metadata"]["name"]): body
-            for body in objects.get("Job", ())
-            if is_batch_job(body) and not is_template(body)
-        }
-        self.jobsets = {
-            (namespace_of(body["metadata"]), body["metadata"]["name"]): body
-            for body in objects.get("JobSet", ())
-            if not is_template(body)
-        }
+    def __init__(
+        self,
+        objects: Mapping[str, list[Body]],
+        claims: Claims,
+        devices: DeviceClaims | None = None,
+        odd: OddObjects | None = None,
+    ) -> None:
+        self.claims, self.devices, self.odd = claims, devices or DeviceClaims(objects), odd or OddObjects()
+        self.holds: dict[tuple[str, str], str] = {}  # (namespace, pod or Job) -> why it cannot be judged
+        readable = self.odd.readable
+        jobs = [one for one in readable(objects.get("Job", ()), self._job) if one is not None]
+        self.jobs = {name: body for name, body, _ in jobs}
+        self._job_keys = {name: key for name, _, key in jobs}
+        jobsets = [one for one in readable(objects.get("JobSet", ()), _jobset) if one is not None]
+        self.jobsets = {name: body for name, body, _ in jobsets}
+        self._jobset_keys = {name: key for name, _, key in jobsets}
+        self._in_namespace: Counter[str] = Counter()
         self.priorities = dict(SYSTEM_PRIORITIES)
         for body in objects.get("PriorityClass", ()):
             self.priorities[body["metadata"]["name"]] = int(body.get("value") or 0)
-        self.least = dict(_least_members(objects))
+        least = (("PodGroup", least_of_group), ("Workload", least_of_workload), ("Job", least_of_job))
+        self.least = dict(chain.from_iterable(chain(*(readable(objects.get(kind, ()), read) for kind, read in least))))
         # Of a kind that is followed there is a list, if an empty one; a file may have been printed without it.
         self.sees_workloads = "Workload" in objects
-        self.queued = dict(_queued(objects.get("Workload", ())))
-        self._job_keys = {name: self._key_of_job(body) for name, body in self.jobs.items()}
+        self.queued = dict(chain.from_iterable(readable(objects.get("Workload", ()), holds_of_queue)))
+
+    def _job(self, body: Body) -> tuple[tuple[str, str], Body, Key | None] | None:
+        if not is_batch_job(body) or is_template(body):
+            return None
+        return _full_name(body), body, self._key_of_job(body)
 
     def _key_of_job(self, body: Body) -> Key | None:
         meta, spec = body["metadata"], body.get("spec") or {}
@@ -136,26 +108,64 @@ class GangIndex:
         if job is not None and (namespace_of(meta), job) in self.jobs:
             return self._job_keys[(namespace_of(meta), job)]
         workload = (meta.get("annotations") or {}).get(WORKLOAD)
-        return (namespace_of(meta), "admitted", workload) if workload else None
+        return (namespace_of(meta), "admitted", str(workload)) if workload else None
 
     def priority_of(self, spec: Body) -> int:
         if spec.get("priority") is not None:
             return int(spec["priority"])
         return self.priorities.get(spec.get("priorityClassName") or "", 0)
 
-    def templates(self) -> dict[Key, list[tuple[Body, list[Pod]]]]:
+    def templates(self) -> dict[Key, Templates]:
         """For every gang: its unfinished Jobs and JobSets, each with stand-ins for all the pods it wants."""
-        found: dict[Key, list[tuple[Body, list[Pod]]]] = {}
-        for name, body in sorted(self.jobs.items()):
+        found: dict[Key, Templates] = {}
+        for name, body in sorted(self.jobs.items(), key=lambda pair: pair[0]):
             key = self._job_keys[name]
-            if key is not None and not is_over(body) and self._is_wanted(body, key):
-                found.setdefault(key, []).append((body, self.stand_ins(body, body.get("spec") or {}, name[1])))
-        for name, body in sorted(self.jobsets.items()):
-            key = mark_of(body["metadata"], {}) or (name[0], "jobset", name[1])
-            if not is_over(body) and not _is_chained(body) and (not _is_suspended(body) or _is_queued(body)):
-                for job, spec in self._children(body):
-                    found.setdefault(key, []).append((body, self.stand_ins(body, spec, job)))
-        return found
+            if key is not None:
+                found.setdefault(key, []).extend(self._templates_of_job(body, key))
+        for name, body in sorted(self.jobsets.items(), key=lambda pair: pair[0]):
+            key = self._jobset_keys[name]
+            found.setdefault(key, []).extend(self._templates_of_jobset(body))
+        return {key: templates for key, templates in found.items() if templates}
+
+    def _templates_of_job(self, body: Body, key: Key) -> Templates:
+        name = body["metadata"]["name"]
+        try:
+            if is_over(body) or not self._is_wanted(body, key):
+                return []
+            reason = self._too_many(body, _parallelism(body.get("spec") or {}))
+            stand_ins = self.stand_ins(body, body.get("spec") or {}, name) if not reason else []
+        except Exception as bad:  # what a stranger wrote may fail anywhere
+            reason = self.odd.note(body, bad)
+        return [(body, [self._held(body, reason)] if reason else stand_ins)]
+
+    def _templates_of_jobset(self, body: Body) -> Templates:
+        try:
+            if is_over(body) or _is_chained(body) or (_is_suspended(body) and not _is_queued(body)):
+                return []
+            # Children are counted before they are named: there may be as many of them as of pods.
+            reason = self._too_many(body, sum(_size(one) for one in _replicated(body)))
+            templates = (
+                [(body, self.stand_ins(body, spec, job)) for job, spec in self._children(body)] if not reason else []
+            )
+        except Exception as bad:
+            reason = self.odd.note(body, bad)
+        return [(body, [self._held(body, reason)])] if reason else templates
+
+    def _too_many(self, body: Body, count: int) -> str:
+        """Why no stand-ins are made for it; empty: they are."""
+        namespace, kind = namespace_of(body["metadata"]), body.get("kind", "Job")
+        if count > MOST_PODS:
+            return f"its {kind} asks for {count} pods; more than {MOST_PODS} are not looked at"
+        if self._in_namespace[namespace] + count > MOST_IN_NAMESPACE:
+            return f"Jobs of its namespace ask for more than {MOST_IN_NAMESPACE} pods, which are not looked at"
+        self._in_namespace[namespace] += count
+        return ""
+
+    def _held(self, body: Body, reason: str) -> Pod:
+        """One pod in place of all that cannot be told."""
+        namespace, name = _full_name(body)
+        self.holds[namespace, name] = reason
+        return Pod(name=f"{name}/0", namespace=namespace)
 
     def _is_wanted(self, body: Body, key: Key) -> bool:
         """A Job that somebody suspended by hand wants nothing; one that waits at our gate or in a queue does."""
@@ -181,17 +191,13 @@ class GangIndex:
     def _children(self, jobset: Body) -> Iterable[tuple[str, Body]]:
         """Jobs that a JobSet will make and that are not there yet."""
         meta = jobset["metadata"]
-        for replicated in (jobset.get("spec") or {}).get("replicatedJobs") or ():
-            for index in range(int(replicated.get("replicas", 1) or 0)):
+        for replicated in _replicated(jobset):
+            for index in range(_replicas(replicated)):
                 name = f"{meta['name']}-{replicated.get('name', '')}-{index}"
                 if (namespace_of(meta), name) not in self.jobs:
                     yield name, ((replicated.get("template") or {}).get("spec") or {})
 
     def stand_ins(self, owner: Body, spec: Body, job: str) -> list[Pod]:
-        parallelism = int(spec.get("parallelism", 1) if spec.get("parallelism") is not None else 1)
-        if spec.get("completions") is not None:
-            parallelism = min(parallelism, int(spec["completions"]))
-        done = _done(owner)
         template = spec.get("template") or {}
         namespace = namespace_of(owner["metadata"])
         pod_spec = {**(template.get("spec") or {}), "priority": self.priority_of(template.get("spec") or {})}
@@ -200,7 +206,38 @@ class GangIndex:
         sample, hold = self.devices.with_claims(pod_of(body, self.claims), body)
         if hold:
             self.holds[namespace, job] = hold
-        return [_named(sample, f"{job}/{index}") for index in range(max(parallelism - done, 0))]
+        return [_named(sample, f"{job}/{index}") for index in range(_parallelism(spec) - _done(owner))]
+
+
+def _full_name(body: Body) -> tuple[str, str]:
+    return namespace_of(body["metadata"]), body["metadata"]["name"]
+
+
+def _jobset(body: Body) -> tuple[tuple[str, str], Body, Key] | None:
+    if is_template(body):
+        return None
+    namespace, name = _full_name(body)
+    return (namespace, name), body, mark_of(body["metadata"], {}) or (namespace, "jobset", name)
+
+
+def _parallelism(spec: Body) -> int:
+    """Pods that a Job has at once."""
+    wanted = int(spec.get("parallelism", 1) if spec.get("parallelism") is not None else 1)
+    return wanted if spec.get("completions") is None else min(wanted, int(spec["completions"]))
+
+
+def _replicated(jobset: Body) -> list[Body]:
+    return list((jobset.get("spec") or {}).get("replicatedJobs") or ())
+
+
+def _replicas(replicated: Body) -> int:
+    return int(replicated.get("replicas", 1) or 0)
+
+
+def _size(replicated: Body) -> int:
+    """Pods of a replicated job; of one without pods its Jobs, which are looked at one by one too."""
+    spec = (replicated.get("template") or {}).get("spec") or {}
+    return max(_replicas(replicated), 0) * max(_parallelism(spec), 1)
 
 
 def _done(owner: Body) -> int:
@@ -210,8 +247,6 @@ def _done(owner: Body) -> int:
 
 
 def _named(sample: Pod, name: str) -> Pod:
-    import msgspec
-
     return msgspec.structs.replace(sample, name=name)
 
 
@@ -227,44 +262,6 @@ def _is_chained(body: Body) -> bool:
 def _is_queued(body: Body) -> bool:
     labels = body["metadata"].get("labels") or {}
     return bool(labels.get(RUN) or labels.get(QUEUE))
-
-
-def _least_members(objects: Mapping[str, list[Body]]) -> Iterable[tuple[Key, int]]:
-    """How many pods a group needs at least, where an object says so."""
-    for body in objects.get("PodGroup", ()):
-        meta, spec = body["metadata"], body.get("spec") or {}
-        policy = (spec.get("schedulingPolicy") or spec.get("policy") or {}).get("gang") or {}
-        least = spec.get("minMember") or policy.get("minCount")
-        if least:
-            yield (namespace_of(meta), "podgroup", meta["name"]), int(least)
-    for body in objects.get("Workload", ()):
-        meta = body["metadata"]
-        for group in (body.get("spec") or {}).get("podGroups") or ():
-            gang = (group.get("policy") or group.get("schedulingPolicy") or {}).get("gang") or {}
-            if gang.get("minCount"):
-                yield (namespace_of(meta), "workload", f"{meta['name']}/{group.get('name', '')}"), int(gang["minCount"])
-    for body in objects.get("Job", ()):
-        least = (body.get("spec") or {}).get("minAvailable")
-        if not is_batch_job(body) and least:
-            yield (namespace_of(body["metadata"]), "volcano", body["metadata"]["name"]), int(least)
-
-
-def _queued(workloads: Iterable[Body]) -> Iterable[tuple[tuple[str, str], str]]:
-    """(namespace, owner) -> why Kueue does not let it in; empty: it has quota, or lacks nothing but machines."""
-    for body in workloads:
-        spec, meta = body.get("spec") or {}, body["metadata"]
-        if not str(body.get("apiVersion", "kueue")).startswith("kueue"):
-            continue  # the Workload of Kubernetes itself
-        conditions = {one.get("type"): one for one in (body.get("status") or {}).get("conditions") or ()}
-        quota = conditions.get("QuotaReserved") or {}
-        message = str(quota.get("message", ""))
-        reason = ""
-        if spec.get("active") is False:
-            reason = "Kueue: the workload was deactivated"
-        elif quota.get("status") != "True" and "topology" not in message.lower():
-            reason = f"Kueue: {message[:200] or 'no quota is reserved for it yet'}"
-        for owner in meta.get("ownerReferences") or ():
-            yield (namespace_of(meta), str(owner.get("name", ""))), reason
 
 
 class GangPod:
@@ -284,18 +281,22 @@ class GangPod:
 def gangs_of(groups: GangIndex, members: Mapping[Key, list[GangPod]]) -> tuple[list[Gang], set[str]]:
     """The gangs that wait, and the names of pods that are beyond their gang's least and so go alone."""
     templates = groups.templates()
-    gangs, alone = [], set()
-    for key in sorted({*members, *templates}):
-        gang, extra = _gang(groups, key, members.get(key, []), templates.get(key, []))
+    gangs: list[Gang] = []
+    alone: set[str] = set()
+    for key in sorted({*members, *templates}, key=lambda key: tuple(map(str, key))):
+        here, wanted = members.get(key, []), templates.get(key, [])
+        try:
+            gang, extra = _gang(groups, key, here, wanted)
+        except Exception as bad:  # its pods stay a part of it, and so nothing is bought for them
+            groups.odd.note((wanted[0][0] if wanted else here[0].body), bad)
+            continue
         alone |= extra
         if gang is not None:
             gangs.append(gang)
     return gangs, alone
 
 
-def _gang(
-    groups: GangIndex, key: Key, members: list[GangPod], templates: list[tuple[Body, list[Pod]]]
-) -> tuple[Gang | None, set[str]]:
+def _gang(groups: GangIndex, key: Key, members: list[GangPod], templates: Templates) -> tuple[Gang | None, set[str]]:
     newest = _newest_attempt([*(member.body for member in members), *(body for body, _ in templates)])
     members = [one for one in members if _attempt(one.body) in (None, newest)]
     templates = [template for template in templates if _attempt(template[0]) in (None, newest)]
@@ -316,7 +317,9 @@ def _gang(
         pods = pods[:needed]
         if not pods:
             return None, extra
-    unclear = (groups.holds.get((pod.namespace, pod.name.rpartition("/")[0] or pod.name)) for pod in pods)
+    # Some pods of a Job that cannot be told may be there: the gang is held all the same.
+    judged = [*pods, *(wanted[0] for _, wanted in templates if wanted)]
+    unclear = (groups.holds.get((pod.namespace, pod.name.rpartition("/")[0] or pod.name)) for pod in judged)
     hold = hold or next((reason for reason in unclear if reason), "")
     return _value(groups, key, pods, held, hold, [*(body for body, _ in templates), *(m.body for m in here)]), extra
 
@@ -340,7 +343,7 @@ def _waits(pod: Pod) -> bool:
     return pod.node is None and not pod.is_terminating
 
 
-def _missing(members: list[GangPod], templates: list[tuple[Body, list[Pod]]]) -> list[Pod]:
+def _missing(members: list[GangPod], templates: Templates) -> list[Pod]:
     """Stand-ins for the pods that a Job wants and has not made.
 
     A Job's status follows its pods by a second or so: pods that have ended and are not counted there are not to come.
@@ -362,16 +365,14 @@ def _missing(members: list[GangPod], templates: list[tuple[Body, list[Pod]]]) ->
 
 def _least(groups: GangIndex, key: Key, members: list[GangPod]) -> int | None:
     if key[1] == "kueue":
-        totals = [
-            str((member.body["metadata"].get("annotations") or {}).get(POD_GROUP_TOTAL, "")) for member in members
-        ]
-        return next((int(total) for total in totals if total.isdigit()), None)
+        marks = [member.body["metadata"].get("annotations") or {} for member in members]
+        totals = (number_in(one.get(POD_GROUP_TOTAL)) for one in marks)
+        return next((total for total in totals if total is not None), None)
     return groups.least.get(key)
 
 
 def _attempt(body: Body) -> int | None:
-    text = (body["metadata"].get("labels") or {}).get(ATTEMPT, "")
-    return int(text) if text.isdigit() else None
+    return number_in((body["metadata"].get("labels") or {}).get(ATTEMPT))
 
 
 def _newest_attempt(bodies: Iterable[Body]) -> int | None:

@@ -6,38 +6,49 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from longboat.autoscaler.model.snapshot import DisruptionBudget
+from longboat.autoscaler.observe.odd_objects import OddObjects
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.selectors import requirement_of
 
 Body = Mapping[str, Any]
 
 
-def budgets_of(bodies: Iterable[Body], pods: Sequence[Pod]) -> Iterator[DisruptionBudget]:
+def budgets_of(bodies: Iterable[Body], pods: Sequence[Pod], odd: OddObjects) -> Iterator[DisruptionBudget]:
     """From the API's JSON. What the status does not say is counted from the pods."""
-    for body in sorted(
-        bodies, key=lambda one: (one["metadata"].get("namespace") or "default", one["metadata"]["name"])
-    ):
-        meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
-        selector = spec.get("selector")
-        budget = DisruptionBudget(
-            namespace=meta.get("namespace") or "default",
-            name=meta["name"],
-            selector={str(key): str(value) for key, value in ((selector or {}).get("matchLabels") or {}).items()},
-            expressions=tuple(requirement_of(one) for one in (selector or {}).get("matchExpressions") or ()),
-            selects_nothing=selector is None,
-        )
-        allowed = status.get("disruptionsAllowed")
-        if allowed is None:
-            allowed = _allowed(spec, [pod for pod in pods if budget.covers(pod)])
-        yield DisruptionBudget(
-            namespace=budget.namespace,
-            name=budget.name,
-            selector=budget.selector,
-            expressions=budget.expressions,
-            selects_nothing=budget.selects_nothing,
-            allowed=max(int(allowed), 0),
-            spares_unready=not _frees_unready(spec, status),
-        )
+    for body in sorted(bodies, key=lambda one: (_namespace(one), one["metadata"]["name"])):
+        try:
+            yield _budget(body, pods)
+        except Exception as bad:  # whom it was to protect is not known: it allows nothing in its namespace
+            odd.note(body, bad)
+            yield DisruptionBudget(namespace=_namespace(body), name=body["metadata"]["name"])
+
+
+def _namespace(body: Body) -> str:
+    return body["metadata"].get("namespace") or "default"
+
+
+def _budget(body: Body, pods: Sequence[Pod]) -> DisruptionBudget:
+    meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+    selector = spec.get("selector")
+    budget = DisruptionBudget(
+        namespace=meta.get("namespace") or "default",
+        name=meta["name"],
+        selector={str(key): str(value) for key, value in ((selector or {}).get("matchLabels") or {}).items()},
+        expressions=tuple(requirement_of(one) for one in (selector or {}).get("matchExpressions") or ()),
+        selects_nothing=selector is None,
+    )
+    allowed = status.get("disruptionsAllowed")
+    if allowed is None:
+        allowed = _allowed(spec, [pod for pod in pods if budget.covers(pod)])
+    return DisruptionBudget(
+        namespace=budget.namespace,
+        name=budget.name,
+        selector=budget.selector,
+        expressions=budget.expressions,
+        selects_nothing=budget.selects_nothing,
+        allowed=max(int(allowed), 0),
+        spares_unready=not _frees_unready(spec, status),
+    )
 
 
 def _frees_unready(spec: Body, status: Body) -> bool:

@@ -65,12 +65,15 @@ def plan(output: str, save: str | None, **where: str | None) -> None:
     --objects takes the List that kubectl get nodes,pods,jobs,poddisruptionbudgets -A -o json prints.
     """
     from longboat.autoscaler.decide.decide import decide
+    from longboat.cli.output.terminal import clean, say
 
     saved = look(**where)
     if save:
         from longboat.autoscaler.model.snapshot_file import write_saved
 
         write_saved(saved, save)
+    for text in saved.snapshot.odd:
+        say(f"longboat: {clean(text)}")
     scaling_plan = decide(saved.snapshot, saved.settings, saved.now)
     if output == "table":
         print_plan(scaling_plan)

@@ -49,7 +49,9 @@ def test_explain_says_why_it_could_start_before_others(let_in: float | None, fac
     assert [fact for fact in found.facts if fact == REASON] == list(facts)
 
 
-@pytest.mark.parametrize(("timeout_s", "lasts_s"), [(None, None), (600.0, 600.0 + serve.START_S)])
+@pytest.mark.parametrize(
+    ("timeout_s", "lasts_s"), [(None, None), (600.0, 600.0 + serve.START_S), (-1e9, serve.START_S)]
+)
 def test_a_timeout_tells_how_long_it_holds_its_nodes(timeout_s: float | None, lasts_s: float | None) -> None:
     made = record(job(timeout_s=timeout_s))
     run = serve.WaitingRun(record=made, state=State(), version="1", made=NOW, workloads=())

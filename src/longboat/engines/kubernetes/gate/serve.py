@@ -331,7 +331,8 @@ def _candidate(run: WaitingRun, now: float, claims: Claims) -> GateCandidate | N
         ready=sum(pod.is_started for pod in run.pods) + len(run.ended),
         unschedulable=run.unschedulable,
         gate_s=record.gate_s,
-        lasts_s=None if record.job.timeout_s is None else record.job.timeout_s + START_S,
+        # Less than nothing would end before it starts, and pass everybody.
+        lasts_s=None if record.job.timeout_s is None else max(record.job.timeout_s, 0.0) + START_S,
     )
 
 
