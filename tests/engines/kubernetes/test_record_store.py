@@ -36,6 +36,8 @@ HOSTILE = {
     "another name": (text(name="other"), "about default/other"),
     "another namespace": (text(namespace="kube-system"), "about kube-system/train"),
     "a huge gang": (text(what=job(role(nodes=10**12))), "1000000000000 nodes"),
+    "a huge node": (text(what=job(role(nodes=2, procs=10**12))), "2000000000000 ranks"),
+    "negative ranks": (text(what=job(role("a", procs=-1), role("b", procs=5))), "4 ranks"),
     "a gang of nothing": (text(what=job(role(nodes=0))), "0 nodes"),
     "negative nodes": (text(what=job(role("a", nodes=-1), role("b", nodes=5))), "4 nodes"),
     "deep nesting": (f'{{"name": "train", "pod": {{"a": {DEEP}', "damaged"),

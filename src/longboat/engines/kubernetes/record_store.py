@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.core.jobs import Job
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.slim_objects import SlimRecord
@@ -26,6 +27,8 @@ PRIORITY = f"{names.DOMAIN}/priority"
 """Annotation of the record: the priority that a waiting run was given later than its job."""
 MOST_NODES = 50_000
 """Nodes of one run, ten times what the largest clusters have: of a number that somebody forged no list is made."""
+MOST_RANKS = 100_000
+"""Ranks of one run, as many as a job file may ask for."""
 MOST_ATTEMPTS = 1_000_000
 """Attempts that a state may speak of; a run that fails at once every second has as many after eleven days."""
 MOST_GRACE_S = 1e7
@@ -137,8 +140,7 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
         raise BadRecord(name, f"in namespace {namespace} says that it is about {about}; nothing is done about it")
     if not _UID.fullmatch(record.uid):
         raise BadRecord(name, "is damaged: its uid is none")
-    if not 0 < record.job.nodes <= MOST_NODES or any(role.nodes < 0 for role in record.job.roles):
-        raise BadRecord(name, f"is damaged: it asks for {record.job.nodes} nodes, and a run has 1 to {MOST_NODES}")
+    _check_size(name, record.job)
     if is_expired is not (state.expired is not None) or (is_expired and not state.is_final):
         raise BadRecord(name, "is damaged: it says that a run has expired which is not one that did")
     if not abs(state.expired or 0.0) < MOST_MOMENT:
@@ -146,6 +148,15 @@ def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
     if not 0 <= state.attempt <= MOST_ATTEMPTS:
         raise BadRecord(name, f"is damaged: it says that attempt {state.attempt + 1} is next")
     return _with_priority(record, metadata), state
+
+
+def _check_size(name: str, job: Job) -> None:
+    """Lists are made of nodes and of ranks, for all runs in one process."""
+    if not 0 < job.nodes <= MOST_NODES or any(role.nodes < 0 for role in job.roles):
+        raise BadRecord(name, f"is damaged: it asks for {job.nodes} nodes, and a run has 1 to {MOST_NODES}")
+    ranks = sum(role.nodes * role.procs for role in job.roles)
+    if ranks > MOST_RANKS or any(role.procs < 0 for role in job.roles):
+        raise BadRecord(name, f"is damaged: it asks for {ranks} ranks, and a run has at most {MOST_RANKS}")
 
 
 def _with_priority(record: Record, metadata: Mapping[str, Any]) -> Record:
