@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from longboat.core.errors import NotFound
@@ -15,6 +15,9 @@ from longboat.engines.local.records import LocalRecord
 MISSING = 44
 HAS_PROGRAM = f"import shutil, sys; sys.exit(0 if shutil.which(sys.argv[1]) else {MISSING})"
 """An exit code of 127 would not tell a command that is not there from one that ends so."""
+_OWN = ("PATH", "HOME", "TMPDIR")
+_OWN_PREFIXES = ("LD_", "XDG_", "DOCKER_", "CONTAINER_", "CONTAINERS_", "STORAGE_", "_CONTAINERS_")
+"""What podman and docker themselves go by: with a run's values they would find other programs and containers."""
 
 
 def enter(
@@ -37,19 +40,25 @@ def enter(
     looking = ["exec", f"--workdir={plan['workdir']}", name, "python3", "-I", "-S", "-c", HAS_PROGRAM, command[0]]
     if answer(program, looking, environment).returncode == MISSING:
         raise NotFound(f"{command[0]}: command not found in the container of {plan['node']}")
+    options, given = variable_options(variables, [secret.name for secret in record.job.secrets])
     entering = exec_command(
         program_path(program, environment),
         name,
         workdir=str(plan["workdir"]),
-        variables=[_option(name, value, environment) for name, value in sorted(variables.items())],
+        variables=options,
         command=command,
         is_terminal=sys.stdin.isatty() and sys.stdout.isatty(),
     )
-    ended = subprocess.run(entering, env={**variables, **environment}, check=False)
+    ended = subprocess.run(entering, env={**environment, **given}, check=False)
     return ended.returncode if ended.returncode >= 0 else 128 - ended.returncode
 
 
-def _option(name: str, value: str, environment: Mapping[str, str]) -> str:
-    """By its name, with the value in the program's own environment, where no list of processes shows it; with the value
-    where the program itself would go by it."""
-    return f"{name}={value}" if environment.get(name, value) != value or name.startswith("LD_") else name
+def variable_options(variables: Mapping[str, str], secrets: Collection[str]) -> tuple[list[str], dict[str, str]]:
+    """What `--env` is told of the variables, and those whose values are in the program's own environment instead.
+
+    There no list of processes shows them. Only what the program itself would go by is told with its value, and of a
+    secret not even that.
+    """
+    told = {name for name in variables if (name in _OWN or name.startswith(_OWN_PREFIXES)) and name not in secrets}
+    options = [f"{name}={value}" if name in told else name for name, value in sorted(variables.items())]
+    return options, {name: value for name, value in variables.items() if name not in told}
