@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -49,3 +51,33 @@ def test_the_rest_of_a_secret_that_a_killed_launcher_had_begun_to_read(
     drain(held, ["s3cret-value-of-a-token"])
     assert (tmp_path / "logs" / "0.out").read_bytes() == saved
     os.close(held[pipe])
+
+
+def test_a_pipe_is_only_as_large_as_it_has_to_be() -> None:
+    """All pipes of a user share one limit: a megabyte for each node, and 64 nodes have used it up."""
+    for size, most in ((10, 1 << 16), (100_000, 1 << 17)):
+        reader, writer = told_pipe({"TOKEN": "x" * size})
+        assert fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ) <= most
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_kernel_that_gives_no_larger_pipe_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = fcntl.fcntl
+
+    def refuse(descriptor: int, command: int, argument: int = 0) -> int:
+        if command == fcntl.F_SETPIPE_SZ:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        return real(descriptor, command, argument)
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(EngineError, match="bytes of secrets: Operation not permitted") as error:
+        told_pipe({"TOKEN": "x" * 500_000})
+    assert "pipe-user-pages-soft" in str(error.value.hint) and len(os.listdir("/proc/self/fd")) == before
+
+
+def test_nobody_waits_for_a_pipe_that_holds_less_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fcntl, "fcntl", lambda *_: 1 << 20)
+    with pytest.raises(EngineError, match="no pipe holds"):
+        told_pipe({"TOKEN": "x" * 500_000})

@@ -83,10 +83,12 @@ class Launchers:
     ) -> None:
         """`stdin`: of the submitter, for the only rank of a run; several would take each other's input away.
 
-        `before_node` is called before each launcher, and may raise: starting a thousand takes minutes.
+        `before_node` is called before each launcher, and may raise: starting a thousand takes minutes. Whatever is
+        raised, nothing that had started is left: it would run beside the next attempt.
         """
         self._stdin = stdin if self._has_stdin else None
-        self._lifeline = os.pipe()
+        with disk("open a pipe"):
+            self._lifeline = os.pipe()
         self._secrets = [environment.get(name, "") for name in self._names]
         os.set_inheritable(self._lifeline[0], True)
         for descriptor in inherited:
@@ -96,8 +98,11 @@ class Launchers:
                 before_node()
                 self._held.update(hold(node.pipes()))
                 self._spawn(node, environment)
+        except BaseException:
+            self.close()
+            raise
         finally:
-            for descriptor in (self._lifeline[0], *inherited):
+            for descriptor in (*(self._lifeline or ())[:1], *inherited):
                 os.set_inheritable(descriptor, False)
 
     def _spawn(self, node: AttemptNode, environment: Mapping[str, str]) -> None:
@@ -136,20 +141,22 @@ class Launchers:
         reader, writer = told_pipe(start.variables)
         self._holds.append(writer)
         log = os.fspath(node.directory / "launcher.log")
-        with disk(f"start the container of {node.name}"):
-            pid = os.posix_spawn(
-                start.command[0],
-                start.command,
-                {**os.environ, **marks},
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, reader, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
-                ],
-                setsid=True,
-                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
-            )
-        os.close(reader)
+        try:
+            with disk(f"start the container of {node.name}"):
+                pid = os.posix_spawn(
+                    start.command[0],
+                    start.command,
+                    {**os.environ, **marks},
+                    file_actions=[
+                        (os.POSIX_SPAWN_DUP2, reader, 0),
+                        (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                        (os.POSIX_SPAWN_DUP2, 1, 2),
+                    ],
+                    setsid=True,
+                    setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
+                )
+        finally:
+            os.close(reader)
         self._pids[pid] = node.name
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -17,23 +18,34 @@ from longboat.engines.shared.files import disk
 
 PIPE_BYTES = 1 << 20
 """The most that the kernel lets a user have in a pipe."""
+_PIPES_FULL = "end other runs, or let an administrator raise fs.pipe-user-pages-soft (see `man 7 pipe`)"
 
 
 def told_pipe(variables: Mapping[str, str]) -> tuple[int, int]:
     """(read end, write end) of a pipe with these variables in its first line. Raises EngineError when they are too
-    many for it."""
-    reader, writer = os.pipe()
+    many for it, or the kernel gives the user no more room in pipes."""
     data = json.dumps(variables).encode() + b"\n"
+    if len(data) > PIPE_BYTES:
+        raise EngineError(f"the secrets of this job are larger than {PIPE_BYTES} bytes together")
+    with disk("open a pipe for the secrets"):
+        reader, writer = os.pipe()
     try:
-        if len(data) > PIPE_BYTES:
-            raise EngineError(f"the secrets of this job are larger than {PIPE_BYTES} bytes together")
-        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        os.write(writer, data)
-    except (OSError, EngineError):
+        _fill(writer, data)
+    except OSError as error:
         os.close(reader)
         os.close(writer)
-        raise
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise EngineError(f"no pipe holds the {len(data)} bytes of secrets: {reason}", hint=_PIPES_FULL) from error
     return reader, writer
+
+
+def _fill(writer: int, data: bytes) -> None:
+    """Never waits: nobody reads yet. All pipes of a user share one limit, so none is larger than it has to be."""
+    if len(data) > fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ):
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, len(data))
+    os.set_blocking(writer, False)
+    if os.write(writer, data) < len(data):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
 def hold(pipes: Iterable[Path]) -> dict[Path, int]:

@@ -245,7 +245,6 @@ class Supervisor:
         try:
             launchers.start({**os.environ, **secrets}, inherited, self.stdin, before_node=self._raise_if_stopped)
         except StoppedBeforeStart:  # no rank has started: each waits until all nodes are there
-            launchers.close()
             self._close_attempt(None)
             raise
         return launchers
