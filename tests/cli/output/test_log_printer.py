@@ -77,6 +77,25 @@ def test_of_several_ranks_one_bar_has_the_bottom_line_of_a_terminal() -> None:
     assert shown() == b"worker-0/1 |  11%\n"
 
 
+def test_earlier_updates_of_a_bar_are_not_kept() -> None:
+    shown = Shown(terminal=True, prefixes=True)
+    for number in range(1000):
+        shown(line(b"\r%3d" % number if number % 2 else b"%3d\r" % number))
+    (kept,) = shown.printer.unfinished.values()
+    assert kept == b"999"
+    shown(line(b"\r"), line(b"\r"))
+    assert shown(line(b"\n")) == b"\r\033[Kworker-0/0 | 999\n"
+
+
+def test_a_line_that_never_ends_is_shown_in_parts() -> None:
+    shown = Shown(terminal=True, prefixes=True)
+    written = b"".join(shown(line(b"." * 1000)) for _ in range(200))
+    assert sum(map(len, shown.printer.unfinished.values())) <= 1 << 16
+    parts = [part.rpartition(b"| ")[2] for part in written.split(b"\n")[:-1]]
+    shown.printer.close()
+    assert sum(map(len, parts)) + shown().count(b".") == 200_000 and len(parts) == 3
+
+
 def test_where_the_next_attempt_begins_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     shown = Shown(terminal=False, prefixes=True, attempts=3)
     assert shown(line(b"half"), line(b"b\n", attempt=1)) == b"worker-0/0 | half\nworker-0/0 | b\n"
