@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -90,3 +91,24 @@ def test_one_that_cannot_be_removed_does_not_keep_the_others(tmp_path: Path, mon
     runs = [RunStatus(name=name, phase="succeeded", **facts) for name in ("stuck", "last")]  # type: ignore[arg-type]
     found = list(pruning.prune(home, runs, PruneQuery(ended_before=2.0)))
     assert [(item.name, item.problem) for item in found] == [("stuck", "the disk is full"), ("last", None)]
+
+
+def test_the_environment_of_a_running_run_stays_whatever_python_is_now(local: LocalJobs, tmp_path: Path) -> None:
+    link = tmp_path / "bin" / "python"
+    link.parent.mkdir()
+    link.symlink_to(sys.executable)
+    environment = {**local.place.environment, "PATH": f"{link.parent}{os.pathsep}{os.environ['PATH']}"}
+    run = local.submit(WAITS, setup="pip --version", environment=environment)
+    local.until_said(run.name, "ready")
+    (folder,) = (path for path in (local.home.root / "environments").iterdir() if path.is_dir())
+    os.utime(folder, (1.0, 1.0))
+    link.unlink()
+    assert names(local, PruneQuery(ended_before=2.0)) == []
+    assert folder.is_dir()
+    note = local.files(run.name).environment
+    noted = note.read_bytes()
+    note.write_bytes(b"")
+    assert names(local, PruneQuery(ended_before=2.0)) == [], "what it uses is not known"
+    note.write_bytes(noted)
+    local.let_go(run.name)
+    assert local.wait(run.name).phase == "succeeded"

@@ -17,7 +17,7 @@ from longboat.engines.local.removal import collect_code, remove_run
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_data import data_name, load_code
 from longboat.engines.local.supervise.environments import environment_name
-from longboat.engines.shared.files import disk, disk_use, remove_tree
+from longboat.engines.shared.files import disk, disk_use, read_value, remove_tree
 from longboat.engines.shared.home import Home
 
 SHARED: tuple[tuple[Literal["environment", "data"], str], ...] = (("environment", "environments"), ("data", "data"))
@@ -91,15 +91,20 @@ def _needed(home: Home, gone: set[str]) -> set[str] | None:
                 return None
             continue
         try:
-            needed |= _used_by(home, record)
+            needed |= _used_by(home, files, record)
         except LongboatError:
             return None
     return needed
 
 
-def _used_by(home: Home, record: LocalRecord) -> set[str]:
+def _used_by(home: Home, files: RunFiles, record: LocalRecord) -> set[str]:
+    """Environments: the one that it noted when it began, and the one that it would begin with now."""
     names = {data_name(item) for item in record.job.data}
     if record.job.setup is not None:
+        noted = read_value(files.environment, str)
+        if noted is None and files.environment.exists():
+            raise EngineError(f"{files.environment} is damaged")
+        names |= {noted} if noted is not None else set()
         path = os.pathsep.join([record.environment.get("PATH", os.defpath), *record.path_append])
         environment = environment_name(record.job.setup, load_code(home, record), path=path)
         names |= {environment} if environment is not None else set()

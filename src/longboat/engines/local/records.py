@@ -92,6 +92,7 @@ class RunFolder:
         self.wake = directory / "wake"
         self.stop = directory / "stop.json"
         self.priority = directory / "priority.json"
+        self.environment = directory / "environment.json"  # the name of the virtual one that it uses
         self.log = directory / "supervisor.log"
         self.artifacts = directory / "artifacts"
         self._state = directory / "state.json"

@@ -16,7 +16,7 @@ from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise import short_tmpdir
 from longboat.engines.local.supervise.attempt_folders import Environment
-from longboat.engines.shared.files import copy, disk, make_folder, note_use, remove_tree
+from longboat.engines.shared.files import copy, disk, make_folder, note_use, remove_tree, write_value
 from longboat.engines.shared.home import Home
 
 if TYPE_CHECKING:
@@ -129,10 +129,14 @@ class AttemptOutputs:
         setup = self._record.job.setup
         if setup is None or all(self._record.image_of(role.name) for role in self._record.job.roles):
             return Environment()
-        from longboat.engines.local.supervise.environments import prepare_environment
+        from longboat.engines.local.supervise.environments import environment_name, prepare_environment
 
         snapshot = load_code(self._home, self._record)
         path = os.pathsep.join([os.environ.get("PATH", os.defpath), *self._record.path_append])
+        # Noted before it is made: what it is called depends on a python that may be another one tomorrow.
+        name = environment_name(setup, snapshot, path=path)
+        if name is not None:
+            write_value(self._files.environment, name, is_durable=True)
         self._environment = prepare_environment(self._home, setup, snapshot, path=path)
         return self._environment
 
