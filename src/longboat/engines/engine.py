@@ -32,6 +32,8 @@ class Submission(Value, frozen=True):
     in_place: bool = False  # run in the folder of the code itself, without a copy; only on the machine that it is on
     stdin: int | None = None  # what the only rank reads, a descriptor; engines that cannot give it leave it without
     code: str | None = None  # hash of a snapshot that this home has: taken instead of what the folder holds now
+    outside: Mapping[str, str] | None = None  # with `code`: its links out of the tree, which the hash does not cover
+    root: str = ""  # with `outside`: the folder that the code was taken of
 
 
 class Engine(Protocol):

@@ -66,8 +66,8 @@ class LocalEngine:
         return make_plan(self.home, prepared.submission, prepared.notices, containers=prepared.containers)
 
     def submit(self, submission: Submission) -> RunStatus:
+        from longboat.engines.local.submit.preparation import take_code
         from longboat.engines.local.submit.submission import make_claims
-        from longboat.engines.shared.code_snapshot import code_notices, snapshot_of, with_environments
 
         if submission.run_id is not None:
             check_run_id(submission.run_id)
@@ -79,15 +79,7 @@ class LocalEngine:
             self._notice(notice)
         self.home.prepare()
         make_claims(self.home, submission.job)
-        snapshot = snapshot_of(self.home, submission)
-        diff = None
-        if snapshot is not None:
-            from longboat.bundles.store import BundleStore
-
-            snapshot = with_environments(snapshot, submission.job)
-            for warning in (*snapshot.warnings, *code_notices(snapshot, submission.job, is_cluster=False)):
-                self._notice(warning)
-            diff = BundleStore(self.home.folder("bundles")).diff(snapshot.hash)
+        snapshot, diff = take_code(self.home, prepared, self._notice)
         return self._create(submission, snapshot, diff, prepared.containers)
 
     def _create(
@@ -152,6 +144,8 @@ class LocalEngine:
             job=record.job,
             base=record.base,
             code=record.bundle,
+            outside=record.outside,
+            root=record.root,
             environment=environment,
             in_place=record.in_place is not None,
         )

@@ -39,7 +39,11 @@ def snapshot_of(home: Home, submission: Submission) -> CodeSnapshot | None:
     if job.workdir is None or submission.in_place:
         return None
     if submission.code is not None:
-        return _stored(home, submission.code)
+        stored = _stored(home, submission.code)
+        if submission.outside is None:
+            return stored
+        # The same tree may have been taken since with other links out of it: those that it was told to have hold.
+        return msgspec.structs.replace(stored, outside=dict(submission.outside), root=submission.root)
     root = code_folder(submission)
     return take(root, BundleStore(home.folder("bundles")), include=job.include, exclude=_excluded(job, home.root, root))
 

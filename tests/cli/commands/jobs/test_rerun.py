@@ -27,3 +27,19 @@ def test_the_code_of_then_and_of_now(longboat: Longboat) -> None:
     del longboat.environment["TOKEN"]
     assert "TOKEN" in longboat("rerun", "train", code=203).err
     assert "goes with --detach" in longboat("rerun", "-o", "json", code=201).err
+
+
+def test_links_out_of_the_code_lead_where_they_led(longboat: Longboat) -> None:
+    """The hash of the code does not cover them: two runs of the same hash may differ in them."""
+    code = longboat.folder / "code"
+    code.mkdir()
+    (code / "train.py").write_text("print(open('data/name').read())")
+    for name in ("v1", "v2"):
+        (longboat.folder / name).mkdir()
+        (longboat.folder / name / "name").write_text(name)
+        (code / "data").unlink(missing_ok=True)
+        (code / "data").symlink_to(longboat.folder / name)
+        ran = longboat("run", "-q", "--workdir", "code", "--name", name, "--", "python", "train.py")
+        assert ran.out == f"{name}\n"
+    assert longboat("rerun", "-q", "v1").out == "v1\n"
+    assert longboat("rerun", "-q", "v1", "--fresh-code").out == "v2\n"

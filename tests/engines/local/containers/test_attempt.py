@@ -1,4 +1,4 @@
-"""The containers of an attempt, as commands."""
+"""The containers of an attempt, as commands, and what they have of this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,48 @@ from typing import Any
 
 import pytest
 
+from longboat.engines.engine import Submission
 from longboat.engines.local.containers import attempt
+from longboat.engines.local.containers.attempt import AttemptContainers
+from longboat.engines.local.containers.choice import ContainerChoice, hidden_links
+from longboat.engines.local.records import LocalRecord
+from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.submit.preparation import PreparedSubmission, take_code
+from longboat.engines.shared.home import Home
+from tests.engines.local.values import job
+
+
+def test_links_out_of_the_code_hide_nothing_of_the_image(tmp_path: Path) -> None:
+    outside = {"tools": "/usr/bin", "lib": "/usr/lib/python3", "all": "/", "data": str(tmp_path)}
+    record = LocalRecord(
+        name="run", uid="feed", job=job(), base="/", created=0.0, user="me", outside=outside, containers="podman"
+    )
+    targets = [mount.target for mount in AttemptContainers(record, RunFiles(tmp_path / "run"), 0)._mounts([])]
+    assert str(tmp_path) in targets
+    assert not {"/usr/bin", "/usr/lib/python3", "/"} & set(targets)
+
+
+@pytest.mark.parametrize("target", ["/", "/usr", "/usr/bin", "/etc/ssl", "/lib64", "/proc/1", "/dev/shm", "/opt"])
+def test_folders_of_the_image(target: str) -> None:
+    assert hidden_links({"a": target, "b": "/mnt/x"}) == {"a": target}
+
+
+@pytest.mark.parametrize("target", ["/home/me", "/opt/data", "/usrdata", "/data", "/libs", "/tmp/x", "/var/lib/data"])
+def test_folders_of_the_user(target: str) -> None:
+    assert hidden_links({"a": target}) == {}
+
+
+@pytest.mark.parametrize("program", ["podman", None])
+def test_such_links_are_told(tmp_path: Path, program: str | None) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "tools").symlink_to("/usr/bin")
+    submission = Submission(job=job(workdir="."), base=str(tmp_path / "code"))
+    containers = ContainerChoice(program=program)
+    told: list[str] = []
+    prepared = PreparedSubmission(submission=submission, notices=[], containers=containers)
+    snapshot, _ = take_code(Home(tmp_path / "home"), prepared, told.append)
+    assert snapshot is not None and list(snapshot.outside) == ["tools"]
+    assert [text for text in told if "tools -> /usr/bin" in text] == told and len(told) == (program is not None)
 
 
 def test_who_the_user_is_is_asked_once_for_all_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from longboat.core.jobs import Value
 from longboat.engines.local.containers.cdi import device_names
-from longboat.engines.local.containers.choice import device_of
+from longboat.engines.local.containers.choice import device_of, is_of_image
 from longboat.engines.local.containers.command import (
     LAUNCHER,
     ContainerSpec,
@@ -111,9 +111,8 @@ class AttemptContainers:
         """Each folder at its own path, so that every path in the plan means the same inside and outside."""
         own = [self._files.directory, Path(self._record.checkpoint_dir)]
         own += [Path(self._record.in_place)] if self._record.in_place else []
-        own += [
-            path for target in self._record.outside.values() if (path := Path(target)).is_absolute() and path.exists()
-        ]
+        linked = [target for target in self._record.outside.values() if not is_of_image(target)]
+        own += [path for target in linked if (path := Path(target)).is_absolute() and path.exists()]
         volumes = [
             Path(volume.path) for volume in self._record.job.volumes if volume.path and os.path.isabs(volume.path)
         ]

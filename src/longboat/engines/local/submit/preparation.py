@@ -1,25 +1,33 @@
 """Preparation of a submission: its volumes become folders of this machine, and what it asks for is checked.
 
-Nothing is made yet: `submission` makes the run.
+Nothing is made yet but the snapshot of the code: `submission` makes the run.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from longboat.bundles.manifests import CodeSnapshot
 from longboat.core.errors import EngineError, Refused
 from longboat.core.jobs import Job, Value
 from longboat.core.layouts import notices as layout_notices
+from longboat.core.words import listing
 from longboat.engines.engine import Submission
-from longboat.engines.local.containers.choice import ContainerChoice
+from longboat.engines.local.containers.choice import ContainerChoice, hidden_links
 from longboat.engines.local.submit.in_place import check_in_place
 from longboat.engines.local.submit.machine import observe_machine
 from longboat.engines.local.submit.preflight import check
 from longboat.engines.local.submit.volumes import LocalFolders, LocalizedJob, localize
-from longboat.engines.shared.code_snapshot import code_folder, with_absolute_secrets
+from longboat.engines.shared.code_snapshot import (
+    code_folder,
+    code_notices,
+    snapshot_of,
+    with_absolute_secrets,
+    with_environments,
+)
 from longboat.engines.shared.home import Home
 from longboat.engines.shared.secret_urls import redacted_job
 from longboat.engines.shared.secrets import read_secrets, unmasked
@@ -80,3 +88,22 @@ class SubmissionPreparation:
         from longboat.engines.local.containers.program import choose
 
         return choose(self._containers, submission.environment)
+
+
+def take_code(
+    home: Home, prepared: PreparedSubmission, notice: Callable[[str], None]
+) -> tuple[CodeSnapshot | None, bytes | None]:
+    """The code of the job and its uncommitted changes; what the run will miss of it is told."""
+    job = prepared.submission.job
+    snapshot = snapshot_of(home, prepared.submission)
+    if snapshot is None:
+        return None, None
+    from longboat.bundles.store import BundleStore
+
+    snapshot = with_environments(snapshot, job)
+    for warning in (*snapshot.warnings, *code_notices(snapshot, job, is_cluster=False)):
+        notice(warning)
+    if prepared.containers.program is not None and (hidden := hidden_links(snapshot.outside)):
+        links = listing([f"{path} -> {target}" for path, target in hidden.items()], 5)
+        notice(f"in its containers these links lead to the image's own files: {links}; a volume brings yours there")
+    return snapshot, BundleStore(home.folder("bundles")).diff(snapshot.hash)
