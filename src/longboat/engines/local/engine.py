@@ -13,11 +13,11 @@ from longboat.core.guards.interrupts import held_interrupts
 from longboat.core.plans import DoctorCheck, Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, PruneQuery, RunStatus
 from longboat.engines.engine import Submission
-from longboat.engines.local.records import LocalRecord, LocalState, replace
+from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.status import ENGINE, brief_status, full_status
-from longboat.engines.local.supervise.spawn import reap_supervisors, spawn, wake
-from longboat.engines.shared.files import is_current, open_lock, try_lock, write_value
+from longboat.engines.local.supervise.spawn import spawn, take_over, wake
+from longboat.engines.shared.files import write_value
 from longboat.engines.shared.home import Home, check_run_id
 from longboat.engines.shared.stop_request import StopRequest
 
@@ -135,7 +135,7 @@ class LocalEngine:
 
         files = RunFiles(self.home.run_dir(run))
         record = files.stored_record()
-        if not is_own(files):
+        if not files.is_own():
             raise UsageError(f"{run} is a run of another user", hint="only its owner runs it again")
         if record is None:
             raise EngineError(f"the record of {run} is damaged: it cannot be run again", hint="run its job file again")
@@ -189,37 +189,7 @@ class LocalEngine:
 
     def _recover(self, files: RunFiles, record: LocalRecord) -> bool:
         """Start a new supervisor if the run's own has vanished."""
-        reap_supervisors()
-        if not files.directory.is_dir():
-            raise NotFound(f"{record.name} was removed", hint="`longboat ps -a` lists all runs")
-        lock = open_lock(files.lock)
-        try:
-            if not try_lock(lock) or not is_current(lock, files.lock) or files.state(is_alone=True).is_final:
-                return False
-            if files.stored_record() is None:
-                self._give_up(files)
-                return False
-            from longboat.engines.local.recovery import may_respawn
-            from longboat.engines.local.submit.submission import supervisor_environment
-
-            if not may_respawn(files):
-                return False
-            if not is_own(files):
-                self._notice(f"the supervisor of {record.name} was killed; only its owner starts another one")
-                return False
-            self._notice(f"the supervisor of {record.name} was killed; a new one takes over and cleans up")
-            spawn(files, lock, supervisor_environment(record, self.environment))
-        finally:
-            os.close(lock)
-        return True
-
-    def _give_up(self, files: RunFiles) -> None:
-        """The record is lost, and with it what another attempt would need. The caller holds the run's lock."""
-        from longboat.engines.local.rebuilding import DAMAGED_RECORD, rebuilt_state
-
-        known = files.state(is_alone=True)
-        state = rebuilt_state(files, files.record(), known, is_alone=True, damaged=DAMAGED_RECORD)
-        files.write_state(replace(state, serial=state.serial + 1))
+        return take_over(files, record, self.environment, self._notice)
 
     def logs(self, run: str, query: LogQuery) -> Iterator[LogLine]:
         from longboat.engines.local.logs import LogFileFollower, last_lines
@@ -321,7 +291,7 @@ class LocalEngine:
             submitters_variables,
         )
 
-        if is_own(files):
+        if files.is_own():
             purge(record.checkpoint_store, submitters_variables(self.home, record.job, self.environment))
         else:
             purge_for(record.job, record.checkpoint_store, callers_variables(self.home, self.environment))
@@ -337,7 +307,7 @@ class LocalEngine:
         from longboat.engines.local.exec_and_copy import execute
 
         files, record, state = self._observe(run)
-        if not is_own(files):
+        if not files.is_own():
             # Its environment, PATH included, would be that of a process of ours.
             raise UsageError(f"{run} is a run of another user", hint="commands beside its ranks are for its owner")
         options = {"environment": self.environment, "secrets": self._secrets_of(record)}
@@ -371,14 +341,6 @@ class LocalEngine:
         from longboat.engines.local.doctor import examine
 
         return examine(self.home, self.environment, self._containers)
-
-
-def is_own(files: RunFiles) -> bool:
-    """Whether the caller made this run. Another user's files decide nothing here, also where root can read them."""
-    try:
-        return files.directory.stat().st_uid == os.getuid()
-    except FileNotFoundError:
-        return False
 
 
 def _settle(recovered: Sequence[RunFiles]) -> None:

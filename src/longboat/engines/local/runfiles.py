@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from longboat.core.errors import NotFound
 from longboat.engines.local.records import LocalRecord, LocalState, RunFolder
 
@@ -30,6 +32,13 @@ class RunFiles(RunFolder):
         from longboat.engines.local.rebuilding import rebuilt_state
 
         return rebuilt_state(self, self.record(), self.stored_progress(), is_alone=is_alone)
+
+    def is_own(self) -> bool:
+        """Whether the caller made this run. Another user's files decide nothing here, also where root can read them."""
+        try:
+            return self.directory.stat().st_uid == os.getuid()
+        except FileNotFoundError:
+            return False
 
     def _check_there(self) -> None:
         if not self.directory.is_dir():

@@ -1,13 +1,17 @@
-"""The runs that another one starts after, as their files tell."""
+"""The runs that another one starts after, as their files tell. One whose supervisor has vanished gets another one."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Collection, Sequence
 
-from longboat.core.errors import NotFound
+from longboat.core.errors import EngineError, NotFound
 from longboat.engines.lifecycle.predecessors import ChainVerdict, Predecessor, PredecessorView, judge_chain
+from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.supervise.spawn import take_over
 from longboat.engines.shared.home import Home
 
 
@@ -16,6 +20,21 @@ def look_at_chain(home: Home, after: Sequence[Predecessor], succeeded: Collectio
     for wanted in after:
         with contextlib.suppress(NotFound):
             files = RunFiles(home.run_dir(wanted.run))
-            state = files.state()
-            seen[wanted.run] = PredecessorView(uid=files.record().uid, phase=state.phase, exit_code=state.exit_code)
+            record, state = files.record(), files.state()
+            if record.uid == wanted.uid and not state.is_final:
+                _recover(files, record)
+                state = files.state()
+            seen[wanted.run] = PredecessorView(uid=record.uid, phase=state.phase, exit_code=state.exit_code)
     return judge_chain(after, seen, succeeded)
+
+
+def _recover(files: RunFiles, record: LocalRecord) -> None:
+    """As any command would that looks at it: nobody else may look before this run, which waits for it, has begun."""
+    if not files.is_own():
+        return
+    try:
+        take_over(files, record, os.environ, lambda text: print(text, file=sys.stderr), may_fork=False)
+    except NotFound:
+        raise
+    except EngineError as error:  # a disk that is full now: the next look tries again
+        print(error.message, file=sys.stderr)

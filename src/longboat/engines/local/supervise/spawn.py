@@ -1,17 +1,21 @@
-"""Detached supervisors: starting those that outlive us, and waking them. What a supervisor does is in `supervisor`."""
+"""Detached supervisors: starting those that outlive us, waking them, replacing those that vanished. What a supervisor
+does is in `supervisor`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 
+from longboat.core.errors import NotFound
+from longboat.engines.local.records import LocalRecord, replace
 from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.shared.files import disk
+from longboat.engines.shared.files import disk, is_current, open_lock, try_lock
 
 
 def wake(files: RunFiles) -> None:
@@ -36,14 +40,17 @@ def _import_roots() -> list[str]:
     return [str(Path(__file__).parents[4]), str(Path(msgspec.__file__).parents[1])]
 
 
-def spawn(files: RunFiles, lock: int, environment: dict[str, str], *, stdin: int | None = None) -> None:
+def spawn(
+    files: RunFiles, lock: int, environment: dict[str, str], *, stdin: int | None = None, may_fork: bool = True
+) -> None:
     """Start a supervisor that owns `lock` and outlives us. The caller closes its own copy of the lock.
 
     `stdin`: it hands this to the run's only rank, the very same file: who reads and who does not is up to the rank.
 
     Where that is safe it is a fork: an interpreter that has everything imported already, a third of a short run's time.
+    `may_fork`: the caller has no signal handlers of its own, which the child would have until it sets others.
     """
-    if _may_fork():
+    if may_fork and _may_fork():
         with disk("start the supervisor"):
             pid = os.fork()
         if pid == 0:
@@ -116,3 +123,46 @@ def reap_supervisors() -> None:
             if os.waitpid(pid, os.WNOHANG) == (0, 0):
                 continue
         _children.remove(pid)
+
+
+def take_over(
+    files: RunFiles,
+    record: LocalRecord,
+    environment: Mapping[str, str],
+    notice: Callable[[str], None],
+    *,
+    may_fork: bool = True,
+) -> bool:
+    """Start a new supervisor if the run's own has vanished, which its free lock tells. Whether one was started."""
+    reap_supervisors()
+    if not files.directory.is_dir():
+        raise NotFound(f"{record.name} was removed", hint="`longboat ps -a` lists all runs")
+    lock = open_lock(files.lock)
+    try:
+        if not try_lock(lock) or not is_current(lock, files.lock) or files.state(is_alone=True).is_final:
+            return False
+        if files.stored_record() is None:
+            _give_up(files)
+            return False
+        from longboat.engines.local.recovery import may_respawn
+        from longboat.engines.local.submit.submission import supervisor_environment
+
+        if not files.is_own():
+            notice(f"the supervisor of {record.name} was killed; only its owner starts another one")
+            return False
+        if not may_respawn(files):
+            return False
+        notice(f"the supervisor of {record.name} was killed; a new one takes over and cleans up")
+        spawn(files, lock, supervisor_environment(record, environment), may_fork=may_fork)
+    finally:
+        os.close(lock)
+    return True
+
+
+def _give_up(files: RunFiles) -> None:
+    """The record is lost, and with it what another attempt would need. The caller holds the run's lock."""
+    from longboat.engines.local.rebuilding import DAMAGED_RECORD, rebuilt_state
+
+    known = files.state(is_alone=True)
+    state = rebuilt_state(files, files.record(), known, is_alone=True, damaged=DAMAGED_RECORD)
+    files.write_state(replace(state, serial=state.serial + 1))
