@@ -9,11 +9,12 @@ import pytest
 
 from longboat.core.jobs import Job
 from longboat.engines.local.records import LocalRecord, LocalState
-from longboat.engines.local.recovery import ending_of_files
+from longboat.engines.local.recovery import RESPAWNS, ending_of_files
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_files import is_started, read_ending
 from longboat.engines.local.supervise.attempt_outcome import NodeOutcome, judge
 from longboat.engines.local.supervise.processes import ProcessId, boot_id
+from longboat.engines.local.supervise.spawn import take_over
 from tests.engines.local.values import job, report, role
 
 
@@ -101,3 +102,18 @@ def test_what_is_left_in_the_pipes_is_saved(files: RunFiles) -> None:
     os.close(writer)
     assert (node / "logs" / "0.out").read_bytes() == b"first\nsecond\n"
     assert not (node / "pipes" / "0.out").exists()
+
+
+def test_however_often_another_user_looks_the_run_is_not_given_up(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.directory.mkdir(parents=True)
+    files.write_state(LocalState(phase="running"))
+    files.write_record(record(job()))
+    monkeypatch.setattr(RunFiles, "is_own", lambda self: False)
+    before = sorted(path.name for path in files.directory.iterdir())
+    told: list[str] = []
+    for _ in range(RESPAWNS + 2):
+        assert not take_over(files, record(job()), {}, told.append)
+    assert files.state().phase == "running" and "only its owner" in told[-1]
+    assert sorted(path.name for path in files.directory.iterdir()) == sorted([*before, files.lock.name])

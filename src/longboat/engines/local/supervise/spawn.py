@@ -141,15 +141,15 @@ def take_over(
     try:
         if not try_lock(lock) or not is_current(lock, files.lock) or files.state(is_alone=True).is_final:
             return False
+        if not files.is_own():
+            notice(f"the supervisor of {record.name} was killed; only its owner starts another one")
+            return False
         if files.stored_record() is None:
             _give_up(files)
             return False
         from longboat.engines.local.recovery import may_respawn
         from longboat.engines.local.submit.submission import supervisor_environment
 
-        if not files.is_own():
-            notice(f"the supervisor of {record.name} was killed; only its owner starts another one")
-            return False
         if not may_respawn(files):
             return False
         notice(f"the supervisor of {record.name} was killed; a new one takes over and cleans up")
