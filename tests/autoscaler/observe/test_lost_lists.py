@@ -98,7 +98,7 @@ def test_an_order_outlives_a_pool_that_is_taken_out_of_the_file(stage: Stage, tm
         wait_for("it is ordered", lambda: any(one.machines for one in orders(stage)))
     with stage.scaling(stage.config(other)) as told:
         wait_for("loops go on", lambda: len(told.turns) > 3)
-        assert any(pool.name in text and "1 machines" in text for text in told.turns[-1].warnings)
+        assert any(pool.name in text and "1 machine" in text for text in told.turns[-1].warnings)
     assert len(orders(stage)) == 1
     with stage.scaling(stage.config(pool), provider=providers) as told:
         wait_for("loops go on", lambda: len(told.turns) > 3)
