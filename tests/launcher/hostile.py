@@ -95,10 +95,9 @@ class Flood:
         self._thread.join()
 
 
-def limit_descriptors(pid: int, soft: int) -> None:
-    """From now on the process may have so many open."""
-    hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+def limit_descriptors(pid: int, most: int) -> None:
+    """From now on the process may have so many open: the hard limit too, to which a launcher raises its soft one."""
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, most))
 
 
 def open_descriptors(pid: int) -> int:
