@@ -81,7 +81,7 @@ class TestReal:
         error = refused(cluster, namespace, tmp_path, gpus="H100:1")
         assert "Tesla-T4 (8 on 2 nodes)" in error.message
         error = refused(cluster, namespace, tmp_path, gpus=1, cpus=64, memory="1Ti")
-        assert "`cpus: 48` per node" in (error.hint or "") and "`memory: 196608Mi` per node" in (error.hint or "")
+        assert error.hint == "nearest that fits: `cpus: 48` with `memory: 196608Mi`"
 
     def test_what_an_autoscaler_could_add_is_only_a_notice(
         self, cluster: Cluster, namespace: str, kubectl: Kubectl, kwok_nodes: Callable[..., list[str]], tmp_path: Path
