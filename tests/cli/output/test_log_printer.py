@@ -96,6 +96,14 @@ def test_a_line_that_never_ends_is_shown_in_parts() -> None:
     assert sum(map(len, parts)) + shown().count(b".") == 200_000 and len(parts) == 3
 
 
+def test_a_file_gets_long_lines_whole_and_endless_ones_in_parts() -> None:
+    shown = Shown(terminal=False, prefixes=True)
+    parts = [line(b"x" * 100_000) for _ in range(10)]
+    assert shown(*parts, line(b"\n")) == b"worker-0/0 | " + b"x" * 1_000_000 + b"\n"
+    endless = shown(*parts, *parts, *parts)
+    assert endless.count(b"\n") == 2 and len(shown.printer.unfinished[("worker-0", 0, "out")]) <= 1 << 20
+
+
 def test_where_the_next_attempt_begins_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     shown = Shown(terminal=False, prefixes=True, attempts=3)
     assert shown(line(b"half"), line(b"b\n", attempt=1)) == b"worker-0/0 | half\nworker-0/0 | b\n"

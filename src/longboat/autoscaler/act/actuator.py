@@ -7,6 +7,7 @@ being deleted; delete the machine; remove the node. Whoever finds that mark fini
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
@@ -127,11 +128,9 @@ class Actuator:
 
     def _take_back(self, pool: Pool, order: PlacedOrder, error: ProviderError) -> None:
         """What may have been made of it is found in the provider's list."""
-        try:
-            if error.kind != "throttled":  # who wants to be asked less is not asked more
+        if error.kind != "throttled":  # who wants to be asked less is not asked more
+            with contextlib.suppress(ProviderError):  # it told us that it cannot; the list will show what there is
                 self._providers[pool.provider].shrink(pool, (), (order.token,))
-        except ProviderError:
-            pass  # it told us that it cannot; the list will show what there is
         self._store.save(failed(self._store.book, self._refusal(pool, error, order.zone)).without(order.token))
         if error.kind == "throttled":
             # Also where the pause is over before the next zone's turn comes: nothing more in this turn.

@@ -207,10 +207,8 @@ class Webhook:
 
     def _put(self, text: str) -> None:
         head = f"longboat autoscaler{f' ({self._name})' if self._name else ''}: "
-        try:
+        with contextlib.suppress(queue.Full):  # a webhook that is down for so long misses something
             self._queue.put_nowait(head + text)
-        except queue.Full:
-            pass  # a webhook that is down for so long misses something
 
     def _work(self) -> None:
         while (text := self._queue.get()) is not None:

@@ -15,8 +15,8 @@ from longboat.core.runs import LogLine
 
 STICKY_S = 3.0
 """A progress bar keeps the bottom line while it moves at least so often: bars that take turns cannot be read."""
-LONGEST = 1 << 16
-"""Bytes of an unfinished line that are held for a terminal; a longer one goes on in the next line."""
+LONGEST, LONGEST_KEPT = 1 << 16, 1 << 20
+"""Bytes of an unfinished line that are held, for a terminal and for a file; a longer one goes on in the next line."""
 ERASE = b"\r\033[K"
 MESSAGE = ("", -1, "message")
 """Stands for a message in the bottom line, where else the unfinished line of a rank is."""
@@ -74,12 +74,11 @@ class LinePrinter:
             for text in whole.split(b"\n"):
                 shown = _last_update(text) if self.has_terminal[name] else text
                 self._write(name, self.head(line) + self._highlighted(shown, name) + b"\n")
-        if rest and self.has_terminal[name]:
-            rest = _needed(rest)
-            if len(rest) > LONGEST:
-                self._erase()
-                self._write(name, self.head(line) + self._highlighted(_last_update(rest), name) + b"\n")
-                rest = b""
+        rest = _needed(rest) if self.has_terminal[name] else rest
+        if len(rest) > (LONGEST if self.has_terminal[name] else LONGEST_KEPT):
+            self._erase()
+            self._write(name, self.head(line) + self._highlighted(_last_update(rest), name) + b"\n")
+            rest = b""
         if rest:
             self.unfinished[key] = rest
             self._draw(key, line, name, _last_update(rest))

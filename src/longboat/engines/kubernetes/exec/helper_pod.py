@@ -6,6 +6,7 @@ little, is removed at once when it is no longer needed, and ends by itself shoul
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -207,14 +208,12 @@ class HelperPod(Remote):
     def _sweep(self) -> None:
         """Remove aides that ended by themselves because somebody was killed before he could remove them."""
         labels = f"{names.MANAGED_BY}=longboat,{names.KIND}=aide"
-        try:
+        with contextlib.suppress(ApiError):  # a courtesy, no more
             for pod in self.client.list(
                 POD, namespace=self.namespace, labels=labels, fields="status.phase!=Running"
             ).items:
                 if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
                     self.client.delete(POD, pod["metadata"]["name"], namespace=self.namespace, grace_s=0)
-        except ApiError:
-            pass  # a courtesy, no more
 
 
 def pod_spec(image: str, security: Security, mounts: HelperMounts) -> Object:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO
 
+from longboat.core.words import counted
 from longboat.engines.local.containers.program import answer, last_line, program_path
 from longboat.engines.local.supervise.attempt_data import InputFailed
 from longboat.engines.shared.containers.image_errors import is_without_python, last_part, pull_error, registry_of
@@ -42,7 +43,7 @@ def progress(text: str) -> str:
     done = set(_DONE.findall(text))
     if not layers:
         return ""
-    return f"{len(done)} of {len(layers)} layers" if done else f"{len(layers)} layer{'s' if len(layers) > 1 else ''}"
+    return f"{len(done)} of {len(layers)} layers" if done else counted(len(layers), "layer")
 
 
 class Images:
