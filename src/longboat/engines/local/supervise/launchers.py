@@ -116,47 +116,47 @@ class Launchers:
             self._spawn_container(node, marks)
             return
         variables = {**environment, **marks, "LONGBOAT_LIFELINE_FD": str(self._lifeline[0])}
-        log = os.fspath(node.directory / "launcher.log")
+        command = (sys.executable, "-I", "-S", os.fspath(LAUNCHER), os.fspath(node.plan))
         with disk(f"start the launcher of {node.name}"):
-            pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-S", os.fspath(LAUNCHER), os.fspath(node.plan)],
-                variables,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
-                    if self._stdin is None
-                    else (os.POSIX_SPAWN_DUP2, self._stdin, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
-                ],
-                setsid=True,
-                setsigmask=_TOLD,  # the launcher unblocks them once it listens
-                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
-            )
-        self._pids[pid] = node.name
+            self._execute(node, command, variables, self._stdin, blocked=_TOLD)  # unblocked once it listens
 
     def _spawn_container(self, node: AttemptNode, marks: Mapping[str, str]) -> None:
         """podman or docker stays in the foreground as our child: it ends when the container has."""
         start = self.containers[node.name]
         reader, writer = told_pipe(start.variables)
         self._holds.append(writer)
-        log = os.fspath(node.directory / "launcher.log")
         try:
             with disk(f"start the container of {node.name}"):
-                pid = os.posix_spawn(
-                    start.command[0],
-                    start.command,
-                    {**os.environ, **marks},
-                    file_actions=[
-                        (os.POSIX_SPAWN_DUP2, reader, 0),
-                        (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-                        (os.POSIX_SPAWN_DUP2, 1, 2),
-                    ],
-                    setsid=True,
-                    setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
-                )
+                self._execute(node, start.command, {**os.environ, **marks}, reader)
         finally:
             os.close(reader)
+
+    def _execute(
+        self,
+        node: AttemptNode,
+        command: tuple[str, ...],
+        variables: Mapping[str, str],
+        stdin: int | None,
+        *,
+        blocked: Iterable[int] = (),
+    ) -> None:
+        """Start it as our child; what it says itself is in the node's `launcher.log`."""
+        log = os.fspath(node.directory / "launcher.log")
+        pid = os.posix_spawn(
+            command[0],
+            command,
+            variables,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
+                if stdin is None
+                else (os.POSIX_SPAWN_DUP2, stdin, 0),
+                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            setsigmask=blocked,
+            setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD],
+        )
         self._pids[pid] = node.name
 
     @property
