@@ -1,0 +1,70 @@
+"""A connection to one host: runs scripts as root, with input and a time limit. What is said here every transport keeps.
+
+Scripts are POSIX sh. They travel as arguments, which others on the host may read, so secrets go through `stdin`. Nothing
+of ours stays on a host after a script but what the script itself makes. Safe for several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from longboat.core.errors import EngineError
+from longboat.core.jobs import Value
+
+Line = Callable[[str], None]
+
+
+class CommandResult(Value, frozen=True):
+    code: int
+    stdout: str
+    stderr: str
+
+
+class HostUnreachable(EngineError):
+    """No connection, or it broke: the host's state is unknown. `reason` without the host's name."""
+
+    def __init__(self, host: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{host}: {reason}", hint=hint)
+        self.host, self.reason = host, reason
+
+
+class CommandFailed(EngineError):
+    """A script ended with another code than 0; its last lines are kept."""
+
+    def __init__(self, host: str, result: CommandResult, *, hint: str | None = None) -> None:
+        self.host, self.result = host, result
+        lines = [line for line in (result.stderr or result.stdout).splitlines() if line.strip()]
+        self.last_lines = tuple(lines[-8:])  # what fits under a table; the journal has all of it
+        told = self.last_lines[-1].strip() if lines else f"exit code {result.code}"
+        super().__init__(f"{host}: {told}", hint=hint)
+
+
+class HostConnection(Protocol):
+    name: str
+    """The host's, for messages."""
+
+    def run(
+        self,
+        script: str,
+        *,
+        stdin: bytes | Path = b"",
+        as_root: bool = True,
+        timeout_s: float = 60.0,
+        on_line: Line | None = None,
+    ) -> CommandResult:
+        """Run it to its end. `stdin` may be a file here, which is streamed. `on_line` gets lines of stdout and stderr
+        as they come. Raises HostUnreachable when there is no answer within the time or the connection breaks, never
+        for the script's own exit code.
+        """
+
+    def close(self) -> None: ...
+
+
+def check(host: HostConnection, script: str, *, stdin: bytes | Path = b"", timeout_s: float = 60.0) -> str:
+    """Run it as root; what it printed, or CommandFailed."""
+    result = host.run(script, stdin=stdin, timeout_s=timeout_s)
+    if result.code != 0:
+        raise CommandFailed(host.name, result)
+    return result.stdout

@@ -1,0 +1,144 @@
+"""Facts of one host, as `probe` reads them; every field has a value for "not there", so that old hosts can be read."""
+
+from __future__ import annotations
+
+from longboat.core.jobs import Value
+
+SYSTEM_FILES = (
+    "/etc/containerd/config.toml",
+    "/etc/fstab",
+    "/etc/kubernetes/admin.conf",
+    "/etc/kubernetes/kubelet.conf",
+    "/etc/kubernetes/pki/ca.crt",
+    "/etc/modules-load.d/longboat.conf",
+    "/etc/sysctl.d/90-longboat.conf",
+    "/etc/cni/net.d/10-longboat.conflist",
+    "/var/lib/kubelet/config.yaml",
+)
+"""Files that the plan looks at: present or not, and the hash of what is in them."""
+
+PROGRAMS = (
+    "containerd",
+    "runc",
+    "kubelet",
+    "kubeadm",
+    "kubectl",
+    "flanneld",
+    "nvidia-smi",
+    "nvidia-ctk",
+    "docker",
+    "k3s",
+)
+SYSCTLS = ("net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "fs.inotify.max_user_instances")
+MODULES = ("overlay", "br_netfilter", "vxlan", "nouveau", "nvidia")
+
+
+class Listener(Value, frozen=True):
+    port: int
+    program: str = ""
+
+
+class Disk(Value, frozen=True):
+    path: str
+    total: int
+    free: int
+
+
+class GpuDevice(Value, frozen=True):
+    """An NVIDIA device on the PCI bus, whether or not there is a driver."""
+
+    bus: str
+    device: str
+
+
+class HostFacts(Value, frozen=True):
+    name: str
+    """As the cluster file has it; `hostname` is what the host calls itself."""
+    hostname: str = ""
+    os_id: str = ""
+    """ID of /etc/os-release: debian, ubuntu, rocky, ..."""
+    os_like: tuple[str, ...] = ()
+    os_version: str = ""
+    os_codename: str = ""
+    architecture: str = ""
+    kernel: str = ""
+    package_manager: str = ""
+    """apt, dnf or empty."""
+    init: str = ""
+    """systemd or the name of what runs as process 1."""
+    cgroup_version: int = 0
+    cpus: int = 0
+    memory: int = 0
+    disks: tuple[Disk, ...] = ()
+    """Of /, /var and /var/lib, where they differ."""
+    swaps: tuple[str, ...] = ()
+    """In use now."""
+    fstab_swaps: tuple[str, ...] = ()
+    listeners: tuple[Listener, ...] = ()
+    addresses: tuple[str, ...] = ()
+    """With prefix, 10.0.0.5/24, of the host's own interfaces (no bridges of containers)."""
+    source_address: str = ""
+    """The one it sends from by its default route, else its first."""
+    has_route_out: bool = False
+    machine_id: str = ""
+    product_uuid: str = ""
+    clock_s: float = 0.0
+    """Seconds since 1970 as the host has them, halfway through the round trip."""
+    skew_s: float = 0.0
+    """How far its clock is ahead of ours."""
+    firewall: str = ""
+    """ufw, firewalld, nftables, or empty where nothing filters."""
+    proxies: tuple[tuple[str, str], ...] = ()
+    programs: tuple[tuple[str, str], ...] = ()
+    """Program -> version, of those on the PATH of root."""
+    packages: tuple[tuple[str, str], ...] = ()
+    """Installed packages among those that the plan would install -> version."""
+    held: tuple[str, ...] = ()
+    units: tuple[tuple[str, str], ...] = ()
+    """containerd, kubelet, flanneld, ...: active, inactive, failed, or empty: not there."""
+    sysctls: tuple[tuple[str, str], ...] = ()
+    modules: tuple[str, ...] = ()
+    """Loaded, or built into the kernel."""
+    files: tuple[tuple[str, str], ...] = ()
+    """Path -> SHA-256, of SYSTEM_FILES that are there."""
+    images: tuple[str, ...] = ()
+    """References in containerd's namespace k8s.io."""
+    cluster: str = ""
+    """A cluster the host belongs to: kubeadm, k3s, rke2, microk8s, kind of leftovers; empty: none."""
+    cluster_server: str = ""
+    journal_cluster: str = ""
+    """Name of the Longboat cluster in the host's journal; empty: none."""
+    journal: tuple[str, ...] = ()
+    """Entries of the journal, oldest first."""
+    gpus: tuple[GpuDevice, ...] = ()
+    driver: str = ""
+    """Version of the loaded NVIDIA driver."""
+    secure_boot: bool = False
+    nvswitch: bool = False
+    sudo: str = ""
+    """root, free (no password), password, or none."""
+
+    def program(self, name: str) -> str:
+        return dict(self.programs).get(name, "")
+
+    def package(self, name: str) -> str:
+        return dict(self.packages).get(name, "")
+
+    def unit(self, name: str) -> str:
+        return dict(self.units).get(name, "")
+
+    def file(self, path: str) -> str:
+        return dict(self.files).get(path, "")
+
+
+class HostProblem(Value, frozen=True):
+    """What stands against a host, and what is done about it."""
+
+    host: str
+    check: str
+    """Short name: swap, port, sudo, clock, ..."""
+    message: str
+    severity: str = "error"
+    """error: nothing is touched anywhere; repair: `up` mends it; warning: said, and on we go."""
+    remedy: str = ""
+    """What `up` does about it, or what the user should do."""

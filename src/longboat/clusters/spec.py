@@ -1,0 +1,103 @@
+"""What a cluster file asks for, as values: the hosts, their roles, versions, network, add-ons. Text is `cluster_file`'s."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from longboat.core.jobs import Value
+from longboat.fitting.model.nodes import Taint
+
+ClusterKind = Literal["ssh", "local", "existing"]
+Role = Literal["control-plane", "worker"]
+GpuChoice = Literal["auto", "yes", "no"]
+FirewallChoice = Literal["check", "open", "ignore"]
+NetworkKind = Literal["routes", "flannel", "manifest"]
+Addon = Literal["gpu", "jobset", "kueue", "storage", "controller", "autoscaler", "metrics"]
+
+API_PORT = 6443
+
+
+class HostSpec(Value, frozen=True):
+    """One machine and what it is to become."""
+
+    name: str
+    """The node's name in the cluster, and the one that messages use."""
+    address: str
+    """What ssh connects to: an address, a name, or an alias of ~/.ssh/config. Empty: this machine."""
+    user: str | None = None
+    port: int | None = None
+    key: str | None = None
+    """A file with a private key; none: the agent's, and what ~/.ssh/config names."""
+    bastion: str | None = None
+    """[user@]host[:port] through which the host is reached."""
+    node_address: str | None = None
+    """The address other nodes use; none: the one the host sends from."""
+    role: Role = "worker"
+    gpu: GpuChoice = "auto"
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
+
+
+class Versions(Value, frozen=True):
+    """Pinned versions. The defaults are a combination that is tested (`versions`)."""
+
+    kubernetes: str = "1.36.4"
+    containerd: str = "2.4.2"
+    flannel: str = "0.28.0"
+
+
+class PackageRepository(Value, frozen=True):
+    """A signed repository of packages besides the distribution's."""
+
+    url: str
+    """Of apt: what stands after `deb`, with `{minor}` for a version such as v1.36. Of dnf: the base URL."""
+    key: str
+    """The public key that signs it: a URL or a file here."""
+    suite: str = "/"
+    """Of apt: suite and components; `/` for a flat repository."""
+
+
+class Source(Value, frozen=True):
+    """Where programs and images come from."""
+
+    kind: Literal["packages", "files"] = "packages"
+    """`packages`: the host's package manager; `files`: a folder or bundle here, or a URL with the same layout."""
+    location: str | None = None
+    """Of files."""
+    repositories: tuple[PackageRepository, ...] = ()
+    """Of packages: instead of the projects' own."""
+    images: str | None = None
+    """An archive of images (a file here or a URL) that is imported instead of pulling; files bring their own."""
+
+
+class Network(Value, frozen=True):
+    """How pods reach each other."""
+
+    kind: NetworkKind = "routes"
+    pods: str = "10.244.0.0/16"
+    services: str = "10.96.0.0/12"
+    manifest: str | None = None
+
+
+class ClusterSpec(Value, frozen=True):
+    name: str
+    """Also the context's name in the kubeconfig, for `--on`."""
+    kind: ClusterKind = "ssh"
+    hosts: tuple[HostSpec, ...] = ()
+    context: str | None = None
+    """Of `existing`: the kubeconfig's context."""
+    endpoint: str | None = None
+    """address[:port] before several control planes; none: the only one's."""
+    versions: Versions = Versions()
+    source: Source = Source()
+    network: Network = Network()
+    firewall: FirewallChoice = "check"
+    addons: tuple[Addon, ...] = ("controller",)
+    image: str | None = None
+    """The image that has Longboat, for the add-ons controller and autoscaler."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """KubeletConfiguration fields as JSON texts, for machines with needs of their own."""
+
+    @property
+    def control_planes(self) -> tuple[HostSpec, ...]:
+        return tuple(host for host in self.hosts if host.role == "control-plane")
