@@ -21,7 +21,7 @@ BEGIN, END = "<!-- folders: python scripts/architecture.py -->", "<!-- end of fo
 ROWS = [
     [("cli", 1)],
     [("sdk", 1), ("simulator", 2)],
-    [("", 1), ("autoscaler", 2)],
+    [("clusters", 1), ("autoscaler", 2)],
     [("engines", 6), ("launcher", 1)],
     [("kubeapi", 1), ("fitting", 1), ("specs", 1), ("storage", 1)],
     [("", 3), ("bundles", 1)],

@@ -1,4 +1,4 @@
-"""What a cluster file asks for, as values: the hosts, their roles, versions, network, add-ons. Text is `cluster_file`'s."""
+"""What a cluster file asks for, as values: hosts, roles, versions, network, add-ons. Text is `cluster_file`'s."""
 
 from __future__ import annotations
 

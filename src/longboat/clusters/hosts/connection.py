@@ -1,7 +1,7 @@
 """A connection to one host: runs scripts as root, with input and a time limit. What is said here every transport keeps.
 
-Scripts are POSIX sh. They travel as arguments, which others on the host may read, so secrets go through `stdin`. Nothing
-of ours stays on a host after a script but what the script itself makes. Safe for several threads.
+Scripts are POSIX sh. They travel as arguments, which others on the host may read, so secrets go through `stdin`.
+Nothing of ours stays on a host after a script but what the script itself makes. Safe for several threads.
 """
 
 from __future__ import annotations

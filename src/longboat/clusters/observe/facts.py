@@ -18,17 +18,8 @@ SYSTEM_FILES = (
 """Files that the plan looks at: present or not, and the hash of what is in them."""
 
 PROGRAMS = (
-    "containerd",
-    "runc",
-    "kubelet",
-    "kubeadm",
-    "kubectl",
-    "flanneld",
-    "nvidia-smi",
-    "nvidia-ctk",
-    "docker",
-    "k3s",
-)
+    "containerd", "runc", "kubelet", "kubeadm", "kubectl", "flanneld", "nvidia-smi", "nvidia-ctk", "docker", "k3s",
+)  # fmt: skip
 SYSCTLS = ("net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "fs.inotify.max_user_instances")
 MODULES = ("overlay", "br_netfilter", "vxlan", "nouveau", "nvidia")
 
