@@ -34,6 +34,10 @@ OLDER_COMMANDS = KUBERNETES_COMMANDS[:5]
 _STAMP = "k8s.io/component-base/version."
 _CONTAINERD = "github.com/containerd/containerd/v2/cmd/"
 _CNI = "github.com/containernetworking/plugins/plugins/"
+_PLUGIN = "github.com/NVIDIA/k8s-device-plugin/"
+_TOOLKIT = "github.com/NVIDIA/nvidia-container-toolkit/"
+PLUGIN_VERSION = "0.19.3"
+TOOLKIT_VERSION = "1.20.1"
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,11 @@ class Target:
     stamps: str = ""
     tags: str = ""
     cgo: bool = False
+
+    @property
+    def is_static(self) -> bool:
+        """Go's own resolver and user lookup are asked for where the C library is to be linked in."""
+        return not self.cgo or "netgo" in self.tags.split()
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -90,6 +99,20 @@ TARGETS = (
     Target("coredns", "coredns", {"coredns": "."}),
     Target("jobset", "kubernetes", {"jobset": "sigs.k8s.io/jobset"}),
     Target("kueue", "kubernetes", {"kueue": "sigs.k8s.io/kueue/cmd/kueue"}),
+    Target(
+        "nvidia-device-plugin",
+        "nvidia-device-plugin",
+        {"nvidia-device-plugin": f"{_PLUGIN}cmd/nvidia-device-plugin"},
+        stamps=f"-X {_PLUGIN}internal/info.version=v{PLUGIN_VERSION}",
+        cgo=True,
+    ),
+    Target(
+        "nvidia-container-toolkit",
+        "nvidia-container-toolkit",
+        {name: f"{_TOOLKIT}cmd/{name}" for name in ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime")},
+        stamps=f"-X {_TOOLKIT}internal/info.version={TOOLKIT_VERSION}",
+        cgo=True,
+    ),
 )
 OLDER = Target(
     "kubernetes-older", "kubernetes-older", {"kubernetes": "."}, links=OLDER_COMMANDS, stamps=_stamps(OLDER_VERSION)

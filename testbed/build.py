@@ -107,7 +107,10 @@ def check_tools(target: Target) -> str:
     if target.cgo:
         if not shutil.which("gcc") or not shutil.which("pkg-config"):
             raise Missing(f"{target.name} must be built with a C compiler: install gcc, libc6-dev and pkg-config")
-        if subprocess.run(["pkg-config", "--exists", "libseccomp"], check=False).returncode != 0:
+        if (
+            "seccomp" in target.tags
+            and subprocess.run(["pkg-config", "--exists", "libseccomp"], check=False).returncode
+        ):
             raise Missing(f"{target.name} must be built with libseccomp: install libseccomp-dev")
     return go
 
@@ -115,7 +118,8 @@ def check_tools(target: Target) -> str:
 def go_command(target: Target, go: str, package: str, output: Path) -> list[str]:
     flags = "-s -w" + (f" {target.stamps}" if target.stamps else "")
     if target.cgo:
-        flags += " -extldflags -static"
+        # NVIDIA's programs open the driver's library when they run: its functions are looked for at the first call.
+        flags += " -extldflags -static" if target.is_static else " -extldflags=-Wl,-z,lazy"
     command = [go, "build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", flags]
     command += ["-p", os.environ.get("LONGBOAT_TESTBED_JOBS") or str(os.cpu_count() or 1)]
     if target.tags:

@@ -97,3 +97,34 @@ def test_flags_are_those_of_the_key() -> None:
     assert command[command.index("-tags") + 1] == "netgo osusergo seccomp"
     assert "-extldflags -static" in command[command.index("-ldflags") + 1]
     assert "-mod=readonly" in command
+
+
+def test_nvidia_programs_are_linked_with_the_machine_s_own_libraries() -> None:
+    command = build.go_command(BY_NAME["nvidia-device-plugin"], "go", "x/cmd/plugin", Path("/x/plugin"))
+    flags = command[command.index("-ldflags") + 1]
+    assert "-extldflags=-Wl,-z,lazy" in flags and "-static" not in flags
+    assert f"internal/info.version=v{binaries.PLUGIN_VERSION}" in flags and "-tags" not in command
+
+
+@pytest.mark.parametrize(
+    ("target", "project", "version"),
+    [
+        ("nvidia-device-plugin", "k8s-device-plugin", binaries.PLUGIN_VERSION),
+        ("nvidia-container-toolkit", "nvidia-container-toolkit", binaries.TOOLKIT_VERSION),
+    ],
+)
+def test_nvidia_programs_tell_the_version_they_are_built_from(target: str, project: str, version: str) -> None:
+    module = (binaries.GO_FOLDER / BY_NAME[target].module / "go.mod").read_text()
+    assert f"github.com/NVIDIA/{project} v{version}" in module
+
+
+def test_a_compiler_is_asked_for_and_libseccomp_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "go_program", lambda: "go")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1))
+    monkeypatch.setattr(shutil, "which", lambda name, **_: f"/usr/bin/{name}")
+    assert build.check_tools(BY_NAME["nvidia-device-plugin"]) == "go"
+    with pytest.raises(Missing, match="install libseccomp-dev"):
+        build.check_tools(BY_NAME["runc"])
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None)
+    with pytest.raises(Missing, match="install gcc, libc6-dev and pkg-config"):
+        build.check_tools(BY_NAME["nvidia-device-plugin"])
