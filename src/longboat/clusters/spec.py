@@ -44,6 +44,8 @@ class Versions(Value, frozen=True):
     kubernetes: str = "1.36.4"
     containerd: str = "2.4.2"
     flannel: str = "0.28.0"
+    pause: str = "3.10.2"
+    """The image that holds a pod's namespaces, as this version of kubeadm names it."""
 
 
 class PackageRepository(Value, frozen=True):
@@ -95,7 +97,7 @@ class ClusterSpec(Value, frozen=True):
     addons: tuple[Addon, ...] = ("controller",)
     image: str | None = None
     """The image that has Longboat, for the add-ons controller and autoscaler."""
-    settings: tuple[tuple[str, str], ...] = ()
+    kubelet: tuple[tuple[str, str], ...] = ()
     """KubeletConfiguration fields as JSON texts, for machines with needs of their own."""
 
     @property

@@ -101,6 +101,10 @@ class HostFacts(Value, frozen=True):
     """Name of the Longboat cluster in the host's journal; empty: none."""
     journal: tuple[str, ...] = ()
     """Entries of the journal, oldest first."""
+    done: tuple[tuple[str, str], ...] = ()
+    """Step -> key of what was carried out (`done/` of the journal)."""
+    container: str = ""
+    """What systemd-detect-virt calls the container that the host itself is; empty: a machine, real or virtual."""
     gpus: tuple[GpuDevice, ...] = ()
     driver: str = ""
     """Version of the loaded NVIDIA driver."""

@@ -1,0 +1,94 @@
+"""The cluster's nodes, asked on a control plane with its own kubectl: the API need not be reachable from here yet."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from longboat.clusters.hosts.connection import HostConnection, check
+from longboat.clusters.plan.network import NodeView
+from longboat.core.errors import EngineError
+
+KUBECTL = "PATH=$PATH:/usr/local/bin kubectl --kubeconfig=/etc/kubernetes/admin.conf --request-timeout=20s"
+_LOOK_S = 1.0
+
+
+def read_nodes(control: HostConnection) -> list[NodeView]:
+    listed = json.loads(check(control, f"{KUBECTL} get nodes -o json"))
+    return [_view(item) for item in listed["items"]]
+
+
+def _view(item: dict[str, Any]) -> NodeView:
+    status, meta, spec = item.get("status", {}), item["metadata"], item.get("spec", {})
+    addresses = [entry["address"] for entry in status.get("addresses", ()) if entry["type"] == "InternalIP"]
+    return NodeView(
+        name=meta["name"],
+        address=addresses[0] if addresses else "",
+        pods=spec.get("podCIDR", ""),
+        is_ready=any(entry["type"] == "Ready" and entry["status"] == "True" for entry in status.get("conditions", ())),
+        version=status.get("nodeInfo", {}).get("kubeletVersion", ""),
+        labels=tuple(sorted(meta.get("labels", {}).items())),
+        taints=tuple(f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in spec.get("taints", ())),
+    )
+
+
+def wait_for_ranges(control: HostConnection, names: Sequence[str], timeout_s: float) -> list[NodeView]:
+    """Until each of them has its range of pod addresses."""
+    return _wait(control, names, timeout_s, "a range of pod addresses", lambda node: bool(node.pods and node.address))
+
+
+def wait_until_ready(control: HostConnection, names: Sequence[str], timeout_s: float) -> list[NodeView]:
+    return _wait(control, names, timeout_s, "Ready", lambda node: node.is_ready)
+
+
+def _wait(control: HostConnection, names: Sequence[str], timeout_s: float, state: str, is_so: Any) -> list[NodeView]:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        nodes = read_nodes(control)
+        missing = sorted(set(names) - {node.name for node in nodes if is_so(node)})
+        if not missing:
+            return nodes
+        if time.monotonic() > deadline:
+            hint = f"on {control.name}: sudo kubectl --kubeconfig=/etc/kubernetes/admin.conf describe node {missing[0]}"
+            raise EngineError(f"{', '.join(missing)}: not {state} after {timeout_s:g} s", hint=hint)
+        time.sleep(_LOOK_S)
+
+
+def drain(control: HostConnection, name: str, *, grace_s: float) -> None:
+    """Pods leave with their own grace; what has no other place goes too. Then the node is deleted."""
+    quoted = shlex.quote(name)
+    script = f"""{KUBECTL} get node {quoted} >/dev/null 2>&1 || exit 0
+{KUBECTL} cordon {quoted}
+{KUBECTL} drain {quoted} --ignore-daemonsets --delete-emptydir-data --force --timeout={int(grace_s)}s || true
+{KUBECTL} delete node {quoted} --ignore-not-found
+"""
+    check(control, script, timeout_s=grace_s + 60)
+
+
+class JoinToken:
+    """A token that lives some minutes, with what a host needs beside it to trust the control plane."""
+
+    def __init__(self, control: HostConnection) -> None:
+        self._control = control
+        lifetime = "15m"  # a join takes one or two; kubeadm waits up to five for a slow kubelet
+        told = check(control, f"kubeadm token create --ttl {lifetime} --print-join-command", timeout_s=120)
+        found = re.search(r"join (\S+) --token (\S+) --discovery-token-ca-cert-hash (sha256:[0-9a-f]{64})", told)
+        if found is None:
+            raise EngineError(f"{control.name}: kubeadm told no join command")
+        self.server, self.token, self.ca_hash = found[1], found[2], found[3]
+
+    def certificate_key(self) -> str:
+        """The control plane's certificates, stored in the cluster for two hours, encrypted with this key."""
+        told = check(self._control, "kubeadm init phase upload-certs --upload-certs", timeout_s=120)
+        found = re.search(r"^([0-9a-f]{64})$", told, re.MULTILINE)
+        if found is None:
+            raise EngineError(f"{self._control.name}: kubeadm told no key of its certificates")
+        return found[1]
+
+    def delete(self) -> None:
+        identity = self.token.partition(".")[0]
+        self._control.run(f"kubeadm token delete {shlex.quote(identity)}", timeout_s=60)

@@ -1,0 +1,65 @@
+"""The plan of a cluster: which steps each host still needs, from the cluster file and what hosts are like. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.plan import kubeadm, network, packages, runtime, system
+from longboat.clusters.plan.network import NodeView
+from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Kept, Step
+from longboat.clusters.spec import ClusterSpec, HostSpec
+
+
+def plan_hosts(spec: ClusterSpec, facts: Mapping[str, HostFacts], keys: Mapping[str, bytes]) -> ClusterPlan:
+    """From bare hosts to members of the cluster. Hosts without facts (they do not answer) have no steps."""
+    return ClusterPlan(
+        hosts=tuple(_plan_host(spec, host, facts[host.name], keys) for host in spec.hosts if host.name in facts)
+    )
+
+
+def _plan_host(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes]) -> HostPlan:
+    # A containerd that we installed is ours to install again; somebody else's is used if it is new enough.
+    needs_runtime = not runtime.is_good(facts)
+    install = packages.packages(spec, host, facts, runtime=needs_runtime)
+    found: list[Step | Kept | None] = [
+        system.journal(spec, host, facts),
+        runtime.data(host),
+        system.kernel_modules(spec, host, facts),
+        system.sysctls(spec, host, facts),
+        system.swap(spec, host, facts),
+        system.firewall(spec, host, facts),
+        packages.repository(spec, host, facts, keys) if isinstance(install, Step) else None,
+        install,
+        runtime.containerd(spec, host, facts),
+        runtime.images(spec, host, facts),
+        kubeadm.member(spec, host, facts),
+    ]
+    return assemble(host.name, found, facts)
+
+
+def plan_network(spec: ClusterSpec, facts: Mapping[str, HostFacts], nodes: Sequence[NodeView]) -> ClusterPlan:
+    """Once the hosts have joined and have ranges of addresses."""
+    plans = []
+    for host in spec.hosts:
+        if host.name in facts and spec.network.kind == "routes":
+            plans.append(assemble(host.name, [network.routes(host.name, nodes, spec.name)], facts[host.name]))
+    return ClusterPlan(hosts=tuple(plans))
+
+
+def assemble(host: str, found: Iterable[Step | Kept | None], facts: HostFacts) -> HostPlan:
+    """Steps that were carried out in this very form are not done again, unless facts spoke against it."""
+    done = dict(facts.done)
+    steps, kept = [], []
+    for item in found:
+        if isinstance(item, Kept):
+            kept.append(item)
+        elif item is not None and item.name in REMEMBERED and done.get(item.name) == item.key:
+            kept.append(Kept(host=host, name=item.name, reason="done before"))
+        elif item is not None:
+            steps.append(item)
+    return HostPlan(host=host, steps=tuple(steps), kept=tuple(kept))
+
+
+REMEMBERED = ("data", "repository", "firewall", "network", "images")
+"""Steps that no fact speaks for or against: the journal's word counts."""

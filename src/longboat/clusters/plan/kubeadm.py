@@ -1,0 +1,206 @@
+"""Steps for kubeadm: its configuration documents, init of the first control plane, join of the others. Pure.
+
+Tokens are no part of a step: `apply` makes a short-lived one when a host joins, and it travels through stdin.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.plan.journal_shell import undo
+from longboat.clusters.plan.runtime import SOCKET, uses_systemd_cgroups
+from longboat.clusters.plan.steps import Kept, Step
+from longboat.clusters.spec import API_PORT, ClusterSpec, HostSpec
+
+ADMIN, KUBELET = "/etc/kubernetes/admin.conf", "/etc/kubernetes/kubelet.conf"
+API = "kubeadm.k8s.io/v1beta4"
+Document = dict[str, Any]
+
+# What `kubeadm reset` leaves: pods whose runtime did not answer, interfaces, chains of kube-proxy and the CNI plugins.
+RESET = r"""
+systemctl stop kubelet 2>/dev/null || true
+if command -v kubeadm >/dev/null; then
+    timeout 180 kubeadm reset -f --cri-socket unix:///run/containerd/containerd.sock || say "kubeadm reset failed"
+fi
+if command -v ctr >/dev/null && timeout 10 ctr version >/dev/null 2>&1; then
+    for task in $(ctr -n k8s.io tasks list -q); do timeout 20 ctr -n k8s.io tasks kill -s 9 "$task" || true; done
+    for box in $(ctr -n k8s.io containers list -q); do
+        timeout 20 ctr -n k8s.io tasks delete -f "$box" >/dev/null 2>&1 || true
+        timeout 20 ctr -n k8s.io containers delete "$box" || true
+    done
+fi
+awk 'index($2, "/var/lib/kubelet/") == 1 || index($2, "/run/netns/cni-") == 1 {print $2}' /proc/mounts | sort -r |
+    while read -r mounted; do umount "$mounted" || umount -l "$mounted"; done
+rm -f /run/netns/cni-*
+rm -rf /etc/kubernetes/manifests /etc/kubernetes/pki /etc/kubernetes/tmp /var/lib/etcd
+rm -f /etc/kubernetes/*.conf /etc/cni/net.d/*longboat*
+for link in cni0 flannel.1 kube-ipvs0 kube-bridge; do ip link delete "$link" 2>/dev/null || true; done
+nft delete table ip kube-proxy 2>/dev/null || true
+nft delete table ip6 kube-proxy 2>/dev/null || true
+for family in iptables ip6tables; do
+    for variant in nft legacy; do
+        command -v $family-$variant-save >/dev/null || continue
+        [ $variant = nft ] || [ -s /proc/net/ip_tables_names ] || continue
+        kept=$($family-$variant-save 2>/dev/null) || continue
+        case "$kept" in *KUBE-*|*CNI-*|*FLANNEL-*) ;; *) continue ;; esac
+        printf '%s\n' "$kept" | grep -v 'KUBE-\|CNI-\|FLANNEL-' | $family-$variant-restore
+    done
+done
+# The nft form of iptables leaves its tables behind, empty; those that were there before stay.
+for table in 'ip nat' 'ip filter' 'ip mangle' 'ip6 nat' 'ip6 filter' 'ip6 mangle'; do
+    grep -qx "chain	table $table" /var/lib/longboat/before && continue
+    rules=$(nft -a list table $table 2>/dev/null) || continue
+    printf '%s\n' "$rules" | grep -q '# handle .*' || continue
+    printf '%s\n' "$rules" | grep -v '^table\|chain .* {\|type .* hook\|^[[:space:]]*}\|^$\|^#' | grep -q . ||
+        nft delete table $table
+done
+"""
+
+
+def endpoint(spec: ClusterSpec, address: str) -> str:
+    wanted = spec.endpoint or address
+    return wanted if ":" in wanted else f"{wanted}:{API_PORT}"
+
+
+def address_of(host: HostSpec, facts: HostFacts) -> str:
+    return host.node_address or facts.source_address
+
+
+def registration(host: HostSpec, facts: HostFacts) -> Document:
+    taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in host.taints]
+    found: Document = {
+        "name": host.name,
+        "criSocket": SOCKET,
+        "kubeletExtraArgs": [{"name": "node-ip", "value": address_of(host, facts)}],
+        "ignorePreflightErrors": list(ignored(facts)),
+    }
+    # A control plane without the key gets kubeadm's taint; an empty list means none, as on a cluster of one host.
+    return found | ({"taints": taints} if taints or host.role == "worker" else {})
+
+
+def ignored(facts: HostFacts) -> tuple[str, ...]:
+    """Checks of kubeadm that `problems` has judged by facts already, and judged better."""
+    always = ("NumCPU", "Mem", "Swap")
+    # The check of the kernel's configuration fails inside a container, which has no modules folder.
+    return (*always, "SystemVerification") if facts.container or facts.cgroup_version == 1 else always
+
+
+def kubelet_configuration(spec: ClusterSpec, facts: HostFacts) -> Document:
+    found: Document = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "cgroupDriver": "systemd" if uses_systemd_cgroups(facts) else "cgroupfs",
+        "rotateCertificates": True,
+        # Trainings that are told to end may write a checkpoint while the machine goes down.
+        "shutdownGracePeriod": "60s",
+        "shutdownGracePeriodCriticalPods": "10s",
+    }
+    if facts.cgroup_version == 1:
+        found["failCgroupV1"] = False
+    return found | {name: json.loads(text) for name, text in spec.kubelet}
+
+
+def proxy_configuration(facts: HostFacts) -> Document:
+    found: Document = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+    }
+    if facts.container:  # limits of connection tracking are the machine's, not the container's
+        found["conntrack"] = {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
+    return found
+
+
+def init_documents(spec: ClusterSpec, host: HostSpec, facts: HostFacts, token: str) -> list[Document]:
+    address = address_of(host, facts)
+    is_single = len(spec.hosts) == 1
+    return [
+        {
+            "apiVersion": API,
+            "kind": "InitConfiguration",
+            "localAPIEndpoint": {"advertiseAddress": address, "bindPort": API_PORT},
+            "nodeRegistration": registration(host, facts) | ({"taints": []} if is_single and not host.taints else {}),
+            # kubeadm insists on one; hosts join with others, so this one goes at once.
+            "bootstrapTokens": [{"token": token, "ttl": "1m0s"}],
+        },
+        {
+            "apiVersion": API,
+            "kind": "ClusterConfiguration",
+            "clusterName": spec.name,
+            "kubernetesVersion": f"v{spec.versions.kubernetes}",
+            "controlPlaneEndpoint": endpoint(spec, address),
+            "networking": {"podSubnet": spec.network.pods, "serviceSubnet": spec.network.services},
+        },
+        kubelet_configuration(spec, facts),
+        proxy_configuration(facts),
+    ]
+
+
+def join_documents(
+    spec: ClusterSpec, host: HostSpec, facts: HostFacts, *, server: str, token: str, ca_hash: str, certificate_key: str
+) -> list[Document]:
+    discovery = {"apiServerEndpoint": server, "token": token, "caCertHashes": [ca_hash]}
+    document: Document = {
+        "apiVersion": API,
+        "kind": "JoinConfiguration",
+        "discovery": {"bootstrapToken": discovery, "tlsBootstrapToken": token},
+        "nodeRegistration": registration(host, facts),
+    }
+    if host.role == "control-plane":
+        local = {"advertiseAddress": address_of(host, facts), "bindPort": API_PORT}
+        document["controlPlane"] = {"localAPIEndpoint": local, "certificateKey": certificate_key}
+    return [document]
+
+
+def as_text(documents: list[Document]) -> bytes:
+    """One YAML stream; JSON is YAML."""
+    return "\n---\n".join(json.dumps(document) for document in documents).encode()
+
+
+# The configuration holds a token: it is written for root alone, and gone when kubeadm has read it.
+_CALL = """
+rm -f /run/longboat-kubeadm.yaml
+(umask 077; cat > /run/longboat-kubeadm.yaml)
+trap 'rm -f /run/longboat-kubeadm.yaml' EXIT
+"""
+
+
+def init(host: HostSpec) -> Step:
+    script = undo("kubernetes", RESET) + _CALL
+    # What an init that was cut off has left is of no use: kubeadm would not go on from there.
+    script += f"""if [ -e /etc/kubernetes/manifests/kube-apiserver.yaml ] && [ ! -e {JOURNALED} ]; then
+    timeout 180 kubeadm reset -f --cri-socket {SOCKET} >/dev/null 2>&1 || true
+fi
+kubeadm init --config /run/longboat-kubeadm.yaml --skip-token-print
+: > {JOURNALED}
+"""
+    title = "make the control plane (kubeadm init)"
+    return Step(host=host.name, name="init", title=title, script=script, kind="init", timeout_s=900.0)
+
+
+def join(host: HostSpec, first: str) -> Step:
+    script = undo("kubernetes", RESET) + _CALL
+    script += f"""if [ -e {KUBELET} ] || [ -e /etc/kubernetes/manifests/etcd.yaml ]; then
+    timeout 180 kubeadm reset -f --cri-socket {SOCKET} >/dev/null 2>&1 || true
+fi
+kubeadm join --config /run/longboat-kubeadm.yaml
+: > {JOURNALED}
+"""
+    title = f"join {'as a control plane' if host.role == 'control-plane' else 'as a worker'} (kubeadm join)"
+    return Step(
+        host=host.name, name="join", title=title, script=script, kind="join", needs=(f"{first}/init",), timeout_s=900.0
+    )
+
+
+JOURNALED = "/var/lib/longboat/done/kubernetes"
+"""Written last: the host is part of the cluster."""
+
+
+def member(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
+    """Init or join, unless the host is in already."""
+    first = spec.control_planes[0].name
+    if facts.file(KUBELET) and "kubernetes" in dict(facts.done):
+        return Kept(host=host.name, name="join" if host.name != first else "init", reason="part of the cluster")
+    return init(host) if host.name == first else join(host, first)

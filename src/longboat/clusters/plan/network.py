@@ -1,0 +1,80 @@
+"""Steps for the network between pods: routes between hosts of one subnet, or flannel's vxlan. Pure.
+
+Nodes get their range of pod addresses from the control plane when they join; so this is planned from the nodes that are
+there, after the hosts have joined.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from longboat.clusters.plan.journal_shell import put, undo
+from longboat.clusters.plan.steps import Step
+from longboat.core.jobs import Value
+
+CONFLIST = "/etc/cni/net.d/10-longboat.conflist"
+UNIT = "/etc/systemd/system/longboat-routes.service"
+
+
+class NodeView(Value, frozen=True):
+    """A node of the cluster, as the API server shows it."""
+
+    name: str
+    address: str
+    pods: str
+    """Its range of pod addresses; empty as long as it has none."""
+    is_ready: bool
+    version: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[str, ...] = ()
+
+
+def conflist(pods: str, cluster: str) -> str:
+    """Pods are attached by the plugin ptp: a cable of its own for each, no bridge, and so nothing of br_netfilter."""
+    plugins = [
+        {
+            "type": "ptp",
+            "ipMasq": True,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]},
+        },
+        {"type": "portmap", "capabilities": {"portMappings": True}},
+    ]
+    return json.dumps({"cniVersion": "1.0.0", "name": cluster, "plugins": plugins}, indent=2) + "\n"
+
+
+def routes_unit(others: Sequence[NodeView]) -> str:
+    """Routes that come back after a reboot."""
+    lines = [f"ExecStart=ip route replace {node.pods} via {node.address}" for node in others]
+    gone = [f"ExecStop=-ip route delete {node.pods} via {node.address}" for node in others]
+    return "\n".join(
+        [
+            "[Unit]",
+            "Description=Routes to the pods of the other nodes (Longboat)",
+            "Wants=network-online.target",
+            "After=network-online.target",
+            "[Service]",
+            "Type=oneshot",
+            "RemainAfterExit=yes",
+            *(lines or ["ExecStart=true"]),
+            *gone,
+            "[Install]",
+            "WantedBy=multi-user.target",
+            "",
+        ]
+    )
+
+
+def routes(host: str, nodes: Sequence[NodeView], cluster: str) -> Step | None:
+    """None while the host's node has no range of addresses."""
+    own = next((node for node in nodes if node.name == host and node.pods), None)
+    if own is None:
+        return None
+    others = [node for node in sorted(nodes, key=lambda node: node.name) if node.name != host and node.pods]
+    script = undo("routes", "systemctl disable --now longboat-routes 2>/dev/null || true")
+    # Routes of hosts that left are taken away by the unit that knows them, before it is written anew.
+    script += "systemctl stop longboat-routes 2>/dev/null || true\n"
+    script += put(UNIT, routes_unit(others)) + put(CONFLIST, conflist(own.pods, cluster))
+    script += "systemctl daemon-reload\nsystemctl -q enable longboat-routes\nsystemctl restart longboat-routes\n"
+    title = f"pods in {own.pods}, routes to {len(others)} other node{'s' if len(others) != 1 else ''}"
+    return Step(host=host, name="network", title=title, script=script)

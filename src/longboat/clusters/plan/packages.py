@@ -1,0 +1,167 @@
+"""Steps that install packages with the host's own package manager, apt or dnf, from signed repositories. Pure.
+
+What is installed already stays as it is; what we install is held at its version, and only that is removed again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.plan.journal_shell import put, undo
+from longboat.clusters.plan.steps import Kept, Step
+from longboat.clusters.spec import ClusterSpec, HostSpec, PackageRepository
+from longboat.core.errors import InternalError
+
+KUBERNETES_PACKAGES = ("kubelet", "kubeadm", "kubectl")
+APT_LIST, DNF_REPO = "/etc/apt/sources.list.d/longboat.list", "/etc/yum.repos.d/longboat.repo"
+HELD = (*KUBERNETES_PACKAGES, "containerd", "containerd.io", "kubernetes-cni", "cri-tools")
+
+# Only our own lists are fetched: a broken mirror of the distribution's matters only if something is missing then.
+_APT = r"""
+command -v dpkg >/dev/null && dpkg --configure -a
+mkdir -p "$LB/archives/partial"
+ours="-o Dir::Etc::sourcelist=sources.list.d/longboat.list -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
+options="-q -y --no-install-recommends -o Dpkg::Options::=--force-confold -o Dir::Cache::archives=$LB/archives"
+options="$options -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120"
+if [ -e /etc/apt/sources.list.d/longboat.list ]; then apt-get -q update $ours; fi
+plan() { apt-get install -s $options "$@" | sed -n 's/^Inst \([^ ]*\) (.*/\1/p'; }
+wanted=""
+for name in $NAMES; do
+    if [ "$name" = containerd ]; then
+        apt-cache show containerd.io >/dev/null 2>&1 && name=containerd.io
+    fi
+    wanted="$wanted $name"
+done
+fresh=$(plan $wanted) || { apt-get -q update; fresh=$(plan $wanted); }
+if entry packages; then
+    printf '%s\n' $fresh > "$new/packages"
+    cat > "$new/run" <<'UNDO'
+dpkg --configure -a || true
+for name in $(cat "$HERE/packages"); do
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null || true)
+    case "$status" in ''|not-installed) ;; *) there="${there:-} $name" ;; esac
+done
+if [ -n "${there:-}" ]; then
+    apt-mark unhold $there >/dev/null 2>&1 || true
+    apt-get -q -y -o DPkg::Lock::Timeout=120 purge $there
+fi
+UNDO
+    close_entry
+else
+    for seen in "$LB"/undo/[0-9]*-packages; do printf '%s\n' $fresh >> "$seen/packages"; done
+fi
+apt-get install $options $wanted
+rm -rf "$LB/archives"
+for name in $HELD; do
+    if grep -qx "$name" "$LB"/undo/[0-9]*-packages/packages; then apt-mark hold "$name" >/dev/null; fi
+done
+"""
+
+# What dnf brings along for a package it takes away with it; only names that were not there are recorded.
+_DNF = r"""
+wanted=""
+fresh=""
+for name in $NAMES; do
+    plain=${name%%=*}
+    [ "$plain" != containerd ] || plain=containerd.io
+    rpm -q "$plain" >/dev/null 2>&1 || fresh="$fresh $plain"
+    version=${name#*=}; version=${version%-\*}
+    if [ "$name" = "${name#*=}" ]; then wanted="$wanted $plain"; else wanted="$wanted $plain-$version"; fi
+done
+if entry packages; then
+    printf '%s\n' $fresh > "$new/packages"
+    cat > "$new/run" <<'UNDO'
+for name in $(cat "$HERE/packages"); do ! rpm -q "$name" >/dev/null 2>&1 || there="${there:-} $name"; done
+[ -z "${there:-}" ] || dnf -q -y --disableexcludes=all remove $there
+UNDO
+    close_entry
+else
+    for seen in "$LB"/undo/[0-9]*-packages; do printf '%s\n' $fresh >> "$seen/packages"; done
+fi
+dnf -q -y --disableexcludes=longboat-kubernetes --setopt=install_weak_deps=False install $wanted
+"""
+
+
+def default_repositories(facts: HostFacts, kubernetes: str) -> tuple[PackageRepository, ...]:
+    """The projects' own: Kubernetes of this minor version, and containerd 2, which distributions do not have yet."""
+    minor = "v" + ".".join(kubernetes.split(".")[:2])
+    if facts.package_manager == "apt":
+        base = "ubuntu" if facts.os_id == "ubuntu" else "debian"
+        core = f"https://pkgs.k8s.io/core:/stable:/{minor}/deb/"
+        docker = f"https://download.docker.com/linux/{base}"
+        suite = f"{facts.os_codename} stable"
+        return (
+            PackageRepository(url=core, key=f"{core}Release.key"),
+            PackageRepository(url=docker, key=f"{docker}/gpg", suite=suite),
+        )
+    core = f"https://pkgs.k8s.io/core:/stable:/{minor}/rpm/"
+    docker = "https://download.docker.com/linux/" + ("fedora" if facts.os_id == "fedora" else "centos")
+    return (
+        PackageRepository(url=core, key=f"{core}repodata/repomd.xml.key"),
+        PackageRepository(url=f"{docker}/$releasever/$basearch/stable", key=f"{docker}/gpg"),
+    )
+
+
+def repositories(spec: ClusterSpec, facts: HostFacts) -> tuple[PackageRepository, ...]:
+    return spec.source.repositories or default_repositories(facts, spec.versions.kubernetes)
+
+
+def repository(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes]) -> Step | None:
+    """`keys`: the content of every key that `repositories` names."""
+    wanted = repositories(spec, facts)
+    make = _apt_sources if facts.package_manager == "apt" else _dnf_sources
+    script = make(wanted, keys)
+    title = "add the package repositories " + ", ".join(item.url for item in wanted)
+    return Step(host=host.name, name="repository", title=title, script=script)
+
+
+def _apt_sources(wanted: tuple[PackageRepository, ...], keys: Mapping[str, bytes]) -> str:
+    script, lines = "", []
+    for number, item in enumerate(wanted):
+        key = keys[item.key]
+        ring = f"/etc/apt/keyrings/longboat-{number}.{'asc' if key.startswith(b'-----') else 'gpg'}"
+        script += put(ring, key)
+        lines.append(f"deb [signed-by={ring}] {item.url} {item.suite}\n")
+    names = " ".join(f"/var/lib/apt/lists/*{list_name(item.url)}*" for item in wanted)
+    return script + undo("apt-lists", f"rm -f {names}") + put(APT_LIST, "".join(lines))
+
+
+def list_name(url: str) -> str:
+    """How apt names the files it fetches from there."""
+    name = re.sub(r"^[a-z]+://([^/@]*@)?", "", url).rstrip("/").replace(":", "%3a").replace("/", "_")
+    if not re.fullmatch(r"[A-Za-z0-9._%+~-]+", name):
+        raise InternalError(f"a repository's URL passed that should not: {url!r}")
+    return name.replace("%3a", "*")
+
+
+def _dnf_sources(wanted: tuple[PackageRepository, ...], keys: Mapping[str, bytes]) -> str:
+    script, sections = "", []
+    for number, item in enumerate(wanted):
+        ring = f"/etc/pki/rpm-gpg/longboat-{number}"
+        script += put(ring, keys[item.key])
+        name = "longboat-kubernetes" if number == 0 else f"longboat-{number}"
+        held = "exclude=kubelet kubeadm kubectl cri-tools kubernetes-cni\n" if number == 0 else ""
+        sections.append(
+            f"[{name}]\nname={name}\nbaseurl={item.url}\nenabled=1\ngpgcheck=1\ngpgkey=file://{ring}\n{held}"
+        )
+    return script + put(DNF_REPO, "\n".join(sections))
+
+
+def packages(spec: ClusterSpec, host: HostSpec, facts: HostFacts, *, runtime: bool) -> Step | Kept:
+    """`runtime`: containerd is among them; else there is one that is good enough."""
+    version = spec.versions.kubernetes
+    missing = [name for name in KUBERNETES_PACKAGES if not is_version(facts.package(name), version)]
+    if not missing and not runtime:
+        return Kept(host=host.name, name="packages", reason=f"kubelet, kubeadm and kubectl {version} are installed")
+    names = [f"{name}={version}-*" for name in missing] + (["containerd"] if runtime else [])
+    script = f"NAMES='{' '.join(names)}'\nHELD='{' '.join(HELD)}'\n"
+    script += _APT if facts.package_manager == "apt" else _DNF
+    title = f"install {', '.join(name.replace('=', ' ').removesuffix('-*') for name in names)}"
+    return Step(host=host.name, name="packages", title=title, script=script, timeout_s=1200.0)
+
+
+def is_version(installed: str, wanted: str) -> bool:
+    """1.36.4-1.1 is 1.36.4."""
+    return installed == wanted or installed.startswith((f"{wanted}-", f"{wanted}~", f"{wanted}+"))

@@ -1,0 +1,113 @@
+"""Steps for containerd: its configuration for Kubernetes, its service, images from an archive. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+
+from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.plan.journal_shell import put, undo
+from longboat.clusters.plan.steps import Kept, Step
+from longboat.clusters.spec import ClusterSpec, HostSpec
+
+CONFIG = "/etc/containerd/config.toml"
+SOCKET = "unix:///run/containerd/containerd.sock"
+OLDEST = (2, 0)  # Kubernetes 1.36 asks for what containerd 1 does not have
+_ANSWERS_S = 60  # a container runtime with many images on a slow disk
+
+# Whatever containerd and Kubernetes keep on the disk of a host. A folder that was there before stays.
+DATA = (
+    "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd", "/var/lib/cni", "/etc/kubernetes", "/etc/cni",
+    "/etc/containerd", "/opt/cni", "/opt/containerd", "/run/containerd", "/run/flannel", "/var/log/pods",
+    "/var/log/containers", "/usr/libexec/kubernetes", "/run/xtables.lock", "/run/calico", "/run/cni",
+)  # fmt: skip
+
+
+def data(host: HostSpec) -> Step:
+    """Recorded before the packages: on the way back it runs after they are gone."""
+    script = f"""if entry data; then
+for folder in {" ".join(DATA)}; do [ -e "$folder" ] || printf '%s\\n' "$folder"; done > "$new/folders"
+cat > "$new/run" <<'UNDO'
+while read -r folder; do
+    awk -v top="$folder" 'index($2, top "/") == 1 || $2 == top {{print $2}}' /proc/mounts | sort -r |
+        while read -r mounted; do umount "$mounted" || umount -l "$mounted"; done
+    rm -rf "$folder"
+done < "$HERE/folders"
+UNDO
+close_entry
+fi
+"""
+    return Step(host=host.name, name="data", title="remember which folders were there", script=script)
+
+
+def is_good(facts: HostFacts) -> bool:
+    """A containerd that is there already and new enough."""
+    parts = facts.program("containerd").split(".")
+    return len(parts) > 1 and all(part.isdigit() for part in parts[:2]) and tuple(map(int, parts[:2])) >= OLDEST
+
+
+def uses_systemd_cgroups(facts: HostFacts) -> bool:
+    """systemd's driver, as Kubernetes wants it where systemd runs the host; with cgroup 1 in a container it cannot."""
+    return facts.init == "systemd" and facts.cgroup_version == 2
+
+
+def configuration(spec: ClusterSpec, facts: HostFacts) -> str:
+    """For containerd 2: what Kubernetes needs and nothing else, all the rest is its default."""
+    images, runtime = 'plugins."io.containerd.cri.v1.images"', 'plugins."io.containerd.cri.v1.runtime"'
+    # A host that is a container itself may not lower scores of the out-of-memory killer.
+    restricted = "true" if facts.container else "false"
+    return f"""version = 3
+
+[{images}.pinned_images]
+  sandbox = "registry.k8s.io/pause:{spec.versions.pause}"
+
+[{runtime}]
+  restrict_oom_score_adj = {restricted}
+  enable_cdi = true
+
+[{runtime}.cni]
+  bin_dirs = ["/opt/cni/bin"]
+  conf_dir = "/etc/cni/net.d"
+
+[{runtime}.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+
+[{runtime}.containerd.runtimes.runc.options]
+  SystemdCgroup = {"true" if uses_systemd_cgroups(facts) else "false"}
+"""
+
+
+def containerd(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
+    content = configuration(spec, facts)
+    is_same = facts.file(CONFIG) == hashlib.sha256(content.encode()).hexdigest()
+    if is_same and facts.unit("containerd") == "active":
+        return Kept(host=host.name, name="containerd", reason=f"containerd {facts.program('containerd')} works")
+    # Others' containers (Docker's) live on while their containerd restarts; on the way back it gets its own file again.
+    restart = "if systemctl -q is-active containerd; then systemctl restart containerd; fi"
+    script = undo("containerd-restart", restart)
+    script += put(CONFIG, content)
+    script += f"""systemctl daemon-reload
+if ! systemctl -q is-enabled containerd; then
+{undo("containerd-enabled", "systemctl disable --now containerd 2>/dev/null || true")}systemctl -q enable containerd
+fi
+systemctl restart containerd
+tries=0
+until ctr version >/dev/null 2>&1; do
+    tries=$((tries + 1))
+    [ $tries -lt {_ANSWERS_S * 5} ] || fail "containerd does not answer: $(journalctl -u containerd -n 3 -o cat 2>&1)"
+    sleep 0.2
+done
+"""
+    return Step(host=host.name, name="containerd", title="configure and start containerd", script=script)
+
+
+def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept | None:
+    """Images from an archive instead of a registry; the archive goes through stdin."""
+    if spec.source.images is None:
+        return None
+    pause = f"registry.k8s.io/pause:{spec.versions.pause}"
+    server = f"registry.k8s.io/kube-proxy:v{spec.versions.kubernetes}"
+    if pause in facts.images and server in facts.images:
+        return Kept(host=host.name, name="images", reason="the images of this version are there")
+    script = "ctr -n k8s.io images import --all-platforms=false - >/dev/null\n"
+    title = f"import images from {spec.source.images}"
+    return Step(host=host.name, name="images", title=title, script=script, kind="images", timeout_s=1800.0)

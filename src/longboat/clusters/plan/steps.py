@@ -1,0 +1,64 @@
+"""Steps of a plan, as values: one script on one host each, with the reason and what must have happened before."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+from longboat.core.jobs import Value
+
+StepKind = Literal["script", "init", "join", "images"]
+
+
+class Step(Value, frozen=True):
+    """One change of one host. `script` follows the journal's functions; it may be run again after it was cut off."""
+
+    host: str
+    name: str
+    """Short, the column of the table: packages, containerd, join."""
+    title: str
+    """What it does, for `--dry-run`."""
+    script: str
+    kind: StepKind = "script"
+    """What goes through stdin: nothing, kubeadm's configuration of init or join, an archive of images."""
+    needs: tuple[str, ...] = ()
+    """Steps of other hosts that come first."""
+    timeout_s: float = 300.0
+    """Packages and images of a slow mirror take minutes; a script that hangs is noticed all the same."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.host}/{self.name}"
+
+    @property
+    def key(self) -> str:
+        """Of what is done, so that a step with another content is another step."""
+        return hashlib.sha256(self.script.encode()).hexdigest()[:16]
+
+
+class Kept(Value, frozen=True):
+    """What is right already and left alone."""
+
+    host: str
+    name: str
+    reason: str
+
+
+class HostPlan(Value, frozen=True):
+    host: str
+    steps: tuple[Step, ...] = ()
+    kept: tuple[Kept, ...] = ()
+
+
+class ClusterPlan(Value, frozen=True):
+    """Everything that `up` would do, host by host."""
+
+    hosts: tuple[HostPlan, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple(step for host in self.hosts for step in host.steps)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.steps
