@@ -12,9 +12,9 @@ import pytest
 
 from longboat.core.errors import EngineError, LongboatError
 from longboat.engines.local.engine import LocalEngine
-from longboat.engines.local.submit.machine import Gpu
+from longboat.engines.local.queue.machine import Gpu
+from longboat.engines.local.queue.slots import SlotTicket
 from longboat.engines.local.supervise.processes import is_alive
-from longboat.engines.local.supervise.slots import SlotTicket
 from longboat.engines.shared.home import Home
 from tests.conformance.places import open_local
 from tests.engines.local.conftest import LocalJobs

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from longboat.core.jobs import Gpus, Job, Resources, Role
 from longboat.core.runs import RankReport
-from longboat.engines.local.submit.admission import Ticket
-from longboat.engines.local.submit.machine import Gpu, LocalMachine
-from longboat.engines.local.submit.preflight import RequestedResources
+from longboat.engines.local.queue.admission import Ticket
+from longboat.engines.local.queue.machine import Gpu, LocalMachine
+from longboat.engines.local.queue.requests import RequestedResources
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome
 
 GiB = 1 << 30

@@ -12,7 +12,7 @@ from longboat.core.errors import LongboatError
 from longboat.core.plans import DoctorCheck
 from longboat.core.resources import show_quantity
 from longboat.core.words import counted
-from longboat.engines.local.submit.machine import LocalMachine, observe_machine
+from longboat.engines.local.queue.machine import LocalMachine, observe_machine
 from longboat.engines.local.supervise.processes import boot_id
 from longboat.engines.shared.home import Home
 

@@ -16,7 +16,8 @@ from longboat.engines.engine import Submission
 from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.status import ENGINE, brief_status, full_status
-from longboat.engines.local.supervise.spawn import spawn, take_over, wake
+from longboat.engines.local.supervise.spawn import spawn, supervisor_environment, take_over
+from longboat.engines.local.supervise.wakeups import wake
 from longboat.engines.shared.files import write_value
 from longboat.engines.shared.home import Home, check_run_id
 from longboat.engines.shared.stop_request import StopRequest
@@ -104,7 +105,6 @@ class LocalEngine:
                 return self._replayed(submission, submission.run_id)
 
     def _launch(self, submission: Submission, record: LocalRecord, files: RunFiles, lock: int) -> None:
-        from longboat.engines.local.submit.submission import supervisor_environment
 
         try:
             stdin = submission.stdin if record.containers is None else None

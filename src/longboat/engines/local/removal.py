@@ -10,10 +10,10 @@ from pathlib import Path
 from longboat.bundles import durable
 from longboat.core.errors import EngineError
 from longboat.engines.lifecycle.resubmission import noted_code
+from longboat.engines.local.queue.slots import discard_ticket
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.processes import kill_until_gone, marked
-from longboat.engines.local.supervise.slots import discard_ticket
 from longboat.engines.shared.code_snapshot import checkpoint_folder
 from longboat.engines.shared.files import disk, is_current, open_lock, remove_tree
 from longboat.engines.shared.home import Home

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from longboat.core.errors import NotFound
 from longboat.engines.local.records import LocalRecord, LocalState, RunFolder
+
+if TYPE_CHECKING:
+    from longboat.core.layouts import NodeLayout
 
 
 class RunFiles(RunFolder):
@@ -43,3 +48,21 @@ class RunFiles(RunFolder):
     def _check_there(self) -> None:
         if not self.directory.is_dir():
             raise NotFound(f"{self.directory.name} was removed", hint="`longboat ps -a` lists all runs")
+
+
+class AttemptNode:
+    """One node of an attempt on this machine."""
+
+    def __init__(self, layout: NodeLayout, directory: Path) -> None:
+        self.layout = layout
+        self.name = layout.name
+        self.directory = directory
+        self.work = directory / "work"
+        self.plan = directory / "plan.json"
+
+    def pipes(self) -> list[Path]:
+        return [
+            self.directory / "pipes" / f"{rank.rank}.{stream}"
+            for rank in self.layout.ranks
+            for stream in ("out", "err")
+        ]

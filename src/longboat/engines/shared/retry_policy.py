@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longboat.core.errors import RUN_SETUP_EXIT
+from longboat.core.errors import RUN_SETUP_EXIT, EngineError
 from longboat.core.jobs import NEVER_RETRIED, Retries
 from longboat.core.runs import Failure
 from longboat.engines.shared.explanations import shortened
@@ -10,6 +10,12 @@ from longboat.engines.shared.explanations import shortened
 BACKOFF_LIMIT_S = 60.0
 MESSAGE_LIMIT = 160
 """Characters of a failure's message in the run's reason; `explain` shows all of it."""
+
+
+class InputFailed(EngineError):
+    """What the ranks need cannot be had; they never started. `cause` is one of jobs.CAUSES."""
+
+    cause = "setup"
 
 
 def retry_after(failure: Failure, *, attempt: int, retries: Retries) -> float | None:

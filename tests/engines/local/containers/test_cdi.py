@@ -7,7 +7,7 @@ from pathlib import Path
 
 from longboat.engines.local.containers.cdi import device_names
 from longboat.engines.local.containers.choice import device_of
-from longboat.engines.local.submit.machine import Gpu
+from longboat.engines.local.queue.machine import Gpu
 
 NVIDIA = """---
 cdiVersion: 0.5.0

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.local.submit.editable_installs import mapped_parents, python_path, source_folders
+from longboat.engines.local.submit.editable_installs import mapped_parents, source_folders
+from longboat.engines.local.supervise.attempt_folders import python_path
 from tests.bundles.trees import make
 from tests.engines.local.conftest import LocalJobs
 

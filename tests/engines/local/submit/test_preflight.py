@@ -10,8 +10,9 @@ import pytest
 from longboat.core.errors import Refused
 from longboat.core.jobs import DataImport, Gpus, Job, Resources, Role, Volume
 from longboat.engines.local.containers.choice import ContainerChoice
-from longboat.engines.local.submit.machine import Gpu, LocalMachine
-from longboat.engines.local.submit.preflight import check, matches, request_of
+from longboat.engines.local.queue.machine import Gpu, LocalMachine
+from longboat.engines.local.queue.requests import matches, request_of
+from longboat.engines.local.submit.preflight import check
 from tests.engines.local.values import GiB, gpu, job, machine, role
 
 H100 = gpu("u1", 0, type="NVIDIA H100 80GB HBM3", memory=80 * GiB)

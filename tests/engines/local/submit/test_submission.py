@@ -18,8 +18,8 @@ from longboat.engines.local.submit.submission import (
     create_run,
     free_name,
     record_of,
-    supervisor_environment,
 )
+from longboat.engines.local.supervise.spawn import supervisor_environment
 from longboat.engines.shared.files import open_lock, try_lock
 from longboat.engines.shared.home import Home
 from tests.engines.local.values import job

@@ -13,9 +13,9 @@ import pytest
 
 from longboat.core.errors import EngineError
 from longboat.core.layouts import ports_needed
+from longboat.engines.local.queue.machine import Gpu
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.local.submit.machine import Gpu
 from longboat.engines.local.supervise.attempt_folders import (
     AttemptPreparation,
     Environment,

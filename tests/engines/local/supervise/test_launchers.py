@@ -10,8 +10,9 @@ import pytest
 
 from longboat.core.errors import EngineError
 from longboat.engines.local.records import LocalRecord
+from longboat.engines.local.runfiles import AttemptNode
 from longboat.engines.local.supervise import launchers as module
-from longboat.engines.local.supervise.attempt_folders import AttemptNode, example_ports, layout_of
+from longboat.engines.local.supervise.attempt_folders import example_ports, layout_of
 from longboat.engines.local.supervise.launchers import Launchers
 from longboat.engines.local.supervise.processes import marked
 from tests.engines.local.values import job, role

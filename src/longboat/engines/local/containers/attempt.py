@@ -9,7 +9,7 @@ from pathlib import Path
 
 from longboat.core.jobs import Value
 from longboat.engines.local.containers.cdi import device_names
-from longboat.engines.local.containers.choice import device_of, is_of_image
+from longboat.engines.local.containers.choice import CONTAINER_SCRATCH, device_of, is_of_image
 from longboat.engines.local.containers.command import (
     LAUNCHER,
     ContainerSpec,
@@ -20,10 +20,9 @@ from longboat.engines.local.containers.command import (
 )
 from longboat.engines.local.containers.image import Images
 from longboat.engines.local.containers.program import answer, program_path
+from longboat.engines.local.queue.machine import Gpu
 from longboat.engines.local.records import LocalRecord
-from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.local.submit.machine import Gpu
-from longboat.engines.local.supervise.attempt_folders import CONTAINER_SCRATCH, AttemptNode
+from longboat.engines.local.runfiles import AttemptNode, RunFiles
 from longboat.engines.shared.checkpoint_store import STORES
 from longboat.engines.shared.containers.launcher_file import launcher_bytes
 from longboat.engines.shared.files import write_bytes

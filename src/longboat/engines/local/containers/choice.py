@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from longboat.core.jobs import Value
-from longboat.engines.local.submit.machine import Gpu
+from longboat.engines.local.queue.machine import Gpu
 
 KIND = "nvidia.com/gpu"
+CONTAINER_SCRATCH = "/longboat/tmp"
+"""TMPDIR of the ranks in a container: short, for the sockets below it."""
 GENERATE = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 _SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")

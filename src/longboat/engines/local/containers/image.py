@@ -12,8 +12,8 @@ from typing import IO
 
 from longboat.core.words import counted
 from longboat.engines.local.containers.program import answer, last_line, program_path
-from longboat.engines.local.supervise.attempt_data import InputFailed
 from longboat.engines.shared.containers.image_errors import is_without_python, last_part, pull_error, registry_of
+from longboat.engines.shared.retry_policy import InputFailed
 
 REPORT_S = 2.0
 """How often the progress of a pull is told: as often as a supervisor looks around."""

@@ -1,5 +1,5 @@
-"""From a job to a run folder on this machine: preflight, the plan, the order of the queue, what the machine has.
+"""From a job to a run folder on this machine: preflight, the plan, the record.
 
-What happens afterwards is in `supervise`. May import `containers`, `engines.lifecycle`, `engines.shared`, `bundles`,
-`storage`, the records of the engine and, to show them in a dry run, the folders of an attempt (`supervise`).
+What happens afterwards is in `supervise`. May import `queue`, `containers`, `engines.lifecycle`, `engines.shared`,
+`bundles`, `storage`, the records of the engine and, to show them in a dry run, the folders of an attempt (`supervise`).
 """

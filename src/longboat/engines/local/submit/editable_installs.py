@@ -32,17 +32,6 @@ def source_folders(
     return tuple(place for place in clean if not place.startswith(("..", "/")) and _has(paths, place))
 
 
-def python_path(given: str, root: str, work: str, folders: Iterable[str]) -> str:
-    """The PYTHONPATH of the ranks: as given, but what leads into the tree leads into the working copy, and these
-    folders of it."""
-    entries = []
-    for entry in filter(None, given.split(os.pathsep)):
-        inner = os.path.relpath(os.path.realpath(entry), root) if os.path.isabs(entry) else ".."
-        entries.append(entry if inner.startswith("..") else os.path.normpath(os.path.join(work, inner)))
-    entries += [os.path.normpath(os.path.join(work, folder)) for folder in folders]
-    return os.pathsep.join(dict.fromkeys(entries))
-
-
 def _has(paths: Collection[str], folder: str) -> bool:
     start = "" if os.path.normpath(folder) == "." else os.path.normpath(folder) + "/"
     return any(path.startswith(start) for path in paths)

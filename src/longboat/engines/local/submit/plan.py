@@ -11,7 +11,7 @@ from longboat.core.resources import show_quantity
 from longboat.core.words import counted
 from longboat.engines.engine import Submission
 from longboat.engines.local.containers.choice import ContainerChoice
-from longboat.engines.local.submit.preflight import request_of
+from longboat.engines.local.queue.requests import request_of
 from longboat.engines.local.submit.submission import free_name, record_of
 from longboat.engines.local.supervise.attempt_folders import example_ports, layout_of
 from longboat.engines.shared.checkpoint_store import kept_reason

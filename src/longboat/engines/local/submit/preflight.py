@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longboat.core.errors import Refused
-from longboat.core.jobs import Gpus, Job, Role, Value
+from longboat.core.jobs import Gpus, Job, Role
 from longboat.core.resources import format_duration, show_quantity
 from longboat.core.words import counted
 from longboat.engines.local.containers.choice import GENERATE, ContainerChoice, device_of
-from longboat.engines.local.submit.machine import Gpu, LocalMachine
+from longboat.engines.local.queue.machine import LocalMachine
+from longboat.engines.local.queue.requests import matches, request_of, take_gpus
 from longboat.engines.refusals import Problem, refusal
 
 CROWD = 8
@@ -18,27 +19,6 @@ START_S = 0.03
 """CPU time to start a rank or a launcher, as measured: 9,000 of them on 2 CPUs take 2 minutes."""
 SLOW_START_S = 10.0
 """A start that takes less needs no explanation."""
-
-
-class RequestedResources(Value, frozen=True):
-    """What all nodes of a job take from this machine together."""
-
-    gpus: tuple[Gpus, ...] = ()  # one per node, in layout order
-    cpus: float = 0.0
-    memory: int = 0
-
-    @property
-    def gpu_count(self) -> int:
-        return sum(gpus.count for gpus in self.gpus)
-
-
-def request_of(job: Job) -> RequestedResources:
-    """The sum over nodes. What a job does not state is not accounted."""
-    return RequestedResources(
-        gpus=tuple(role.resources.gpus for role in job.roles for _ in range(role.nodes)),
-        cpus=sum((role.resources.cpus or 0.0) * role.nodes for role in job.roles),
-        memory=sum((role.resources.memory or 0) * role.nodes for role in job.roles),
-    )
 
 
 def check(
@@ -58,30 +38,6 @@ def check(
     if problems:
         raise refusal("this machine can never run this job", problems)
     return [*_image_notices(job, containers), *_crowd_notices(job, machine)]
-
-
-def matches(gpu: Gpu, wanted: Gpus) -> bool:
-    """Whether one GPU satisfies the type and memory asked for."""
-    if wanted.type is not None and (gpu.type is None or wanted.type.lower() not in gpu.type.lower()):
-        return False
-    return wanted.memory is None or (gpu.memory is not None and gpu.memory >= wanted.memory)
-
-
-def take_gpus(free: Sequence[Gpu], request: RequestedResources) -> list[tuple[Gpu, ...]] | None:
-    """GPUs for every node, or None. The pickiest nodes choose first; each takes the smallest GPU that serves it."""
-    left = sorted(free, key=lambda gpu: (gpu.memory or 0, gpu.index))
-    taken: dict[int, tuple[Gpu, ...]] = {}
-    picky = sorted(
-        range(len(request.gpus)), key=lambda i: (request.gpus[i].type is None, -(request.gpus[i].memory or 0), i)
-    )
-    for node in picky:
-        wanted = request.gpus[node]
-        fitting = [gpu for gpu in left if matches(gpu, wanted)][: wanted.count]
-        if len(fitting) < wanted.count:
-            return None
-        taken[node] = tuple(fitting)
-        left = [gpu for gpu in left if gpu not in fitting]
-    return [taken[node] for node in range(len(request.gpus))]
 
 
 def _data_problems(job: Job) -> list[Problem]:

@@ -17,8 +17,8 @@ from longboat.core.layouts import notices as layout_notices
 from longboat.core.words import listing
 from longboat.engines.engine import Submission
 from longboat.engines.local.containers.choice import ContainerChoice, hidden_links
+from longboat.engines.local.queue.machine import observe_machine
 from longboat.engines.local.submit.in_place import check_in_place
-from longboat.engines.local.submit.machine import observe_machine
 from longboat.engines.local.submit.preflight import check
 from longboat.engines.local.submit.volumes import LocalFolders, LocalizedJob, localize
 from longboat.engines.shared.code_snapshot import (

@@ -177,14 +177,6 @@ def create_run(home: Home, record: LocalRecord, diff: bytes | None) -> tuple[Run
             remove_tree(temporary)
 
 
-def supervisor_environment(record: LocalRecord, environment: Mapping[str, str]) -> dict[str, str]:
-    """The submitter's environment without what marks the ranks of a surrounding run."""
-    from longboat.core.variables import is_scrubbed
-
-    kept = {name: value for name, value in environment.items() if not is_scrubbed(name)}
-    return {**kept, **record.environment}
-
-
 def _resume_from(home: Home, submission: Submission) -> str | None:
     wanted = submission.job.checkpoints.resume
     if wanted is None:

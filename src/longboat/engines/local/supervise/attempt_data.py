@@ -18,17 +18,12 @@ from longboat.engines.local.supervise import short_tmpdir
 from longboat.engines.local.supervise.attempt_folders import Environment
 from longboat.engines.shared.files import copy, disk, make_folder, note_use, remove_tree, write_value
 from longboat.engines.shared.home import Home
+from longboat.engines.shared.retry_policy import InputFailed
 
 if TYPE_CHECKING:
     from threading import Thread
 
     from longboat.engines.local.containers.attempt import AttemptContainers
-
-
-class InputFailed(EngineError):
-    """What the ranks need cannot be had; they never started. `cause` is one of jobs.CAUSES."""
-
-    cause = "setup"
 
 
 class DataFailed(InputFailed):

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from longboat.core.jobs import Value
-from longboat.core.layouts import Layout, NodeLayout, NodeSite, lay_out, ports_needed, scrubbed
+from longboat.core.layouts import Layout, NodeSite, lay_out, ports_needed, scrubbed
+from longboat.engines.local.containers.choice import CONTAINER_SCRATCH
+from longboat.engines.local.queue.machine import Gpu
+from longboat.engines.local.queue.slots import SHARED, addresses_in
 from longboat.engines.local.records import LocalRecord
-from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.local.submit.editable_installs import python_path
-from longboat.engines.local.submit.machine import Gpu
+from longboat.engines.local.runfiles import AttemptNode, RunFiles
 from longboat.engines.local.supervise.short_tmpdir import short_path
-from longboat.engines.local.supervise.slots import SHARED, addresses_in
 from longboat.engines.shared.files import disk, make_folder, write_bytes
 from longboat.engines.shared.home import Home
 
 PEER_TIMEOUT_S = 600.0
 """Setup of the slowest node is waited for, which may install packages."""
-CONTAINER_SCRATCH = "/longboat/tmp"
-"""TMPDIR of the ranks in a container: short, for the sockets below it."""
 
 
 class Environment(Value, frozen=True):
@@ -34,24 +32,6 @@ class Environment(Value, frozen=True):
     path: tuple[str, ...] = ()
     variables: dict[str, str] = {}
     marker: str | None = None  # to be written once setup has succeeded
-
-
-class AttemptNode:
-    """One node of an attempt on this machine."""
-
-    def __init__(self, layout: NodeLayout, directory: Path) -> None:
-        self.layout = layout
-        self.name = layout.name
-        self.directory = directory
-        self.work = directory / "work"
-        self.plan = directory / "plan.json"
-
-    def pipes(self) -> list[Path]:
-        return [
-            self.directory / "pipes" / f"{rank.rank}.{stream}"
-            for rank in self.layout.ranks
-            for stream in ("out", "err")
-        ]
 
 
 def layout_of(
@@ -221,3 +201,14 @@ class AttemptPreparation:
             "port": node.layout.ports[-1],
             "ports": {other.name: other.layout.ports[-1] for other in self.nodes},
         }
+
+
+def python_path(given: str, root: str, work: str, folders: Iterable[str]) -> str:
+    """The PYTHONPATH of the ranks: as given, but what leads into the tree leads into the working copy, and these
+    folders of it."""
+    entries = []
+    for entry in filter(None, given.split(os.pathsep)):
+        inner = os.path.relpath(os.path.realpath(entry), root) if os.path.isabs(entry) else ".."
+        entries.append(entry if inner.startswith("..") else os.path.normpath(os.path.join(work, inner)))
+    entries += [os.path.normpath(os.path.join(work, folder)) for folder in folders]
+    return os.pathsep.join(dict.fromkeys(entries))

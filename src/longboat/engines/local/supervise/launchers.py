@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from longboat.core.errors import RUN_SETUP_EXIT
 from longboat.core.runs import RankReport
 from longboat.engines.local.records import LocalRecord
+from longboat.engines.local.runfiles import AttemptNode
 from longboat.engines.local.supervise.attempt_files import Heartbeat, Stall, reports_of
-from longboat.engines.local.supervise.attempt_folders import AttemptNode
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome
 from longboat.engines.local.supervise.pipes import drain, hold, let_go, told_pipe
 from longboat.engines.local.supervise.processes import (

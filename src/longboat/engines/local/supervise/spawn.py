@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -15,22 +17,11 @@ import msgspec
 from longboat.core.errors import NotFound
 from longboat.engines.local.records import LocalRecord, replace
 from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.shared.files import disk, is_current, open_lock, try_lock
-
-
-def wake(files: RunFiles) -> None:
-    """Make the run's supervisor look at its files now."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(files.wake, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            os.write(descriptor, b"!")
-        finally:
-            os.close(descriptor)
-
+from longboat.engines.shared.files import disk, is_current, open_lock, try_lock, write_bytes, write_value
 
 _PROGRAM = (
     "import sys; del sys.path[0]; sys.path += [root for root in sys.argv[3:] if root not in sys.path]; "
-    "from longboat.engines.local.supervise.supervisor import main; main(sys.argv[1:])"
+    "from longboat.engines.local.supervise.spawn import main; main(sys.argv[1:])"
 )
 """Not `-m`: that would import from the folder the user happens to be in."""
 
@@ -78,8 +69,6 @@ def _become_supervisor(files: RunFiles, lock: int, environment: dict[str, str], 
             os.dup2(target, number)
         os.environ.clear()
         os.environ.update(environment)
-        from longboat.engines.local.supervise.supervisor import main
-
         main([os.fspath(files.directory), str(lock)])
         code = 0
     except BaseException:
@@ -148,7 +137,6 @@ def take_over(
             _give_up(files)
             return False
         from longboat.engines.local.recovery import may_respawn
-        from longboat.engines.local.submit.submission import supervisor_environment
 
         if not may_respawn(files):
             return False
@@ -166,3 +154,54 @@ def _give_up(files: RunFiles) -> None:
     known = files.state(is_alone=True)
     state = rebuilt_state(files, files.record(), known, is_alone=True, damaged=DAMAGED_RECORD)
     files.write_state(replace(state, serial=state.serial + 1))
+
+
+def supervisor_environment(record: LocalRecord, environment: Mapping[str, str]) -> dict[str, str]:
+    """The submitter's environment without what marks the ranks of a surrounding run."""
+    from longboat.core.variables import is_scrubbed
+
+    kept = {name: value for name, value in environment.items() if not is_scrubbed(name)}
+    return {**kept, **record.environment}
+
+
+def main(arguments: list[str]) -> None:
+    """The supervisor's process: RUN-FOLDER LOCK-DESCRIPTOR."""
+    from longboat.engines.local.supervise.processes import become_subreaper
+    from longboat.engines.local.supervise.supervisor import Supervisor
+
+    directory, lock = Path(arguments[0]), int(arguments[1])
+    os.closerange(3, lock)  # what the submitter's parents left open: somebody may wait for its end
+    os.closerange(lock + 1, 1024)
+    os.set_inheritable(lock, False)
+    os.chdir(directory)
+    for ignored in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(ignored, signal.SIG_IGN)
+    become_subreaper()
+    supervisor = Supervisor(directory)
+    supervisor.stdin = _take_stdin()
+    signal.signal(signal.SIGTERM, _stop_handler(supervisor.files))
+    try:
+        supervisor.run()
+    except Exception as error:
+        import traceback
+
+        write_bytes(directory / "crash.txt", traceback.format_exc().encode())
+        supervisor.fail_hard(f"the supervisor failed: {error} (see {directory / 'crash.txt'})")
+
+
+def _take_stdin() -> int:
+    """The submitter's stdin, or /dev/null: for the rank alone, not for what the supervisor runs."""
+    taken, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return taken
+
+
+def _stop_handler(files: RunFiles) -> Callable[[int, object], None]:
+    """A shutdown of the machine reaches the supervisor as SIGTERM: stop the run in order."""
+    from longboat.engines.shared.stop_request import StopRequest
+
+    def handle(_number: int, _frame: object) -> None:
+        write_value(files.stop, StopRequest(at=time.time()), is_durable=True)
+
+    return handle

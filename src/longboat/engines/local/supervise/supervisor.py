@@ -6,13 +6,9 @@ its lock free and starts another one (`spawn`), which carries on from the files.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
-import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -21,23 +17,22 @@ from longboat.core.errors import EngineError, InternalError, LongboatError
 from longboat.core.jobs import Job
 from longboat.core.layouts import ports_needed
 from longboat.core.runs import Attempt, Failure, latest_step
+from longboat.engines.local.queue.machine import Gpu, observe_machine
+from longboat.engines.local.queue.requests import request_of
+from longboat.engines.local.queue.slots import Ports, SlotTicket
 from longboat.engines.local.records import LocalRecord, LocalState, replace
 from longboat.engines.local.recovery import ending_of_files
 from longboat.engines.local.runfiles import RunFiles
-from longboat.engines.local.submit.machine import Gpu, observe_machine
-from longboat.engines.local.submit.preflight import request_of
-from longboat.engines.local.supervise.attempt_data import AttemptOutputs, InputFailed
+from longboat.engines.local.supervise.attempt_data import AttemptOutputs
 from longboat.engines.local.supervise.attempt_files import rank_statuses
 from longboat.engines.local.supervise.attempt_folders import AttemptPreparation, layout_of
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, judge, stop_code
 from longboat.engines.local.supervise.chain import look_at_chain
 from longboat.engines.local.supervise.launchers import Launchers
-from longboat.engines.local.supervise.processes import become_subreaper, identify, reap
-from longboat.engines.local.supervise.slots import Ports, SlotTicket
-from longboat.engines.local.supervise.spawn import wake
-from longboat.engines.shared.files import disk, write_bytes
+from longboat.engines.local.supervise.processes import identify, reap
+from longboat.engines.local.supervise.wakeups import Wakeups, wake
 from longboat.engines.shared.home import Home
-from longboat.engines.shared.retry_policy import describe, retry_after, retry_note, start_failure
+from longboat.engines.shared.retry_policy import InputFailed, describe, retry_after, retry_note, start_failure
 from longboat.engines.shared.secrets import read_secrets, readable_secrets
 
 TICK_S = 2.0
@@ -59,8 +54,7 @@ class Supervisor:
         self.files = RunFiles(directory)
         self.record: LocalRecord = self.files.record()
         self.state: LocalState = self.files.state(is_alone=True)
-        self._wake = self._open_wake()
-        self._alarm = self._catch_children()
+        self._wakeups = Wakeups(self.files)
         self._slot: SlotTicket | None = None
         self._ports = Ports()
         self._node_ports: list[tuple[int, ...]] = []
@@ -315,7 +309,7 @@ class Supervisor:
         if self._slot is not None:
             self._slot.release()
             self._poke_waiting()
-        self.files.wake.unlink(missing_ok=True)
+        self._wakeups.close()
 
     def fail_hard(self, message: str) -> None:
         """Something in Longboat itself broke: the run ends with that, not in silence."""
@@ -325,10 +319,7 @@ class Supervisor:
 
     def _pause(self, timeout_s: float) -> None:
         """Until a child ends, a command wakes us, or the time is over."""
-        ready, _, _ = select.select([self._wake, self._alarm], [], [], min(timeout_s, TICK_S))
-        for descriptor in ready:
-            with contextlib.suppress(BlockingIOError):
-                os.read(descriptor, 4096)
+        self._wakeups.wait(min(timeout_s, TICK_S))
         if not self._is_saved:
             self._save()
 
@@ -348,20 +339,6 @@ class Supervisor:
         for name in self._slot.waiting()[:8]:
             wake(RunFiles(self.home.runs / name))
 
-    def _open_wake(self) -> int:
-        self.files.wake.unlink(missing_ok=True)
-        with disk(f"create {self.files.wake}"):
-            os.mkfifo(self.files.wake, 0o600)
-            return os.open(self.files.wake, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def _catch_children(self) -> int:
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        os.set_blocking(reader, False)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        return reader
-
     def _save(self, *, is_durable: bool = False, **changes: object) -> None:
         """Store the new state; durable where the attempts or the end of the run have changed.
 
@@ -378,43 +355,3 @@ class Supervisor:
         except EngineError as error:
             self._is_saved = False
             print(error.message, file=sys.stderr)
-
-
-def main(arguments: list[str]) -> None:
-    directory, lock = Path(arguments[0]), int(arguments[1])
-    os.closerange(3, lock)  # what the submitter's parents left open: somebody may wait for its end
-    os.closerange(lock + 1, 1024)
-    os.set_inheritable(lock, False)
-    os.chdir(directory)
-    for ignored in (signal.SIGHUP, signal.SIGINT):
-        signal.signal(ignored, signal.SIG_IGN)
-    become_subreaper()
-    supervisor = Supervisor(directory)
-    supervisor.stdin = _take_stdin()
-    signal.signal(signal.SIGTERM, _stop_handler(supervisor.files))
-    try:
-        supervisor.run()
-    except Exception as error:
-        import traceback
-
-        write_bytes(directory / "crash.txt", traceback.format_exc().encode())
-        supervisor.fail_hard(f"the supervisor failed: {error} (see {directory / 'crash.txt'})")
-
-
-def _take_stdin() -> int:
-    """The submitter's stdin, or /dev/null: for the rank alone, not for what the supervisor runs."""
-    taken, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    return taken
-
-
-def _stop_handler(files: RunFiles) -> Callable[[int, object], None]:
-    """A shutdown of the machine reaches the supervisor as SIGTERM: stop the run in order."""
-    from longboat.engines.shared.files import write_value
-    from longboat.engines.shared.stop_request import StopRequest
-
-    def handle(_number: int, _frame: object) -> None:
-        write_value(files.stop, StopRequest(at=time.time()), is_durable=True)
-
-    return handle

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from longboat.core.jobs import Value
 from longboat.core.resources import show_quantity
 from longboat.core.words import counted
-from longboat.engines.local.submit.machine import Gpu
-from longboat.engines.local.submit.preflight import RequestedResources, take_gpus
+from longboat.engines.local.queue.machine import Gpu
+from longboat.engines.local.queue.requests import RequestedResources, take_gpus
 
 
 class Ticket(Value, frozen=True):

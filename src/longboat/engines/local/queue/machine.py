@@ -59,7 +59,7 @@ def observe_gpus(environment: Mapping[str, str]) -> tuple[Gpu, ...]:
 def _nvml_gpus() -> tuple[Gpu, ...]:
     """As they were found within the last moments: a supervisor asks often, and one that was forked has the answer of
     whoever submitted."""
-    from longboat.engines.local.submit.nvml import list_gpus
+    from longboat.engines.local.queue.nvml import list_gpus
 
     if _seen and time.monotonic() - _seen[0][0] < KNOWN_S:
         return _seen[0][1]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import EngineError
-from longboat.engines.local.submit.machine import Gpu
+from longboat.engines.local.queue import slots
+from longboat.engines.local.queue.machine import Gpu
+from longboat.engines.local.queue.slots import Ports, SlotTicket, discard_ticket
 from longboat.engines.local.submit.submission import take_number
-from longboat.engines.local.supervise import slots
-from longboat.engines.local.supervise.slots import Ports, SlotTicket, discard_ticket
 from longboat.engines.shared.home import Home
 from tests.engines.local.values import ask, machine
 

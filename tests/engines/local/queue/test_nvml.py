@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.local.submit import machine, nvml
+from longboat.engines.local.queue import machine, nvml
 
 LIBRARY = """
 #include <stdio.h>

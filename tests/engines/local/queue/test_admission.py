@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longboat.core.jobs import Gpus
-from longboat.engines.local.submit.admission import FreeResources, decide_admission, queue_order, reserve
-from longboat.engines.local.submit.machine import Gpu
-from longboat.engines.local.submit.preflight import RequestedResources, take_gpus
+from longboat.engines.local.queue.admission import FreeResources, decide_admission, queue_order, reserve
+from longboat.engines.local.queue.machine import Gpu
+from longboat.engines.local.queue.requests import RequestedResources, take_gpus
 from tests.engines.local.values import GiB, ask, gpu, ticket
 
 FOUR = tuple(gpu(f"g{n}", n) for n in range(4))

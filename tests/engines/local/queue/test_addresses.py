@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.local.supervise import slots
-from longboat.engines.local.supervise.slots import SHARED, AddressBlocks, addresses_in
+from longboat.engines.local.queue import slots
+from longboat.engines.local.queue.slots import SHARED, AddressBlocks, addresses_in
 from longboat.engines.shared.home import Home
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has all of 127/8")

@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from longboat.core.errors import EngineError
-from longboat.engines.local.submit.admission import FreeResources, Ticket, decide_admission, queue_order
-from longboat.engines.local.submit.machine import Gpu, LocalMachine
-from longboat.engines.local.submit.preflight import RequestedResources, take_gpus
+from longboat.engines.local.queue.admission import FreeResources, Ticket, decide_admission, queue_order
+from longboat.engines.local.queue.machine import Gpu, LocalMachine
+from longboat.engines.local.queue.requests import RequestedResources, take_gpus
 from longboat.engines.shared.files import disk_error, locked, make_folder, open_lock, try_lock, write_bytes
 from longboat.engines.shared.home import Home
 

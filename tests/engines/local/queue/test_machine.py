@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from longboat.engines.local.submit import machine
-from longboat.engines.local.submit.machine import Gpu, observe_gpus, observe_machine
+from longboat.engines.local.queue import machine
+from longboat.engines.local.queue.machine import Gpu, observe_gpus, observe_machine
 
 FOUND = (Gpu(id="GPU-aa", index=0, type="H100"), Gpu(id="GPU-bb", index=1, type="H100"))
 
