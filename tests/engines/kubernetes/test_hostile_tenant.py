@@ -336,7 +336,7 @@ def assert_only(town: Town, made: set[str], runs: tuple[str, ...]) -> None:
     again = {f"Job {town.namespace}/{run}-a1-worker" for run in ("honest", "raised")}
     assert jobs == first | templates | again
     assert not [one for one in made if f" {town.namespace}/" not in one], made
-    shared = ("longboat-code-", "longboat-launcher-", "longboat-aide")
+    shared = ("longboat-code-", "longboat-launcher-", "longboat-helper")
     others = [one.partition("/")[2] for one in made if not one.startswith("Job ")]
     assert [one for one in others if not one.startswith((*(f"{run}-a" for run in runs), *shared))] == []
     for body in town.admin.list(JOB).items:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
     from longboat.engines.kubernetes.records import Record
     from longboat.engines.kubernetes.settings import ClusterSettings
+    from longboat.engines.kubernetes.submit.preparation import PreparedRun
     from longboat.engines.kubernetes.submit.submission import Submitter
     from longboat.kubeapi.client import Client
 
@@ -81,15 +82,13 @@ class KubernetesEngine:
     def plan(self, submission: Submission) -> Plan:
         from longboat.engines.kubernetes.submit.plan import make_plan
 
-        submitter = self._submitter()
-        return make_plan(submitter, submitter.prepare(self._complete(submission)))
+        return make_plan(*self._prepared(self._complete(submission)))
 
     def manifests(self, submission: Submission) -> tuple[list[dict[str, Any]], list[str]]:
         """The run as objects that `kubectl apply` takes and that need no Longboat, and what to know about them."""
         from longboat.engines.kubernetes.submit.plan import make_manifests
 
-        submitter = self._submitter()
-        return make_manifests(submitter, submitter.prepare(self._complete(submission)))
+        return make_manifests(*self._prepared(self._complete(submission)))
 
     def submit(self, submission: Submission) -> RunStatus:
         from longboat.engines.kubernetes.names import check_run_id
@@ -106,8 +105,8 @@ class KubernetesEngine:
             if status is not None and not is_unfinished_submission(status):
                 check_same_job(status, redacted_job(with_absolute_secrets(submission)))
                 return status
-        submitter = self._submitter()
-        record = submitter.submit(submitter.prepare(submission), submission.run_id)
+        submitter, prepared = self._prepared(submission)
+        record = submitter.submit(prepared, submission.run_id)
         if record is None:
             return self.status(submission.run_id or "")
         note_submission(
@@ -154,13 +153,15 @@ class KubernetesEngine:
             return submission
         return msgspec.structs.replace(submission, environment=self.environment)
 
-    def _submitter(self) -> Submitter:
+    def _prepared(self, submission: Submission) -> tuple[Submitter, PreparedRun]:
+        from longboat.engines.kubernetes.submit.preparation import prepare
         from longboat.engines.kubernetes.submit.submission import Submitter
         from longboat.engines.shared.home import Home
 
         home = Home(environment=self.environment)
         home.prepare()
-        return Submitter(self.client, self.settings, home, self._notice)
+        prepared = prepare(self.client, self.settings, home, submission)
+        return Submitter(self.client, self.settings, home, self._notice), prepared
 
     # observing
 

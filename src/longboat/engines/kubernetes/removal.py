@@ -111,13 +111,13 @@ def clear_storage(client: Client, record: Record, *, purge: bool) -> list[str]:
         return []
     rest: list[str] = []
     try:
-        with HelperPod.of_run(client, record) as aide:
+        with HelperPod.of_run(client, record) as helper:
             if shared is not None:
-                rest = aide.remove_named(shared, OWN_FOLDER, OWN_FILE)
+                rest = helper.remove_named(shared, OWN_FOLDER, OWN_FILE)
             for path in doomed:
-                aide.remove(path)
+                helper.remove(path)
     except (NotFound, EngineError):
-        # The aide goes with the record, also in the middle of its work: somebody else has removed the run meanwhile,
+        # The helper goes with the record, also in the middle of its work: somebody else has removed the run meanwhile,
         # and cleared this before.
         if client.find(CONFIG_MAP, record.name) is not None:
             raise

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+import msgspec
+
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of pods that still hold or want something."""
+
+OVER = ("Complete", "Failed", "Completed")
+"""Conditions of a Job or JobSet that has ended."""
 
 Quantities = dict[str, str | int | float]
 
@@ -182,3 +187,38 @@ class SlimRecord(TypedDict, total=False):
 
     metadata: _RunMeta
     data: dict[str, str]
+
+
+class RunObject(msgspec.Struct):
+    """A record, pod, Job or JobSet with what the controller keeps of it. A struct: all runs' stay in memory."""
+
+    class Meta(msgspec.Struct, rename="camel"):
+        name: str = ""
+        namespace: str = ""
+        uid: str = ""
+        resource_version: str = ""
+        labels: dict[str, str] = {}
+        annotations: dict[str, str] = {}
+
+    class Data(msgspec.Struct):
+        state: str = "{}"
+
+    class Status(msgspec.Struct):
+        class Condition(msgspec.Struct):
+            type: str = ""
+            status: str = ""
+
+        phase: str = ""
+        conditions: list[Condition] = []
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+    data: Data = msgspec.field(default_factory=Data)
+    status: Status = msgspec.field(default_factory=Status)
+
+    @property
+    def is_over(self) -> bool:
+        """Of a pod or a workload: it holds nothing any more."""
+        conditions = self.status.conditions
+        return self.status.phase in ("Succeeded", "Failed") or any(
+            condition.type in OVER and condition.status == "True" for condition in conditions
+        )

@@ -189,7 +189,7 @@ def test_a_probe_measures_and_leaves_nothing(client: Client, namespace: str, sto
     assert (found.size, found.files, found.file_size) == (8 << 20, 50, 100_000)
     rates = (found.write_bytes_per_s, found.read_bytes_per_s, found.creates_per_s, found.reads_per_s)
     assert all(rate > 0 for rate in rates) and 0 < found.free <= found.total
-    until("the aide is gone", lambda: client.list(POD).items == [])
+    until("the helper is gone", lambda: client.list(POD).items == [])
     pod = speak(client, "time.sleep(600)", storage={"persistentVolumeClaim": {"claimName": "data"}})
     until_running(client)
     assert Remote(client, namespace, pod).names("/longboat/storage") == []

@@ -228,4 +228,7 @@ open(base + "/artifacts/worker-0/plot", "w").write("plot")
     waits = snapshot_of(client, record_of(namespace), phase="pending")
     with pytest.raises(NotFound, match="has not started"):
         copy_out(client, waits, "checkpoints", tmp_path / "none")
-    until("no aide is left", lambda: [pod for pod in client.list(POD).items if "aide" in pod["metadata"]["name"]] == [])
+    until(
+        "no helper is left",
+        lambda: [pod for pod in client.list(POD).items if "longboat-helper" in pod["metadata"]["name"]] == [],
+    )

@@ -21,8 +21,8 @@ from tests.engines.kubernetes.exec.test_pod_exec import contents, make_tree
 from tests.engines.kubernetes.speaking import IMAGE, claim, record_of, speak, until, until_running, vouch
 
 
-def aides(client: Client) -> list[str]:
-    return [pod["metadata"]["name"] for pod in client.list(POD, labels=f"{names.KIND}=aide").items]
+def helper_pods(client: Client) -> list[str]:
+    return [pod["metadata"]["name"] for pod in client.list(POD, labels=f"{names.KIND}=helper").items]
 
 
 def test_it_mounts_what_lasts_where_the_run_has_it() -> None:
@@ -69,23 +69,23 @@ def test_why_it_does_not_start(pod: dict[str, Any], waited_s: float, said: str) 
 def test_a_tree_and_a_large_file_there_and_back(client: Client, namespace: str, tmp_path: Path) -> None:
     tree = make_tree(tmp_path / "tree")
     (tree / "large").write_bytes(os.urandom(50 << 20))
-    with HelperPod(client, Storage(path=f"/var/lib/{namespace}"), image=IMAGE) as aide:
-        aide.copy_in(tree, "/longboat/storage/there/kept")
-        aide.copy_out("/longboat/storage/there/kept", tmp_path / "back")
+    with HelperPod(client, Storage(path=f"/var/lib/{namespace}"), image=IMAGE) as helper:
+        helper.copy_in(tree, "/longboat/storage/there/kept")
+        helper.copy_out("/longboat/storage/there/kept", tmp_path / "back")
         assert contents(tmp_path / "back") == contents(tree)
-        aide.copy_out("/longboat/storage/there/kept/bin/go", tmp_path)
+        helper.copy_out("/longboat/storage/there/kept/bin/go", tmp_path)
         assert (tmp_path / "go").read_text() == "#!/bin/sh\n"
-        assert aide.run(["sh", "-c", "cat /longboat/storage/there/kept/bin/go; exit 3"])[:2] == (3, b"#!/bin/sh\n")
-        aide.remove("/longboat/storage/there")
-        assert aide.names("/longboat/storage") == []
+        assert helper.run(["sh", "-c", "cat /longboat/storage/there/kept/bin/go; exit 3"])[:2] == (3, b"#!/bin/sh\n")
+        helper.remove("/longboat/storage/there")
+        assert helper.names("/longboat/storage") == []
         with pytest.raises(NotFound):
-            aide.copy_out("/longboat/storage/there", tmp_path / "nothing")
+            helper.copy_out("/longboat/storage/there", tmp_path / "nothing")
         assert not (tmp_path / "nothing").exists()
         assert list(tmp_path.glob(".longboat-*")) == []
-        body = client.get(POD, aide.pod)
+        body = client.get(POD, helper.pod)
         assert body["spec"]["activeDeadlineSeconds"] == LIFE_S
         assert body["spec"]["automountServiceAccountToken"] is False
-    until("it is gone", lambda: aides(client) == [])
+    until("it is gone", lambda: helper_pods(client) == [])
 
 
 @pytest.mark.pods
@@ -96,13 +96,13 @@ def test_in_a_namespace_that_enforces_restricted(client: Client, namespace: str)
         volumes=[{"name": "storage", "emptyDir": {}}], mounts=[{"name": "storage", "mountPath": "/s"}]
     )
     for security in (None, "restricted"):
-        with HelperPod(client, mounts, image=IMAGE, security=security) as aide:  # type: ignore[arg-type]
-            aide.put("/s/folder/file", open(__file__, "rb"))
-            assert b"".join(aide.cat("/s/folder/file")) == Path(__file__).read_bytes()
-            assert aide.run(["id", "-u"])[1] == b"1000\n"
+        with HelperPod(client, mounts, image=IMAGE, security=security) as helper:  # type: ignore[arg-type]
+            helper.put("/s/folder/file", open(__file__, "rb"))
+            assert b"".join(helper.cat("/s/folder/file")) == Path(__file__).read_bytes()
+            assert helper.run(["id", "-u"])[1] == b"1000\n"
     with pytest.raises(EngineError, match="PodSecurity"):
         HelperPod(client, mounts, image=IMAGE, security="baseline").__enter__()
-    until("they are gone", lambda: aides(client) == [])
+    until("they are gone", lambda: helper_pods(client) == [])
 
 
 @pytest.mark.pods
@@ -111,19 +111,19 @@ def test_it_goes_with_its_run_and_old_ones_are_swept(client: Client, namespace: 
     owner = client.create(objects.record_object(record, State()))
     (volume,) = (one for one in pod_volumes(record)[0] if "emptyDir" not in one)
     vouch(client, {key: value for key, value in volume.items() if key != "name"})
-    aide = HelperPod.of_run(client, record).__enter__()
-    meta = client.get(POD, aide.pod)["metadata"]
+    helper = HelperPod.of_run(client, record).__enter__()
+    meta = client.get(POD, helper.pod)["metadata"]
     assert meta["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
     assert (meta["labels"][names.RUN], meta["labels"][names.MANAGED_BY]) == ("train", "longboat")
     client.delete(CONFIG_MAP, "train")
-    until("it went with its run", lambda: aides(client) == [])
+    until("it went with its run", lambda: helper_pods(client) == [])
 
     old = HelperPod(client, Storage(path=f"/var/lib/{namespace}"), image=IMAGE).__enter__()
     client.patch(POD, old.pod, {"spec": {"activeDeadlineSeconds": 1}})
     until("it ended by itself", lambda: client.get(POD, old.pod)["status"]["phase"] == "Failed")
     with HelperPod(client, Storage(path=f"/var/lib/{namespace}"), image=IMAGE):
-        assert old.pod not in aides(client)
-    until("all are gone", lambda: aides(client) == [])
+        assert old.pod not in helper_pods(client)
+    until("all are gone", lambda: helper_pods(client) == [])
 
 
 @pytest.mark.pods
@@ -131,19 +131,19 @@ def test_an_image_that_cannot_be_had_is_told(client: Client, namespace: str, mon
     monkeypatch.setattr("longboat.engines.kubernetes.exec.helper_pod.PULL_S", 0.0)
     with pytest.raises(EngineError, match="ErrImage|ImagePull"):
         HelperPod(client, Storage(path=f"/var/lib/{namespace}"), image="longboat.test/none:latest").__enter__()
-    until("it is gone", lambda: aides(client) == [])
+    until("it is gone", lambda: helper_pods(client) == [])
 
 
 @pytest.mark.pods
 def test_a_claim_in_use_is_read_on_the_machine_that_has_it(client: Client) -> None:
     with claim(client, "data"):
-        with HelperPod(client, Storage(claim="data"), image=IMAGE) as aide:
-            assert "affinity" not in client.get(POD, aide.pod)["spec"]
+        with HelperPod(client, Storage(claim="data"), image=IMAGE) as helper:
+            assert "affinity" not in client.get(POD, helper.pod)["spec"]
         source = {"persistentVolumeClaim": {"claimName": "data"}}
         speak(client, 'open("/longboat/storage/file", "w").write("x"); time.sleep(600)', storage=source)
         (pod,) = until_running(client)
-        with HelperPod(client, Storage(claim="data"), image=IMAGE) as aide:
-            until("the file is there", lambda: aide.names("/longboat/storage") == ["file"])
-            affinity = client.get(POD, aide.pod)["spec"]["affinity"]["nodeAffinity"]
+        with HelperPod(client, Storage(claim="data"), image=IMAGE) as helper:
+            until("the file is there", lambda: helper.names("/longboat/storage") == ["file"])
+            affinity = client.get(POD, helper.pod)["spec"]["affinity"]["nodeAffinity"]
         (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         assert term == {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [pod.host]}]}

@@ -88,14 +88,14 @@ def test_a_place_that_never_answers(tmp_path: Path) -> None:
 
 def test_a_gap_is_filled_from_the_pod_else_the_storage_else_told(tmp_path: Path) -> None:
     numbered(tmp_path / "pod" / LOGS / "0.out", 50)
-    numbered(tmp_path / "aide" / KEPT / "0.out", 50)
+    numbered(tmp_path / "helper" / KEPT / "0.out", 50)
     gap = LogGap("0.out", 10, 5, 20.0)
-    pod, aide = Place(tmp_path / "pod"), Place(tmp_path / "aide")
+    pod, helper = Place(tmp_path / "pod"), Place(tmp_path / "helper")
     whole = [b"line %d\n" % n for n in range(10, 15)]
     assert [line.data for line in kept(tmp_path, pod=pod).fill(gap, 0, "worker-0", "p")] == whole
-    assert [line.data for line in kept(tmp_path, helper=aide).fill(gap, 0, "worker-0", None)] == whole
-    assert [line.data for line in kept(tmp_path, helper=aide).fill(gap, 0, "worker-0", "gone")] == whole
-    (only,) = kept(tmp_path, storage=False, helper=aide).fill(gap, 0, "worker-0", None)
+    assert [line.data for line in kept(tmp_path, helper=helper).fill(gap, 0, "worker-0", None)] == whole
+    assert [line.data for line in kept(tmp_path, helper=helper).fill(gap, 0, "worker-0", "gone")] == whole
+    (only,) = kept(tmp_path, storage=False, helper=helper).fill(gap, 0, "worker-0", None)
     assert (only.key, only.time) == ("0.err", 20.0)
     assert only.data == b"longboat: 5 lines were rotated away by the kubelet\n"
     half = list(kept(tmp_path, pod=pod).fill(LogGap("0.out", 48, 3, 60.0), 0, "worker-0", "p"))
@@ -116,8 +116,8 @@ TAIL = "0.out 7 2026-11-15T07:10:02.123456Z seven\n0.out 8 2026-11-15T07:10:03Z 
 
 def test_what_is_left_of_a_pod_that_is_gone(tmp_path: Path) -> None:
     state = State(phase="succeeded", attempt=1, tails={"worker-0": TAIL, "0/worker-0": "old"})
-    numbered(tmp_path / "aide" / KEPT / "0.out", 3)
-    lines, notice = kept(tmp_path, helper=Place(tmp_path / "aide")).rest(0, "worker-0", {"0.out": 1}, state)
+    numbered(tmp_path / "helper" / KEPT / "0.out", 3)
+    lines, notice = kept(tmp_path, helper=Place(tmp_path / "helper")).rest(0, "worker-0", {"0.out": 1}, state)
     assert ([line.data for line in lines], notice) == ([b"line 1\n", b"line 2\n"], "")
     lines, notice = kept(tmp_path, storage=False).rest(1, "worker-0", {}, state)
     assert [line.data for line in lines] == [b"seven\n", b"eight\n", b"Killed\n"]

@@ -89,7 +89,7 @@ class HelperPod(Remote):
         namespace: str | None = None,
         options: HelperPodOptions | None = None,
     ) -> None:
-        super().__init__(client, namespace or client.namespace, f"longboat-aide-{secrets.token_hex(4)}")
+        super().__init__(client, namespace or client.namespace, f"longboat-helper-{secrets.token_hex(4)}")
         self._mounts = storage if isinstance(storage, HelperMounts) else HelperMounts.of_storage(storage)
         self._image = image
         self._security = security
@@ -162,7 +162,7 @@ class HelperPod(Remote):
             self.client.create(self._body("restricted", node))
 
     def _body(self, security: Security, node: str | None) -> Object:
-        labels = {names.MANAGED_BY: "longboat", names.KIND: "aide"}
+        labels = {names.MANAGED_BY: "longboat", names.KIND: "helper"}
         if self._options.run:
             labels[names.RUN] = self._options.run
         meta: Object = {"name": self.pod, "namespace": self.namespace, "labels": labels}
@@ -206,8 +206,9 @@ class HelperPod(Remote):
             pause = min(pause * 1.5, 1.0)
 
     def _sweep(self) -> None:
-        """Remove aides that ended by themselves because somebody was killed before he could remove them."""
-        labels = f"{names.MANAGED_BY}=longboat,{names.KIND}=aide"
+        """Remove helper pods that ended by themselves because somebody was killed before he could remove them."""
+        # "aide": what their label said before; those that an older client left may still be there.
+        labels = f"{names.MANAGED_BY}=longboat,{names.KIND} in (helper,aide)"
         with contextlib.suppress(ApiError):  # a courtesy, no more
             for pod in self.client.list(
                 POD, namespace=self.namespace, labels=labels, fields="status.phase!=Running"

@@ -28,6 +28,7 @@ from longboat.engines.kubernetes.reconcile.reconciler import turn
 from longboat.engines.kubernetes.reconcile.workqueue import RunKey, WorkQueue
 from longboat.engines.kubernetes.record_store import STATES, STOP
 from longboat.engines.kubernetes.records import State
+from longboat.engines.kubernetes.slim_objects import RunObject
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import LeaseExpired, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
@@ -44,7 +45,6 @@ GATE_S = 0.5
 """When something was freed, those who wait at the gate are looked at at once; then so long not again."""
 GATE_LOOK_S = 5.0
 """And so often anyway: nodes and pods of others are not watched."""
-OVER = ("Complete", "Failed", "Completed")
 WAITING = ("pending", "recovering")
 GATE = RunKey("")
 """The gate of all namespaces that are served."""
@@ -53,41 +53,6 @@ EXPIRY = RunKey("", "expiry")
 EXPIRY_LOOK_S = 3600.0
 """So often they are looked at anyway: no thread waits for longer than that, whatever a record says."""
 SHARED = {GATE: "the gate", EXPIRY: "expiry"}
-
-
-class NotedObject(msgspec.Struct):
-    """What the controller keeps of an object."""
-
-    class Meta(msgspec.Struct, rename="camel"):
-        name: str = ""
-        namespace: str = ""
-        uid: str = ""
-        resource_version: str = ""
-        labels: dict[str, str] = {}
-        annotations: dict[str, str] = {}
-
-    class Data(msgspec.Struct):
-        state: str = "{}"
-
-    class Status(msgspec.Struct):
-        class Condition(msgspec.Struct):
-            type: str = ""
-            status: str = ""
-
-        phase: str = ""
-        conditions: list[Condition] = []
-
-    metadata: Meta = msgspec.field(default_factory=Meta)
-    data: Data = msgspec.field(default_factory=Data)
-    status: Status = msgspec.field(default_factory=Status)
-
-    @property
-    def is_over(self) -> bool:
-        """Of a pod or a workload: it holds nothing any more."""
-        conditions = self.status.conditions
-        return self.status.phase in ("Succeeded", "Failed") or any(
-            condition.type in OVER and condition.status == "True" for condition in conditions
-        )
 
 
 class Controller:
@@ -118,7 +83,7 @@ class Controller:
         self._gate_from = 0.0  # when the gate may be served again, of `time.monotonic`
         self._gates = GateGroup(self._at_gate)
         self._lock = threading.Lock()
-        self._reflectors: list[tuple[Kind, Reflector[NotedObject]]] = []
+        self._reflectors: list[tuple[Kind, Reflector[RunObject]]] = []
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -162,7 +127,7 @@ class Controller:
         ended = [f"the thread {thread.name} has ended" for thread in self._threads if not thread.is_alive()]
         return "; ".join([*ended, *(text for reflector in self._needed() if (text := reflector.long_blindness()))])
 
-    def _needed(self) -> list[Reflector[NotedObject]]:
+    def _needed(self) -> list[Reflector[RunObject]]:
         """A cluster need not serve JobSets."""
         found = list(self._reflectors)
         return [
@@ -173,8 +138,8 @@ class Controller:
 
     # what the watches tell
 
-    def _reflect(self, kind: Kind, labels: str, on_change: Callable[[Change[NotedObject]], None]) -> None:
-        def heard(change: Change[NotedObject]) -> None:
+    def _reflect(self, kind: Kind, labels: str, on_change: Callable[[Change[RunObject]], None]) -> None:
+        def heard(change: Change[RunObject]) -> None:
             try:
                 on_change(change)
             except Exception as error:  # an object that nobody foresaw must not end the watch
@@ -183,10 +148,10 @@ class Controller:
 
         for namespace in self._namespaces:
             where: dict[str, Any] = {"namespace": namespace, "everywhere": namespace is None}
-            made = Reflector(self._client, kind, labels=labels, into=NotedObject, on_change=heard, **where)
+            made = Reflector(self._client, kind, labels=labels, into=RunObject, on_change=heard, **where)
             self._reflectors.append((kind, made))
 
-    def _record(self, change: Change[NotedObject]) -> None:
+    def _record(self, change: Change[RunObject]) -> None:
         meta = change.object.metadata
         key = RunKey(meta.namespace, meta.name)
         state = _state(change.object)
@@ -214,7 +179,7 @@ class Controller:
             self._agenda.forget(key)  # the gate looks after it now
             self._note_gate()
 
-    def _part(self, change: Change[NotedObject]) -> None:
+    def _part(self, change: Change[RunObject]) -> None:
         """A pod, Job or JobSet of a run has changed."""
         body = change.object
         key = RunKey(body.metadata.namespace, body.metadata.labels.get(names.RUN, ""))
@@ -386,7 +351,7 @@ class Controller:
             return self._clients[namespace]
 
 
-def _state(record: NotedObject) -> State:
+def _state(record: RunObject) -> State:
     try:
         return STATES.decode(record.data.state)
     except (msgspec.DecodeError, RecursionError):

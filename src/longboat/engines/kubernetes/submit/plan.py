@@ -10,7 +10,8 @@ from longboat.core.resources import show_quantity
 from longboat.engines.kubernetes.manifests import gang_file
 from longboat.engines.kubernetes.manifests import objects as manifests
 from longboat.engines.kubernetes.records import Record, State
-from longboat.engines.kubernetes.submit.submission import PreparedRun, Submitter
+from longboat.engines.kubernetes.submit.preparation import PreparedRun
+from longboat.engines.kubernetes.submit.submission import Submitter
 from longboat.engines.shared.checkpoint_store import kept_reason
 
 

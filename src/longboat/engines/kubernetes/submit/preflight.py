@@ -256,7 +256,7 @@ def _sleeping_queue(wanted: str | None, capabilities: ClusterFacts) -> list[str]
 
 def _comforts(job: Job, capabilities: ClusterFacts) -> list[str]:
     lacking: list[Permission] = [
-        permission for permission in capabilities.denied if permission.need in ("comfort", "aide", "gate", "kueue")
+        permission for permission in capabilities.denied if permission.need in ("comfort", "helper", "gate", "kueue")
     ]
     if not lacking:
         return []

@@ -1,4 +1,4 @@
-"""From a Submission to a run: look, check, snapshot the code, try every object, take the name, hand over.
+"""Creation of a prepared run in the cluster: try every object, take the name, upload the code, hand over.
 
 Creating the record takes the name: of several submitters one wins, and the others get its run or the next name. All of
 the first attempt is made here, with the submitter's own rights, and the templates of which later attempts are copies.
@@ -9,77 +9,45 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 
-from longboat.bundles.manifests import CodeSnapshot as Code
 from longboat.bundles.store import BundleStore
-from longboat.core.errors import EngineError, Refused
-from longboat.core.jobs import Job, Value
-from longboat.core.runs import RunStatus
-from longboat.engines.engine import Submission
+from longboat.core.errors import Refused
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.creation import WORKLOADS, create_object, make_first, start_of, templates_of
 from longboat.engines.kubernetes.explain.admission_errors import admission_trouble
-from longboat.engines.kubernetes.gate.node_usage import bound_claims
 from longboat.engines.kubernetes.manifests import objects as manifests
 from longboat.engines.kubernetes.manifests.dropped_fields import dropped_fields
 from longboat.engines.kubernetes.manifests.network_policy import SWITCH
-from longboat.engines.kubernetes.manifests.volumes import check_volumes, places, run_storage, storage_notices
-from longboat.engines.kubernetes.record_store import find_record, hash_of_record, is_record, read_record, read_stop
+from longboat.engines.kubernetes.manifests.volumes import places, run_storage
+from longboat.engines.kubernetes.record_store import hash_of_record, is_record, read_record, read_stop
 from longboat.engines.kubernetes.records import Record, State
-from longboat.engines.kubernetes.settings import ClusterSettings, images_of
-from longboat.engines.kubernetes.slim_objects import SlimRecord
-from longboat.engines.kubernetes.status import STARTING, brief_status, current_user
+from longboat.engines.kubernetes.settings import ClusterSettings
+from longboat.engines.kubernetes.status import STARTING, current_user
 from longboat.engines.kubernetes.submit.code.upload import (
-    SHARED,
     Upload,
-    found_secrets,
-    launcher_name,
     plan_upload,
     send,
 )
-from longboat.engines.kubernetes.submit.facts.cluster_facts import KUEUE_GROUP, ClusterFacts, named_claims
-from longboat.engines.kubernetes.submit.facts.gpu_inventory import is_gpu_resource
-from longboat.engines.kubernetes.submit.facts.surroundings import NodeUse
-from longboat.engines.kubernetes.submit.planned_pods import is_gated, pod_fields, queue_of, workload_notices
-from longboat.engines.kubernetes.submit.resume import find_checkpoint
+from longboat.engines.kubernetes.submit.free_names import free_names
+from longboat.engines.kubernetes.submit.planned_pods import is_gated, pod_fields, queue_of
+from longboat.engines.kubernetes.submit.preparation import PreparedRun
 from longboat.engines.kubernetes.submit.submission_heartbeat import beating
-from longboat.engines.lifecycle.predecessors import Predecessor, predecessors_of
 from longboat.engines.shared.home import Home
-from longboat.engines.shared.secret_urls import redacted_job, secret_urls
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import AlreadyExists, ApiError, Forbidden, Invalid
-from longboat.kubeapi.kinds import CONFIG_MAP, Kind
+from longboat.kubeapi.kinds import CONFIG_MAP
 
 Object = dict[str, Any]
 Notice = Callable[[str], None]
 
-NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 AT_ONCE = 4
 LARGE_UPLOAD = 8 << 20
 """Bytes. Over an ordinary line they take seconds, and whoever waits should know for what."""
-FEW_NAMES = 3
-"""Names that are tried before all are looked at."""
-
-
-class PreparedRun(Value, frozen=True):
-    """Everything about a run but its name, found out before anything is created."""
-
-    submission: Submission
-    job: Job  # as anybody may see it
-    capabilities: ClusterFacts
-    secrets: dict[str, str]  # variable -> value, signed URLs of `data` among them
-    notices: tuple[str, ...]
-    code: Code | None = None
-    resume_from: str | None = None
-    after: tuple[Predecessor, ...] = ()
-    queue_priority: str | None = None  # the class of Kueue that stands for the job's priority
-    packs: tuple[Object, ...] | None = None  # metadata of the shared Secrets that are there; None: not looked
-    taken: frozenset[str] = frozenset()  # names that are not free, as far as we looked
 
 
 class Submitter:
@@ -91,92 +59,6 @@ class Submitter:
         self.home = home
         self.store = BundleStore(home.folder("bundles"))
         self.notice = notice
-
-    def prepare(self, submission: Submission) -> PreparedRun:
-        """Look and check; raises Refused. Nothing is created in the cluster."""
-        from longboat.engines.kubernetes.submit.facts.cluster_facts import observe
-        from longboat.engines.shared.code_snapshot import snapshot_of, with_absolute_secrets
-
-        job = with_absolute_secrets(submission)
-        with ThreadPoolExecutor(max_workers=4) as pool:
-            seen = pool.submit(observe, self.client, job, self.settings)
-            code = pool.submit(snapshot_of, self.home, submission)
-            packs = pool.submit(found_secrets, self.client, *SHARED)
-            names_taken = pool.submit(self._not_free, job.name) if submission.run_id is None else None
-            bound = pool.submit(bound_claims, self.client) if named_claims(job, self.settings) else None
-            # What takes our own time is done while the server takes its.
-            from longboat.core.layouts import notices as layout_notices
-            from longboat.engines.kubernetes.submit.preflight import check
-            from longboat.engines.shared.secrets import unmasked
-
-            launcher_name()
-            capabilities = restrict_gpu_resource(seen.result(), self.settings.gpu_resource)
-        notices = [
-            *check(job, capabilities, self.settings, bound.result() if bound else None),
-            *layout_notices(job),
-            *storage_notices(job, self.settings.storage),
-            *workload_notices(job, self.settings, capabilities),
-        ]
-        check_volumes(job, allow_host_paths=self.settings.allow_host_paths)
-        secrets = {**self._secrets(job, submission.environment), **secret_urls(job)}
-        notices += unmasked(secrets)
-        taken = code.result()
-        offer = PreparedRun(
-            submission=submission,
-            job=redacted_job(job),
-            capabilities=capabilities,
-            secrets=secrets,
-            notices=(*notices, *images_of(job, self.settings)[1], *self._code_notices(taken, job)),
-            code=taken,
-            packs=tuple(packs.result()),
-            taken=names_taken.result() if names_taken else frozenset(),
-        )
-        storage = run_storage(job, self.settings.storage, run=job.name, uid="0" * 8)
-        priority, told = self._queue_priority(job, capabilities)
-        resume = find_checkpoint(self.client, job.checkpoints.resume, storage)
-        return msgspec.structs.replace(
-            offer,
-            resume_from=resume,
-            after=predecessors_of(job, self._status_of),
-            queue_priority=priority,
-            notices=(*offer.notices, *told),
-        )
-
-    @staticmethod
-    def _code_notices(code: Code | None, job: Job) -> list[str]:
-        from longboat.engines.shared.code_snapshot import code_notices
-
-        return [] if code is None else [*code.warnings, *code_notices(code, job, is_cluster=True)]
-
-    def _status_of(self, run: str) -> RunStatus:
-        return brief_status(*read_record(find_record(self.client, run)))
-
-    def _queue_priority(self, job: Job, capabilities: ClusterFacts) -> tuple[str | None, list[str]]:
-        """Kueue knows priorities by the names of classes: the one with the job's number."""
-        queue = queue_of(job, self.settings, capabilities)
-        if queue is None or not job.priority:
-            return None, []
-        versions = capabilities.groups.get(KUEUE_GROUP, ())
-        kind = Kind("WorkloadPriorityClass", f"{KUEUE_GROUP}/{versions[0]}", "workloadpriorityclasses", False)
-        try:
-            classes = self.client.list(kind).items
-        except ApiError:
-            classes = []
-        named = sorted(str(one["metadata"]["name"]) for one in classes if one.get("value") == job.priority)
-        if named:
-            return named[0], []
-        text = f"priority {job.priority}: no WorkloadPriorityClass has this value, so queue {queue} does not know of it"
-        return None, [text]
-
-    def _secrets(self, job: Job, environment: Mapping[str, str]) -> dict[str, str]:
-        if not job.secrets:
-            return {}
-        from longboat.engines.shared.secrets import read_secrets
-
-        try:
-            return read_secrets(self.home, job.secrets, environment)
-        except EngineError as error:
-            raise Refused(error.message, hint=error.hint) from error
 
     def record_of(self, offer: PreparedRun, name: str, upload: Upload | None = None, uid: str | None = None) -> Record:
         job, settings, capabilities, code = offer.job, self.settings, offer.capabilities, offer.code
@@ -221,7 +103,7 @@ class Submitter:
             self.notice(text)
         upload = self.plan_upload(offer)
         is_tried = False
-        for name in [run_id] if run_id is not None else self._free_names(offer.job.name, offer.taken):
+        for name in [run_id] if run_id is not None else free_names(self.client, offer.job.name, offer.taken):
             record = self.record_of(offer, name, upload)
             if not is_tried:
                 self._try([*self.objects_of(offer, record, upload), *templates_of(record, "", {}, None)])
@@ -247,37 +129,6 @@ class Submitter:
             code_store=self.settings.code_store,
             there=offer.packs,
         )
-
-    def _not_free(self, base: str) -> frozenset[str]:
-        """Names that others have, if any has this one. A hint: whoever creates the record has the name."""
-        try:
-            # Also of a run that has expired, whose record is called otherwise.
-            is_taken = self.client.list(CONFIG_MAP, labels=f"{names.RUN}={base}", into=SlimRecord).items
-            return self._taken_names() if is_taken else frozenset()
-        except Forbidden:
-            return frozenset()  # Creating the record will tell.
-
-    def _free_names(self, base: str, taken: frozenset[str]) -> Iterator[str]:
-        """NAME, NAME-2, NAME-3, ... without those that others had when we looked; after a few tries we look again."""
-        number = tried = 0
-        while True:
-            number += 1
-            suffix = "" if number == 1 else f"-{number}"
-            name = base[: names.NAME_LIMIT - len(suffix)].rstrip("-") + suffix
-            if name in taken:
-                continue
-            if tried == FEW_NAMES:
-                taken, tried = self._taken_names(), 0
-                if name in taken:
-                    continue
-            tried += 1
-            yield name
-
-    def _taken_names(self) -> frozenset[str]:
-        """Names of all ConfigMaps, without what is in them."""
-        answer = self.client.request("GET", self.client.path(CONFIG_MAP), accept=NAMES_ONLY)
-        found = (str(each["metadata"]["name"]) for each in msgspec.json.decode(answer).get("items") or ())
-        return frozenset(name.removesuffix(names.EXPIRED_SUFFIX) for name in found)
 
     def _take_name(self, record: Record, *, is_chosen: bool) -> Object | None:
         """The record as it was created, or the one that has the chosen name; None when a name is not to be had."""
@@ -393,15 +244,3 @@ def _uid_of(body: Mapping[str, Any]) -> str | None:
     """Ours, not Kubernetes': of the run that a record is about."""
     found = (body["metadata"].get("annotations") or {}).get(f"{names.DOMAIN}/uid")
     return None if found is None else str(found)
-
-
-def restrict_gpu_resource(capabilities: ClusterFacts, resource: str | None) -> ClusterFacts:
-    """As if the nodes had no GPUs but those of the resource that was set."""
-    if resource is None or capabilities.nodes is None:
-        return capabilities
-
-    def kept(use: NodeUse) -> NodeUse:
-        left = tuple(pair for pair in use.node.allocatable if pair[0] == resource or not is_gpu_resource(pair[0]))
-        return msgspec.structs.replace(use, node=msgspec.structs.replace(use.node, allocatable=left))
-
-    return msgspec.structs.replace(capabilities, nodes=tuple(kept(use) for use in capabilities.nodes))

@@ -343,8 +343,8 @@ def _send_to_storage(client: Client, store: BundleStore, upload: Upload, record:
         pack = Path(folder, "pack")
         with open(pack, "wb") as file:
             write_pack(file, list(hashes), store)
-        with HelperPod.of_run(client, record, is_own=True) as aide:
-            aide.copy_in(pack, f"{STORAGE}/{record.storage.folder}/{STORED}")
+        with HelperPod.of_run(client, record, is_own=True) as helper:
+            helper.copy_in(pack, f"{STORAGE}/{record.storage.folder}/{STORED}")
 
 
 def write_pack(file: IO[bytes], hashes: Sequence[str], store: BundleStore) -> None:

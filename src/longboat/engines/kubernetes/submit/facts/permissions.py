@@ -11,7 +11,7 @@ from typing import Literal
 
 from longboat.core.jobs import Value
 
-Need = Literal["always", "jobset", "job", "kueue", "secrets", "aide", "gate", "comfort"]
+Need = Literal["always", "jobset", "job", "kueue", "secrets", "helper", "gate", "comfort"]
 """When a permission is needed: always, with JobSet or without, with Kueue, for a job with secrets of the submitter, to
 read a storage without pods, for the gate; `comfort`: something is not shown or not possible, nothing is refused."""
 
@@ -62,7 +62,7 @@ PERMISSIONS: tuple[Permission, ...] = (
     *_all("list", "limitranges", "what one pod may ask for", need="comfort"),
     *_all("list", "services", "seeing that nothing is left", need="comfort"),
     *_all("list", "poddisruptionbudgets", "seeing that nothing is left", "policy", "comfort"),
-    *_all("create", "pods", "reading a storage when no pod of the run lives", need="aide"),
+    *_all("create", "pods", "reading a storage when no pod of the run lives", need="helper"),
 )
 """Every verb that the engine needs in the namespace of a run. One role with exactly these is printed by `role_for`."""
 
