@@ -146,12 +146,12 @@ class AutoscalerService:
         return f"no loop has succeeded for {silent_s:.0f} s: {self.log.trouble or 'the last has not ended'}"
 
     def work(self, listeners: tuple[TurnListener, ...]) -> None:
-        told = ""
+        reported = ""
         while not self.ending.is_set():
             if not self.config.is_dry and not self.leader.wait(1.0):
-                if self.leader.trouble and self.leader.trouble != told:
+                if self.leader.trouble and self.leader.trouble != reported:
                     self.say(self.leader.trouble)
-                told = self.leader.trouble
+                reported = self.leader.trouble
                 continue
             self.log.begin()
             left_s = self.leader.mandate()

@@ -149,14 +149,14 @@ class Backfill:
 
     def _delayed(self, gang: QueuedGang) -> str | None:
         """Whom it would delay if it started: nobody, if it would not fit even beside no reservation."""
-        keeping = [one for one in self.reservations if one.kept]
+        keeping = [reservation for reservation in self.reservations if reservation.kept]
         if not keeping:
             return None
-        for one in keeping:
-            self._drop(one)
+        for reservation in keeping:
+            self._drop(reservation)
         fits = self._fits("free", gang.pods, self.fleet)
-        for one in keeping:
-            self._keep(one)
+        for reservation in keeping:
+            self._keep(reservation)
         return (
             next((reservation.name for reservation in keeping if self._meets(gang, reservation)), None)
             if fits
@@ -179,12 +179,12 @@ class Backfill:
             for reservation in self.reservations
             if reservation.start != UNKNOWN and self.now + lasts <= reservation.start
         ]
-        for one in over:
-            self._drop(one)
-        found = take(gang.pods, self.fleet, explain=False)
-        for one in over:
-            self._keep(one)
-        return isinstance(found, Placement)
+        for reservation in over:
+            self._drop(reservation)
+        answer = take(gang.pods, self.fleet, explain=False)
+        for reservation in over:
+            self._keep(reservation)
+        return isinstance(answer, Placement)
 
     def _withdraw(self, gang: QueuedGang) -> None:
         for pod in gang.pods:
@@ -256,10 +256,10 @@ class Backfill:
         coming = [upcoming_node for upcoming_node in self.upcoming if upcoming_node.shape.name not in shadow.states]
         if coming:
             shadow.add_nodes(node.shape for node in coming)
-        for one in coming:
-            pod = Pod(name=one.shape.name, namespace=COMING, shape=PodShape(requests=one.shape.allocatable))
-            shadow.add(pod, shadow.states[one.shape.name])
-            self._ends[(COMING, one.shape.name)] = one.ready
+        for machine in coming:
+            pod = Pod(name=machine.shape.name, namespace=COMING, shape=PodShape(requests=machine.shape.allocatable))
+            shadow.add(pod, shadow.states[machine.shape.name])
+            self._ends[(COMING, machine.shape.name)] = machine.ready
         return shadow
 
     def _releases(self, shadow: Fleet) -> list[Release]:

@@ -121,7 +121,7 @@ def least_to_end(pods: Sequence[Pod], fleet: Fleet, planned: Container[Key]) -> 
     """
     primary = min({name for pod in pods for name, _ in pod.shape.requests}, key=scarcity, default=CPU)
     rooms: dict[str, _Room] = {}
-    found: dict[int, str] = {}
+    ending: dict[int, str] = {}
     order = sorted(range(len(pods)), key=lambda number: -pods[number].shape.asks(primary))
     heap: list[tuple[int, int, str]] = []
     last: PodShape | None = None
@@ -138,11 +138,11 @@ def least_to_end(pods: Sequence[Pod], fleet: Fleet, planned: Container[Key]) -> 
         if not heap:
             return None
         name = heapq.heappop(heap)[2]
-        found[number] = name
+        ending[number] = name
         rooms[name].take(shape)
         if rooms[name].holds(shape):
             heapq.heappush(heap, (rooms[name].lack(shape), rooms[name].in_use, name))
-    return tuple(found[number] for number in range(len(pods)))
+    return tuple(ending[number] for number in range(len(pods)))
 
 
 class _Room:

@@ -56,11 +56,11 @@ class Eligibility:
 
     def select(self, placing: NodeConstraints) -> tuple[str, ...]:
         """Names of the nodes, in the order of the set. Equal answers are one and the same object."""
-        found = self._found.get(placing)
-        if found is None:
-            found = self._select(placing)
-            found = self._found[placing] = self._shared.setdefault(found, found)
-        return found
+        selected = self._found.get(placing)
+        if selected is None:
+            selected = self._select(placing)
+            selected = self._found[placing] = self._shared.setdefault(selected, selected)
+        return selected
 
     def _select(self, placing: NodeConstraints) -> tuple[str, ...]:
         few = self._few(placing)
@@ -91,8 +91,8 @@ class Eligibility:
         return index
 
     def _classes_by(self, keys: tuple[str, ...]) -> list[tuple[NodeShape, list[str]]]:
-        found = self._classes.get(keys)
-        if found is None:
+        classes_of = self._classes.get(keys)
+        if classes_of is None:
             classes: dict[Any, tuple[NodeShape, list[str]]] = {}
             for name, node in self._nodes.items():
                 values = [value_on_node(key, node.labels, name) for key in keys]
@@ -101,12 +101,12 @@ class Eligibility:
                 if known is None:
                     known = classes[mark] = (node, [])
                 known[1].append(name)
-            found = self._classes[keys] = list(classes.values())
-        return found
+            classes_of = self._classes[keys] = list(classes.values())
+        return classes_of
 
 
 def _musts(placing: NodeConstraints) -> Iterable[Requirement]:
     terms = [placing.selector]
     if placing.affinity is not None and len(placing.affinity) == 1:
         terms.append(placing.affinity[0])
-    return (one for term in terms for one in term if one[1] == "In")
+    return (requirement for term in terms for requirement in term if requirement[1] == "In")

@@ -64,10 +64,10 @@ def place(pods: Sequence[Pod], fleet: Fleet, *, explain: bool = True) -> Placeme
 
     Without `explain` a Shortfall has no `lacks` and `refusals`, which take a look at every node.
     """
-    found, pairs = _place(pods, fleet, explain)
+    answer, pairs = _place(pods, fleet, explain)
     for pod, _ in pairs:
         fleet.remove(pod)
-    return found
+    return answer
 
 
 def take(pods: Sequence[Pod], fleet: Fleet, *, explain: bool = True) -> Placement | Shortfall:
@@ -97,9 +97,9 @@ def _place(pods: Sequence[Pod], fleet: Fleet, explain: bool) -> tuple[Placement 
             failed = failed or _shortfall(lacking, pairs, fleet, explain)
             for pod, _ in pairs:
                 fleet.remove(pod)
-    found = search([pod for kind in kinds for pod in kind.pods], fleet) if len(kinds) > 1 else None
-    if found is not None:
-        return _placement(pods, fleet), found
+    searched = search([pod for kind in kinds for pod in kind.pods], fleet) if len(kinds) > 1 else None
+    if searched is not None:
+        return _placement(pods, fleet), searched
     return failed or Shortfall(pod=pods[0], placed=0, wanted=len(pods)), []
 
 
@@ -167,9 +167,9 @@ def _fill_all(
     """All kinds in this order, up to the first that does not find room for all its pods."""
     pairs: Pairs = []
     for kind in order:
-        found = _fill(kind, fleet, domains if kind.shape.near else ())
-        pairs += found
-        if len(found) < len(kind.pods):
+        placed = _fill(kind, fleet, domains if kind.shape.near else ())
+        pairs += placed
+        if len(placed) < len(kind.pods):
             return pairs, kind
     return pairs, None
 
@@ -211,8 +211,8 @@ def _put(left: list[Pod], count: int, state: NodeState, fleet: Fleet) -> Pairs:
 def _shortfall(kind: IdenticalPods, pairs: Pairs, fleet: Fleet, explain: bool) -> Shortfall:
     """With the pods still in the fleet that did find a place."""
     pod = kind.pods[0]
-    mine = {(one.namespace, one.name) for one in kind.pods}
-    placed = sum((one.namespace, one.name) in mine for one, _ in pairs)
+    mine = {(pod.namespace, pod.name) for pod in kind.pods}
+    placed = sum((pod.namespace, pod.name) in mine for pod, _ in pairs)
     return Shortfall(
         pod=pod,
         placed=placed,

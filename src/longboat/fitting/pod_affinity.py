@@ -76,21 +76,21 @@ class AffinityView:
     def refusals(self, state: NodeState) -> list[str]:
         """Why not, in words."""
         labels = state.shape.labels
-        found = []
+        reasons = []
         for term, counts in self._apart:
             if counts.get(labels.get(term.key, ""), 0) > 0:
-                found.append(f"wants no pod with {_who(term)} {_same(term.key)}, and one is there")
+                reasons.append(f"wants no pod with {_who(term)} {_same(term.key)}, and one is there")
         for term, counts in self._kept:
             if counts.get(labels.get(term.key, ""), 0) > 0:
-                found.append(f"a pod there wants no pod with {_who(term)} {_same(term.key)}")
+                reasons.append(f"a pod there wants no pod with {_who(term)} {_same(term.key)}")
         for term, counts in self._near:
             if term.key not in labels:
-                found.append(f"wants to be near others by {term.key}, a label that the node does not have")
+                reasons.append(f"wants to be near others by {term.key}, a label that the node does not have")
             elif not counts.get(labels[term.key], 0) > 0 and not self.is_first:
-                found.append(f"wants a pod with {_who(term)} {_same(term.key)}, and none is there")
+                reasons.append(f"wants a pod with {_who(term)} {_same(term.key)}, and none is there")
         for balance in self._spread:
-            found += _spread_refusal(balance, labels.get(balance.spread.key))
-        return found
+            reasons += _spread_refusal(balance, labels.get(balance.spread.key))
+        return reasons
 
 
 def _spread_refusal(balance: _Balance, domain: str | None) -> list[str]:

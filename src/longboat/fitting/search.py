@@ -36,7 +36,7 @@ class _Search:
     def _node_classes(self) -> list[tuple[tuple[bool, ...], NodeState]]:
         """Which of the pods may be there at all: a part of what makes two nodes alike."""
         able = [{state.name for state in choice} for choice in self.choices]
-        return [(tuple(name in one for one in able), state) for name, state in self.fleet.states.items()]
+        return [(tuple(name in names for names in able), state) for name, state in self.fleet.states.items()]
 
     def run(self) -> list[tuple[Pod, NodeState]] | None:
         return self.pairs if self._from(0) else None

@@ -53,9 +53,9 @@ def lacks_of(shape: PodShape, wanted: int, placed: int, fleet: Fleet) -> tuple[R
             total=sum(state.shape.has(resource) for state in states),
             largest=max(free, default=0),
         )
-        if sum(one // each for one in free) < missing:
+        if sum(amount // each for amount in free) < missing:
             alone.append(lack)
-        if any(one < each for one in free):
+        if any(amount < each for amount in free):
             together.append(lack)
     return tuple(alone or together)
 
@@ -76,16 +76,16 @@ def refusals_of(pod: Pod, fleet: Fleet) -> tuple[tuple[str, int], ...]:
 
 
 def _reason(pod: Pod, state: NodeState, affinity: AffinityView) -> str:
-    found = placing_refusals(pod.shape.placing, state.shape)
-    found = found or [*amount_refusals(pod, state), *affinity.refusals(state)]
-    return "; ".join(found) or "taken by pods of the same gang"
+    reasons = placing_refusals(pod.shape.placing, state.shape)
+    reasons = reasons or [*amount_refusals(pod, state), *affinity.refusals(state)]
+    return "; ".join(reasons) or "taken by pods of the same gang"
 
 
 def _mark(pod: Pod, state: NodeState, is_able: bool, affinity: AffinityView) -> object:
     """Equal for nodes that give the same reason."""
     node: NodeShape = state.shape
     if not is_able or not affinity.is_alone or pod.shape.ports:
-        looked_at = {one[0] for one in pod.shape.placing.selector}
+        looked_at = {requirement[0] for requirement in pod.shape.placing.selector}
         if pod.shape.placing.affinity is None and not pod.shape.placing.volumes and not is_able:
             labels = tuple((key, node.labels.get(key)) for key in sorted(looked_at))
             return (labels, node.taints, node.is_unschedulable)

@@ -98,14 +98,14 @@ class Topology:
     def domains(self, who: PodSelector, key: str) -> Counts:
         """Pods per domain; kept up to date."""
         watch = self.watch(who)
-        found = watch.domains.get(key)
-        if found is None:
-            found = watch.domains[key] = {}
+        counts = watch.domains.get(key)
+        if counts is None:
+            counts = watch.domains[key] = {}
             for name, count in watch.nodes.items():
                 domain = self._states[name].shape.labels.get(key)
                 if domain is not None and count:
-                    found[domain] = found.get(domain, 0) + count
-        return found
+                    counts[domain] = counts.get(domain, 0) + count
+        return counts
 
     def _pods_with(self, pair: Pair | None) -> Iterable[tuple[Pod, NodeState]]:
         if pair is None:

@@ -55,8 +55,8 @@ class Scheduler:
 
     def counts(self) -> dict[int, int]:
         """Free GPUs -> how many machines have so many."""
-        found: dict[int, int] = {}
+        totals: dict[int, int] = {}
         for (free, _), group in self._groups.items():
             if group:
-                found[free] = found.get(free, 0) + len(group)
-        return found
+                totals[free] = totals.get(free, 0) + len(group)
+        return totals

@@ -37,11 +37,13 @@ def write_picture(svg: str, path: str, title: str) -> None:
 
 def demand_picture(outcomes: Sequence[PolicyOutcome], title: str) -> str:
     """One panel for each policy, over the same axes."""
-    drawn = [one for one in outcomes if one.points]
-    first = min((one.points[0].moment for one in drawn), default=0.0)
+    drawn = [outcome for outcome in outcomes if outcome.points]
+    first = min((outcome.points[0].moment for outcome in drawn), default=0.0)
     last = max((policy_outcome.points[-1].moment for policy_outcome in drawn), default=1.0)
     high = max((max(point.capacity, point.demand) for outcome in drawn for point in outcome.points), default=1)
-    panels = [_panel(one, index, first, max(last, first + 1.0), max(high, 1)) for index, one in enumerate(drawn)]
+    panels = [
+        _panel(outcome, index, first, max(last, first + 1.0), max(high, 1)) for index, outcome in enumerate(drawn)
+    ]
     return _svg(panels, len(drawn) * (HEIGHT + MARGIN) + MARGIN, title)
 
 
@@ -57,7 +59,7 @@ def _panel(outcome: PolicyOutcome, index: int, first: float, last: float, high: 
             for number, value in enumerate(values)
         )
 
-    area = f"{MARGIN},{top + HEIGHT} {line([one[0] for one in pieces])} {WIDTH - MARGIN},{top + HEIGHT}"
+    area = f"{MARGIN},{top + HEIGHT} {line([piece[0] for piece in pieces])} {WIDTH - MARGIN},{top + HEIGHT}"
     figures = outcome.figures
     name = escape(f"{outcome.policy}: {figures.gpu_hours_provisioned:,.0f} GPU-hours, wait p99 {figures.wait_p99_s} s")
     return (
@@ -87,25 +89,25 @@ def _pieces(points: Sequence[GpuPoint], first: float, last: float) -> list[tuple
 def curve_picture(trials: Sequence[Trial], title: str) -> str:
     """GPU-hours to the right, the wait of the slowest percent upwards; those on the curve are joined."""
     top, height = MARGIN, 2 * HEIGHT
-    most = max((one.figures.gpu_hours_provisioned for one in trials), default=1.0) or 1.0
-    least = min((one.figures.gpu_hours_provisioned for one in trials), default=0.0)
+    most = max((trial.figures.gpu_hours_provisioned for trial in trials), default=1.0) or 1.0
+    least = min((trial.figures.gpu_hours_provisioned for trial in trials), default=0.0)
     slow = max((trial.figures.wait_p99_s or 0.0 for trial in trials), default=1.0) or 1.0
     span = (most - least) or 1.0
 
-    def place(one: Trial) -> tuple[float, float]:
-        share = (one.figures.gpu_hours_provisioned - least) / span
-        wait = (one.figures.wait_p99_s or 0.0) / slow
+    def place(trial: Trial) -> tuple[float, float]:
+        share = (trial.figures.gpu_hours_provisioned - least) / span
+        wait = (trial.figures.wait_p99_s or 0.0) / slow
         return MARGIN + share * (WIDTH - 3 * MARGIN), top + height - wait * height
 
-    best = sorted(place(one) for one in trials if one.is_best)
+    best = sorted(place(trial) for trial in trials if trial.is_best)
     parts = [
         f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in best)}" fill="none" stroke="#14639c"/>',
         _frame(top, f"{slow:,.0f} s wait p99", f"{least:,.0f} .. {most:,.0f} GPU-hours", height),
     ]
-    for one in trials:
-        x, y = place(one)
-        colour = "#14639c" if one.is_best else "#999999"
-        label = escape(f"idle {one.idle_s:g}s, spare {one.spare}")
+    for trial in trials:
+        x, y = place(trial)
+        colour = "#14639c" if trial.is_best else "#999999"
+        label = escape(f"idle {trial.idle_s:g}s, spare {trial.spare}")
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>')
         parts.append(f'<text x="{x + 6:.1f}" y="{y - 4:.1f}" font-size="10">{label}</text>')
     return _svg(parts, top + height + MARGIN, title)

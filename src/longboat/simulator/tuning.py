@@ -39,9 +39,9 @@ def trials(
             yield Trial(idle_s=idle_s, spare=spare, figures=outcome.figures)
 
 
-def marked(found: Sequence[Trial]) -> list[Trial]:
+def marked(rated: Sequence[Trial]) -> list[Trial]:
     """Those on the curve are marked: cheaper than them only waits longer."""
-    return [msgspec.structs.replace(trial, is_best=not any(_beats(other, trial) for other in found)) for trial in found]
+    return [msgspec.structs.replace(trial, is_best=not any(_beats(other, trial) for other in rated)) for trial in rated]
 
 
 def _beats(trial: Trial, other: Trial) -> bool:

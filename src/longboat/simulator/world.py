@@ -315,20 +315,20 @@ class World:
 
     # Events
 
-    def _later(self, moment: float, kind: int, what: object, number: int) -> None:
+    def _later(self, moment: float, kind: int, subject: object, number: int) -> None:
         self._count += 1
-        heapq.heappush(self.events, (moment, kind, self._count, what, number))
+        heapq.heappush(self.events, (moment, kind, self._count, subject, number))
 
     def happen(self, now: float) -> bool:
         """Whatever is due now; True if something came of it."""
         before = self.changes
         while self.events and self.events[0][0] <= now:
-            _, kind, _, what, number = heapq.heappop(self.events)
-            if kind == END and isinstance(what, SimulatedJob):
-                if what.round == number and what.started is not None:
-                    self._finish(what, now)
-            elif isinstance(what, SimulatedMachine) and what.name in self.machines:
-                self._join(what, now)
+            _, kind, _, subject, number = heapq.heappop(self.events)
+            if kind == END and isinstance(subject, SimulatedJob):
+                if subject.round == number and subject.started is not None:
+                    self._finish(subject, now)
+            elif isinstance(subject, SimulatedMachine) and subject.name in self.machines:
+                self._join(subject, now)
         return self.changes != before
 
     def _finish(self, job: SimulatedJob, now: float) -> None:
@@ -351,15 +351,15 @@ class World:
 
 def gpu_pools(pools: Iterable[Pool]) -> list[Pool]:
     """Those with GPUs. Jobs of a trace ask for GPUs by one name."""
-    found = [pool for pool in pools if gpus_of(pool) > 0]
-    if not found:
+    with_gpus = [pool for pool in pools if gpus_of(pool) > 0]
+    if not with_gpus:
         raise UsageError("no pool has machines with GPUs", hint="give a pool `machine: {gpus: 8, ...}`")
-    names = sorted({pool.gpu_resource for pool in found})
+    names = sorted({pool.gpu_resource for pool in with_gpus})
     if len(names) > 1:
         raise UsageError(
             f"the pools have GPUs of several names: {', '.join(names)}",
             hint="jobs of a trace ask for GPUs by one name: simulate the pools of each name by themselves",
         )
-    if not any(pool.max for pool in found):
+    if not any(pool.max for pool in with_gpus):
         raise Refused("no pool may have a machine: every max is 0", hint="raise max of a pool")
-    return found
+    return with_gpus

@@ -81,8 +81,8 @@ class Actuator:
         for order in self._store.book.orders:
             pool = self._pools.get(order.pool)  # one that left the pools file may come back, and its order with it
             if pool is not None and not order.is_confirmed and self._may_work() and not self._pause(pool):
-                what = f"an order of {format_time(order.asked)} that was not confirmed"
-                action = ScalingAction(kind="grow", pool=order.pool, count=order.count, reason=what)
+                reason = f"an order of {format_time(order.asked)} that was not confirmed"
+                action = ScalingAction(kind="grow", pool=order.pool, count=order.count, reason=reason)
                 results.append(ActionResult(action=action, trouble=self._send(order)))
         return results
 
@@ -230,12 +230,12 @@ class Actuator:
             except ObjectNotFound:
                 return ""
             except Conflict:
-                found = self._client.find(NODE, name)
-                if found is None:
+                node = self._client.find(NODE, name)
+                if node is None:
                     return ""
-                if not _is_as_before(seen, found):
+                if not _is_as_before(seen, node):
                     break
-                seen = found
+                seen = node
         return "the node has changed in this moment; looked at again in the next loop"
 
     def _cordon(self, body: Object) -> str:
@@ -358,21 +358,21 @@ class Actuator:
             self._change(body, {}, {CORDONED: None, DELETING: None})
 
 
-def _is_as_before(one: Object, other: Object) -> bool:
+def _is_as_before(body: Object, other: Object) -> bool:
     """Whether nothing has changed but what a kubelet reports again and again."""
     parts = ("uid", "labels", "annotations", "deletionTimestamp")
-    same = all(one["metadata"].get(part) == other["metadata"].get(part) for part in parts)
-    return same and one.get("spec") == other.get("spec") and _conditions(one) == _conditions(other)
+    same = all(body["metadata"].get(part) == other["metadata"].get(part) for part in parts)
+    return same and body.get("spec") == other.get("spec") and _conditions(body) == _conditions(other)
 
 
 def _conditions(body: Object) -> list[tuple[str, str]]:
-    found = (body.get("status") or {}).get("conditions") or ()
-    return [(one.get("type", ""), one.get("status", "")) for one in found]
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return [(condition.get("type", ""), condition.get("status", "")) for condition in conditions]
 
 
 def _annotations(body: Body) -> Mapping[str, str]:
-    found: Mapping[str, str] = body["metadata"].get("annotations") or {}
-    return found
+    annotations: Mapping[str, str] = body["metadata"].get("annotations") or {}
+    return annotations
 
 
 def _text(moment: float | None) -> str | None:

@@ -42,8 +42,8 @@ class _Claim(msgspec.Struct):
 
 def pods_on(client: Client, node: str) -> list[Object]:
     """Pods that are there and belong to somebody: not finished, no DaemonSet's, no part of the node."""
-    found = client.list(POD, everywhere=True, fields=f"spec.nodeName={node}").items
-    return [one for one in found if daemon_of(one["metadata"]) is None and not is_finished(one)]
+    pods = client.list(POD, everywhere=True, fields=f"spec.nodeName={node}").items
+    return [pod for pod in pods if daemon_of(pod["metadata"]) is None and not is_finished(pod)]
 
 
 def is_finished(pod: Body) -> bool:
@@ -98,7 +98,7 @@ class Recheck:
         now = self._client.now()
         there = self._pods(body)
         if self._machine(body, now).condition == "failed":
-            return next((text for one in there if (text := self._stays_on_failed(one, now))), "")
+            return next((text for pod in there if (text := self._stays_on_failed(pod, now))), "")
         return f"pod {name_of(there[0])} is there" if there else ""
 
     def _machine(self, body: Object, now: float) -> Machine:
@@ -121,7 +121,7 @@ class Recheck:
     def why_not_finish(self, body: Object) -> str:
         """A pod that tolerates every taint may have come since; while the machine is there, it is not lost."""
         there = self._pods(body) if self._known(body) is not None else ()
-        return next((f"pod {name_of(one)} is there" for one in there if not is_leaving(one)), "")
+        return next((f"pod {name_of(pod)} is there" for pod in there if not is_leaving(pod)), "")
 
     def _pods(self, body: Object) -> list[Object]:
         return pods_on(self._client, body["metadata"]["name"])

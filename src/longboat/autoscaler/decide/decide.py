@@ -36,8 +36,8 @@ def decide(snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float) 
 
 
 def _pool_note(offer: PoolOffer, machines: list[Machine], growth: ScaleUp, limits: tuple[int | None, ...]) -> PoolNote:
-    mine = [one for one in machines if one.pool is not None and one.pool.name == offer.name]
-    coming = sum(1 for one in mine if one.condition == "booting")
+    mine = [machine for machine in machines if machine.pool is not None and machine.pool.name == offer.name]
+    coming = sum(1 for machine in mine if machine.condition == "booting")
     bought = growth.bought.get(offer.name, 0)
     within = machines_within(offer.pool, limits)
     if bought:
@@ -55,8 +55,8 @@ def _pool_note(offer: PoolOffer, machines: list[Machine], growth: ScaleUp, limit
             f"; zone {window.zone}: {window.reason}" for window in offer.blocked if window.zone is not None
         )
     shut = (*offer.blocked, *((offer.delay,) if offer.delay else ()))
-    is_off = any(one.until is None for one in shut)
-    until = None if is_off else max((one.until for one in shut if one.until is not None), default=None)
+    is_off = any(closed.until is None for closed in shut)
+    until = None if is_off else max((closed.until for closed in shut if closed.until is not None), default=None)
     return PoolNote(
         pool=offer.name,
         reason=reason,
@@ -77,7 +77,7 @@ def _next(
     now: float,
 ) -> float | None:
     """Seconds until something changes by time alone."""
-    moments = [moment for one in machines for moment in (one.expected, one.deadline) if moment is not None]
+    moments = [moment for machine in machines for moment in (machine.expected, machine.deadline) if moment is not None]
     moments += [window.until for offer in offers.values() for window in offer.blocked if window.until is not None]
     moments += [
         pool_offer.delay.until

@@ -53,9 +53,9 @@ def _node(note: NodeNote, plan: ScalingPlan, snapshot: ClusterSnapshot, now: flo
         facts.append(f"idle since {format_time(note.idle_since)} ({show_age(now - note.idle_since)})")
     here = [pod for pod in snapshot.pods if pod.pod.node == note.node and not pod.pod.is_finished]
     for seen_pod in here[:MOST_LISTED]:
-        what = "part of the node, does not count" if seen_pod.daemon is not None else _tie(seen_pod, now)
+        text = "part of the node, does not count" if seen_pod.daemon is not None else _tie(seen_pod, now)
         asks = ", ".join(show_amount(name, count) for name, count in seen_pod.pod.shape.requests) or "nothing"
-        facts.append(f"pod {seen_pod.name} (asks for {asks}): {what}")
+        facts.append(f"pod {seen_pod.name} (asks for {asks}): {text}")
     if len(here) > MOST_LISTED:
         facts.append(f"and {counted(len(here) - MOST_LISTED, 'more pod')}")
     return Explained(
@@ -74,7 +74,7 @@ def _waiting(waiting: PendingItem, plan: ScalingPlan, snapshot: ClusterSnapshot,
     facts = _acts([action for action in plan.actions if name in action.runs])
     if waiting.expected is not None:
         facts.append(f"expected by {format_time(waiting.expected)} (in {show_age(max(waiting.expected - now, 0))})")
-    gang = next((one for one in snapshot.gangs if one.name == name), None) if kind == "run" else None
+    gang = next((gang for gang in snapshot.gangs if gang.name == name), None) if kind == "run" else None
     if gang is not None:
         facts.append(f"{counted(len(gang.pods), 'pod')} without a node, {gang.held} with one")
     return Explained(kind=kind, name=name or "", headline=f"{kind} {name} waits: {waiting.reason}", facts=tuple(facts))
@@ -83,7 +83,7 @@ def _waiting(waiting: PendingItem, plan: ScalingPlan, snapshot: ClusterSnapshot,
 def _pool(
     note: PoolNote, plan: ScalingPlan, snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float
 ) -> Explained:
-    pool = next(one for one in snapshot.pools if one.name == note.pool)
+    pool = next(pool for pool in snapshot.pools if pool.name == note.pool)
     facts = [
         f"{counted(note.size, 'machine')}, {note.coming} of them booting; min {pool.min}, max {pool.max}",
         _machine(pool),
@@ -117,7 +117,9 @@ def _running(name: str, plan: ScalingPlan, snapshot: ClusterSnapshot) -> Explain
     """A pod or run that has its nodes."""
     states = {node.node: node.state for node in plan.nodes}
     mine = [
-        one for one in snapshot.pods if name in (one.name, one.pod.name, one.gang, (one.gang or "").rpartition("/")[2])
+        seen
+        for seen in snapshot.pods
+        if name in (seen.name, seen.pod.name, seen.gang, (seen.gang or "").rpartition("/")[2])
     ]
     mine = [seen_pod for seen_pod in mine if seen_pod.pod.node is not None]
     if not mine:

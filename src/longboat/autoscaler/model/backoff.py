@@ -103,7 +103,7 @@ def paused(
         and not provider_failure.is_blind
     ]
     lasting = [failure for failure in mine if failure.at + pause(failure, settings) > now]
-    return max(lasting, key=lambda one: one.at + pause(one, settings), default=None)
+    return max(lasting, key=lambda failure: failure.at + pause(failure, settings), default=None)
 
 
 def closed(

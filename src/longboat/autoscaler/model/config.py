@@ -41,15 +41,15 @@ class AutoscalerConfig(Value, frozen=True, dict=True):
     @cached_property
     def setups(self) -> dict[str, str]:
         """Pool -> a mark of what the pools file says about it and its provider: another one when either changes."""
-        found = {}
+        hashes = {}
         for pool in self.pools:
             text = msgspec.json.encode([pool, self.providers.get(pool.provider)], order="sorted")
-            found[pool.name] = hashlib.sha256(text).hexdigest()[:16]
-        return found
+            hashes[pool.name] = hashlib.sha256(text).hexdigest()[:16]
+        return hashes
 
     def refusal(self, pool: str, kind: FailureKind, now: float, *, zone: str | None = None) -> ProviderFailure:
         """One that is to be remembered."""
-        provider = next((one.provider for one in self.pools if one.name == pool), "")
+        provider = next((pool_settings.provider for pool_settings in self.pools if pool_settings.name == pool), "")
         setup = self.setups.get(pool, "") if kind == "auth" else ""
         zone = None if kind in IN_ALL_ZONES else zone
         return ProviderFailure(pool=pool, kind=kind, at=now, zone=zone, provider=provider, setup=setup)

@@ -72,7 +72,7 @@ def unpinned(shape: PodShape) -> PodShape:
     if affinity is None:
         return shape
     pin = f"field:{NAME_FIELD}"
-    terms = tuple(tuple(one for one in term if one[0] != pin) for term in affinity)
+    terms = tuple(tuple(requirement for requirement in term if requirement[0] != pin) for term in affinity)
     placing = msgspec.structs.replace(shape.placing, affinity=terms if all(terms) else None)
     return PodShape(requests=shape.requests, ports=shape.ports, placing=placing)
 

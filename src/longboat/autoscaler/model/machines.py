@@ -115,21 +115,21 @@ def _condition(
         return ("ready", "", None) if node.is_ready else ("failed", "not ready", None)
     if not node.is_ready:
         since = max(node.created, node.ready_since or node.created) or now
-        what = f"not ready {_for(now - since)}"
+        reason = f"not ready {_for(now - since)}"
     elif gpu := lacking_gpu(node, pool):
-        since, what = node.created or now, f"ready, but without {gpu}: driver or device plugin are loading"
+        since, reason = node.created or now, f"ready, but without {gpu}: driver or device plugin are loading"
         if node.lost and now > since + patience(pool, settings):
             return "ready", "", None  # it had them: a plugin that restarts costs no machine, an idle node goes as any
     elif unfinished := starting(node, pool):
-        since, what = node.created or now, f"ready, but {unfinished}"
+        since, reason = node.created or now, f"ready, but {unfinished}"
         if now > since + patience(pool, settings):
             return "ready", "", None  # then this is how it is
     else:
         return "ready", "", None
     late = since + patience(pool, settings)
     if now > late:
-        return "failed", f"{what}, longer than {show_age(late - since)} ({settings.join_factor:g} boot times)", since
-    return "booting", f"{what}; expected by {format_time(max(since + pool.boot_s, now))}", since
+        return "failed", f"{reason}, longer than {show_age(late - since)} ({settings.join_factor:g} boot times)", since
+    return "booting", f"{reason}; expected by {format_time(max(since + pool.boot_s, now))}", since
 
 
 def _for(seconds: float) -> str:
@@ -174,15 +174,15 @@ def _as_it_will_be(shape: NodeShape, pool: Pool) -> NodeShape:
 def _of_order(order: Order, pool: Pool, settings: AutoscalerSettings, now: float) -> Machine:
     late = order.asked + patience(pool, settings)
     is_late = now > late
-    what = f"ordered {show_age(now - order.asked)} ago, has not joined"
+    reason = f"ordered {show_age(now - order.asked)} ago, has not joined"
     expected = max(order.asked + pool.boot_s, now)
     return Machine(
         name=order.machine,
         shape=template(pool, order.zone, order.machine),
         condition="failed" if is_late else "booting",
-        reason=f"{what} within {show_age(late - order.asked)}"
+        reason=f"{reason} within {show_age(late - order.asked)}"
         if is_late
-        else f"{what} yet; expected by {format_time(expected)}",
+        else f"{reason} yet; expected by {format_time(expected)}",
         pool=pool,
         order=order,
         expected=expected,
@@ -210,10 +210,10 @@ def counts_by_zone(machines: list[Machine], pool: Pool) -> dict[str, int]:
 
 def pods_by_node(snapshot: ClusterSnapshot) -> Mapping[str, list[SeenPod]]:
     """Pods that are on a node or ended there."""
-    found: dict[str, list[SeenPod]] = {}
+    by_node: dict[str, list[SeenPod]] = {}
     for pod in snapshot.pods:
         if pod.pod.node is not None:
-            found.setdefault(pod.pod.node, []).append(pod)
-    for pods in found.values():
+            by_node.setdefault(pod.pod.node, []).append(pod)
+    for pods in by_node.values():
         pods.sort(key=lambda pod: (pod.pod.namespace, pod.pod.name))
-    return found
+    return by_node

@@ -66,11 +66,11 @@ class Quantity(Value, frozen=True):
     expected: str = resources.QUANTITY
 
     def read(self, node: YamlNode, at: FieldPath) -> int | None:
-        found = read_bytes(str(node.value)) if isinstance(node.value, (str, int, float)) else None
-        if found is None or isinstance(node.value, bool) or found < 0:
+        size = read_bytes(str(node.value)) if isinstance(node.value, (str, int, float)) else None
+        if size is None or isinstance(node.value, bool) or size < 0:
             at.wrong(node, self.expected)
             return None
-        return found
+        return size
 
     def schema(self) -> dict[str, Any]:
         return {"type": ["string", "number"]}
@@ -219,8 +219,8 @@ POOL = Shape(
 
 
 def make_limits(values: dict[str, Any], _node: YamlNode, _at: FieldPath) -> ResourceLimits:
-    found = round(values["cpus"] * 1000) if "cpus" in values else None
-    return ResourceLimits(cpus=found, memory=values.get("memory"), gpus=values.get("gpus"))
+    millicpus = round(values["cpus"] * 1000) if "cpus" in values else None
+    return ResourceLimits(cpus=millicpus, memory=values.get("memory"), gpus=values.get("gpus"))
 
 
 LIMITS = Shape(

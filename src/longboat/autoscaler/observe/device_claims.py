@@ -93,12 +93,12 @@ class DeviceClaims:
         return names
 
     def _all_requests(self) -> set[DeviceRequest]:
-        found: set[DeviceRequest] = set()
+        requests_named: set[DeviceRequest] = set()
         for body in (*self.templates.values(), *self.claims.values()):
             with contextlib.suppress(Exception):  # pods that use it are held and say why
                 requests = requests_of(_spec(body))
-                found.update(requests if not isinstance(requests, str) else ())
-        return found
+                requests_named.update(requests if not isinstance(requests, str) else ())
+        return requests_named
 
     def _count(self, devices: Iterable[Device]) -> Amounts:
         counts: dict[str, int] = {}
@@ -178,7 +178,7 @@ class DeviceClaims:
             if min((user for user, node in self._users.get(key, {}).items() if node), default=pod.name) == pod.name:
                 results = (allocation.get("devices") or {}).get("results") or ()
                 keys = [_device_key(result) for result in results if not result.get("adminAccess")]
-                devices += [here[one] for one in keys if one in here]
+                devices += [here[key] for key in keys if key in here]
         return self._count(devices)
 
     def _wanted(self, pod: Pod, entry: Body) -> Amounts | str:
@@ -237,11 +237,11 @@ def _spec(body: Body) -> Body:
 def _newest(slices: Iterable[Body]) -> list[Body]:
     """Slices of the newest generation of each driver's pool; older ones are about to be removed."""
     newest: dict[Named, int] = {}
-    found = list(slices)
-    for body in found:
+    bodies = list(slices)
+    for body in bodies:
         key, generation = _generation(body)
         newest[key] = max(generation, newest.get(key, 0))
-    return [body for body in found if newest[_generation(body)[0]] == _generation(body)[1]]
+    return [body for body in bodies if newest[_generation(body)[0]] == _generation(body)[1]]
 
 
 def _generation(body: Body) -> tuple[Named, int]:

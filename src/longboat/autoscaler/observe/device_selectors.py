@@ -85,8 +85,8 @@ class ConditionIndex:
 
     def within(self, facts: Conditions) -> list[str]:
         """Names of all sets that these conditions meet."""
-        found = [pair for fact in facts for pair in self._found_by.get(fact, ())]
-        return [*self._always, *(name for conditions, name in found if conditions <= facts)]
+        pairs = [pair for fact in facts for pair in self._found_by.get(fact, ())]
+        return [*self._always, *(name for conditions, name in pairs if conditions <= facts)]
 
     def of_device(self, device: Device) -> list[str]:
         """Names of all sets that the device meets."""

@@ -36,7 +36,7 @@ FREE = DoNotDisrupt()
 
 
 def controller_of(meta: Body) -> Body:
-    return next((one for one in meta.get("ownerReferences") or () if one.get("controller")), {})
+    return next((owner for owner in meta.get("ownerReferences") or () if owner.get("controller")), {})
 
 
 def daemon_of(meta: Body) -> str | None:
@@ -67,8 +67,8 @@ def keep_of_pod(body: Body, *, in_gang: bool) -> DoNotDisrupt:
         return kept
     if safe != "true":
         if kind not in REPLICATED:
-            what = f"its controller is a {kind}" if kind else "it has no controller"
-            return DoNotDisrupt(f"{what}: nobody would start it again elsewhere")
+            controller = f"its controller is a {kind}" if kind else "it has no controller"
+            return DoNotDisrupt(f"{controller}: nobody would start it again elsewhere")
         volume = _local_volume(body.get("spec") or {}, annotations)
         if volume:
             return DoNotDisrupt(f"it has local storage (volume {volume})")

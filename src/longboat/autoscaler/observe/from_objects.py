@@ -55,15 +55,15 @@ def read_objects(path: str | Path) -> dict[str, list[Body]]:
     try:
         root = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as bad:
-        what = "the file is empty" if not data.strip() else f"not valid JSON: {_place(str(bad), data)}"
-        raise UsageError(f"{path}: {what}", hint=HINT) from None
+        problem = "the file is empty" if not data.strip() else f"not valid JSON: {_place(str(bad), data)}"
+        raise UsageError(f"{path}: {problem}", hint=HINT) from None
     return by_kind(root, str(path))
 
 
 def _place(message: str, data: bytes) -> str:
     """msgspec tells the byte; people look for the line."""
-    head, found, number = message.partition("(byte ")
-    if not found or not number.rstrip(")").isdigit():
+    head, separator, number = message.partition("(byte ")
+    if not separator or not number.rstrip(")").isdigit():
         return message
     before = data[: int(number.rstrip(")"))]
     line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
@@ -72,7 +72,7 @@ def _place(message: str, data: bytes) -> str:
 
 def by_kind(root: Any, path: str = "") -> dict[str, list[Body]]:
     """Kind -> objects. Takes a List, a list of objects, or one object."""
-    found: dict[str, list[Body]] = {}
+    bodies: dict[str, list[Body]] = {}
     seen: set[tuple[str, str, str, str]] = set()
     for place, body in _items(root, path, None):
         meta = body.get("metadata")
@@ -82,8 +82,8 @@ def by_kind(root: Any, path: str = "") -> dict[str, list[Body]]:
         mark = (version.partition("/")[0], kind, str(meta.get("namespace") or ""), meta["name"])
         if mark not in seen:  # two Lists put together may name an object twice
             seen.add(mark)
-            found.setdefault(kind, []).append(body)
-    return found
+            bodies.setdefault(kind, []).append(body)
+    return bodies
 
 
 def _items(root: Any, place: str, kind: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -92,8 +92,8 @@ def _items(root: Any, place: str, kind: str | None) -> Iterator[tuple[str, dict[
             yield from _items(item, f"{place}: items[{number}]", kind)
         return
     if not isinstance(root, dict):
-        what = "null" if root is None else type(root).__name__
-        raise UsageError(f"{place}: found {what}, expected a List of Kubernetes objects", hint=HINT)
+        type_name = "null" if root is None else type(root).__name__
+        raise UsageError(f"{place}: found {type_name}, expected a List of Kubernetes objects", hint=HINT)
     own = str(root.get("kind") or kind or "")
     if "items" in root and (own.endswith("List") or not own):
         yield from _items(root["items"] or [], place, own.removesuffix("List") or None)
@@ -111,8 +111,8 @@ def snapshot_of(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...] = ())
     try:
         return _snapshot(objects, pools)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as bad:
-        what = f"an object is not as Kubernetes writes it: {fault(bad)}"
-        raise UsageError(what, hint=HINT) from None
+        problem = f"an object is not as Kubernetes writes it: {fault(bad)}"
+        raise UsageError(problem, hint=HINT) from None
 
 
 def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> ClusterSnapshot:
@@ -245,7 +245,7 @@ def _seen(body: Body, pod: Pod, gang: str | None, hold: str) -> SeenPod:
     daemon = daemon_of(meta)
     bound = pod.node is not None and not pod.is_finished and daemon is None
     kept = keep_of_pod(body, in_gang=gang is not None) if bound else FREE
-    gates = [str(one.get("name", "")) for one in spec.get("schedulingGates") or () if isinstance(one, dict)]
+    gates = [str(gate.get("name", "")) for gate in spec.get("schedulingGates") or () if isinstance(gate, dict)]
     foreign = [name for name in gates if not name.startswith(OUR_GATES)]
     conditions = status.get("conditions") or ()
     return SeenPod(
@@ -266,25 +266,25 @@ def _seen(body: Body, pod: Pod, gang: str | None, hold: str) -> SeenPod:
 
 def _ended(status: Body) -> float | None:
     """When the last of its containers ended."""
-    found = []
-    for one in status.get("containerStatuses") or ():
-        ended = parse_time(((one.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+    finished = []
+    for container in status.get("containerStatuses") or ():
+        ended = parse_time(((container.get("state") or {}).get("terminated") or {}).get("finishedAt"))
         if ended is not None:
-            found.append(ended)
-    if not found:
+            finished.append(ended)
+    if not finished:
         conditions = status.get("conditions") or ()
         times = (
             parse_time(condition.get("lastTransitionTime"))
             for condition in conditions
             if condition.get("type") in ("Ready", "ContainersReady")
         )
-        found = [moment for moment in times if moment is not None]
-    return max(found, default=None)
+        finished = [moment for moment in times if moment is not None]
+    return max(finished, default=None)
 
 
 def _daemons(bodies: Iterable[Body], claims: Claims, odd: OddObjects) -> Iterator[Daemon]:
-    found = odd.readable(bodies, partial(_daemon, claims=claims))
-    return (daemon for daemon in found if daemon is not None)
+    daemons = odd.readable(bodies, partial(_daemon, claims=claims))
+    return (daemon for daemon in daemons if daemon is not None)
 
 
 def _daemon(body: Body, claims: Claims) -> Daemon | None:

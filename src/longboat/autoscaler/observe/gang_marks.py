@@ -40,8 +40,8 @@ def namespace_of(meta: Body) -> str:
 
 def mark_of(meta: Body, spec: Body) -> Key | None:
     """The gang that marks on the object itself tell of."""
-    found = _mark(meta, spec)
-    return None if found is None else (found[0], found[1], str(found[2]))
+    mark = _mark(meta, spec)
+    return None if mark is None else (mark[0], mark[1], str(mark[2]))
 
 
 def _mark(meta: Body, spec: Body) -> Key | None:
@@ -84,7 +84,10 @@ def is_over(body: Body) -> bool:
     if body["metadata"].get("deletionTimestamp") or status.get("terminalState"):
         return True
     ends = ("Complete", "Completed", "Failed", "Finished", "FailureTarget", "SuccessCriteriaMet")
-    return any(one.get("type") in ends and one.get("status") == "True" for one in status.get("conditions") or ())
+    return any(
+        condition.get("type") in ends and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
 
 
 def least_of_group(body: Body) -> list[tuple[Key, int]]:
@@ -98,12 +101,12 @@ def least_of_group(body: Body) -> list[tuple[Key, int]]:
 def least_of_workload(body: Body) -> list[tuple[Key, int]]:
     """Of the Workload of Kubernetes itself, for each of its groups."""
     meta = body["metadata"]
-    found: list[tuple[Key, int]] = []
+    groups: list[tuple[Key, int]] = []
     for group in (body.get("spec") or {}).get("podGroups") or ():
         least = ((group.get("policy") or group.get("schedulingPolicy") or {}).get("gang") or {}).get("minCount")
         if least:
-            found.append(((namespace_of(meta), "workload", f"{meta['name']}/{group.get('name', '')}"), int(least)))
-    return found
+            groups.append(((namespace_of(meta), "workload", f"{meta['name']}/{group.get('name', '')}"), int(least)))
+    return groups
 
 
 def least_of_job(body: Body) -> list[tuple[Key, int]]:
@@ -119,7 +122,7 @@ def holds_of_queue(body: Body) -> list[tuple[tuple[str, str], str]]:
     spec, meta = body.get("spec") or {}, body["metadata"]
     if not str(body.get("apiVersion", "kueue")).startswith("kueue"):
         return []  # the Workload of Kubernetes itself
-    conditions = {one.get("type"): one for one in (body.get("status") or {}).get("conditions") or ()}
+    conditions = {condition.get("type"): condition for condition in (body.get("status") or {}).get("conditions") or ()}
     quota = conditions.get("QuotaReserved") or {}
     message = str(quota.get("message", ""))
     reason = ""

@@ -64,10 +64,10 @@ class GangIndex:
         self.claims, self.devices, self.odd = claims, devices or DeviceClaims(objects), odd or OddObjects()
         self.holds: dict[tuple[str, str], str] = {}  # (namespace, pod or Job) -> why it cannot be judged
         readable = self.odd.readable
-        jobs = [one for one in readable(objects.get("Job", ()), self._job) if one is not None]
+        jobs = [job for job in readable(objects.get("Job", ()), self._job) if job is not None]
         self.jobs = {name: body for name, body, _ in jobs}
         self._job_keys = {name: key for name, _, key in jobs}
-        jobsets = [one for one in readable(objects.get("JobSet", ()), _jobset) if one is not None]
+        jobsets = [job_set for job_set in readable(objects.get("JobSet", ()), _jobset) if job_set is not None]
         self.jobsets = {name: body for name, body, _ in jobsets}
         self._jobset_keys = {name: key for name, _, key in jobsets}
         self._in_namespace: Counter[str] = Counter()
@@ -117,15 +117,15 @@ class GangIndex:
 
     def templates(self) -> dict[Key, Templates]:
         """For every gang: its unfinished Jobs and JobSets, each with stand-ins for all the pods it wants."""
-        found: dict[Key, Templates] = {}
+        by_key: dict[Key, Templates] = {}
         for name, body in sorted(self.jobs.items(), key=lambda pair: pair[0]):
             key = self._job_keys[name]
             if key is not None:
-                found.setdefault(key, []).extend(self._templates_of_job(body, key))
+                by_key.setdefault(key, []).extend(self._templates_of_job(body, key))
         for name, body in sorted(self.jobsets.items(), key=lambda pair: pair[0]):
             key = self._jobset_keys[name]
-            found.setdefault(key, []).extend(self._templates_of_jobset(body))
-        return {key: templates for key, templates in found.items() if templates}
+            by_key.setdefault(key, []).extend(self._templates_of_jobset(body))
+        return {key: templates for key, templates in by_key.items() if templates}
 
     def _templates_of_job(self, body: Body, key: Key) -> Templates:
         name = body["metadata"]["name"]
@@ -143,7 +143,7 @@ class GangIndex:
             if is_over(body) or _is_chained(body) or (_is_suspended(body) and not _is_queued(body)):
                 return []
             # Children are counted before they are named: there may be as many of them as of pods.
-            reason = self._too_many(body, sum(_size(one) for one in _replicated(body)))
+            reason = self._too_many(body, sum(_size(replicated) for replicated in _replicated(body)))
             templates = (
                 [(body, self.stand_ins(body, spec, job)) for job, spec in self._children(body)] if not reason else []
             )
@@ -182,9 +182,9 @@ class GangIndex:
         """Why Kueue does not let it in, as far as that can be seen."""
         namespace, labels = namespace_of(body["metadata"]), body["metadata"].get("labels") or {}
         owner = self.jobsets.get((namespace, labels.get(JOBSET, ""))) or body
-        found = self.queued.get((namespace, str(owner["metadata"].get("name", ""))))
-        if found is not None:
-            return found
+        hold = self.queued.get((namespace, str(owner["metadata"].get("name", ""))))
+        if hold is not None:
+            return hold
         is_new = _is_suspended(owner) and (owner["metadata"].get("labels") or {}).get(QUEUE)
         return "Kueue has not looked at it yet" if is_new and self.sees_workloads else ""
 
@@ -273,7 +273,9 @@ class GangPod:
         self.pod, self.body = pod, body
         labels = body["metadata"].get("labels") or {}
         owners = [
-            one.get("name", "") for one in body["metadata"].get("ownerReferences") or () if one.get("kind") == "Job"
+            owner.get("name", "")
+            for owner in body["metadata"].get("ownerReferences") or ()
+            if owner.get("kind") == "Job"
         ]
         self.job: str = next((labels[name] for name in JOB_NAMES if name in labels), owners[0] if owners else "")
 
@@ -298,10 +300,10 @@ def gangs_of(groups: GangIndex, members: Mapping[Key, list[GangPod]]) -> tuple[l
 
 def _gang(groups: GangIndex, key: Key, members: list[GangPod], templates: Templates) -> tuple[Gang | None, set[str]]:
     newest = _newest_attempt([*(member.body for member in members), *(body for body, _ in templates)])
-    members = [one for one in members if _attempt(one.body) in (None, newest)]
+    members = [member for member in members if _attempt(member.body) in (None, newest)]
     templates = [template for template in templates if _attempt(template[0]) in (None, newest)]
-    here = [one for one in members if not one.pod.is_finished]
-    waiting = sorted((one.pod for one in here if _waits(one.pod)), key=lambda pod: pod.name)
+    here = [member for member in members if not member.pod.is_finished]
+    waiting = sorted((member.pod for member in here if _waits(member.pod)), key=lambda pod: pod.name)
     held = sum(1 for gang_pod in here if gang_pod.pod.node is not None and not gang_pod.pod.is_terminating)
     missing = _missing(members, templates)
     pods = [*waiting, *missing]
@@ -366,7 +368,7 @@ def _missing(members: list[GangPod], templates: Templates) -> list[Pod]:
 def _least(groups: GangIndex, key: Key, members: list[GangPod]) -> int | None:
     if key[1] == "kueue":
         marks = [member.body["metadata"].get("annotations") or {} for member in members]
-        totals = (number_in(one.get(POD_GROUP_TOTAL)) for one in marks)
+        totals = (number_in(mark.get(POD_GROUP_TOTAL)) for mark in marks)
         return next((total for total in totals if total is not None), None)
     return groups.least.get(key)
 

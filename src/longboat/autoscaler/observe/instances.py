@@ -80,13 +80,13 @@ def list_instances(
 def _doubted(
     book: OrderBook,
     pools: Sequence[Pool],
-    found: ProviderAnswer,
+    answer: ProviderAnswer,
     joined: JoinedInstances,
     config: AutoscalerConfig,
     now: float,
 ) -> tuple[OrderBook, list[ProviderFailure]]:
     """Pools whose list lacks most of what was ordered, while that is not believed; and since when, remembered."""
-    there = {instance.id for instance in found.machines}
+    there = {instance.id for instance in answer.machines}
     doubts = dict(book.doubts)
     blocked = []
     for pool in pools:

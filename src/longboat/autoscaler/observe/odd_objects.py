@@ -35,11 +35,11 @@ class OddObjects:
         """What is read of each, without those of which nothing can be."""
         for body in bodies:
             try:
-                found = read(body)
+                value = read(body)
             except Exception as bad:  # what a stranger wrote may fail anywhere
                 self.note(body, bad)
             else:
-                yield found
+                yield value
 
     def said(self) -> tuple[str, ...]:
         """A sentence for each, in the order of their names."""

@@ -150,14 +150,14 @@ def reconcile(
     book = _refuse(book, seen.refusals, config, now)
     there = {instance.id: instance for instance in seen.machines}
     by_token: dict[str, list[str]] = {}
-    for one in seen.machines:
-        if one.token:
-            by_token.setdefault(one.token, []).append(one.id)
+    for instance in seen.machines:
+        if instance.token:
+            by_token.setdefault(instance.token, []).append(instance.id)
     orders = [_with(order, by_token.get(order.token, ())) for order in book.orders]
     claimed = {machine for order in orders for machine in order.machines}
-    for one in sorted(seen.machines, key=lambda one: one.id):
-        if one.id not in claimed and one.state != "stopping" and not joined.has(one.id, one.node):
-            _adopt(one, orders, now)
+    for instance in sorted(seen.machines, key=lambda instance: instance.id):
+        if instance.id not in claimed and instance.state != "stopping" and not joined.has(instance.id, instance.node):
+            _adopt(instance, orders, now)
     kept = [
         order
         for order in orders
@@ -198,7 +198,7 @@ def without_machine(book: OrderBook, machine: str) -> OrderBook:
     """After its deletion: an order that counts it no more."""
     orders = []
     for order in book.orders:
-        left = tuple(one for one in order.machines if one != machine)
+        left = tuple(name for name in order.machines if name != machine)
         gone = len(order.machines) - len(left)
         order = msgspec.structs.replace(order, machines=left, count=order.count - gone) if gone else order
         if order.count > 0:
@@ -229,8 +229,8 @@ def orders_of(book: OrderBook, seen: ProviderAnswer, joined: JoinedInstances, no
 
 def failed(book: OrderBook, failure: ProviderFailure) -> OrderBook:
     """One more refusal in a row, of its kind."""
-    before = [one for one in book.failures if is_same(one, failure)]
-    others = [one for one in book.failures if one not in before]
+    before = [known for known in book.failures if is_same(known, failure)]
+    others = [known for known in book.failures if known not in before]
     count = failure.count + max((provider_failure.count for provider_failure in before), default=0)
     new = msgspec.structs.replace(failure, count=count, message=failure.message[:MOST_SAID])
     return msgspec.structs.replace(book, failures=(*others, new))
@@ -290,13 +290,13 @@ def _adopt(machine: Instance, orders: list[PlacedOrder], now: float) -> None:
 
 
 def _alive(order: PlacedOrder, there: Mapping[str, Instance], joined: JoinedInstances, now: float) -> list[str]:
-    found = []
+    alive = []
     for machine in order.machines:
         known = there.get(machine)
         is_coming = now - order.asked < LAG_S if known is None else known.state != "stopping"
         if is_coming and not joined.has(machine, known.node if known is not None else None):
-            found.append(machine)
-    return found
+            alive.append(machine)
+    return alive
 
 
 def _refuse(book: OrderBook, refusals: Sequence[Refusal], config: AutoscalerConfig, now: float) -> OrderBook:

@@ -15,7 +15,7 @@ Body = Mapping[str, Any]
 
 def budgets_of(bodies: Iterable[Body], pods: Sequence[Pod], odd: OddObjects) -> Iterator[DisruptionBudget]:
     """From the API's JSON. What the status does not say is counted from the pods."""
-    for body in sorted(bodies, key=lambda one: (_namespace(one), one["metadata"]["name"])):
+    for body in sorted(bodies, key=lambda budget: (_namespace(budget), budget["metadata"]["name"])):
         try:
             yield _budget(body, pods)
         except Exception as bad:  # whom it was to protect is not known: it allows nothing in its namespace
@@ -34,7 +34,7 @@ def _budget(body: Body, pods: Sequence[Pod]) -> DisruptionBudget:
         namespace=meta.get("namespace") or "default",
         name=meta["name"],
         selector={str(key): str(value) for key, value in ((selector or {}).get("matchLabels") or {}).items()},
-        expressions=tuple(requirement_of(one) for one in (selector or {}).get("matchExpressions") or ()),
+        expressions=tuple(requirement_of(expression) for expression in (selector or {}).get("matchExpressions") or ()),
         selects_nothing=selector is None,
     )
     allowed = status.get("disruptionsAllowed")

@@ -59,12 +59,12 @@ Objects = dict[str, list[Body]]
 def served(client: Client, followed: Container[Kind] = ()) -> list[Kind]:
     """Those of the kinds that a cluster need not have, each in the version that this one serves."""
     groups = msgspec.json.decode(client.request("GET", "/apis")).get("groups") or ()
-    versions = {one["name"]: [each["version"] for each in one.get("versions") or ()] for one in groups}
+    versions = {group["name"]: [each["version"] for each in group.get("versions") or ()] for group in groups}
     plurals: dict[str, set[str]] = {}
     kinds = []
     for kind in (*WHERE_SERVED, *WHERE_ALLOWED):
         group, _, wanted = kind.api_version.partition("/")
-        for version in sorted(versions.get(group, []), key=lambda one: one != wanted):
+        for version in sorted(versions.get(group, []), key=lambda version: version != wanted):
             api_version = f"{group}/{version}"
             if api_version not in plurals:
                 plurals[api_version] = _plurals(client, api_version)
@@ -95,10 +95,10 @@ def _may_list(client: Client, kind: Kind) -> bool:
 
 def listed(client: Client) -> Objects:
     """Everything once: for a single look."""
-    found: Objects = {}
+    objects: Objects = {}
     for kind in (*ALWAYS, *served(client)):
-        found.setdefault(kind.kind, []).extend(_named(kind, client.list(kind, everywhere=True).items))
-    return found
+        objects.setdefault(kind.kind, []).extend(_named(kind, client.list(kind, everywhere=True).items))
+    return objects
 
 
 def _named(kind: Kind, bodies: Iterable[dict[str, Any]]) -> list[Body]:
@@ -148,24 +148,24 @@ class ClusterWatcher:
 
     def wait(self, timeout_s: float) -> bool:
         """Until something has changed, or the time is over."""
-        found = self._changed.wait(timeout_s)
+        is_changed = self._changed.wait(timeout_s)
         self._changed.clear()
-        return found
+        return is_changed
 
     def wake(self) -> None:
         self._changed.set()
 
     def blind_spots(self) -> list[str]:
         """What cannot be seen at the moment. Deciding without it would be deciding on old news."""
-        found = [reflector.blindness() for reflector in list(self._reflectors.values())]
-        return [text for text in found if text]
+        texts = [reflector.blindness() for reflector in list(self._reflectors.values())]
+        return [text for text in texts if text]
 
     def objects(self) -> Objects:
         self._look_for_kinds()
-        found: Objects = {}
+        by_kind: Objects = {}
         for kind, reflector in self._reflectors.items():
-            found.setdefault(kind.kind, []).extend(_named(kind, reflector.items.values()))
-        return found
+            by_kind.setdefault(kind.kind, []).extend(_named(kind, reflector.items.values()))
+        return by_kind
 
     def close(self) -> None:
         for reflector in self._reflectors.values():

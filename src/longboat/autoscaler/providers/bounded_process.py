@@ -72,8 +72,8 @@ def _send(number: int, left: memoryview) -> memoryview:
 def _receive(number: int, into: bytearray) -> bool:
     """Whether that was the end."""
     try:
-        found = os.read(number, CHUNK)
+        data = os.read(number, CHUNK)
     except BlockingIOError:
         return False
-    into += found
-    return not found
+    into += data
+    return not data

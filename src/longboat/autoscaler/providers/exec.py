@@ -65,9 +65,9 @@ class ExecProvider:
 
     def list(self, pools: Sequence[Pool]) -> ProviderAnswer:
         asked = {"pools": [_pool(pool) for pool in pools]}
-        found = self._ask("list", asked, _Machines)
-        self._check("list", found, {pool.name for pool in pools})
-        return ProviderAnswer(machines=found.machines, refusals=found.refusals)
+        answer = self._ask("list", asked, _Machines)
+        self._check("list", answer, {pool.name for pool in pools})
+        return ProviderAnswer(machines=answer.machines, refusals=answer.refusals)
 
     def grow(self, pool: Pool, request: MachineRequest) -> tuple[Instance, ...]:
         asked = {
@@ -77,13 +77,15 @@ class ExecProvider:
             "zone": request.zone,
             "spot": request.spot,
         }
-        found = self._ask("grow", asked, _Machines)
-        self._check("grow", found, {pool.name})
-        others = [machine for machine in found.machines if machine.token not in (None, request.token)]
-        if others or len(found.machines) > request.count:
-            what = f"the machine {others[0].id} of another order" if others else counted(len(found.machines), "machine")
-            raise self._bad("grow", f"printed {what} for an order of {request.count}")
-        return found.machines
+        answer = self._ask("grow", asked, _Machines)
+        self._check("grow", answer, {pool.name})
+        others = [machine for machine in answer.machines if machine.token not in (None, request.token)]
+        if others or len(answer.machines) > request.count:
+            problem = (
+                f"the machine {others[0].id} of another order" if others else counted(len(answer.machines), "machine")
+            )
+            raise self._bad("grow", f"printed {problem} for an order of {request.count}")
+        return answer.machines
 
     def shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
         asked = {"pool": _pool(pool), "machines": [*machines], "tokens": [*tokens]}
@@ -104,7 +106,7 @@ class ExecProvider:
         out, err, code = self._run(verb, command, msgspec.json.encode({"verb": verb, "version": 1, **question}))
         error = _error_in(out)
         if error is not None:
-            kind: FailureKind = next((one for one in KINDS if one == error.kind), "other")
+            kind: FailureKind = next((kind for kind in KINDS if kind == error.kind), "other")
             raise ProviderError(f"{self._what(verb)}: {error.message[:SHOWN] or error.kind}", kind=kind)
         if code != 0:
             how = f"exit code {code}" if code > 0 else f"signal {-code}"
@@ -114,8 +116,8 @@ class ExecProvider:
         try:
             return msgspec.json.decode(out, type=into)
         except (msgspec.DecodeError, UnicodeDecodeError) as bad:
-            what = "printed nothing" if not out.strip() else f"printed what is not understood: {bad}"
-            raise self._bad(verb, what) from None
+            problem = "printed nothing" if not out.strip() else f"printed what is not understood: {bad}"
+            raise self._bad(verb, problem) from None
 
     def _run(self, verb: Verb, command: Command, question: bytes) -> tuple[bytes, bytes, int]:
         shell = isinstance(command, str)
@@ -144,37 +146,37 @@ class ExecProvider:
             _end(process)
         return out, err, process.returncode
 
-    def _check(self, verb: Verb, found: _Machines, pools: set[str]) -> None:
-        trouble = mistake_in(found.machines, found.refusals, pools)
+    def _check(self, verb: Verb, answer: _Machines, pools: set[str]) -> None:
+        trouble = mistake_in(answer.machines, answer.refusals, pools)
         if trouble:
             raise self._bad(verb, trouble)
 
     def _what(self, verb: Verb) -> str:
         return f"provider {self.name}: the command for {verb}"
 
-    def _bad(self, verb: Verb, what: str) -> ProviderError:
-        return ProviderError(f"{self._what(verb)} {what}", hint="docs/autoscaler.md describes what it must print")
+    def _bad(self, verb: Verb, problem: str) -> ProviderError:
+        return ProviderError(f"{self._what(verb)} {problem}", hint="docs/autoscaler.md describes what it must print")
 
 
 def mistake_in(machines: Sequence[Instance], refusals: Sequence[Refusal], pools: set[str]) -> str:
     """What is wrong with what a command printed, beyond its form; empty: nothing. Pure."""
     if len(machines) > MOST_MACHINES or len(refusals) > MOST_MACHINES:
         return f"printed more than {MOST_MACHINES} machines"
-    for one in machines:
-        if not one.id or one.pool not in pools:
-            return f"a machine ({one.id[:SHOWN] or 'without id'}) of an unknown pool {one.pool[:SHOWN]}"
-        texts = (one.id, one.zone or "", one.token or "", one.node or "")
+    for machine in machines:
+        if not machine.id or machine.pool not in pools:
+            return f"a machine ({machine.id[:SHOWN] or 'without id'}) of an unknown pool {machine.pool[:SHOWN]}"
+        texts = (machine.id, machine.zone or "", machine.token or "", machine.node or "")
         if any(len(text) > LONGEST or not text.isprintable() for text in texts):
-            return f"a machine ({one.id[:40]!r}) whose id, zone, token or node is too long or is no plain text"
+            return f"a machine ({machine.id[:40]!r}) whose id, zone, token or node is too long or is no plain text"
     for refusal in refusals:
         if refusal.pool not in pools:
             return f"a refusal of an unknown pool {refusal.pool[:SHOWN]}"
     ids = Counter(instance.id for instance in machines)
     nodes = Counter(machine.node for machine in machines if machine.node)
-    for what, counts in (("id", ids), ("node", nodes)):
+    for field, counts in (("id", ids), ("node", nodes)):
         twice = next((name for name, count in counts.items() if count > 1), None)
         if twice is not None:
-            return f"two machines have the same {what}, {twice[:SHOWN]}"
+            return f"two machines have the same {field}, {twice[:SHOWN]}"
     return ""
 
 

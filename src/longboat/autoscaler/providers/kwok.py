@@ -85,8 +85,10 @@ class KwokProvider:
             if fault is not None and fault.joins:
                 count = min(fault.after, count)
                 where = f" in zone {request.zone}" if request.zone else ""
-                told = f"simulated: {fault.kind}{where}"
-                refused = Refusal(pool=pool.name, kind=fault.kind, token=request.token, zone=request.zone, message=told)
+                message = f"simulated: {fault.kind}{where}"
+                refused = Refusal(
+                    pool=pool.name, kind=fault.kind, token=request.token, zone=request.zone, message=message
+                )
                 refusals = (*refusals, refused)[-MOST_KEPT:]
             made = tuple(self._new(pool, request, fault) for _ in range(count))
             tokens = (*books.tokens, request.token)[-MOST_KEPT:]
@@ -137,29 +139,31 @@ class KwokProvider:
             pass
 
     def _read(self) -> tuple[Object | None, KwokState, tuple[SimulatedFault, ...]]:
-        found = self._client.find(CONFIG_MAP, BOOKS, namespace=self._home)
-        data = (found or {}).get("data") or {}
+        config_map = self._client.find(CONFIG_MAP, BOOKS, namespace=self._home)
+        data = (config_map or {}).get("data") or {}
         try:
             books = msgspec.json.decode(data.get("machines", "{}"), type=KwokState)
-            return found, books, msgspec.json.decode(data.get("faults", "[]"), type=tuple[SimulatedFault, ...])
+            return config_map, books, msgspec.json.decode(data.get("faults", "[]"), type=tuple[SimulatedFault, ...])
         except msgspec.DecodeError as bad:
             raise ProviderError(f"the ConfigMap {self._home}/{BOOKS} is not understood: {bad}") from None
 
     def _change(self, change: Callable[[KwokState, tuple[SimulatedFault, ...]], KwokState]) -> KwokState:
         """At the version that was read; somebody else's change in between means reading again."""
         for attempt in range(ATTEMPTS):
-            found, books, faults = self._read()
+            config_map, books, faults = self._read()
             wanted = change(books, faults)
-            if found is not None and wanted == books:
+            if config_map is not None and wanted == books:
                 return books
-            body: Object = found or {
+            body: Object = config_map or {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": {"name": BOOKS, "namespace": self._home},
             }
             data = {**(body.get("data") or {}), "machines": msgspec.json.encode(wanted).decode()}
             try:
-                self._client.replace({**body, "data": data}) if found else self._client.create({**body, "data": data})
+                self._client.replace({**body, "data": data}) if config_map else self._client.create(
+                    {**body, "data": data}
+                )
                 return wanted
             except (Conflict, AlreadyExists):
                 time.sleep(0.01 * attempt)
@@ -170,11 +174,11 @@ def node_of(pool: Pool, machine: Instance, settings: KwokSettings) -> Object:
     """The node that the machine joins as."""
     name = machine.node or machine.id
     annotations = {**MANAGED, **settings.annotations}
-    room = {one: _quantity(one, count) for one, count in pool.machine.allocatable}
+    room = {resource: _quantity(resource, count) for resource, count in pool.machine.allocatable}
     if settings.ready_after_s:
         annotations[f"{STAGES}ready-after"] = format_duration(settings.ready_after_s)
     if settings.gpus_after_s:
-        gpus = [one for one in room if one == pool.gpu_resource or is_gpu(one)]
+        gpus = [resource for resource in room if resource == pool.gpu_resource or is_gpu(resource)]
         annotations[f"{STAGES}gpus-after"] = format_duration(settings.gpus_after_s)
         for gpu in gpus:
             annotations[f"{STAGES}gpus"] = room.pop(gpu)

@@ -85,7 +85,7 @@ def offers_of(
     for pool in sorted(pools, key=lambda pool: pool.name):
         shut_now = closed(pool, failures, settings, now)
         blocked = tuple(backoff_window for backoff_window in shut_now if not backoff_window.is_delay)
-        shut = {one.zone for one in blocked}
+        shut = {closed.zone for closed in blocked}
         zones = tuple(zone for zone in pool.zones or (None,) if zone not in shut and None not in shut)
         offers[pool.name] = PoolOffer(
             pool=pool,
@@ -132,34 +132,34 @@ class Fits:
 
     def ever(self, pod: Pod) -> dict[str, tuple[Zone, ...]]:
         """Pools whose empty machine would take the pod, with the zones; whether they have room is not asked."""
-        found = self._ever.get(pod.shape)
-        if found is None:
+        zones_by_pool = self._ever.get(pod.shape)
+        if zones_by_pool is None:
             every = {name: self._zones(offer, pod) for name, offer in self.offers.items()}
-            found = self._ever[pod.shape] = {name: zones for name, zones in every.items() if zones}
-        return found
+            zones_by_pool = self._ever[pod.shape] = {name: zones for name, zones in every.items() if zones}
+        return zones_by_pool
 
     def allowed(self, pod: Pod) -> dict[str, tuple[Zone, ...]]:
         """As `ever`, less pools with GPUs for a pod that needs none and that another pool could ever take."""
-        found = self._allowed.get(pod.shape)
-        if found is None:
-            found = self.ever(pod)
+        zones_by_pool = self._allowed.get(pod.shape)
+        if zones_by_pool is None:
+            zones_by_pool = self.ever(pod)
             if not any(is_gpu(name) or name in self._gpus for name, _ in pod.shape.requests):
-                plain = {name: zones for name, zones in found.items() if not self.offers[name].has_gpus}
-                found = plain or found
-            self._allowed[pod.shape] = found
-        return found
+                plain = {name: zones for name, zones in zones_by_pool.items() if not self.offers[name].has_gpus}
+                zones_by_pool = plain or zones_by_pool
+            self._allowed[pod.shape] = zones_by_pool
+        return zones_by_pool
 
     def now(self, pod: Pod) -> dict[str, tuple[Zone, ...]]:
         """As `allowed`, where the pool may be asked now and has room."""
-        found = self._now.get(pod.shape)
-        if found is None:
-            found = self._now[pod.shape] = {}
+        zones_by_pool = self._now.get(pod.shape)
+        if zones_by_pool is None:
+            zones_by_pool = self._now[pod.shape] = {}
             for name, zones in self.allowed(pod).items():
                 offer = self.offers[name]
                 open_zones = tuple(zone for zone in zones if zone in offer.zones)
                 if open_zones and offer.room:
-                    found[name] = open_zones
-        return found
+                    zones_by_pool[name] = open_zones
+        return zones_by_pool
 
     def _zones(self, offer: PoolOffer, pod: Pod) -> tuple[Zone, ...]:
         if offer.pool.max <= 0:
@@ -185,9 +185,9 @@ class Fits:
             fleet = offer.machine(zone, "new")
             state = fleet.states["new"]
             besides = " besides its DaemonSets" if offer.daemons else ""
-            found = placing_refusals(pod.shape.placing, state.shape)
-            found = found or [f"{text}{besides}" for text in amount_refusals(pod, state)]
-            reasons += [text for text in found if text not in reasons]
+            refusals = placing_refusals(pod.shape.placing, state.shape)
+            refusals = refusals or [f"{text}{besides}" for text in amount_refusals(pod, state)]
+            reasons += [text for text in refusals if text not in reasons]
         return "; ".join(reasons[:3]) or "it does not fit"
 
 

@@ -61,14 +61,14 @@ class Optimizer:
         if not names:
             return
         tried = [self._attempt(choose, purchase.left, budget) for choose in self._strategies(names, budget)]
-        best = min(tried, key=lambda one: self._rank(one[0]))
-        found = self._improve(best[0], names, best[1])
+        best = min(tried, key=lambda candidate: self._rank(candidate[0]))
+        chosen = self._improve(best[0], names, best[1])
         if purchase.left == [len(kind.pods) for kind in self.kinds]:
-            found = refit(found, self.kinds, names, budget)
-        for group in found.groups:
+            chosen = refit(chosen, self.kinds, names, budget)
+        for group in chosen.groups:
             budget.pay(group.pool, group.count)
-        purchase.groups += found.groups
-        purchase.left = found.left
+        purchase.groups += chosen.groups
+        purchase.left = chosen.left
 
     def _strategies(
         self, names: Sequence[str], budget: CapacityBudget
@@ -81,7 +81,7 @@ class Optimizer:
             most = MOST_LEADS if len(self.kinds) <= MANY_KINDS else 1
             for lead in ranked[:most]:
                 order = [lead, *(name for name in ranked if name != lead)]
-                strategies.append(lambda left, one, order=order: self._in_order(order, left, one))  # type: ignore[misc]
+                strategies.append(lambda left, kind, order=order: self._in_order(order, left, kind))  # type: ignore[misc]
         return strategies
 
     def _attempt(
@@ -127,12 +127,12 @@ class Optimizer:
         return min(prices, default=1.0) + 1e-12
 
     def _most_on(self, pool: str, kind: int) -> int:
-        found = self._most.get((pool, kind))
-        if found is None:
+        count = self._most.get((pool, kind))
+        if count is None:
             zone = self.kinds[kind].zones[pool][0]
             state = next(iter(self._machine(pool, zone).states.values()))
-            found = self._most[pool, kind] = max(1, state.fits(self.kinds[kind].shape))
-        return found
+            count = self._most[pool, kind] = max(1, state.fits(self.kinds[kind].shape))
+        return count
 
     def _machine(self, pool: str, zone: Zone) -> Fleet:
         fleet = self._empty.get((pool, zone))
@@ -200,15 +200,15 @@ class Optimizer:
 
     def _improve(self, purchase: Purchase, names: Sequence[str], budget: CapacityBudget) -> Purchase:
         """Exchange machines for cheaper ones that hold the same, and merge two into one, while that saves."""
-        found = Purchase(purchase.left)
-        found.groups = list(purchase.groups)
-        for number, group in enumerate(found.groups):
+        improved = Purchase(purchase.left)
+        improved.groups = list(purchase.groups)
+        for number, group in enumerate(improved.groups):
             cheaper = self._cheaper(group, names, budget)
             if cheaper is not None:
-                found.groups[number] = cheaper
-        if sum(group.count for group in found.groups) <= MOST_MERGED:
-            self._merge(found, names, budget)
-        return found
+                improved.groups[number] = cheaper
+        if sum(group.count for group in improved.groups) <= MOST_MERGED:
+            self._merge(improved, names, budget)
+        return improved
 
     def _cheaper(self, group: MachineGroup, names: Sequence[str], budget: CapacityBudget) -> MachineGroup | None:
         """The same contents on the cheapest machine that holds them; the budget is settled."""
@@ -295,13 +295,13 @@ def _give_back(budget: CapacityBudget, group: MachineGroup) -> None:
 def zones_of(groups: Sequence[MachineGroup], by_zone: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     """Machines of each pool in each zone: those who may be in few zones first, each where there are fewest."""
     counts = {pool: dict(zones) for pool, zones in by_zone.items()}
-    found: dict[str, dict[str, int]] = {}
+    by_pool: dict[str, dict[str, int]] = {}
     for group in sorted(groups, key=lambda group: (len(group.zones), group.pool)):
         zones = [zone for zone in group.zones if zone is not None]
         for _ in range(group.count if zones else 0):
             mine = counts.setdefault(group.pool, {})
             zone = min(zones, key=lambda zone: (mine.get(zone, 0), zones.index(zone)))
             mine[zone] = mine.get(zone, 0) + 1
-            of_pool = found.setdefault(group.pool, {})
+            of_pool = by_pool.setdefault(group.pool, {})
             of_pool[zone] = of_pool.get(zone, 0) + 1
-    return found
+    return by_pool

@@ -46,10 +46,10 @@ class Purchase:
 
     def counts(self) -> dict[str, int]:
         """Machines of each pool that have contents."""
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for group in self.groups:
-            found[group.pool] = found.get(group.pool, 0) + group.count
-        return found
+            totals[group.pool] = totals.get(group.pool, 0) + group.count
+        return totals
 
 
 class CapacityBudget:
@@ -74,7 +74,7 @@ class CapacityBudget:
         if count <= 0 or pool in self.opened:
             return max(count, 0)
         each = uses_of(offer.pool)
-        able = [most // one for one, most in zip(each, self.limits) if most is not None and one]
+        able = [most // use for use, most in zip(each, self.limits) if most is not None and use]
         if offer.pool.zero_or_max:
             return count if all(number >= self.room[pool] for number in able) else 0
         return min([count, *able])
@@ -86,10 +86,10 @@ class CapacityBudget:
             paid = 0 if pool in self.opened else self.room[pool]
             self.opened.add(pool)
         self.room[pool] -= count
-        for number, one in enumerate(uses_of(offer.pool)):
+        for number, use in enumerate(uses_of(offer.pool)):
             most = self.limits[number]
             if most is not None:
-                self.limits[number] = most - one * paid
+                self.limits[number] = most - use * paid
 
     def price(self, pool: str) -> float:
         """Of the next machine of this pool."""

@@ -35,12 +35,12 @@ def refit(purchase: Purchase, kinds: Sequence[DemandGroup], names: Sequence[str]
     again = True
     while again:
         again = False
-        for candidate in sorted(_exchanges(machines, able, budget), key=lambda one: (_price(one, budget), one)):
+        for candidate in sorted(_exchanges(machines, able, budget), key=lambda names: (_price(names, budget), names)):
             if _price(candidate, budget) >= _price(machines, budget) - 1e-12:
                 break
-            found = _packed(candidate, kinds, budget)
-            if found is not None:
-                best, machines, again = found, list(candidate), True
+            packed = _packed(candidate, kinds, budget)
+            if packed is not None:
+                best, machines, again = packed, list(candidate), True
                 break
     return best
 
@@ -64,18 +64,18 @@ def _price(machines: Sequence[str], budget: CapacityBudget) -> float:
 
 def _exchanges(machines: Sequence[str], able: Sequence[str], budget: CapacityBudget) -> Iterable[tuple[str, ...]]:
     """One machine left out, one or two exchanged for others, or two for one."""
-    found: set[tuple[str, ...]] = set()
+    candidates: set[tuple[str, ...]] = set()
     for number in range(len(machines)):
         rest = [*machines[:number], *machines[number + 1 :]]
-        found.add(tuple(sorted(rest)))
+        candidates.add(tuple(sorted(rest)))
         for name in able:
-            found.add(tuple(sorted([*rest, name])))
-            found.update(tuple(sorted([*rest, name, other])) for other in able)
+            candidates.add(tuple(sorted([*rest, name])))
+            candidates.update(tuple(sorted([*rest, name, other])) for other in able)
     allowed = []
-    for one in found:
+    for candidate in candidates:
         mine = budget.copy()
-        if all(_pays(mine, name) for name in one):
-            allowed.append(one)
+        if all(_pays(mine, name) for name in candidate):
+            allowed.append(candidate)
     return allowed
 
 

@@ -142,7 +142,7 @@ class Events:
 
 def _is_ending(error: ApiError) -> bool:
     """Whether the namespace is being deleted."""
-    return any(one.get("reason") == "NamespaceTerminating" for one in error.details.get("causes") or ())
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in error.details.get("causes") or ())
 
 
 def event_of(about: EventDraft, uid: str, now: str) -> dict[str, Any]:
@@ -181,16 +181,16 @@ class Webhook:
     def turned(self, turn: LoopTurn) -> None:
         recovered = ["it works again"] if self._last_failure else []
         self._last_failure = ""
-        found = [*recovered, *(line_of(result) for result in turn.results if result.action.kind != "cordon")]
+        lines = [*recovered, *(line_of(result) for result in turn.results if result.action.kind != "cordon")]
         refused = {
             f"{item.run or item.pod} waits: {item.reason}" for item in turn.plan.waiting if item.expected is None
         }
         names = {text.partition(" waits: ")[0] for text in refused}
-        found += sorted(text for text in refused if text.partition(" waits: ")[0] not in self._refused)
+        lines += sorted(text for text in refused if text.partition(" waits: ")[0] not in self._refused)
         self._refused = names
-        if found:
-            more = [f"and {len(found) - MOST_LINES} more"] if len(found) > MOST_LINES else []
-            self._put("\n".join([*found[:MOST_LINES], *more]))
+        if lines:
+            more = [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
+            self._put("\n".join([*lines[:MOST_LINES], *more]))
 
     def failed(self, message: str) -> None:
         if message != self._last_failure:
@@ -244,11 +244,11 @@ def sentence(result: ActionResult) -> str:
     """What was done; of what was not done, what was to be done."""
     action, is_done = result.action, not result.trouble
     node, was = f"node {action.node}", "was" if is_done else "was to be"
-    what = {
+    text = {
         "grow": f"pool {action.pool} {'grows' if is_done else 'was to grow'} by {action.count}",
         "uncordon": f"the cordon of {node} {was} lifted",
         "drain": f"pods of {node} {'were' if is_done else 'were to be'} evicted",
         "delete": f"{node} {was} removed",
         "forget": f"machine {action.machine} {was} given back",
     }.get(action.kind, f"{node} {was} cordoned, to be removed if nothing comes to run there")
-    return f"{what}: {action.reason}"
+    return f"{text}: {action.reason}"

@@ -47,7 +47,7 @@ class Metrics:
 
     def text(self) -> str:
         with self._lock:
-            return "".join(family(*one) for one in self._families())
+            return "".join(family(*arguments) for arguments in self._families())
 
     def _families(self) -> Iterator[Family]:
         yield "leader", "gauge", "1 while this process works.", [((), float(self._is_leader()))]
@@ -75,7 +75,7 @@ def _of_turn(turn: LoopTurn) -> Iterator[Family]:
         "Nodes by pool and state.",
         [((("pool", pool), ("state", state)), count) for (pool, state), count in sorted(states.items())],
     )
-    by_pool: list[tuple[Labels, PoolNote]] = [((("pool", one.pool),), one) for one in plan.pools]
+    by_pool: list[tuple[Labels, PoolNote]] = [((("pool", note.pool),), note) for note in plan.pools]
     yield (
         "machines",
         "gauge",
@@ -83,10 +83,10 @@ def _of_turn(turn: LoopTurn) -> Iterator[Family]:
         [(labels, pool_note.size) for labels, pool_note in by_pool],
     )
     yield "machines_coming", "gauge", "Machines on their way.", [(labels, note.coming) for labels, note in by_pool]
-    limits: list[Sample] = [((("pool", one.name),), float(one.max)) for one in snapshot.pools]
+    limits: list[Sample] = [((("pool", pool.name),), float(pool.max)) for pool in snapshot.pools]
     yield "machines_max", "gauge", "What the pools file allows.", limits
-    prices = {one.name: one.price for one in snapshot.pools}
-    costs = [(labels, one.size * prices.get(one.pool, 0.0)) for labels, one in by_pool]
+    prices = {pool.name: pool.price for pool in snapshot.pools}
+    costs = [(labels, note.size * prices.get(note.pool, 0.0)) for labels, note in by_pool]
     yield "price_per_hour", "gauge", "Of all machines of the pool.", costs
     waiting = Counter("run" if pending_item.run is not None else "pod" for pending_item in plan.waiting)
     served = Counter("run" if item.run is not None else "pod" for item in plan.waiting if item.expected is not None)

@@ -10,40 +10,40 @@ from longboat.core.times import format_time
 
 
 def plain_plan(plan: ScalingPlan) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    plain: dict[str, Any] = {
         "actions": [plain_action(action) for action in plan.actions],
         "waiting": [plain_waiting(item) for item in plan.waiting],
         "nodes": [plain_node(node) for node in plan.nodes],
         "pools": [plain_pool(pool) for pool in plan.pools],
     }
     if plan.next_s is not None:
-        found["next_s"] = round(plan.next_s, 3)
-    return found
+        plain["next_s"] = round(plan.next_s, 3)
+    return plain
 
 
 def plain_action(action: ScalingAction) -> dict[str, Any]:
     if action.kind == "grow":
-        found: dict[str, Any] = {"kind": "grow", "pool": action.pool, "count": action.count, "reason": action.reason}
+        plain: dict[str, Any] = {"kind": "grow", "pool": action.pool, "count": action.count, "reason": action.reason}
         if action.zones:
-            found["zones"] = dict(sorted(action.zones.items()))
+            plain["zones"] = dict(sorted(action.zones.items()))
         if action.runs:
-            found["for"] = list(action.runs)
-        return found
-    found = {"kind": action.kind}
+            plain["for"] = list(action.runs)
+        return plain
+    plain = {"kind": action.kind}
     pairs = (("node", action.node), ("machine", action.machine), ("pool", action.pool))
-    found.update({name: value for name, value in pairs if value is not None})
-    return {**found, "reason": action.reason}
+    plain.update({name: value for name, value in pairs if value is not None})
+    return {**plain, "reason": action.reason}
 
 
 def plain_waiting(waiting: PendingItem) -> dict[str, Any]:
     namespace, _, name = (waiting.run or waiting.pod or "").rpartition("/")
-    found: dict[str, Any] = {"run" if waiting.run is not None else "pod": name, "namespace": namespace}
-    found["reason"] = waiting.reason
+    plain: dict[str, Any] = {"run" if waiting.run is not None else "pod": name, "namespace": namespace}
+    plain["reason"] = waiting.reason
     if waiting.pool is not None:
-        found["pool"] = waiting.pool
+        plain["pool"] = waiting.pool
     if waiting.expected is not None:
-        found["expected"] = format_time(waiting.expected)
-    return found
+        plain["expected"] = format_time(waiting.expected)
+    return plain
 
 
 def plain_node(note: NodeNote) -> dict[str, Any]:
@@ -68,9 +68,9 @@ def plain_pool(note: PoolNote) -> dict[str, Any]:
 
 def plain_closed(closed: BackoffWindow) -> dict[str, Any]:
     """`until` is missing where something has to change first."""
-    found: dict[str, Any] = {"kind": closed.kind, "count": closed.count}
+    plain: dict[str, Any] = {"kind": closed.kind, "count": closed.count}
     if closed.zone is not None:
-        found["zone"] = closed.zone
+        plain["zone"] = closed.zone
     if closed.until is not None:
-        found["until"] = format_time(closed.until)
-    return {**found, "reason": closed.reason}
+        plain["until"] = format_time(closed.until)
+    return {**plain, "reason": closed.reason}

@@ -154,8 +154,8 @@ def read_report(client: Client, home: str) -> Report | None:
     """The whole report, or the public part of it where the other may not be read."""
     for name in (DETAILS, NAME):
         with contextlib.suppress(Forbidden, msgspec.DecodeError):
-            found = client.find(CONFIG_MAP, name, namespace=home)
-            text = ((found or {}).get("data") or {}).get("report")
+            config_map = client.find(CONFIG_MAP, name, namespace=home)
+            text = ((config_map or {}).get("data") or {}).get("report")
             if text:
                 return msgspec.json.decode(text, type=Report)
     return None

@@ -25,8 +25,8 @@ def records(turn: LoopTurn) -> Iterator[dict[str, Any]]:
     time = {"time": format_time(turn.now)}
     if turn.results:
         for result in turn.results:
-            told = {"trouble": result.trouble} if result.trouble else {}
-            yield {**time, "what": "action", **plain_action(result.action), **told}
+            trouble = {"trouble": result.trouble} if result.trouble else {}
+            yield {**time, "what": "action", **plain_action(result.action), **trouble}
     else:
         for action in turn.plan.actions:
             yield {**time, "what": "planned", **plain_action(action)}
@@ -47,5 +47,5 @@ def text(record: dict[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, dict):
-        return ",".join(f"{key}:{one}" for key, one in value.items())
+        return ",".join(f"{key}:{item}" for key, item in value.items())
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)

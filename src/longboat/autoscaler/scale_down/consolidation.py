@@ -37,8 +37,8 @@ def consolidate(used: list[NodeTenants], state: ScaleDownState) -> None:
         if number < MOST_LOOKED_AT:
             _consolidate_one(tenants, f"{share:.0%} used", may_go, state)
         else:
-            what = f"{share:.0%} used; its pods may be moved, others come first"
-            state.note(tenants.machine, DRAINABLE, what, under=tenants.underused_since() or state.now)
+            reason = f"{share:.0%} used; its pods may be moved, others come first"
+            state.note(tenants.machine, DRAINABLE, reason, under=tenants.underused_since() or state.now)
 
 
 def _consolidate_one(tenants: NodeTenants, percent: str, may_go: set[str], state: ScaleDownState) -> None:
@@ -55,17 +55,17 @@ def _consolidate_one(tenants: NodeTenants, percent: str, may_go: set[str], state
         # Others of this very loop may have taken the room or the budget: it need not wait anew for that.
         state.note(tenants.machine, UNDRAINABLE, f"{percent}; {why}", under=since if going & may_go else None)
         return
-    what = f"{percent}; other nodes have room for its {count_of(len(tenants.work), 'pod')}"
+    reason = f"{percent}; other nodes have room for its {count_of(len(tenants.work), 'pod')}"
     why_not = why_wait(tenants, pool, state)
-    if not why_not and state.act("cordon", tenants.machine, what):
+    if not why_not and state.act("cordon", tenants.machine, reason):
         state.drains -= 1
         state.staying[pool.name] -= 1
         state.allowances.take(tenants.work)
         state.relocate(moves)
-        what += ": cordoned"
+        reason += ": cordoned"
     else:
-        what += f"; {why_not or 'goes when max_shrink_per_loop allows'}"
-    state.note(tenants.machine, DRAINABLE, what, under=since or state.now)
+        reason += f"; {why_not or 'goes when max_shrink_per_loop allows'}"
+    state.note(tenants.machine, DRAINABLE, reason, under=since or state.now)
 
 
 def why_wait(tenants: NodeTenants, pool: Pool, state: ScaleDownState) -> str:

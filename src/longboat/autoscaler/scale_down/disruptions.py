@@ -27,8 +27,8 @@ class DisruptionsAllowed:
         for number, (count, budget) in self._counts(pods).items():
             if count > self._left[number]:
                 room = self._left[number]
-                what = "allows no disruption" if room <= 0 else f"allows only {room} of {count} disruptions"
-                return f"the PodDisruptionBudget {budget.namespace}/{budget.name} {what}"
+                text = "allows no disruption" if room <= 0 else f"allows only {room} of {count} disruptions"
+                return f"the PodDisruptionBudget {budget.namespace}/{budget.name} {text}"
         return None
 
     def take(self, pods: Sequence[SeenPod]) -> None:

@@ -15,8 +15,8 @@ class NodeTenants:
     def __init__(self, machine: Machine, pods: Sequence[SeenPod], settings: AutoscalerSettings, now: float) -> None:
         self.machine, self.now = machine, now
         least = settings.expendable_below
-        there = [one for one in pods if one.daemon is None and not one.pod.is_finished]
-        self.work = [one for one in there if one.pod.priority >= least]
+        there = [seen for seen in pods if seen.daemon is None and not seen.pod.is_finished]
+        self.work = [seen for seen in there if seen.pod.priority >= least]
         self.expendable = [seen_pod for seen_pod in there if seen_pod.pod.priority < least]
         self._ends = [pod.ended for pod in pods if pod.ended is not None and pod.daemon is None]
 

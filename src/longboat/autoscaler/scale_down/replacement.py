@@ -127,19 +127,19 @@ class Replacements:
     def _move(self, tenants: NodeTenants, target: Machine) -> None:
         pool, cheaper = tenants.machine.pool, target.pool
         assert pool is not None and cheaper is not None
-        what = f"{count_of(len(tenants.work), 'pod')}; {_saving(cheaper, pool)} on {target.name}"
+        reason = f"{count_of(len(tenants.work), 'pod')}; {_saving(cheaper, pool)} on {target.name}"
         why = why_wait(tenants, pool, self.state)
         if target.condition != "ready":
             why = why or f"moved when it is ready ({target.reason})"
-        if not why and self.state.act("cordon", tenants.machine, what):
+        if not why and self.state.act("cordon", tenants.machine, reason):
             self.state.drains -= 1
             self.state.staying[pool.name] -= 1
             self.state.allowances.take(tenants.work)
             self.state.relocate([(pod.pod, target.name) for pod in tenants.work])
-            what += ": cordoned"
+            reason += ": cordoned"
         else:
-            what += f"; {why or 'goes when max_shrink_per_loop allows'}"
-        self._note(tenants, what)
+            reason += f"; {why or 'goes when max_shrink_per_loop allows'}"
+        self._note(tenants, reason)
 
     def _order(self, tenants: NodeTenants, under_way: int) -> int:
         """Order a cheaper machine if all speaks for it; how many were ordered."""
@@ -148,14 +148,14 @@ class Replacements:
         if chosen is None or pool is None:
             return 0
         offer, zone = chosen
-        what = f"{count_of(len(tenants.work), 'pod')}; {_saving(offer.pool, pool)} on a new machine of {offer.name}"
+        text = f"{count_of(len(tenants.work), 'pod')}; {_saving(offer.pool, pool)} on a new machine of {offer.name}"
         why = why_wait(tenants, pool, self.state)
         if under_way >= self.settings.max_drains:
             why = why or "other nodes are replaced first (max_drains)"
         if offer.name in self._growing:
             why = why or f"pool {offer.name} grows in this very loop"
         why = why or growth.soon.get(offer.name, "")
-        self._note(tenants, f"{what}; {why or 'ordered'}")
+        self._note(tenants, f"{text}; {why or 'ordered'}")
         if why:
             return 0
         growth.budget.pay(offer.name, 1)
@@ -188,9 +188,9 @@ class Replacements:
                 return (zone,)
         return None
 
-    def _note(self, tenants: NodeTenants, what: str) -> None:
+    def _note(self, tenants: NodeTenants, text: str) -> None:
         under = tenants.underused_since() or self.state.now
-        self.state.note(tenants.machine, REPLACEABLE, f"{tenants.utilization():.0%} used, {what}", under=under)
+        self.state.note(tenants.machine, REPLACEABLE, f"{tenants.utilization():.0%} used, {text}", under=under)
 
 
 def _price(tenants: NodeTenants) -> float:

@@ -148,39 +148,39 @@ class ScaleDown(ScaleDownState):
             )
             return
         pods = [each for each in tenants.work if not each.pod.is_terminating]
-        what = f"{count_of(len(tenants.work) + len(tenants.expendable), 'pod')} to be moved"
+        text = f"{count_of(len(tenants.work) + len(tenants.expendable), 'pod')} to be moved"
         if self.drains <= 0:
-            self.note(tenants.machine, "draining", f"cordoned by us; {what} when fewer nodes are drained (max_drains)")
-        elif self.act("drain", tenants.machine, f"cordoned by us {_ago(tenants, self.now)}; {what}"):
+            self.note(tenants.machine, "draining", f"cordoned by us; {text} when fewer nodes are drained (max_drains)")
+        elif self.act("drain", tenants.machine, f"cordoned by us {_ago(tenants, self.now)}; {text}"):
             self.drains -= 1
             self.allowances.take(pods)
-            self.note(tenants.machine, "draining", f"cordoned by us {_ago(tenants, self.now)}; {what}")
+            self.note(tenants.machine, "draining", f"cordoned by us {_ago(tenants, self.now)}; {text}")
         else:
-            self.note(tenants.machine, "draining", f"cordoned by us; {what} when max_shrink_per_loop allows")
+            self.note(tenants.machine, "draining", f"cordoned by us; {text} when max_shrink_per_loop allows")
 
     def _delete(self, tenants: NodeTenants) -> None:
         memory = tenants.machine.memory
         idle = tenants.idle_since()
         pool = tenants.machine.pool
-        what = f"idle and cordoned by us {_ago(tenants, self.now)}"
+        text = f"idle and cordoned by us {_ago(tenants, self.now)}"
         if memory is not None and memory.cordoned_at is not None and memory.cordoned_at > self.now:
-            self.note(tenants.machine, "idle-unschedulable", f"{what}; looked at again in the next loop", idle=idle)
+            self.note(tenants.machine, "idle-unschedulable", f"{text}; looked at again in the next loop", idle=idle)
         elif pool is not None and pool.zero_or_max and not self._all_out(pool):
             self.note(
-                tenants.machine, "idle-unschedulable", f"{what}; goes when all machines of {pool.name} go", idle=idle
+                tenants.machine, "idle-unschedulable", f"{text}; goes when all machines of {pool.name} go", idle=idle
             )
-        elif self.act("delete", tenants.machine, what):
-            self.note(tenants.machine, "idle-unschedulable", f"{what}: deleted", idle=idle)
+        elif self.act("delete", tenants.machine, text):
+            self.note(tenants.machine, "idle-unschedulable", f"{text}: deleted", idle=idle)
         else:
             self.note(
-                tenants.machine, "idle-unschedulable", f"{what}; deleted when max_shrink_per_loop allows", idle=idle
+                tenants.machine, "idle-unschedulable", f"{text}; deleted when max_shrink_per_loop allows", idle=idle
             )
 
     def _all_out(self, pool: Pool) -> bool:
-        mine = [one for one in self.machines if one.pool is not None and one.pool.name == pool.name]
+        mine = [machine for machine in self.machines if machine.pool is not None and machine.pool.name == pool.name]
         return all(
-            one.condition == "failed" or (one.cordon == "ours" and not self.growth.uncordons.get(one.name))
-            for one in mine
+            machine.condition == "failed" or (machine.cordon == "ours" and not self.growth.uncordons.get(machine.name))
+            for machine in mine
         ) and not any(
             each.pod.node == machine.name and _works(each)
             for machine in mine
@@ -241,7 +241,7 @@ class ScaleDown(ScaleDownState):
             count, why_not = (
                 (count, "") if whole else (0, "other machines of this pool are in use, and it has all or none")
             )
-        booting = sum(1 for one in self.machines if one.condition == "booting" and one.pool == pool)
+        booting = sum(1 for machine in self.machines if machine.condition == "booting" and machine.pool == pool)
         room = self.staying[name] - booting - pool.min
         if count > room:
             count, why_not = max(room, 0), f"the pool's min is {pool.min}"

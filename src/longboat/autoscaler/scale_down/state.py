@@ -80,5 +80,5 @@ class ScaleDownState:
         return True
 
 
-def count_of(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def count_of(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

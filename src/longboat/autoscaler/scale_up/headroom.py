@@ -91,7 +91,7 @@ class Headroom:
         if not extra.count and not machines:
             return []
         reason = f"{self.settings.spare} spare"
-        usable = [one for one in machines if one.is_usable or one.name in self.growth.uncordons]
+        usable = [machine for machine in machines if machine.is_usable or machine.name in self.growth.uncordons]
         short = self.settings.spare - extra.on_top - sum(1 for machine in usable if self._is_empty(machine.name))
         return self._add(offer, short - self._uncordon(machines, short, reason), reason)
 

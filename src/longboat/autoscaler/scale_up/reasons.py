@@ -46,9 +46,9 @@ class ReasonWriter:
     def _promise(
         self, unit: PendingWorkload, machines: list[Machine], bought: Mapping[str, int]
     ) -> tuple[float | None, str]:
-        coming = [one for one in machines if one.condition == "booting"]
-        lifted = [one for one in machines if one.cordon == "ours"]
-        moments = [one.expected for one in coming if one.expected is not None]
+        coming = [machine for machine in machines if machine.condition == "booting"]
+        lifted = [machine for machine in machines if machine.cordon == "ours"]
+        moments = [machine.expected for machine in coming if machine.expected is not None]
         moments += [self._asked(pool) + self.offers[pool].pool.boot_s for pool in bought]
         parts = []
         late = {pool: self.offers[pool].delay for pool in bought}
@@ -58,12 +58,12 @@ class ReasonWriter:
             if delay := late[pool]:
                 parts.append(f"new machines are ordered a little later: {_counts(bought, [pool])}: {delay.reason}")
         if coming:
-            parts.append(f"machines on their way: {names_of([one.name for one in coming])}")
+            parts.append(f"machines on their way: {names_of([machine.name for machine in coming])}")
         if lifted:
-            parts.append(f"our cordon is lifted on {names_of([one.name for one in lifted])}")
+            parts.append(f"our cordon is lifted on {names_of([machine.name for machine in lifted])}")
         if not parts:
-            what = "it can be admitted" if unit.is_suspended else "the scheduler has only to place it"
-            return None, f"there is room on {names_of([machine.name for machine in machines])}: {what}"
+            text = "it can be admitted" if unit.is_suspended else "the scheduler has only to place it"
+            return None, f"there is room on {names_of([machine.name for machine in machines])}: {text}"
         expected = max(moments, default=self.now)
         return expected, f"{'; '.join(parts)}; expected by {format_time(expected)}"
 
@@ -74,10 +74,10 @@ class ReasonWriter:
     def refusal(self, unit: PendingWorkload) -> str:
         """Why nothing is bought for it."""
         mark = tuple((shape, len(pods)) for shape, pods in by_shape(unit.pods))
-        found = self._known.get(mark)
-        if found is None:
-            found = self._known[mark] = self._refusal(unit)
-        return found
+        text = self._known.get(mark)
+        if text is None:
+            text = self._known[mark] = self._refusal(unit)
+        return text
 
     def _refusal(self, unit: PendingWorkload) -> str:
         if not self.offers:
@@ -144,9 +144,9 @@ class ReasonWriter:
         """The limit that leaves the fewest machines."""
         each = uses_of(offer.pool)
         counts = [
-            (left // one, number)
-            for number, (one, left) in enumerate(zip(each, self.limits))
-            if left is not None and one
+            (left // use, number)
+            for number, (use, left) in enumerate(zip(each, self.limits))
+            if left is not None and use
         ]
         _, number = min(counts)
         limits = self.settings.limits

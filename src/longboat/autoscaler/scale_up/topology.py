@@ -102,7 +102,7 @@ def _put(pods: Sequence[Pod], fleet: Fleet, is_gang: bool) -> list[Pod]:
 def _whole(fleets: Fleets, earlier: Sequence[NewMachines], *, is_closed: bool = False) -> Fleet:
     """Everything that is there, coming, or bought already, in one fleet; closed: nobody goes where it is not ready."""
     fleet = fleets.ready.copy()
-    others = [(state.shape, list(state.pods.values())) for one in fleets.all[1:] for state in one.states.values()]
+    others = [(state.shape, list(state.pods.values())) for fleet in fleets.all[1:] for state in fleet.states.values()]
     others += [pair for new in earlier for pair in new.nodes]
     if is_closed:
         others = [(msgspec.structs.replace(shape, allocatable=((PODS, 0),)), pods) for shape, pods in others]

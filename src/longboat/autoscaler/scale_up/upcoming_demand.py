@@ -25,7 +25,7 @@ def soon(
 ) -> dict[str, str]:
     """Pool -> why its idle machines stay."""
     ending = {name for name, offer in fits.offers.items() if _ends(offer, until)}
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     tried = 0
     for unit in outcome.refused:
         able = {pool for pod in unit.pods for pool in fits.allowed(pod)}
@@ -37,8 +37,8 @@ def soon(
             if _is_served_later(unit, able, outcome, fleets, fits, limits):
                 reason = f"{unit.name} is served when idle machines of other pools are gone"
         for pool in able if reason else ():
-            found.setdefault(pool, reason)
-    return found
+            reasons.setdefault(pool, reason)
+    return reasons
 
 
 def _ends(offer: PoolOffer, until: float) -> bool:
@@ -62,7 +62,7 @@ def _is_served_later(
         state = fleet.states.get(machine.name)
         if machine.condition == "failed" or (state is not None and machine.cordon != "person" and not has_work(state)):
             each = uses_of(machine.pool)
-            freed = [None if most is None else most + one for most, one in zip(freed, each)]
+            freed = [None if most is None else most + use for most, use in zip(freed, each)]
     if freed == list(limits):
         return False
     rest = list(unit.pods)

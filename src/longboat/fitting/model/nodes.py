@@ -88,11 +88,11 @@ def node_of(body: Mapping[str, Any]) -> NodeShape:
 
 
 def taints_of(bodies: Iterable[Mapping[str, Any]] | None) -> tuple[Taint, ...]:
-    found = (
+    taints = (
         Taint(key=str(body.get("key", "")), effect=str(body.get("effect", "")), value=str(body.get("value") or ""))
         for body in bodies or ()
     )
-    return tuple(taint for taint in found if taint.effect in REFUSING)
+    return tuple(taint for taint in taints if taint.effect in REFUSING)
 
 
 def tolerations_of(bodies: Iterable[Mapping[str, Any]] | None) -> tuple[Toleration, ...]:

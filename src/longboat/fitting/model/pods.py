@@ -118,7 +118,7 @@ def pod_of(body: Body, claims: Claims = _NO_CLAIMS) -> Pod:
     meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     labels = meta.get("labels") or {}
     namespace = meta.get("namespace") or "default"
-    conditions = {one.get("type"): one for one in status.get("conditions") or ()}
+    conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     scheduled = conditions.get("PodScheduled") or {}
     return Pod(
         name=meta.get("name", ""),
@@ -127,7 +127,9 @@ def pod_of(body: Body, claims: Claims = _NO_CLAIMS) -> Pod:
         labels=labels,
         node=spec.get("nodeName") or None,
         priority=spec.get("priority") or 0,
-        owner=next((one.get("kind", "") for one in meta.get("ownerReferences") or () if one.get("controller")), ""),
+        owner=next(
+            (owner.get("kind", "") for owner in meta.get("ownerReferences") or () if owner.get("controller")), ""
+        ),
         run=labels.get(RUN_LABEL),
         is_finished=status.get("phase") in ("Succeeded", "Failed"),
         is_terminating=bool(meta.get("deletionTimestamp")),
@@ -139,8 +141,8 @@ def pod_of(body: Body, claims: Claims = _NO_CLAIMS) -> Pod:
 
 def pods_of(bodies: Iterable[Body], claims: Claims = _NO_CLAIMS) -> list[Pod]:
     """Those that hold or want something: finished ones are left out."""
-    found = (pod_of(body, claims) for body in bodies)
-    return [pod for pod in found if not pod.is_finished]
+    pods = (pod_of(body, claims) for body in bodies)
+    return [pod for pod in pods if not pod.is_finished]
 
 
 def shape_of(body: Body, claims: Claims = _NO_CLAIMS) -> PodShape:
@@ -201,15 +203,15 @@ def _placing(meta: Body, spec: Body, affinity: Body, claims: Claims) -> NodeCons
 
 
 def _bound_volumes(meta: Body, spec: Body, claims: Claims) -> tuple[tuple[str, Terms], ...]:
-    found = []
+    bound = []
     namespace = meta.get("namespace") or "default"
     for volume in spec.get("volumes") or ():
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if claim is None and "ephemeral" in volume:
             claim = f"{meta.get('name', '')}-{volume.get('name', '')}"
         if claim is not None:
-            found += [(claim, terms) for terms in claims.get((namespace, claim), ())]
-    return tuple(sorted(set(found)))
+            bound += [(claim, terms) for terms in claims.get((namespace, claim), ())]
+    return tuple(sorted(set(bound)))
 
 
 def _pod_terms(affinity: Body | None, labels: Mapping[str, str], namespace: str) -> tuple[PodTerm, ...]:
@@ -263,7 +265,7 @@ def _spreads(
 
 def _with_label_keys(term: Term, body: Body, labels: Mapping[str, str]) -> Term:
     """`matchLabelKeys` and `mismatchLabelKeys` stand for requirements with the pod's own values."""
-    found = set(term)
+    requirements = set(term)
     for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
-        found |= {(key, operator, (labels[key],)) for key in body.get(name) or () if key in labels}
-    return tuple(sorted(found))
+        requirements |= {(key, operator, (labels[key],)) for key in body.get(name) or () if key in labels}
+    return tuple(sorted(requirements))

@@ -31,12 +31,12 @@ _known: dict[tuple[str | int | float, bool], int] = {}
 def amount(resource: str, quantity: str | int | float) -> int:
     """The quantity of this resource as a whole number: thousandths for cpu, units (bytes, pods, devices) for others."""
     key = (quantity, resource == CPU)
-    found = _known.get(key)
-    if found is None:
+    value = _known.get(key)
+    if value is None:
         if len(_known) > _MAX_KNOWN:
             _known.clear()
-        found = _known[key] = _scaled(str(quantity), 3 if key[1] else 0)
-    return found
+        value = _known[key] = _scaled(str(quantity), 3 if key[1] else 0)
+    return value
 
 
 def _scaled(text: str, power: int) -> int:
@@ -60,8 +60,8 @@ def amounts(quantities: Mapping[str, str | int | float] | None) -> Amounts:
     """All resources of a mapping such as `resources.requests` or `allocatable`. Less than nothing is nothing."""
     if not quantities:
         return ()
-    found = [(name, amount(name, quantity)) for name, quantity in quantities.items()]
-    return tuple(sorted(pair for pair in found if pair[1] > 0))
+    pairs = [(name, amount(name, quantity)) for name, quantity in quantities.items()]
+    return tuple(sorted(pair for pair in pairs if pair[1] > 0))
 
 
 def total(parts: Iterable[Amounts]) -> Amounts:
@@ -73,13 +73,13 @@ def total(parts: Iterable[Amounts]) -> Amounts:
     return tuple(sorted(sums.items()))
 
 
-def largest(one: Amounts, other: Amounts) -> Amounts:
+def largest(first: Amounts, other: Amounts) -> Amounts:
     """The larger of both, resource by resource."""
-    found = dict(one)
+    most = dict(first)
     for name, count in other:
-        if count > found.get(name, 0):
-            found[name] = count
-    return tuple(sorted(found.items()))
+        if count > most.get(name, 0):
+            most[name] = count
+    return tuple(sorted(most.items()))
 
 
 def is_scarce(resource: str) -> bool:

@@ -24,7 +24,9 @@ def requests_of(spec: Body, status: Body | None = None) -> Amounts:
     inits = spec.get("initContainers")
     if status and status.get("containerStatuses"):
         allocated = _allocated(status)
-        running = [largest(container_requests(one), allocated.get(one.get("name"), ())) for one in containers]
+        running = [
+            largest(container_requests(container), allocated.get(container.get("name"), ())) for container in containers
+        ]
     else:
         running = [container_requests(container) for container in containers]
     requests = running[0] if len(running) == 1 else total(running)
@@ -45,20 +47,20 @@ def container_requests(container: Body) -> Amounts:
         return ()
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     key = (tuple(requests.items()), tuple(limits.items()))
-    found = _known.get(key)
-    if found is None:
+    requests_known = _known.get(key)
+    if requests_known is None:
         if len(_known) > _MAX_KNOWN:
             _known.clear()
-        found = _known[key] = amounts({**limits, **requests})
-    return found
+        requests_known = _known[key] = amounts({**limits, **requests})
+    return requests_known
 
 
 def _allocated(status: Body) -> dict[str, Amounts]:
     allocated = {}
-    for one in status["containerStatuses"]:
-        held = one.get("allocatedResources")
+    for container in status["containerStatuses"]:
+        held = container.get("allocatedResources")
         if held:
-            allocated[one.get("name")] = container_requests({"resources": {"requests": held}})
+            allocated[container.get("name")] = container_requests({"resources": {"requests": held}})
     return allocated
 
 
@@ -75,11 +77,11 @@ def _with_inits(running: Amounts, inits: list[Body]) -> Amounts:
     return largest(total([running, sidecars]), peak)
 
 
-def _stated_for_pod(found: Amounts, resources: Body) -> Amounts:
+def _stated_for_pod(amounts_stated: Amounts, resources: Body) -> Amounts:
     """Requests of the whole pod take the place of the sum, for the resources that can be stated there."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     able = {name for name in {**limits, **requests} if name in (CPU, MEMORY) or name.startswith("hugepages-")}
-    asked = dict(found)
+    asked = dict(amounts_stated)
     # A limit alone stands for a request only where no container asks.
     stated = {name: requests.get(name, limits.get(name)) for name in able if name in requests or name not in asked}
     asked.update(dict(amounts({name: value for name, value in stated.items() if value is not None})))
@@ -88,22 +90,22 @@ def _stated_for_pod(found: Amounts, resources: Body) -> Amounts:
 
 def ports_of(spec: Body) -> tuple[Port, ...]:
     on_host = spec.get("hostNetwork")
-    found: set[Port] = set()
+    ports: set[Port] = set()
     for container in spec.get("containers") or ():
         if container.get("ports"):
-            found |= _container_ports(container, on_host)
+            ports |= _container_ports(container, on_host)
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy") == "Always" and container.get("ports"):
-            found |= _container_ports(container, on_host)
-    return tuple(sorted(found))
+            ports |= _container_ports(container, on_host)
+    return tuple(sorted(ports))
 
 
 def _container_ports(container: Body, on_host: bool | None) -> set[Port]:
     ports = set()
-    for one in container["ports"]:
-        port = one.get("hostPort") or (one.get("containerPort") if on_host else None)
+    for port_body in container["ports"]:
+        port = port_body.get("hostPort") or (port_body.get("containerPort") if on_host else None)
         if port:
-            ports.add((one.get("protocol") or "TCP", one.get("hostIP") or "0.0.0.0", int(port)))
+            ports.add((port_body.get("protocol") or "TCP", port_body.get("hostIP") or "0.0.0.0", int(port)))
     return ports
 
 

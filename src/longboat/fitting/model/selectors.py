@@ -27,26 +27,26 @@ def term_of_pods(selector: Mapping[str, Any] | None) -> Term:
     """A labelSelector. None selects nothing, an empty one everything."""
     if selector is None:
         return NEVER
-    found: list[Requirement] = [
+    requirements: list[Requirement] = [
         (str(key), "In", (str(value),)) for key, value in (selector.get("matchLabels") or {}).items()
     ]
-    found += [requirement_of(one) for one in selector.get("matchExpressions") or ()]
-    return tuple(sorted(found))
+    requirements += [requirement_of(expression) for expression in selector.get("matchExpressions") or ()]
+    return tuple(sorted(requirements))
 
 
 def terms_of_nodes(selector: Mapping[str, Any] | None) -> Terms | None:
     """A nodeSelector with `nodeSelectorTerms`; None when there is none, so that every node will do."""
     if not selector:
         return None
-    found = []
+    terms = []
     for term in selector.get("nodeSelectorTerms") or ():
-        parts = [requirement_of(one) for one in term.get("matchExpressions") or ()]
-        for one in term.get("matchFields") or ():
-            key, operator, values = requirement_of(one)
+        parts = [requirement_of(expression) for expression in term.get("matchExpressions") or ()]
+        for field in term.get("matchFields") or ():
+            key, operator, values = requirement_of(field)
             parts.append((f"field:{key}", operator, values))
         # Kubernetes lets an empty term match nothing.
-        found.append(tuple(sorted(parts)) if parts else NEVER)
-    return tuple(found)
+        terms.append(tuple(sorted(parts)) if parts else NEVER)
+    return tuple(terms)
 
 
 def equality_term(labels: Mapping[str, Any] | None) -> Term:
@@ -91,7 +91,7 @@ def matches_labels(term: Term, labels: Mapping[str, str]) -> bool:
 
 
 def matches_node(term: Term, labels: Mapping[str, str], name: str) -> bool:
-    return all(holds(one, value_on_node(one[0], labels, name)) for one in term)
+    return all(holds(requirement, value_on_node(requirement[0], labels, name)) for requirement in term)
 
 
 def keys_of(terms: Iterable[Term]) -> set[str]:
@@ -115,4 +115,4 @@ def show_requirement(requirement: Requirement) -> str:
 def show_term(term: Term) -> str:
     if term == NEVER:
         return "nothing at all"
-    return " and ".join(show_requirement(one) for one in term) or "anything"
+    return " and ".join(show_requirement(requirement) for requirement in term) or "anything"

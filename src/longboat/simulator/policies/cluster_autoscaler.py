@@ -150,21 +150,21 @@ class ClusterAutoscaler(Policy):
             key=lambda simulated_machine: (bool(simulated_machine.tasks), simulated_machine.name not in self._unneeded)
         )
         free = {machine.name: machine.free for machine in world.machines.values() if machine.is_ready}
-        found: dict[str, float] = {}
+        unneeded: dict[str, float] = {}
         # core/scaledown/planner/planner.go: unneededNodesLimit
         most = min(len(self._unneeded) + 2 * MOST_DELETED, MOST_DELETED * int(UNNEEDED_S / SCAN_S) + MOST_DELETED)
         for machine in candidates:
-            if len(found) >= most:
+            if len(unneeded) >= most:
                 break
             # core/scaledown/eligibility/eligibility.go: those that were not removable are not looked at for a while
             if machine.name in self._unremovable:
                 continue
             if self._removes(machine, free):
-                found[machine.name] = self._unneeded.get(machine.name, now)
+                unneeded[machine.name] = self._unneeded.get(machine.name, now)
             else:
                 self._unremovable[machine.name] = now + RECHECK_S
-        self._unneeded = found
-        is_cut = len(found) >= most
+        self._unneeded = unneeded
+        is_cut = len(unneeded) >= most
         self._look_at = now + SCAN_S if is_cut else min(self._unremovable.values(), default=None)
 
     def _removes(self, machine: SimulatedMachine, free: dict[str, int]) -> bool:

@@ -112,14 +112,16 @@ class Karpenter(Policy):
     def _candidates(self, world: World) -> Sequence[SimulatedMachine]:
         """controllers/disruption/controller.go: the methods in their order, of which one may act."""
         ready = [machine for machine in world.machines.values() if machine.is_ready]
-        removable = [one for one in ready if world.sizes[one.pool.name] > one.pool.min]
+        removable = [machine for machine in ready if world.sizes[machine.pool.name] > machine.pool.min]
         empty = [machine for machine in removable if not machine.tasks]
         if empty:  # controllers/disruption/emptiness.go; apis/v1/nodepool.go: consolidateAfter: 0s
             return within_budgets(empty, ready)
         if world.conditions.is_protected:  # controllers/state/statenode.go: karpenter.sh/do-not-disrupt of a pod
             return []
         # utils/disruption/disruption.go: the cost of a disruption grows with the number of pods
-        used = sorted((one for one in removable if one.tasks), key=lambda one: (len(one.tasks), one.name))
+        used = sorted(
+            (machine for machine in removable if machine.tasks), key=lambda machine: (len(machine.tasks), machine.name)
+        )
         first = within_budgets(used, ready)[:MOST_CANDIDATES]
         low, high = 1, len(first)
         best: Sequence[SimulatedMachine] = ()
@@ -140,7 +142,7 @@ class Karpenter(Policy):
 
     def _execute(self, world: World, machines: Sequence[SimulatedMachine], is_empty: bool, now: float) -> None:
         """controllers/disruption/validation.go: only if it still holds after the wait."""
-        still = [one for one in machines if world.machines.get(one.name) is one]
+        still = [machine for machine in machines if world.machines.get(machine.name) is machine]
         if is_empty:
             still = [simulated_machine for simulated_machine in still if not simulated_machine.tasks]
         elif len(still) < len(machines) or not fits_elsewhere(still, world.machines.values()):

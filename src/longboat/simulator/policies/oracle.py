@@ -26,10 +26,10 @@ NAME = "oracle"
 
 def oracle(trace: Trace, pools: Sequence[Pool]) -> PolicyOutcome:
     tally = PolicyMetrics()
-    found = gpu_pools(pools)
-    step = math.gcd(*(gpus_of(pool) for pool in found))
-    price = min(pool.price / gpus_of(pool) for pool in found)  # per GPU and hour
-    largest = max(gpus_of(pool) for pool in found)
+    with_gpus = gpu_pools(pools)
+    step = math.gcd(*(gpus_of(pool) for pool in with_gpus))
+    price = min(pool.price / gpus_of(pool) for pool in with_gpus)  # per GPU and hour
+    largest = max(gpus_of(pool) for pool in with_gpus)
     ends: list[tuple[float, int]] = []
     last = trace.jobs[0].submitted
 
@@ -65,8 +65,8 @@ def lower_bound(trace: Trace, pools: Sequence[Pool], longest_wait_s: float) -> f
     A job that lasts longer than that runs for certain from the latest start to the earliest end; the machines for what
     runs for certain, rounded up, are needed, and all the GPU-hours requested.
     """
-    found = gpu_pools(pools)
-    step = math.gcd(*(gpus_of(pool) for pool in found))
+    with_gpus = gpu_pools(pools)
+    step = math.gcd(*(gpus_of(pool) for pool in with_gpus))
     moments: list[tuple[float, int]] = []
     for job in trace.jobs:
         if job.duration > longest_wait_s:

@@ -28,6 +28,6 @@ class Policy(abc.ABC):
 
     def timed_look(self, world: World, now: float) -> float | None:
         before = time.process_time()
-        found = self.look(world, now)
+        actions = self.look(world, now)
         world.tally.decide_cpu_s += time.process_time() - before
-        return found
+        return actions
