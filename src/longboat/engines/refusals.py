@@ -24,8 +24,8 @@ def refusal(head: str, problems: Sequence[Problem]) -> Refused:
     """`head: reason` for one problem; for several a list below the head, and one line for each hint."""
     reasons = list(dict.fromkeys(reason for reason, _ in problems))
     hints = agreed(hint for _, hint in problems if hint)
-    told = f": {reasons[0]}" if len(reasons) == 1 else ":" + "".join(f"\n  - {reason}" for reason in reasons)
-    return Refused(head + told, hint="\n".join(hints) or None)
+    text = f": {reasons[0]}" if len(reasons) == 1 else ":" + "".join(f"\n  - {reason}" for reason in reasons)
+    return Refused(head + text, hint="\n".join(hints) or None)
 
 
 def check_same_job(run: RunStatus, job: Job) -> None:

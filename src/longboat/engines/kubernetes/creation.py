@@ -54,54 +54,54 @@ def create_object(client: Client, body: Object, *, owner: str, same_token: bool 
         pass
     name = f"{body['kind']} {body['metadata']['name']}"
     try:
-        found = client.find(kind_of(body), body["metadata"]["name"], namespace=body["metadata"].get("namespace"))
+        existing = client.find(kind_of(body), body["metadata"]["name"], namespace=body["metadata"].get("namespace"))
     except Forbidden as error:
         raise ForeignObject(f"there is a {name} already, and it cannot be read: {error.message}") from error
-    if found is None:
+    if existing is None:
         return client.create(body)  # just removed, with what owned it
-    why = difference(body, found, owner=owner, same_token=same_token)
+    why = difference(body, existing, owner=owner, same_token=same_token)
     if why:
         hint = "if nobody needs it, delete it; or give the run another name"
         raise ForeignObject(f"there is a {name} already that is not of this run: {why}", hint=hint)
-    return found
+    return existing
 
 
-def difference(wanted: Object, found: Mapping[str, Any], *, owner: str, same_token: bool = True) -> str:
+def difference(wanted: Object, existing: Mapping[str, Any], *, owner: str, same_token: bool = True) -> str:
     """Why an object is not the one that was wanted; empty where it is. Pure."""
     if "ownerReferences" not in wanted["metadata"]:
         return ""  # a claim that outlives every run: whoever made it
-    owners = found["metadata"].get("ownerReferences") or ()
-    if owner not in [one.get("uid") for one in owners]:
+    owners = existing["metadata"].get("ownerReferences") or ()
+    if owner not in [owner_body.get("uid") for owner_body in owners]:
         return "another owns it"
     if wanted["kind"] == "Secret":
-        return _secret_difference(wanted.get("data") or {}, found.get("data") or {}, same_token)
+        return _secret_difference(wanted.get("data") or {}, existing.get("data") or {}, same_token)
     if wanted["kind"] in WORKLOADS:
-        return "" if retry_template.pins_of(wanted) == retry_template.pins_of(found) else "it has another pin"
-    return "" if _covers(wanted.get("spec"), found.get("spec")) else "it says something else"
+        return "" if retry_template.pins_of(wanted) == retry_template.pins_of(existing) else "it has another pin"
+    return "" if _covers(wanted.get("spec"), existing.get("spec")) else "it says something else"
 
 
-def _secret_difference(wanted: Mapping[str, str], found: Mapping[str, str], same_token: bool) -> str:
+def _secret_difference(wanted: Mapping[str, str], existing: Mapping[str, str], same_token: bool) -> str:
     if "gang" not in wanted:
-        return "" if dict(wanted) == dict(found) else "it holds something else"
-    if same_token and wanted.get("token") != found.get("token"):
+        return "" if dict(wanted) == dict(existing) else "it holds something else"
+    if same_token and wanted.get("token") != existing.get("token"):
         return "it holds another token"
     try:
-        pair = [gang_file.decode(base64.b64decode(one.get("gang") or "")) for one in (wanted, found)]
+        pair = [gang_file.decode(base64.b64decode(data.get("gang") or "")) for data in (wanted, existing)]
     except (EngineError, ValueError):
         return "it holds no gang file"
     # What is left of the job's time depends on the moment.
-    ours, theirs = ({**one, "timeout_s": None} for one in pair)
+    ours, theirs = ({**gang, "timeout_s": None} for gang in pair)
     return "" if ours == theirs else "it holds another gang file"
 
 
-def _covers(wanted: Any, found: Any) -> bool:
+def _covers(wanted: Any, existing: Any) -> bool:
     """Whether everything that is wanted is there; the server fills in more."""
     if isinstance(wanted, Mapping):
-        return isinstance(found, Mapping) and all(_covers(value, found.get(key)) for key, value in wanted.items())
+        return isinstance(existing, Mapping) and all(_covers(value, existing.get(key)) for key, value in wanted.items())
     if isinstance(wanted, list):
-        is_alike = isinstance(found, list) and len(found) == len(wanted)
-        return is_alike and all(_covers(one, other) for one, other in zip(wanted, found))
-    return bool(wanted == found)
+        is_alike = isinstance(existing, list) and len(existing) == len(wanted)
+        return is_alike and all(_covers(item, other) for item, other in zip(wanted, existing))
+    return bool(wanted == existing)
 
 
 def make_first(client: Client, record: Record, record_hash: str, objects: Sequence[Object], owner: Owner) -> None:
@@ -177,36 +177,36 @@ def find_templates(client: Client, record: Record, uid: str) -> list[Object]:
     kind = JOBSET if record.workload == "jobset" else JOB
     selector = names.selector([(names.KIND, "template"), (names.TEMPLATE_OF, record.name)])
     try:
-        found = client.list(kind, labels=selector).items
+        bodies = client.list(kind, labels=selector).items
     except ObjectNotFound:
         return []
     version = {"apiVersion": kind.api_version, "kind": kind.kind}  # items of a list do not say it
-    return [{**version, **each} for each in found if _is_owned(each, uid)]
+    return [{**version, **each} for each in bodies if _is_owned(each, uid)]
 
 
 def vouched_pods(client: Client, record: Record, uid: str) -> list[Object]:
     """Pod specs of the run's workloads, as the server holds them: what somebody who may create Jobs has made."""
-    found = find_templates(client, record, uid)
-    if not found:
+    templates = find_templates(client, record, uid)
+    if not templates:
         kind = JOBSET if record.workload == "jobset" else JOB
         made = client.list(kind, labels=names.selector([(names.RUN, record.name)])).items
-        found = [{"kind": kind.kind, **each} for each in made if _is_owned(each, uid)]
-    return [pod for body in found for pod in retry_template.pod_specs(body)]
+        templates = [{"kind": kind.kind, **each} for each in made if _is_owned(each, uid)]
+    return [pod for body in templates for pod in retry_template.pod_specs(body)]
 
 
 def is_vouched(pod: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a pod has no image, volume, account or pull Secret that one of these has not. Pure."""
-    return any(_has_all(pod, one) for one in pods)
+    return any(_has_all(pod, pod_spec) for pod_spec in pods)
 
 
-def _has_all(pod: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
-    images = {container["image"] for container in one.get("containers") or ()}
-    sources = [_source(volume) for volume in one.get("volumes") or ()]
+def _has_all(pod: Mapping[str, Any], pod_spec: Mapping[str, Any]) -> bool:
+    images = {container["image"] for container in pod_spec.get("containers") or ()}
+    sources = [_source(volume) for volume in pod_spec.get("volumes") or ()]
     return (
         all(container["image"] in images for container in pod["containers"])
         and all(any(_covers(_source(volume), other) for other in sources) for volume in pod.get("volumes") or ())
-        and (pod.get("serviceAccountName") or "default") == (one.get("serviceAccountName") or "default")
-        and all(secret in (one.get("imagePullSecrets") or ()) for secret in pod.get("imagePullSecrets") or ())
+        and (pod.get("serviceAccountName") or "default") == (pod_spec.get("serviceAccountName") or "default")
+        and all(secret in (pod_spec.get("imagePullSecrets") or ()) for secret in pod.get("imagePullSecrets") or ())
     )
 
 
@@ -215,14 +215,14 @@ def _source(volume: Mapping[str, Any]) -> Object:
 
 
 def _is_owned(body: Mapping[str, Any], uid: str) -> bool:
-    return uid in [one.get("uid") for one in body["metadata"].get("ownerReferences") or ()]
+    return uid in [owner.get("uid") for owner in body["metadata"].get("ownerReferences") or ()]
 
 
 def _vouched(client: Client, record: Record, body: Object) -> Object:
     """A claim template (DRA) is a copy of the first attempt's."""
     if body["kind"] != CLAIM_TEMPLATE.kind:
         return body
-    role = next(one for one in record.job.roles if one.name == body["metadata"]["labels"][names.ROLE])
+    role = next(role for role in record.job.roles if role.name == body["metadata"]["labels"][names.ROLE])
     name = pod_template.claim_template_name(record, role, retry_template.FIRST)
     first = client.find(CLAIM_TEMPLATE, name)
     if first is None or not _is_owned(first, body["metadata"]["ownerReferences"][0]["uid"]):

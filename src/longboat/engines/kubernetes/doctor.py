@@ -49,9 +49,9 @@ _REACH = "kubectl get nodes: does it work with the same kubeconfig and context?"
 
 
 def _version(seen: ClusterFacts) -> DoctorCheck:
-    found = version_of(seen.version)
+    version = version_of(seen.version)
     oldest = ".".join(map(str, OLDEST))
-    if found is not None and found < OLDEST:
+    if version is not None and version < OLDEST:
         hint = f"Longboat is tested with {oldest} and newer"
         return DoctorCheck(name="version", ok=None, detail=f"{seen.version} is older than {oldest}", hint=hint)
     return DoctorCheck(name="version", ok=True, detail=seen.version or "not told")
@@ -134,7 +134,7 @@ def _kueue(seen: ClusterFacts) -> DoctorCheck:
 def _storage(seen: ClusterFacts) -> DoctorCheck:
     if seen.storage_classes is None:
         return DoctorCheck(name="storage", ok=None, detail="storage classes may not be listed")
-    default = next((one.name for one in seen.storage_classes if one.is_default), None)
+    default = next((storage_class.name for storage_class in seen.storage_classes if storage_class.is_default), None)
     names = ", ".join(storage_class.name for storage_class in seen.storage_classes) or "none"
     if default is None:
         hint = "claims must name a class, or be made by hand; checkpoints need a claim, NFS or a folder of the nodes"

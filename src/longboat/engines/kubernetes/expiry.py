@@ -83,11 +83,11 @@ def _make_way(client: Client, record: Record) -> bool:
     asked for. Anything else is not ours and stays: EngineError.
     """
     name = names.expired_name(record.name)
-    found = client.find(CONFIG_MAP, name)
-    if found is None:
+    body = client.find(CONFIG_MAP, name)
+    if body is None:
         return True
     try:
-        left = read_record(found)[0] if is_expired_record(found) else None
+        left = read_record(body)[0] if is_expired_record(body) else None
     except BadRecord:
         left = None
     if left is None:
@@ -97,5 +97,5 @@ def _make_way(client: Client, record: Record) -> bool:
         )
     if left.uid == record.uid:
         return False
-    client.delete(CONFIG_MAP, name, uid=str(found["metadata"]["uid"]))
+    client.delete(CONFIG_MAP, name, uid=str(body["metadata"]["uid"]))
     return True

@@ -131,7 +131,7 @@ def selector(labels: Sequence[tuple[str, str]]) -> str:
 
 def pods_of(run: str, attempt: int | None = None) -> str:
     """The selector of a run's pods, or of those of one attempt."""
-    found = [(MANAGED_BY, "longboat"), (RUN, run)]
+    pairs = [(MANAGED_BY, "longboat"), (RUN, run)]
     if attempt is not None:
-        found.append((ATTEMPT, str(attempt)))
-    return f"{selector(found)},{ROLE}"
+        pairs.append((ATTEMPT, str(attempt)))
+    return f"{selector(pairs)},{ROLE}"

@@ -110,9 +110,9 @@ def _kind_of(body: Mapping[str, Any]) -> str | None:
 class BadRecord(EngineError):
     """A record that nobody acts upon: it is damaged, of a newer version, or about another run than its object."""
 
-    def __init__(self, run: str, what: str) -> None:
+    def __init__(self, run: str, text: str) -> None:
         # Others wrote what is quoted here: nothing of it steers a terminal or fills a log.
-        shown = "".join(char if char.isprintable() else "?" for char in what[:MOST_QUOTED])
+        shown = "".join(char if char.isprintable() else "?" for char in text[:MOST_QUOTED])
         super().__init__(f"the record of run {run} {shown}", hint="`longboat rm --force` removes it")
 
 

@@ -134,9 +134,9 @@ def expected_nodes(job: Job) -> list[str]:
 def ranks_of(record: Record, role: str, index: int) -> range:
     """The ranks of a node: they count over roles in their order."""
     first = 0
-    for one in record.job.roles:
-        if one.name == role:
-            first += index * one.procs
-            return range(first, first + one.procs)
-        first += one.nodes * one.procs
+    for each in record.job.roles:
+        if each.name == role:
+            first += index * each.procs
+            return range(first, first + each.procs)
+        first += each.nodes * each.procs
     return range(0)

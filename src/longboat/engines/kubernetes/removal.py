@@ -126,16 +126,16 @@ def clear_storage(client: Client, record: Record, *, purge: bool) -> list[str]:
 
 def leftovers(client: Client, run: str, uid: str, kinds: tuple[Kind, ...]) -> list[str]:
     """Objects of the run that are still there; what may not be listed is not known."""
-    found = []
+    left = []
     record = client.find(CONFIG_MAP, run)
     if record is not None and record["metadata"].get("uid") == uid:
-        found.append(f"configmap {run}")
-        return found
+        left.append(f"configmap {run}")
+        return left
     for label in (names.RUN, names.TEMPLATE_OF):
         selector = names.selector([(names.MANAGED_BY, "longboat"), (label, run)])
-        for kind in kinds if label == names.RUN else [one for one in kinds if one in (JOB, JOBSET)]:
-            found += _listed(client, kind, selector, uid)
-    return found
+        for kind in kinds if label == names.RUN else [kind for kind in kinds if kind in (JOB, JOBSET)]:
+            left += _listed(client, kind, selector, uid)
+    return left
 
 
 def _listed(client: Client, kind: Kind, selector: str, uid: str) -> list[str]:

@@ -142,8 +142,8 @@ def images_of(job: Job, settings: ClusterSettings) -> tuple[dict[str, str], list
 def _storage(values: dict[str, Any], node: YamlNode, at: FieldPath) -> StorageChoice | None:
     mounted = {name: values[name] for name in ("claim", "nfs", "path") if name in values}
     if len(mounted) > 1 or not (mounted or "url" in values):
-        found = " and ".join(mounted or values) or "none"
-        at.problem(node, f"found {found}, expected exactly one of claim, nfs, path, or a url, or both")
+        given = " and ".join(mounted or values) or "none"
+        at.problem(node, f"found {given}, expected exactly one of claim, nfs, path, or a url, or both")
         return None
     if "secret" in values and "url" not in values:
         at.problem(node, "found secret, which is for the url, and no url")
@@ -187,8 +187,8 @@ class PodOverlay(Value, frozen=True):
         if strange:
             at.wrong(node, self.expected)
             return None
-        found: dict[str, Any] = plain(node)
-        return found
+        value: dict[str, Any] = plain(node)
+        return value
 
     def schema(self) -> dict[str, Any]:
         part = {"type": "object"}

@@ -58,16 +58,16 @@ def expiry_words(record: Record, state: State) -> str:
 
 def remains_of(record: Record, state: State) -> tuple[str, ...]:
     """What is left of an expired run, and where. Pure."""
-    found = []
+    places = []
     if record.storage is not None:
-        found.append(f"log and artifacts: {record.storage.place}, folder {record.storage.folder}")
+        places.append(f"log and artifacts: {record.storage.place}, folder {record.storage.folder}")
     elif state.tails:
-        found.append("last lines of its log: `longboat logs`")
+        places.append("last lines of its log: `longboat logs`")
     if record.checkpoint_store is not None:
-        found.append(f"checkpoints: {record.checkpoint_store}")
+        places.append(f"checkpoints: {record.checkpoint_store}")
     elif state.checkpoint is not None and record.storage is not None:
-        found.append(f"newest checkpoint: {state.checkpoint} in {record.storage.place}")
-    return tuple(found)
+        places.append(f"newest checkpoint: {state.checkpoint} in {record.storage.place}")
+    return tuple(places)
 
 
 def is_unfinished_submission(status: RunStatus) -> bool:
@@ -78,10 +78,10 @@ def is_unfinished_submission(status: RunStatus) -> bool:
 def full_status(client: Client, snapshot: RunSnapshot) -> RunStatus:
     """Everything. Running launchers are asked (by exec); where that cannot be done, their ranks are left out."""
     pods = snapshot.pods_of(snapshot.state.attempt)
-    told: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, Any]] = {}
     if not snapshot.state.is_final:
-        told = ask_launchers(client, [pod for pod in pods if is_reachable(pod, snapshot)][:MOST_ASKED])
-    status = make_status(snapshot, told)
+        answers = ask_launchers(client, [pod for pod in pods if is_reachable(pod, snapshot)][:MOST_ASKED])
+    status = make_status(snapshot, answers)
     return msgspec.structs.replace(status, node_troubles=_node_troubles(client, snapshot))
 
 
@@ -145,16 +145,16 @@ def ask_launchers(client: Client, pods: Sequence[PodView], *, by_pod: bool = Fal
     return launchers
 
 
-def make_status(snapshot: RunSnapshot, told: Mapping[str, Mapping[str, Any]]) -> RunStatus:
+def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]]) -> RunStatus:
     """Pure: the record, the pods and the launchers' answers as one status."""
     record, state = snapshot.record, snapshot.state
     pods = snapshot.pods_of(state.attempt)
     ranks: list[RankStatus] = []
     for pod in pods:
-        ranks += _live_ranks(pod, told[pod.node]) if pod.node in told else _ended_ranks(pod)
-    first = next((told[pod.node] for pod in pods if pod.node in told and told[pod.node].get("checkpoint")), {})
+        ranks += _live_ranks(pod, answers[pod.node]) if pod.node in answers else _ended_ranks(pod)
+    first = next((answers[pod.node] for pod in pods if pod.node in answers and answers[pod.node].get("checkpoint")), {})
     step, metrics = latest_step(ranks)
-    brief = _with_launchers(brief_status(record, state), told)
+    brief = _with_launchers(brief_status(record, state), answers)
     return msgspec.structs.replace(
         brief,
         step=step,
@@ -162,30 +162,32 @@ def make_status(snapshot: RunSnapshot, told: Mapping[str, Mapping[str, Any]]) ->
         checkpoint=str(first["checkpoint"]) if first.get("checkpoint") else state.checkpoint,
         checkpoint_dir=record.checkpoint_store or record.checkpoint_dir,
         artifacts_dir=record.artifacts_dir,
-        attempts=_with_resumed(state, told),
+        attempts=_with_resumed(state, answers),
         ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
         spec=redacted_job(record.job),
     )
 
 
-def _with_resumed(state: State, told: Mapping[str, Mapping[str, Any]]) -> tuple[Attempt, ...]:
+def _with_resumed(state: State, answers: Mapping[str, Mapping[str, Any]]) -> tuple[Attempt, ...]:
     """The attempt under way with the checkpoint that it started from, as its launchers tell it."""
-    path = next((str(one["resumed_from"]) for one in told.values() if one.get("resumed_from")), None)
+    path = next((str(answer["resumed_from"]) for answer in answers.values() if answer.get("resumed_from")), None)
     return tuple(
         msgspec.structs.replace(attempt, resumed_from=path) if path and attempt.number == state.attempt else attempt
         for attempt in state.attempts
     )
 
 
-def _with_launchers(status: RunStatus, told: Mapping[str, Mapping[str, Any]]) -> RunStatus:
+def _with_launchers(status: RunStatus, answers: Mapping[str, Mapping[str, Any]]) -> RunStatus:
     """A gang whose launchers still prepare is not running yet, although its pods are."""
     if status.phase != "running" or status.reason:
         return status
-    problems = [f"node {node}: {problem}" for node, answer in told.items() for problem in answer.get("problems") or ()]
+    problems = [
+        f"node {node}: {problem}" for node, answer in answers.items() for problem in answer.get("problems") or ()
+    ]
     if problems:
         return msgspec.structs.replace(status, reason=problems[0])
-    phases = {str(answer.get("phase")) for answer in told.values()}
-    missing = sorted({str(node) for answer in told.values() for node in answer.get("missing") or ()})
+    phases = {str(answer.get("phase")) for answer in answers.values()}
+    missing = sorted({str(node) for answer in answers.values() for node in answer.get("missing") or ()})
     if "setup" in phases:
         return msgspec.structs.replace(status, phase="starting", reason="runs setup")
     if missing and "running" not in phases:
@@ -195,13 +197,13 @@ def _with_launchers(status: RunStatus, told: Mapping[str, Mapping[str, Any]]) ->
 
 def _live_ranks(pod: PodView, answer: Mapping[str, Any]) -> list[RankStatus]:
     """How long a rank has been silent is its launcher's word: its clock may be another than ours and the server's."""
-    found = []
+    statuses = []
     ranks = answer.get("ranks")
     for name, facts in ranks.items() if isinstance(ranks, dict) else ():
         code, step, metrics = facts.get("exit_code"), facts.get("step"), facts.get("metrics")
         silent_s = facts.get("silent_s")
         is_alive = code is None and bool(facts.get("alive"))
-        found.append(
+        statuses.append(
             RankStatus(
                 rank=int(name),
                 role=pod.role,
@@ -213,7 +215,7 @@ def _live_ranks(pod: PodView, answer: Mapping[str, Any]) -> list[RankStatus]:
                 exit_code=code if isinstance(code, int) else None,
             )
         )
-    return found
+    return statuses
 
 
 def _ended_ranks(pod: PodView) -> list[RankStatus]:

@@ -63,27 +63,27 @@ def _disk(machine: LocalMachine) -> DoctorCheck:
 
 def _rank_python(environment: Mapping[str, str]) -> DoctorCheck:
     path = environment.get("PATH", os.defpath)
-    found = shutil.which("python", path=path) or shutil.which("python3", path=path)
-    if found is None:
+    python = shutil.which("python", path=path) or shutil.which("python3", path=path)
+    if python is None:
         return DoctorCheck(
             name="trainer's python",
             ok=None,
             detail="no python on PATH",
             hint="install python3, or activate an environment",
         )
-    return DoctorCheck(name="trainer's python", ok=True, detail=found)
+    return DoctorCheck(name="trainer's python", ok=True, detail=python)
 
 
 def _git(environment: Mapping[str, str]) -> DoctorCheck:
-    found = shutil.which("git", path=environment.get("PATH", os.defpath))
-    if found is None:
+    git = shutil.which("git", path=environment.get("PATH", os.defpath))
+    if git is None:
         return DoctorCheck(
             name="git",
             ok=None,
             detail="not found: all files of a folder travel, .gitignore is not read",
             hint="install git",
         )
-    return DoctorCheck(name="git", ok=True, detail=found)
+    return DoctorCheck(name="git", ok=True, detail=git)
 
 
 def _loopback() -> DoctorCheck:
@@ -128,12 +128,12 @@ def _containers(setting: str, machine: LocalMachine, environment: Mapping[str, s
         return DoctorCheck(
             name="containers", ok=None, detail=detail, hint=None if setting == "off" else "install podman"
         )
-    told = answer(choice.program, ["version", "--format", "{{.Client.Version}}"], environment)
-    if told.returncode:
+    version = answer(choice.program, ["version", "--format", "{{.Client.Version}}"], environment)
+    if version.returncode:
         return DoctorCheck(
-            name="containers", ok=False, detail=f"{choice.program} does not work: {last_line(told.stderr)}"
+            name="containers", ok=False, detail=f"{choice.program} does not work: {last_line(version.stderr)}"
         )
-    shown = f"{choice.program} {told.stdout.strip()} runs the `image` of jobs"
+    shown = f"{choice.program} {version.stdout.strip()} runs the `image` of jobs"
     real = [gpu for gpu in machine.gpus if not gpu.is_stated]
     without = [gpu for gpu in real if device_of(gpu, choice.devices) is None]
     if without:

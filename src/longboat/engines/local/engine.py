@@ -167,8 +167,8 @@ class LocalEngine:
             except EngineError as error:
                 self._notice(error.message)
         _settle(recovered)
-        found = [brief_status(record, files.state(), files) for files, record in seen if files.directory.is_dir()]
-        return sorted(found, key=lambda status: (-status.created, status.name))
+        statuses = [brief_status(record, files.state(), files) for files, record in seen if files.directory.is_dir()]
+        return sorted(statuses, key=lambda status: (-status.created, status.name))
 
     def with_steps(self, runs: Sequence[RunStatus]) -> Sequence[RunStatus]:
         return runs  # `list` reads them with the rest

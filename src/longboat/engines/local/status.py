@@ -65,7 +65,7 @@ def sent_checkpoint(files: RunFiles) -> str | None:
     """The newest that the object store has, as a launcher noted it."""
     for attempt in reversed(files.attempts()):
         for note in sorted(files.attempt_dir(attempt).glob("*/mirrored.json")):
-            told = read_value(note, dict[str, str])
-            if told and told.get("checkpoint"):
-                return told["checkpoint"]
+            values = read_value(note, dict[str, str])
+            if values and values.get("checkpoint"):
+                return values["checkpoint"]
     return None

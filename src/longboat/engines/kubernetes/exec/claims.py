@@ -60,9 +60,9 @@ class ClaimRequest(Value, frozen=True):
 
 def wanted(name: str, size: str, *, access: str = "RWO", storage_class: str | None = None) -> ClaimRequest:
     """Checked. Raises UsageError."""
-    for what, text in (("name", name), ("class", storage_class)):
+    for field, text in (("name", name), ("class", storage_class)):
         if text is not None and not re.fullmatch(rules.SUBDOMAIN, text):
-            raise UsageError(f"{text!r} is not the {what} of a volume", hint=f"expected {rules.SUBDOMAIN_EXPECTED}")
+            raise UsageError(f"{text!r} is not the {field} of a volume", hint=f"expected {rules.SUBDOMAIN_EXPECTED}")
     try:
         count = parse_quantity(size)
     except ValueError as error:
@@ -71,8 +71,8 @@ def wanted(name: str, size: str, *, access: str = "RWO", storage_class: str | No
         raise UsageError("a volume needs a size", hint="--size 100Gi")
     mode = ACCESS.get(access.upper(), access)
     if mode not in ACCESS.values():
-        told = ", ".join(f"{short} ({full})" for short, full in ACCESS.items())
-        raise UsageError(f"access {access!r}: expected one of {told}")
+        modes = ", ".join(f"{short} ({full})" for short, full in ACCESS.items())
+        raise UsageError(f"access {access!r}: expected one of {modes}")
     return ClaimRequest(name=name, size=count, access=mode, storage_class=storage_class)
 
 
@@ -147,13 +147,13 @@ def _binding(client: Client, claim: ClaimRequest) -> str | None:
         classes = client.list(STORAGE_CLASS).items
     except ApiError:
         return None
-    known = {str(one["metadata"]["name"]): one for one in classes}
+    known = {str(storage_class["metadata"]["name"]): storage_class for storage_class in classes}
     chosen = claim.storage_class
     if chosen is None:
         marked = [
             name
-            for name, one in known.items()
-            if (one["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
+            for name, storage_class in known.items()
+            if (storage_class["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
         ]
         chosen = marked[0] if marked else None
     elif chosen not in known:
@@ -180,13 +180,13 @@ def _until_bound(client: Client, claim: ClaimRequest, binding: str | None, timeo
         view = view_of(client.get(PVC, claim.name), (), ())
         if view.phase == "Bound":
             return view
-        told = _event_messages(client, claim.name)
+        messages = _event_messages(client, claim.name)
         waited = time.monotonic() - began
-        if binding == LATE or "WaitForFirstConsumer" in told:
+        if binding == LATE or "WaitForFirstConsumer" in messages:
             return _with_note(view, "it is bound when a pod first uses it")
-        failed = told.get("ProvisioningFailed") or told.get("FailedBinding")
-        if waited > timeout_s or ("ProvisioningFailed" in told and waited > PATIENCE_S):
-            reason = failed or next(iter(told.values()), "nothing provides it")
+        failed = messages.get("ProvisioningFailed") or messages.get("FailedBinding")
+        if waited > timeout_s or ("ProvisioningFailed" in messages and waited > PATIENCE_S):
+            reason = failed or next(iter(messages.values()), "nothing provides it")
             raise EngineError(
                 f"the volume {claim.name} is not bound after {waited:.0f} s: {reason}",
                 hint=f"it stays and may still be bound; `longboat volume rm {claim.name}` removes it",

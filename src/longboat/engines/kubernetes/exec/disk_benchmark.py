@@ -59,8 +59,8 @@ def probe(
 
     chosen = extent or BenchmarkSize()
     with HelperPod(client, storage, image=image, options=options) as pod:
-        found = pod.ask("probe", STORAGE, str(chosen.size), str(chosen.files), str(chosen.file_size))
-    return msgspec.convert(found, DiskFigures)
+        figures = pod.ask("probe", STORAGE, str(chosen.size), str(chosen.files), str(chosen.file_size))
+    return msgspec.convert(figures, DiskFigures)
 
 
 def meanings(figures: DiskFigures) -> tuple[str, ...]:

@@ -63,9 +63,9 @@ def pod_of(snapshot: RunSnapshot, *, node: str | None, rank: int | None = None) 
         if node in (None, f"{role}-{index}") and (rank is None or rank in ranks_of(record, role, index))
     ]
     if not wanted:
-        what = f"node {node}" if node is not None else f"rank {rank}"
+        wanted_node = f"node {node}" if node is not None else f"rank {rank}"
         names = ", ".join(f"{role}-{index}" for role, index in nodes)
-        raise NotFound(f"the run has no {what} to work in", hint=f"nodes: {names}")
+        raise NotFound(f"the run has no {wanted_node} to work in", hint=f"nodes: {names}")
     running = {pod.node: pod for pod in snapshot.pods_of(state.attempt) if pod.is_running}
     reached = [running[name] for name in wanted if name in running and is_reachable(running[name], snapshot)]
     if reached:
@@ -74,8 +74,8 @@ def pod_of(snapshot: RunSnapshot, *, node: str | None, rank: int | None = None) 
     if silent is not None:
         hint = "`longboat status` says when it is given up"
         raise NotFound(f"{silent.node} cannot be reached: node {silent.host} is not ready", hint=hint)
-    what = wanted[0] if node is not None or rank is not None else record.name
-    raise NotFound(f"{what} does not run now: {record.name} is {state.phase}", hint=_why(state))
+    wanted_node = wanted[0] if node is not None or rank is not None else record.name
+    raise NotFound(f"{wanted_node} does not run now: {record.name} is {state.phase}", hint=_why(state))
 
 
 def _why(state: State) -> str:
@@ -95,8 +95,8 @@ def execute(
     chosen = "" if rank is None else str(rank)
     code = _converse(remote, command_of("beside", NODE, chosen, *command))
     if code == 127:
-        found, _, _ = remote.run(command_of("which", NODE, chosen, command[0]))
-        if found == pod_program.MISSING:
+        exit_code, _, _ = remote.run(command_of("which", NODE, chosen, command[0]))
+        if exit_code == pod_program.MISSING:
             raise NotFound(f"{command[0]}: command not found in the environment of {pod.node}")
     return code
 

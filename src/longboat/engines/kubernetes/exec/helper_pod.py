@@ -130,9 +130,9 @@ class HelperPod(Remote):
         owner = self._options.owner
         pods = vouched_pods(self.client, record, owner) if owner is not None else []
         if not is_vouched(self._body(self._security or "baseline", None)["spec"], pods):
-            what = "is not what its Jobs were given" if pods else "is known from no Job: they are gone"
+            reason = "is not what its Jobs were given" if pods else "is known from no Job: they are gone"
             raise EngineError(
-                f"the storage of {record.name} cannot be reached: what its record says about it {what}",
+                f"the storage of {record.name} cannot be reached: what its record says about it {reason}",
                 hint="mount the storage in a pod of your own to read it",
             )
 
@@ -260,7 +260,7 @@ def trouble_of(pod: Mapping[str, Any], waited_s: float) -> str:
     if reason in HOPELESS or (reason in PULLING and waited_s > PULL_S):
         return text
     if waited_s > START_S:
-        conditions = {one.get("type"): one for one in status.get("conditions") or ()}
+        conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
         scheduled = conditions.get("PodScheduled", {})
         unscheduled = scheduled.get("message") if scheduled.get("status") == "False" else None
         return str(unscheduled or text or f"it did not start within {START_S:.0f} s")

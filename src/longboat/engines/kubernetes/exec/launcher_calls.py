@@ -32,25 +32,25 @@ def ask_status(client: Client, pod: str) -> dict[str, Any] | None:
     if answer is None:
         return None
     try:
-        found = msgspec.json.decode(answer)
+        status = msgspec.json.decode(answer)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
-    return checked(found) if isinstance(found, dict) else None
+    return checked(status) if isinstance(status, dict) else None
 
 
 def checked(raw: Mapping[str, Any]) -> dict[str, Any]:
     """An answer with what can be used of it. It comes out of an image of somebody else's: anything may be in it."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in ("phase", "checkpoint", "resumed_from"):
         if isinstance(raw.get(name), str):
-            found[name] = raw[name][:MOST_TEXT]
+            fields[name] = raw[name][:MOST_TEXT]
     missing, ranks = raw.get("missing"), raw.get("ranks")
     if isinstance(missing, list):
-        found["missing"] = [str(node)[:MOST_TEXT] for node in missing[:MOST_NODES] if isinstance(node, str)]
+        fields["missing"] = [str(node)[:MOST_TEXT] for node in missing[:MOST_NODES] if isinstance(node, str)]
     if isinstance(ranks, dict):
         known = [(name, facts) for name, facts in ranks.items() if _is_number(name) and isinstance(facts, dict)]
-        found["ranks"] = {name: _rank(facts) for name, facts in known[:MOST_RANKS]}
-    return found
+        fields["ranks"] = {name: _rank(facts) for name, facts in known[:MOST_RANKS]}
+    return fields
 
 
 def _is_number(name: str) -> bool:

@@ -82,10 +82,10 @@ class Remote:
 
     def names(self, path: str) -> list[str]:
         """What is in a folder."""
-        found = self.ask("names", check_path(path))
-        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        entries = self.ask("names", check_path(path))
+        if not isinstance(entries, list) or not all(isinstance(name, str) for name in entries):
             raise EngineError(f"{self.pod}: the answer is no list of names")
-        return found
+        return entries
 
     def read(self, path: str) -> Iterator[bytes]:
         """A file or folder as a tar stream."""
@@ -103,8 +103,8 @@ class Remote:
                         file.write(block)
                 extract(archive, Path(folder) / "tree", LIMITS)
                 archive.unlink()
-                (found,) = (Path(folder) / "tree").iterdir()
-                settle(found, target)
+                (copied,) = (Path(folder) / "tree").iterdir()
+                settle(copied, target)
 
     def write(self, path: str, source: BinaryIO, *, name: str) -> None:
         """A tar stream becomes `path`, or `path/name` where that is a folder. Folders are merged."""
@@ -236,12 +236,12 @@ class FramedOutput(io.RawIOBase):
         return len(block).to_bytes(4, "big") + block
 
 
-def settle(found: Path, target: Path) -> None:
+def settle(copied: Path, target: Path) -> None:
     """Put what was unpacked in its place. Into a folder that exists it is merged, and nothing goes through a link."""
     if os.path.lexists(target):
-        merge(str(found), str(target))
+        merge(str(copied), str(target))
     else:
-        os.rename(found, target)
+        os.rename(copied, target)
 
 
 @contextlib.contextmanager

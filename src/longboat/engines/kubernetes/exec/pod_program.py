@@ -268,18 +268,18 @@ def which(node: str, rank: str, name: str) -> None:
 
 def environment(node: str, plan: dict[str, Any], rank: str) -> dict[str, str]:
     """What the rank itself was given, as long as it lives; else put together again from the plan."""
-    chosen = [one for one in plan["ranks"] if rank in ("", str(one["rank"]))][:1]
+    chosen = [plan_of_rank for plan_of_rank in plan["ranks"] if rank in ("", str(plan_of_rank["rank"]))][:1]
     if rank and not chosen:
         raise FileNotFoundError(f"rank {rank} is not on this node")
-    for one in chosen:
-        found = of_process(node, str(one["rank"]))
-        if found:
-            return found
+    for plan_of_rank in chosen:
+        variables_there = of_process(node, str(plan_of_rank["rank"]))
+        if variables_there:
+            return variables_there
     unset = plan.get("unset") or []
     variables = {name: value for name, value in os.environ.items() if not matches(name, unset)}
     variables.update(plan["env"])
-    for one in chosen:
-        variables.update(one["env"])
+    for plan_of_rank in chosen:
+        variables.update(plan_of_rank["env"])
     path = [*(plan.get("path_prepend") or []), variables.get("PATH", os.defpath), *(plan.get("path_append") or [])]
     variables["PATH"] = os.pathsep.join(path)
     variables["LONGBOAT_CHECKPOINT_DIR"] = plan.get("checkpoint_dir") or ""
@@ -318,15 +318,15 @@ def probe(folder: str, size: str, files: str, file_size: str) -> None:
     place = os.path.join(folder, f".longboat-probe-{os.getpid()}-{os.urandom(4).hex()}")
     os.mkdir(place)
     try:
-        found = measure(place, int(size), int(files), int(file_size))
+        figures = measure(place, int(size), int(files), int(file_size))
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    sys.stdout.write(json.dumps(found))
+    sys.stdout.write(json.dumps(figures))
 
 
 def measure(place: str, size: int, files: int, file_size: int) -> dict[str, Any]:
     disk = os.statvfs(place)
-    found: dict[str, Any] = {"free": disk.f_bavail * disk.f_frsize, "total": disk.f_blocks * disk.f_frsize}
+    figures: dict[str, Any] = {"free": disk.f_bavail * disk.f_frsize, "total": disk.f_blocks * disk.f_frsize}
     block = os.urandom(1 << 20)
     large = os.path.join(place, "large")
     began = time.perf_counter()
@@ -335,17 +335,17 @@ def measure(place: str, size: int, files: int, file_size: int) -> dict[str, Any]
             write_all(file, block)
         os.fsync(file.fileno())
     written = max(1, size >> 20) << 20
-    found["size"] = written
-    found["write_bytes_per_s"] = written / (time.perf_counter() - began)
-    found["is_cold"] = forget(large)
+    figures["size"] = written
+    figures["write_bytes_per_s"] = written / (time.perf_counter() - began)
+    figures["is_cold"] = forget(large)
     began = time.perf_counter()
     with open(large, "rb", buffering=0) as file:
         while file.read(1 << 20):
             pass
-    found["read_bytes_per_s"] = written / (time.perf_counter() - began)
+    figures["read_bytes_per_s"] = written / (time.perf_counter() - began)
     os.unlink(large)
-    found.update(measure_small(place, files, block[:file_size]))
-    return found
+    figures.update(measure_small(place, files, block[:file_size]))
+    return figures
 
 
 def measure_small(place: str, files: int, content: bytes) -> dict[str, Any]:

@@ -35,15 +35,15 @@ def _quota(text: str) -> StartTrouble | None:
     match = _QUOTA.search(text)
     if match:
         name, requested, used, limited = match.groups()
-        what = f"quota {name} does not allow it: asked {requested}, used {used}, allowed {limited}"
+        words = f"quota {name} does not allow it: asked {requested}, used {used}, allowed {limited}"
         return StartTrouble(
-            what=what, hint="wait until other pods of the namespace end, ask for less, or for more quota"
+            what=words, hint="wait until other pods of the namespace end, ask for less, or for more quota"
         )
     match = _NEEDS.search(text)
     if match:
         fields = _fields(match[2])
-        what = f"quota {match[1]} lets only pods in that state {match[2]}"
-        return StartTrouble(what=what, hint=f"state {fields} in the job file", is_final=True)
+        words = f"quota {match[1]} lets only pods in that state {match[2]}"
+        return StartTrouble(what=words, hint=f"state {fields} in the job file", is_final=True)
     return None
 
 
@@ -58,9 +58,9 @@ def _security(text: str) -> StartTrouble | None:
     if not match:
         return None
     level = match[1].partition(":")[0]
-    what = f"the namespace's Pod Security level {level} does not allow: {_cut(match[2])}"
+    words = f"the namespace's Pod Security level {level} does not allow: {_cut(match[2])}"
     hint = "drop what needs it (host folders, root), or use another namespace"
-    return StartTrouble(what=what, hint=hint, is_final=True)
+    return StartTrouble(what=words, hint=hint, is_final=True)
 
 
 def _webhook(text: str) -> StartTrouble | None:
@@ -72,8 +72,8 @@ def _webhook(text: str) -> StartTrouble | None:
         )
     match = _WEBHOOK_DOWN.search(text)
     if match:
-        what = f"admission webhook {match[1]} does not answer: {_cut(match[2])}"
-        return StartTrouble(what=what, hint="nothing is admitted until it is fixed; ask who runs it")
+        words = f"admission webhook {match[1]} does not answer: {_cut(match[2])}"
+        return StartTrouble(what=words, hint="nothing is admitted until it is fixed; ask who runs it")
     match = _POLICY.search(text)
     if match:
         return StartTrouble(
@@ -83,12 +83,12 @@ def _webhook(text: str) -> StartTrouble | None:
 
 
 def _limits(text: str) -> StartTrouble | None:
-    found = _LIMIT.findall(text) or _RATIO.findall(text)
-    if not found:
+    limits = _LIMIT.findall(text) or _RATIO.findall(text)
+    if not limits:
         return None
     hint = "ask for what the namespace's LimitRange allows: `kubectl describe limitrange`"
     return StartTrouble(
-        what="a LimitRange of the namespace does not allow it: " + "; ".join(found), hint=hint, is_final=True
+        what="a LimitRange of the namespace does not allow it: " + "; ".join(limits), hint=hint, is_final=True
     )
 
 

@@ -32,9 +32,9 @@ class StartTrouble(Value, frozen=True):
 
 def pull_trouble(reason: str, message: str, image: str) -> StartTrouble:
     """Why an image cannot be pulled. `message` may be that of the container's state or of the pod's event."""
-    what, hint, is_final = _named(reason) or _refused(message) or _unreached(message, image)
+    problem, hint, is_final = _named(reason) or _refused(message) or _unreached(message, image)
     name = f"image {image}" if image else "the image"
-    return StartTrouble(what=f"{name}: {what}", hint=hint, cause="image", is_final=is_final)
+    return StartTrouble(what=f"{name}: {problem}", hint=hint, cause="image", is_final=is_final)
 
 
 def _named(reason: str) -> tuple[str, str, bool] | None:
@@ -105,13 +105,13 @@ def container_trouble(reason: str, message: str) -> StartTrouble:
     if key:
         return StartTrouble(what=f"{key[2]} {key[3]} has no key {key[1]}", hint="add the key")
     if "runasnonroot" in text:
-        what = "the image runs as root, and the pod may not (runAsNonRoot)"
+        problem = "the image runs as root, and the pod may not (runAsNonRoot)"
         return StartTrouble(
-            what=what, hint="use an image with a numeric user, or another namespace", cause="image", is_final=True
+            what=problem, hint="use an image with a numeric user, or another namespace", cause="image", is_final=True
         )
     if "exec format error" in text:
-        what = "the image is made for another processor than the node's"
-        return StartTrouble(what=what, hint="build it for the nodes' architecture", cause="image", is_final=True)
+        problem = "the image is made for another processor than the node's"
+        return StartTrouble(what=problem, hint="build it for the nodes' architecture", cause="image", is_final=True)
     return StartTrouble(what=f"the container could not be started ({last_part(message) or reason})", cause="image")
 
 
@@ -119,15 +119,17 @@ def trouble_of(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ())
     """What keeps the containers of a pod from starting; None where nothing does."""
     status = pod.get("status") or {}
     spec = pod.get("spec") or {}
-    images = {one.get("name"): str(one.get("image") or "") for one in spec.get("containers") or ()}
-    images.update({one.get("name"): str(one.get("image") or "") for one in spec.get("initContainers") or ()})
+    images = {container.get("name"): str(container.get("image") or "") for container in spec.get("containers") or ()}
+    images.update(
+        {container.get("name"): str(container.get("image") or "") for container in spec.get("initContainers") or ()}
+    )
     states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    for one in states:
-        state = one.get("state") or {}
-        found = state.get("waiting") or state.get("terminated") or {}
-        reason, message = str(found.get("reason") or ""), str(found.get("message") or "")
+    for container in states:
+        state = container.get("state") or {}
+        reported = state.get("waiting") or state.get("terminated") or {}
+        reason, message = str(reported.get("reason") or ""), str(reported.get("message") or "")
         if reason in IMAGE_REASONS:
-            return pull_trouble(reason, _fuller(message, events), images.get(one.get("name"), ""))
+            return pull_trouble(reason, _fuller(message, events), images.get(container.get("name"), ""))
         if reason in CONTAINER_REASONS or reason == "ContainerCannotRun":
             return container_trouble(reason, message)
     return None
@@ -137,9 +139,9 @@ def _fuller(message: str, events: Iterable[Mapping[str, Any]]) -> str:
     """A pod in back-off has forgotten why; its event remembers."""
     if message and "back-off" not in message.lower():
         return message
-    told = [
+    messages = [
         str(event.get("message") or "")
         for event in events
         if event.get("reason") == "Failed" and "pull image" in str(event.get("message") or "")
     ]
-    return told[-1] if told else message
+    return messages[-1] if messages else message

@@ -88,14 +88,14 @@ def _passing(snapshot: RunSnapshot) -> tuple[str, ...]:
     return (gate.reason,) if gate.let_in is not None and gate.reason else ()
 
 
-def _with(found: Explanation, told: Sequence[StartTrouble], facts: Iterable[str]) -> Explanation:
+def _with(explanation: Explanation, start_troubles: Sequence[StartTrouble], facts: Iterable[str]) -> Explanation:
     """The explanation with what the cluster adds to it."""
-    words = [trouble.what for trouble in told if trouble.what not in found.headline]
-    hints = [trouble.hint for trouble in told if trouble.hint]
+    words = [trouble.what for trouble in start_troubles if trouble.what not in explanation.headline]
+    hints = [trouble.hint for trouble in start_troubles if trouble.hint]
     return msgspec.structs.replace(
-        found,
-        facts=tuple(dict.fromkeys([*found.facts, *words, *facts])),
-        next_steps=tuple(dict.fromkeys([*found.next_steps, *hints])),
+        explanation,
+        facts=tuple(dict.fromkeys([*explanation.facts, *words, *facts])),
+        next_steps=tuple(dict.fromkeys([*explanation.next_steps, *hints])),
     )
 
 
@@ -164,13 +164,13 @@ class RunInspector:
 
     def pods(self) -> list[Object]:
         wanted = str(self.attempt)
-        found = self.client.list(kinds.POD, labels=names.pods_of(self.run)).items
-        return [pod for pod in found if (pod["metadata"].get("labels") or {}).get(names.ATTEMPT) == wanted]
+        bodies = self.client.list(kinds.POD, labels=names.pods_of(self.run)).items
+        return [pod for pod in bodies if (pod["metadata"].get("labels") or {}).get(names.ATTEMPT) == wanted]
 
     def jobs(self) -> list[Object]:
         wanted = str(self.attempt)
-        found = self.client.list(kinds.JOB, labels=names.selector([(names.RUN, self.run)])).items
-        return [one for one in found if (one["metadata"].get("labels") or {}).get(names.ATTEMPT) == wanted]
+        bodies = self.client.list(kinds.JOB, labels=names.selector([(names.RUN, self.run)])).items
+        return [job for job in bodies if (job["metadata"].get("labels") or {}).get(names.ATTEMPT) == wanted]
 
     def events(self) -> list[Object]:
         """Of everything that bears the attempt's name, and of claims; oldest first."""
@@ -202,8 +202,8 @@ class RunInspector:
         from longboat.engines.kubernetes.status import ask_launchers
 
         running = [pod for pod in self.snapshot.pods_of(self.attempt) if is_reachable(pod, self.snapshot)][:8]
-        told = ask_launchers(self.client, running)
-        return {node: tuple(one.get("missing") or ()) for node, one in told.items() if one.get("missing")}
+        answers = ask_launchers(self.client, running)
+        return {node: tuple(answer.get("missing") or ()) for node, answer in answers.items() if answer.get("missing")}
 
     def network(self, pods: Sequence[Object]) -> list[StartTrouble]:
         """Why nodes may not have found each other."""
@@ -221,14 +221,14 @@ class RunInspector:
             for policy in blocking_policies(policies or (), labels, namespace or {})
         ]
         if service is False:
-            what = f"Service {names.attempt_name(self.run, self.attempt)} is gone, by which the nodes know their names"
+            text = f"Service {names.attempt_name(self.run, self.attempt)} is gone, by which the nodes know their names"
             start_troubles.append(
-                StartTrouble(what=what, hint="run it again; see who deletes Services here", cause="peers")
+                StartTrouble(what=text, hint="run it again; see who deletes Services here", cause="peers")
             )
         if dns == 0:
-            what = "the cluster's DNS (service kube-dns in kube-system) has no ready pod: no name is found"
+            text = "the cluster's DNS (service kube-dns in kube-system) has no ready pod: no name is found"
             start_troubles.append(
-                StartTrouble(what=what, hint="kubectl -n kube-system get pods -l k8s-app=kube-dns", cause="peers")
+                StartTrouble(what=text, hint="kubectl -n kube-system get pods -l k8s-app=kube-dns", cause="peers")
             )
         return start_troubles
 
@@ -252,10 +252,10 @@ class RunInspector:
 def pod_names(client: Client) -> dict[str, str]:
     """uid -> namespace/name of every pod that may be seen."""
     try:
-        found = client.list(kinds.POD, everywhere=True).items
+        bodies = client.list(kinds.POD, everywhere=True).items
     except ApiError:
-        found = client.list(kinds.POD).items
-    metas = [pod["metadata"] for pod in found]
+        bodies = client.list(kinds.POD).items
+    metas = [pod["metadata"] for pod in bodies]
     return {str(meta.get("uid")): f"{meta.get('namespace')}/{meta.get('name')}" for meta in metas}
 
 
@@ -263,9 +263,9 @@ def dns_addresses(client: Client) -> int:
     """How many ready pods stand behind the cluster's DNS."""
     slices = client.list(SLICE, namespace="kube-system", labels="kubernetes.io/service-name=kube-dns").items
     return sum(
-        (one.get("conditions") or {}).get("ready") is not False
+        (endpoint.get("conditions") or {}).get("ready") is not False
         for body in slices
-        for one in body.get("endpoints") or ()
+        for endpoint in body.get("endpoints") or ()
     )
 
 

@@ -28,12 +28,12 @@ _MOST_NAMES = 4  # one line
 
 def waiting_words(mine: Workload, everybody: Iterable[Workload]) -> str:
     """One line: `waits for 1 GPU in queue research: 0 free; held by other; 1 run before it (large)`."""
-    others = [one for one in everybody if one["metadata"].get("uid") != mine["metadata"].get("uid")]
+    others = [other for other in everybody if other["metadata"].get("uid") != mine["metadata"].get("uid")]
     queue = str((mine.get("spec") or {}).get("queueName") or "")
     asked = dict(asked_of(mine))
     said = said_of(mine)
     lacking = {name: _short(name, count) for name, count in _LACKING.findall(said) if name in asked}
-    ahead = [one for one in others if _is_waiting(one) and _queue(one) == queue and _rank(one) < _rank(mine)]
+    ahead = [other for other in others if _is_waiting(other) and _queue(other) == queue and _rank(other) < _rank(mine)]
     wanted = sorted(lacking or [name for name in asked if is_scarce(name)] or asked, key=scarcity)
     parts = []
     for name in wanted:
@@ -51,7 +51,9 @@ def waiting_words(mine: Workload, everybody: Iterable[Workload]) -> str:
 
 def said_of(workload: Workload) -> str:
     """Kueue's own reason."""
-    conditions = {one.get("type"): one for one in (workload.get("status") or {}).get("conditions") or ()}
+    conditions = {
+        condition.get("type"): condition for condition in (workload.get("status") or {}).get("conditions") or ()
+    }
     evicted = conditions.get("Evicted", {})
     if evicted.get("status") == "True":
         return str(evicted.get("message") or "")
@@ -60,17 +62,17 @@ def said_of(workload: Workload) -> str:
 
 def asked_of(workload: Workload) -> Amounts:
     """What all pods of the workload ask for together."""
-    found = []
-    for one in (workload.get("spec") or {}).get("podSets") or ():
-        each = requests_of((one.get("template") or {}).get("spec") or {})
-        found.append(tuple((name, count * int(one.get("count") or 1)) for name, count in each))
-    return total(found)
+    parts = []
+    for pod_set in (workload.get("spec") or {}).get("podSets") or ():
+        each = requests_of((pod_set.get("template") or {}).get("spec") or {})
+        parts.append(tuple((name, count * int(pod_set.get("count") or 1)) for name, count in each))
+    return total(parts)
 
 
 def held_by(workload: Workload) -> Amounts:
     """What an admitted workload holds."""
     admission = (workload.get("status") or {}).get("admission") or {}
-    return total(amounts(one.get("resourceUsage")) for one in admission.get("podSetAssignments") or ())
+    return total(amounts(assignment.get("resourceUsage")) for assignment in admission.get("podSetAssignments") or ())
 
 
 def run_of(workload: Workload) -> str:
@@ -84,12 +86,12 @@ def run_of(workload: Workload) -> str:
 
 def _holders(others: Sequence[Workload], wanted: Sequence[str]) -> str:
     held: dict[str, int] = {}
-    for one in others:
-        if _has(one, "Finished") or not _has(one, "QuotaReserved"):
+    for workload in others:
+        if _has(workload, "Finished") or not _has(workload, "QuotaReserved"):
             continue
-        amount_held = sum(count for name, count in held_by(one) if name in wanted)
+        amount_held = sum(count for name, count in held_by(workload) if name in wanted)
         if amount_held:
-            held[run_of(one)] = held.get(run_of(one), 0) + amount_held
+            held[run_of(workload)] = held.get(run_of(workload), 0) + amount_held
     return _named(sorted(held, key=lambda name: (-held[name], name)))
 
 

@@ -51,9 +51,9 @@ def words_of(events: Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, str]
     return {name: (at, message) for name, (at, reason, message) in newest.items() if reason == ORDERED and message}
 
 
-def _with(run: RunStatus, told: tuple[float, str] | None) -> RunStatus:
+def _with(run: RunStatus, order: tuple[float, str] | None) -> RunStatus:
     """Events of an earlier run of the same name are not its own; times of events are whole seconds."""
-    if told is None or run.phase not in WAITING or told[0] + 1.0 < run.created:
+    if order is None or run.phase not in WAITING or order[0] + 1.0 < run.created:
         return run
-    reason = f"{run.reason}; autoscaler: {told[1]}" if run.reason else f"autoscaler: {told[1]}"
+    reason = f"{run.reason}; autoscaler: {order[1]}" if run.reason else f"autoscaler: {order[1]}"
     return msgspec.structs.replace(run, reason=reason)

@@ -28,19 +28,19 @@ def blocking_policies(policies: Sequence[Object], labels: Mapping[str, str], nam
     mine = [policy for policy in policies if _selects((policy.get("spec") or {}).get("podSelector"), labels)]
     traffics = []
     for kind, towards in (("Ingress", "from"), ("Egress", "to")):
-        isolating = [one for one in mine if kind in _types(one)]
+        isolating = [policy for policy in mine if kind in _types(policy)]
         if not isolating:
             continue
-        names = tuple(sorted(str((one.get("metadata") or {}).get("name")) for one in isolating))
+        names = tuple(sorted(str((policy.get("metadata") or {}).get("name")) for policy in isolating))
         closed = [
             port
             for port in (LINE_PORT, COORDINATOR_PORT)
-            if not any(_allows(one, kind, labels, namespace, port) for one in isolating)
+            if not any(_allows(policy, kind, labels, namespace, port) for policy in isolating)
         ]
         if closed:
-            what = f"{kind.lower()} {towards} the other pods of the run (TCP {', '.join(map(str, closed))})"
-            traffics.append(BlockedTraffic(what=what, policies=names))
-        if kind == "Egress" and not any(_allows_dns(one) for one in isolating):
+            traffic = f"{kind.lower()} {towards} the other pods of the run (TCP {', '.join(map(str, closed))})"
+            traffics.append(BlockedTraffic(what=traffic, policies=names))
+        if kind == "Egress" and not any(_allows_dns(policy) for policy in isolating):
             traffics.append(BlockedTraffic(what="egress to the cluster's DNS (port 53)", policies=names))
     return traffics
 
@@ -82,7 +82,7 @@ def _opens(rule: Object, port: int, protocol: str) -> bool:
     ports = rule.get("ports") or ()
     if not ports:
         return True
-    return any((one.get("protocol") or "TCP") == protocol and _covers(one, port) for one in ports)
+    return any((entry.get("protocol") or "TCP") == protocol and _covers(entry, port) for entry in ports)
 
 
 def _covers(entry: Object, port: int) -> bool:

@@ -91,7 +91,7 @@ def event_time(event: Object) -> float:
 
 def _queue(facts: PendingFacts) -> list[StartTrouble]:
     """What Kueue says about the run, and how many are before it in its queue."""
-    mine = [one for one in facts.workloads if _is_owned(one, facts.owners)]
+    mine = [workload for workload in facts.workloads if _is_owned(workload, facts.owners)]
     return [trouble for workload in mine for trouble in _workload(workload, facts.workloads)]
 
 
@@ -101,7 +101,7 @@ def _is_owned(body: Object, owners: Iterable[str]) -> bool:
 
 
 def _conditions(body: Object) -> dict[str, Object]:
-    return {str(one.get("type")): one for one in (body.get("status") or {}).get("conditions") or ()}
+    return {str(condition.get("type")): condition for condition in (body.get("status") or {}).get("conditions") or ()}
 
 
 def _workload(workload: Object, everybody: Sequence[Object]) -> list[StartTrouble]:
@@ -123,7 +123,7 @@ def _claims(facts: PendingFacts) -> list[StartTrouble]:
     }
     start_troubles = []
     by_name = {(claim.get("metadata") or {}).get("name"): claim for claim in facts.claims}
-    for name in sorted(str(one) for one in wanted if one):
+    for name in sorted(str(claim) for claim in wanted if claim):
         claim = by_name.get(name)
         if claim is None or (claim.get("status") or {}).get("phase") == "Bound":
             continue
@@ -154,16 +154,16 @@ def _scheduling(facts: PendingFacts) -> list[StartTrouble]:
     fleet = _fleet(facts)
     reasons: list[str] = []
     for body in bodies.values():
-        found = node_reasons(_alone(body), fleet) if fleet is not None else []
-        reasons += found or _scheduler_said(body)
+        by_node = node_reasons(_alone(body), fleet) if fleet is not None else []
+        reasons += by_node or _scheduler_said(body)
     uids = [str((pod.get("metadata") or {}).get("uid")) for pod in unbound]
     said = autoscaler_words(event for event in facts.events if (event.get("involvedObject") or {}).get("uid") in uids)
     who = named([node_name(pod) for pod in unbound]) if unbound else "the run"
     reasons = list(dict.fromkeys(reasons))
     if not reasons and not said:
         return []
-    what = f"no node takes {who}: " + "; ".join(reasons) if reasons else f"{who}: the scheduler has not placed it yet"
-    return [StartTrouble(what=what)] + [StartTrouble(what=words) for words in said]
+    text = f"no node takes {who}: " + "; ".join(reasons) if reasons else f"{who}: the scheduler has not placed it yet"
+    return [StartTrouble(what=text)] + [StartTrouble(what=words) for words in said]
 
 
 def _template(job: Object) -> Object:
@@ -175,7 +175,7 @@ def _template(job: Object) -> Object:
 def _fleet(facts: PendingFacts) -> Fleet | None:
     if facts.nodes is None:
         return None
-    others = [pod_of(one) for one in facts.others]
+    others = [pod_of(pod) for pod in facts.others]
     return Fleet([node_of(node) for node in facts.nodes], others)
 
 
@@ -216,7 +216,7 @@ def _starting(facts: PendingFacts) -> list[StartTrouble]:
 
 def _runs(pod: Object) -> bool:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return bool(statuses) and all((one.get("state") or {}).get("running") for one in statuses)
+    return bool(statuses) and all((container.get("state") or {}).get("running") for container in statuses)
 
 
 def _pod_trouble(pod: Object, facts: PendingFacts) -> StartTrouble | None:
@@ -255,8 +255,8 @@ def _peers(facts: PendingFacts) -> list[StartTrouble]:
         return []
     seen = {node_name(pod) for pod in facts.pods if _runs(pod)}
     silent = [peer for peer in absent if peer in seen]
-    what = f"not all nodes have found each other: {named(sorted(facts.missing))} wait for {named(absent)}"
+    text = f"not all nodes have found each other: {named(sorted(facts.missing))} wait for {named(absent)}"
     if silent:
         hint = "their pods run: a NetworkPolicy or the cluster's DNS may be in the way"
-        return [StartTrouble(what=what + ", which cannot be reached or are still in setup", hint=hint, cause="peers")]
-    return [StartTrouble(what=what, cause="peers")]
+        return [StartTrouble(what=text + ", which cannot be reached or are still in setup", hint=hint, cause="peers")]
+    return [StartTrouble(what=text, cause="peers")]

@@ -94,9 +94,9 @@ def _out_of_memory(pod: Object, report: RankReport | None) -> StartTrouble | Non
     shm = shm_size(pod)
     if shm:
         parts.append(f"/dev/shm counts in it (up to {show_quantity(shm)})")
-    what = ("OOMKilled" if killed else "out of memory") + ": " + ", ".join(parts)
+    text = ("OOMKilled" if killed else "out of memory") + ": " + ", ".join(parts)
     return StartTrouble(
-        what=what, hint="data loader workers and what lies in /dev/shm count in `memory` too", cause="oom"
+        what=text, hint="data loader workers and what lies in /dev/shm count in `memory` too", cause="oom"
     )
 
 
@@ -122,10 +122,10 @@ def _evicted(pod: Object, events: Sequence[Object]) -> StartTrouble | None:
     texts = [str(status.get("message") or "")] if status.get("reason") == "Evicted" else []
     texts += [str(event.get("message") or "") for event in events if event.get("reason") == "Evicted"]
     for text in texts:
-        found = eviction_words(text)
-        if found:
+        eviction = eviction_words(text)
+        if eviction:
             host = (pod.get("spec") or {}).get("nodeName")
-            return StartTrouble(what=f"evicted from node {host}: {found[0]}", hint=found[1], cause="preemption")
+            return StartTrouble(what=f"evicted from node {host}: {eviction[0]}", hint=eviction[1], cause="preemption")
     return None
 
 
@@ -164,12 +164,12 @@ def _disrupted(
         why = f"node {host} is being drained" if drained else "somebody asked for it (a drain, or an autoscaler)"
         return StartTrouble(what=f"evicted through the API: {why}", hint=_RETRIES, cause="preemption")
     if reason == "DeletionByTaintManager":
-        told = str(condition.get("message") or "").strip()
-        what = f"taken off node {host}, which got a taint it does not tolerate (not ready, or unreachable): {told}"
-        return StartTrouble(what=what.rstrip(": "), hint=_RETRIES, cause="lost")
+        message = str(condition.get("message") or "").strip()
+        text = f"taken off node {host}, which got a taint it does not tolerate (not ready, or unreachable): {message}"
+        return StartTrouble(what=text.rstrip(": "), hint=_RETRIES, cause="lost")
     if reason == "TerminationByKubelet":
-        what = f"ended by the kubelet of {host}: {condition.get('message') or 'the node shuts down'}"
-        return StartTrouble(what=what, hint=_RETRIES, cause="preemption")
+        text = f"ended by the kubelet of {host}: {condition.get('message') or 'the node shuts down'}"
+        return StartTrouble(what=text, hint=_RETRIES, cause="preemption")
     if reason == "DeletionByPodGC":
         return StartTrouble(what=f"node {host} is gone, and the pod with it", hint=_RETRIES, cause="lost")
     return None

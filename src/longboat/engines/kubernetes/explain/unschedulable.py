@@ -63,12 +63,12 @@ def node_reasons(pod: Pod, fleet: Fleet) -> list[str]:
 
 def _short_of(pod: Pod, state: NodeState) -> list[tuple[str, int, int]]:
     """(resource, free, allocatable) of everything there is too little of, GPUs first."""
-    found = [
+    lacking = [
         (resource, max(0, state.free.get(resource, 0)), state.shape.has(resource))
         for resource, wanted in pod.shape.requests
         if wanted > max(0, state.free.get(resource, 0))
     ]
-    return sorted(found, key=lambda one: (not is_gpu(one[0]), one[0]))
+    return sorted(lacking, key=lambda item: (not is_gpu(item[0]), item[0]))
 
 
 def _shortage(pod: Pod, resource: str, seen: list[tuple[int, int]]) -> str:
@@ -133,15 +133,15 @@ def _plain(text: str) -> str:
 
 def autoscaler_words(events: Iterable[Mapping[str, Any]]) -> list[str]:
     """What an autoscaler said about pods: cluster-autoscaler, Karpenter, or our own."""
-    found: dict[str, None] = {}
+    last_words: dict[str, None] = {}
     for event in events:
         reason, message = str(event.get("reason") or ""), str(event.get("message") or "")
         source = str((event.get("source") or {}).get("component") or event.get("reportingComponent") or "")
         words = _autoscaler_word(reason, message, source)
         if words:
-            found.pop(words, None)
-            found[words] = None
-    return list(found)
+            last_words.pop(words, None)
+            last_words[words] = None
+    return list(last_words)
 
 
 def _autoscaler_word(reason: str, message: str, source: str) -> str | None:
@@ -182,5 +182,5 @@ def _scale_reason(part: str) -> str:
 
 def asked_words(pod: Pod) -> str:
     """What a pod asks for: `4 nvidia.com/gpu, 8 CPUs`."""
-    ranked = sorted(pod.shape.requests, key=lambda one: (not is_gpu(one[0]), one[0]))
+    ranked = sorted(pod.shape.requests, key=lambda item: (not is_gpu(item[0]), item[0]))
     return ", ".join(show(name, count) for name, count in ranked)

@@ -95,13 +95,15 @@ def decide_gate(
 ) -> list[Admission]:
     """A verdict for each, in the order in which they are served. Without a room (nodes may not be listed) one is let in
     at a time, hoping, and put back if it was in vain."""
-    ordered = sorted((_qualified(gate_candidate) for gate_candidate in candidates), key=lambda one: one.order)
-    inside = [one for one in ordered if one.let_in is not None]
-    waiting = [one for one in ordered if one.let_in is None]
+    ordered = sorted(
+        (_qualified(gate_candidate) for gate_candidate in candidates), key=lambda candidate: candidate.order
+    )
+    inside = [candidate for candidate in ordered if candidate.let_in is not None]
+    waiting = [candidate for candidate in ordered if candidate.let_in is None]
     is_blind = room is None and any(now >= candidate.not_before for candidate in waiting)
-    admissions = [_look_after(one, now, _patience(one, gate_s, is_blind)) for one in inside]
+    admissions = [_look_after(candidate, now, _patience(candidate, gate_s, is_blind)) for candidate in inside]
     back = {(admission.namespace, admission.run) for admission in admissions if admission.action == "put_back"}
-    kept = [one for one in inside if (one.namespace, one.run) not in back]
+    kept = [candidate for candidate in inside if (candidate.namespace, candidate.run) not in back]
     admissions += _blind(waiting, kept, now) if room is None else _Hall(room, ordered, kept, now).serve(waiting)
     return admissions
 
@@ -144,9 +146,9 @@ def _look_after(candidate: GateCandidate, now: float, gate_s: float) -> Admissio
         )
     tries = candidate.tries + 1
     delay = back_off_s(candidate.uid, tries)
-    told = [f"{candidate.unschedulable} of {total} pods found no node"] if candidate.unschedulable else []
-    told += [f"{candidate.not_made} of {total} pods were not made"] if candidate.not_made else []
-    reason = f"re-queued: {' and '.join(told)} within {gate_s:g} s; tries again in {delay:.0f} s"
+    troubles = [f"{candidate.unschedulable} of {total} pods found no node"] if candidate.unschedulable else []
+    troubles += [f"{candidate.not_made} of {total} pods were not made"] if candidate.not_made else []
+    reason = f"re-queued: {' and '.join(troubles)} within {gate_s:g} s; tries again in {delay:.0f} s"
     return Admission(
         run=candidate.run,
         namespace=candidate.namespace,
@@ -162,16 +164,16 @@ def _blind(waiting: list[GateCandidate], inside: list[GateCandidate], now: float
     unfinished = next((candidate for candidate in inside if candidate.rest), None)
     admissions = []
     # Who was put back may be impossible, and nobody can tell: first come those who were put back less often.
-    for one in sorted(waiting, key=lambda gate_candidate: gate_candidate.tries):
-        if now < one.not_before:
-            admissions.append(_wait(one, _pause(one, now)))
+    for candidate in sorted(waiting, key=lambda gate_candidate: gate_candidate.tries):
+        if now < candidate.not_before:
+            admissions.append(_wait(candidate, _pause(candidate, now)))
         elif unfinished is not None:
-            is_near = unfinished.namespace == one.namespace
+            is_near = unfinished.namespace == candidate.namespace
             who = unfinished.run if is_near else "a run of another namespace"
-            admissions.append(_wait(one, f"waits until all pods of {who} have a node"))
+            admissions.append(_wait(candidate, f"waits until all pods of {who} have a node"))
         else:
-            admissions.append(_let_in(one))
-            unfinished = one
+            admissions.append(_let_in(candidate))
+            unfinished = candidate
     return admissions
 
 
@@ -216,11 +218,11 @@ class _Hall:
             nodes.pop(machine.shape.name, None)
         self.fleet = Fleet(nodes.values(), room.pods)
         self.ledger = WaitReasons(self.fleet)
-        for one in inside:
-            if not isinstance(take(one.rest, self.fleet, explain=False), Placement):
-                take_each(one.rest, self.fleet)
+        for candidate in inside:
+            if not isinstance(take(candidate.rest, self.fleet, explain=False), Placement):
+                take_each(candidate.rest, self.fleet)
         # Pods of others that the scheduler is about to place. Those it found no node for hold nothing.
-        ours = {(one.namespace, one.run) for one in everyone}
+        ours = {(candidate.namespace, candidate.run) for candidate in everyone}
         take_each([pod for pod in room.pods if _is_coming(pod) and (pod.namespace, pod.run) not in ours], self.fleet)
         # A retry keeps what it had, also from those who are more urgent.
         self.reserved = {

@@ -44,10 +44,10 @@ def observe_upcoming(client: Client, now: float) -> tuple[UpcomingNode, ...]:
     except ApiError:
         return ()
     try:
-        told = msgspec.json.decode(str(((body or {}).get("data") or {}).get("report") or "{}"), type=_Told)
+        report = msgspec.json.decode(str(((body or {}).get("data") or {}).get("report") or "{}"), type=_Told)
     except msgspec.DecodeError:
         return ()
-    return told.upcoming if now - told.at < SILENT_S else ()
+    return report.upcoming if now - report.at < SILENT_S else ()
 
 
 def observe_room(client: Client, *, with_claims: bool = True) -> ClusterUsage | None:

@@ -68,12 +68,12 @@ class WaitReasons:
         names = tuple(run for _, run in sorted(first)[:_MOST_NAMES])
         return RunsAhead(count=count, names=names, resources=frozenset(resources))
 
-    def _meet(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-        if one is other:
-            return bool(one)
-        key = (id(one), id(other))
+    def _meet(self, names: tuple[str, ...], other: tuple[str, ...]) -> bool:
+        if names is other:
+            return bool(names)
+        key = (id(names), id(other))
         if key not in self._meets:
-            self._meets[key] = not set(one).isdisjoint(other)
+            self._meets[key] = not set(names).isdisjoint(other)
         return self._meets[key]
 
     def note(self, run: str, pods: Sequence[Pod], before: RunsAhead) -> Shortfall | None:
@@ -83,7 +83,7 @@ class WaitReasons:
             before.resources if not isinstance(shortfall, Shortfall) else {lack.resource for lack in shortfall.lacks}
         )
         self._count += 1
-        wants = tuple((one, self._nodes(pods, one)) for one in sorted(lacking, key=scarcity))
+        wants = tuple((resource, self._nodes(pods, resource)) for resource in sorted(lacking, key=scarcity))
         self._waiters.setdefault(wants, []).append((self._count, run))
         return shortfall if isinstance(shortfall, Shortfall) else None
 
@@ -112,8 +112,8 @@ class WaitReasons:
             return None
         if not shortfall.lacks:
             return f"no node takes it: {shortfall.reason}"
-        told = [self._told(pods, lack.resource) for lack in shortfall.lacks]
-        return f"waits for {' and '.join(told)}; more than these nodes have, even with nothing else on them"
+        parts = [self._told(pods, lack.resource) for lack in shortfall.lacks]
+        return f"waits for {' and '.join(parts)}; more than these nodes have, even with nothing else on them"
 
     def _place(self, pods: Sequence[Pod]) -> Placement | Shortfall:
         """`fitting.place`, once for gangs that are alike."""
@@ -121,10 +121,10 @@ class WaitReasons:
         if not self.fleet.topology.is_quiet or any(shape.near or shape.apart or shape.spread for shape in shapes):
             return place(pods, self.fleet)
         key = frozenset(shapes.items())
-        found = self._places.get(key)
-        if found is None:
-            found = self._places[key] = place(pods, self.fleet)
-        return found
+        answer = self._places.get(key)
+        if answer is None:
+            answer = self._places[key] = place(pods, self.fleet)
+        return answer
 
     def _told(self, pods: Sequence[Pod], resource: str) -> str:
         each = [pod.shape.asks(resource) for pod in pods if pod.shape.asks(resource)]
@@ -139,10 +139,10 @@ class WaitReasons:
 
     def _nodes(self, pods: Sequence[Pod], resource: str) -> tuple[str, ...]:
         """Where pods that ask for the resource could be."""
-        found = {id(names): names for names in self._choices(pods, resource)}
-        if len(found) == 1:
-            return next(iter(found.values()))
-        return tuple(sorted({name for names in found.values() for name in names}))
+        choices = {id(names): names for names in self._choices(pods, resource)}
+        if len(choices) == 1:
+            return next(iter(choices.values()))
+        return tuple(sorted({name for names in choices.values() for name in names}))
 
     def _choices(self, pods: Sequence[Pod], resource: str) -> list[tuple[str, ...]]:
         shapes = {pod.shape for pod in pods if pod.shape.asks(resource)}
@@ -162,13 +162,13 @@ class WaitReasons:
                         holder = _holder(pod)
                         held[holder] = held.get(holder, 0) + count
             runs = {name: count for name, count in held.items() if name.startswith("run ")}
-            told = runs or (held if is_scarce(resource) else {})
+            holders = runs or (held if is_scarce(resource) else {})
             resource_stock = self._stocks[key] = ResourceStock(
                 free=sum(free),
                 total=sum(state.shape.has(resource) for state in states),
                 largest=max(free, default=0),
-                holders=tuple(sorted(told, key=lambda name: (-told[name], name))[:_MOST_NAMES]),
-                holder_count=len(told),
+                holders=tuple(sorted(holders, key=lambda name: (-holders[name], name))[:_MOST_NAMES]),
+                holder_count=len(holders),
             )
         return resource_stock
 
@@ -176,8 +176,8 @@ class WaitReasons:
         stocks = [self.stock(self._nodes(pods, resource), resource) for resource in lacking]
         names = list(dict.fromkeys(name for stock in stocks for name in stock.holders))[:_MOST_NAMES]
         more = max((stock.holder_count for stock in stocks), default=0) - len(names)
-        told = list(dict.fromkeys(_shown(name, namespace) for name in names))
-        return listing(told, len(told), count=len(told) + more)
+        shown = list(dict.fromkeys(_shown(name, namespace) for name in names))
+        return listing(shown, len(shown), count=len(shown) + more)
 
 
 def passing(namespace: str, passes: Sequence[str]) -> str:
@@ -198,8 +198,8 @@ def _named(namespace: str, runs: Sequence[str]) -> tuple[list[str], list[str]]:
     """Runs of the namespace by name, and words for those of others."""
     names = [run.removeprefix(f"{namespace}/") for run in runs if run.startswith(f"{namespace}/")]
     others = len(runs) - len(names)
-    told = "a run of another namespace" if others == 1 else "runs of other namespaces"
-    return names, [told] if others else []
+    anonymous = "a run of another namespace" if others == 1 else "runs of other namespaces"
+    return names, [anonymous] if others else []
 
 
 def _before(namespace: str, before: RunsAhead) -> str:

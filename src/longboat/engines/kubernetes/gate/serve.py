@@ -105,7 +105,7 @@ def ask_gate(client: Client, snapshot: RunSnapshot, now: float) -> State | None:
     if not group.lock.acquire(blocking=False):
         return None
     try:
-        return _ask([client, *(one for one in group.clients() if one is not client)], snapshot, now)
+        return _ask([client, *(other for other in group.clients() if other is not client)], snapshot, now)
     finally:
         group.lock.release()
 
@@ -128,7 +128,7 @@ def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: R
     verdicts = decide_gate(candidates, room, now)
     # Those who are let in or put back first: telling the others what they wait for takes its time.
     ordered = sorted(verdicts, key=lambda verdict: verdict.action == "wait")
-    told: State | None = None
+    answered: State | None = None
     waiting = 0
     for verdict in ordered:
         name = (verdict.namespace, verdict.run)
@@ -138,11 +138,11 @@ def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: R
         waiting += verdict.action == "wait"
         state = _serve_one(client, run, verdict, now)
         if name == (clients[0].namespace, snapshot.record.name):
-            told = _told(snapshot.state, state)
+            answered = _told(snapshot.state, state)
         elif _is_news(run.state.gate, state.gate, verdict, is_near=waiting <= NEAR):
             with contextlib.suppress(Conflict, ObjectNotFound):
                 write_state(client, verdict.run, run.version, state)
-    return told
+    return answered
 
 
 def _look_at_all(
@@ -198,12 +198,12 @@ def _look(client: Client) -> list[WaitingRun]:
     """All runs that the gate concerns, with the pods of those that are in."""
     # Of a thousand that wait, each body is let go as soon as it is read.
     labels = f"{OURS},{names.KIND}=run,!{names.ENDED}"
-    found = collect(client, CONFIG_MAP, lambda body: _read(body, client.namespace), labels=labels, into=SlimRecord)
+    records = collect(client, CONFIG_MAP, lambda body: _read(body, client.namespace), labels=labels, into=SlimRecord)
     made: dict[str, list[WorkloadView]] = {}
     for kind in (JOB, JOBSET):
-        asked = [record.name for _, record, _ in found if (record.workload == "jobset") is (kind is JOBSET)]
+        asked = [record.name for _, record, _ in records if (record.workload == "jobset") is (kind is JOBSET)]
         made.update(_by_run(client, kind, asked, SlimWorkload, workload_view))
-    runs = (_waiting(meta, record, state, made.get(record.name, ())) for meta, record, state in found)
+    runs = (_waiting(meta, record, state, made.get(record.name, ())) for meta, record, state in records)
     return _with_pods(client, [run for run in runs if run is not None])
 
 
@@ -233,14 +233,14 @@ def _by_run(
     client: Client, kind: Kind, runs: Sequence[str], into: Any, view: Callable[[Any], T], *, fields: str = ""
 ) -> dict[str, list[T]]:
     """Objects of these runs and of no others: templates, and what ended runs left, may be many times as much."""
-    found: dict[str, list[T]] = {}
+    by_run: dict[str, list[T]] = {}
     for first in range(0, len(runs), AT_ONCE):
         labels = f"{OURS},{names.RUN} in ({','.join(runs[first : first + AT_ONCE])})"
         labels += f",{names.ROLE}" if kind is POD else ""
         seen = collect(client, kind, lambda body: (_run_of(body), view(body)), labels=labels, fields=fields, into=into)
-        for run, one in seen:
-            found.setdefault(run, []).append(one)
-    return found
+        for run, item in seen:
+            by_run.setdefault(run, []).append(item)
+    return by_run
 
 
 def _run_of(body: Any) -> str:
@@ -252,9 +252,9 @@ def _waiting(meta: Any, record: Record, state: State, made: Sequence[WorkloadVie
 
     Workloads of another owner are not of this run, whatever their labels say.
     """
-    own = [one for one in made if one.owner == meta["uid"]]
-    current = [one for one in own if one.attempt == state.attempt]
-    if not own or (current and all(one.is_complete for one in current)):
+    own = [workload for workload in made if workload.owner == meta["uid"]]
+    current = [workload for workload in own if workload.attempt == state.attempt]
+    if not own or (current and all(workload.is_complete for workload in current)):
         return None
     return WaitingRun(
         record=record,
@@ -292,9 +292,9 @@ def _with_alive(run: WaitingRun, pods: Sequence[tuple[PodView, bool]]) -> Waitin
     )
 
 
-def created_within(told: float, stamped: float | None) -> float:
+def created_within(stated: float, stamped: float | None) -> float:
     """When a run was made, for its place in the order: the record's word within the second that the server noted."""
-    return told if stamped is None else min(max(told, stamped), stamped + 1)
+    return stated if stamped is None else min(max(stated, stamped), stamped + 1)
 
 
 def _claims(client: Client, runs: Iterable[WaitingRun]) -> Claims:

@@ -90,7 +90,7 @@ def autoscaler_objects(*, image: str, pools: str, version: str, simulates: bool)
     named = {"name": AUTOSCALER, "labels": {**LABELS, "app.kubernetes.io/version": version}}
     placed = {**named, "namespace": HOME}
     seen = {**placed, "name": f"{AUTOSCALER}-seen"}
-    found = [
+    objects = [
         object_of(SERVICE_ACCOUNT, placed, automountServiceAccountToken=False),
         object_of(ROLE, placed, rules=rules_of((*OWN, *(KWOK_OWN if simulates else ())))),
         binding_of(ROLE_BINDING, placed, ROLE),
@@ -101,9 +101,9 @@ def autoscaler_objects(*, image: str, pools: str, version: str, simulates: bool)
     ]
     if simulates:
         leases = {**named, "namespace": NODE_LEASES}
-        found += [object_of(ROLE, leases, rules=rules_of(KWOK_LEASES)), binding_of(ROLE_BINDING, leases, ROLE)]
+        objects += [object_of(ROLE, leases, rules=rules_of(KWOK_LEASES)), binding_of(ROLE_BINDING, leases, ROLE)]
     file = object_of(CONFIG_MAP, {**placed, "name": POOLS}, data={"pools.yaml": pools})
-    return [*found, file, object_of(DEPLOYMENT, placed, spec=_deployment(image, pools))]
+    return [*objects, file, object_of(DEPLOYMENT, placed, spec=_deployment(image, pools))]
 
 
 def _deployment(image: str, pools: str) -> Object:
@@ -116,13 +116,13 @@ def _deployment(image: str, pools: str) -> Object:
 
 
 def _container(image: str) -> Object:
-    found = container_of("autoscaler", image, PORT, "2Gi")
+    container = container_of("autoscaler", image, PORT, "2Gi")
     pools = ["--pools", f"{FOLDER}/pools.yaml", "--home", HOME]
     return {
-        **found,
+        **container,
         "command": ["longboat", "autoscaler", "run", *pools, "--metrics-port", str(PORT)],
         "ports": [{"name": "metrics", "containerPort": PORT}],
         # What the commands of a provider need, and the address of a webhook.
         "envFrom": [{"secretRef": {"name": AUTOSCALER, "optional": True}}],
-        "volumeMounts": [*found["volumeMounts"], {"name": "pools", "mountPath": FOLDER, "readOnly": True}],
+        "volumeMounts": [*container["volumeMounts"], {"name": "pools", "mountPath": FOLDER, "readOnly": True}],
     }

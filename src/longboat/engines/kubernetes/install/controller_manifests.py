@@ -83,7 +83,7 @@ def objects(*, image: str, only: Sequence[str] | None, version: str) -> list[Obj
     placed = {**named, "namespace": HOME}
     seen = {**placed, "name": SEEN}
     level = {"pod-security.kubernetes.io/enforce": "restricted"}
-    found = [
+    bodies = [
         object_of(NAMESPACE, {"name": HOME, "labels": {**LABELS, **level}}),
         object_of(SERVICE_ACCOUNT, placed, automountServiceAccountToken=False),
         object_of(ROLE, placed, rules=rules_of(ELECTION)),
@@ -96,11 +96,11 @@ def objects(*, image: str, only: Sequence[str] | None, version: str) -> list[Obj
     ]
     runs = {**named, "name": RUNS_ROLE}
     if only is None:
-        found.append(binding_of(CLUSTER_ROLE_BINDING, runs, CLUSTER_ROLE))
+        bodies.append(binding_of(CLUSTER_ROLE_BINDING, runs, CLUSTER_ROLE))
     else:
-        found += [binding_of(ROLE_BINDING, {**runs, "namespace": one}, CLUSTER_ROLE) for one in only]
+        bodies += [binding_of(ROLE_BINDING, {**runs, "namespace": namespace}, CLUSTER_ROLE) for namespace in only]
     volumes = [{"name": "home", "emptyDir": {"sizeLimit": "64Mi"}}]
-    return [*found, object_of(DEPLOYMENT, placed, spec=deployment_of(LABELS, _container(image, only), volumes))]
+    return [*bodies, object_of(DEPLOYMENT, placed, spec=deployment_of(LABELS, _container(image, only), volumes))]
 
 
 def object_of(kind: Kind, metadata: Object, **fields: Any) -> Object:

@@ -60,15 +60,15 @@ def install(client: Client, objects: Sequence[Object], *, timeout_s: float, is_c
 
 def _check_scope(client: Client, objects: Sequence[Object]) -> None:
     """One controller in a cluster: one that serves other namespaces is not taken away from them by accident."""
-    found = find_controller(client)
+    deployment = find_controller(client)
     wanted = next(served_namespaces(each) for each in objects if each["kind"] == DEPLOYMENT.kind)
-    if found is None or served_namespaces(found) == wanted:
+    if deployment is None or served_namespaces(deployment) == wanted:
         return
-    serves = served_namespaces(found)
-    told = f"namespace {', '.join(serves)}" if serves else "all namespaces"
+    serves = served_namespaces(deployment)
+    scope = f"namespace {', '.join(serves)}" if serves else "all namespaces"
     keeps = f"--only {','.join(serves)}" if serves else "--all-namespaces"
     raise EngineError(
-        f"a controller that serves {told} is installed already",
+        f"a controller that serves {scope} is installed already",
         hint=f"{keeps} keeps that, --only {','.join(wanted or ())} makes it serve that instead",
     )
 
@@ -96,15 +96,15 @@ def uninstall(client: Client) -> Iterator[str]:
     """Remove whatever `install` made, for whichever scope, and wait until it is gone. Yields what was there."""
     roles = (ROLE_BINDING, ROLE, CLUSTER_ROLE_BINDING, CLUSTER_ROLE)
     for kind in (DEPLOYMENT, *roles, CONFIG_MAP, SERVICE_ACCOUNT, NAMESPACE):
-        found = client.list(kind, everywhere=True, labels=OURS).items
-        for each in found:
+        bodies = client.list(kind, everywhere=True, labels=OURS).items
+        for each in bodies:
             named = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": each["metadata"]}
             place = each["metadata"].get("namespace")
             client.delete(kind, each["metadata"]["name"], namespace=place, propagation="Foreground")
             yield _shown(named)
-        if kind == DEPLOYMENT and found:
+        if kind == DEPLOYMENT and bodies:
             _wait_for_pods(client)
-            if AUTOSCALER in [each["metadata"]["name"] for each in found]:
+            if AUTOSCALER in [each["metadata"]["name"] for each in bodies]:
                 _lift_cordons(client)
     deadline = time.monotonic() + GONE_S
     while client.find(NAMESPACE, HOME) is not None:
@@ -195,8 +195,10 @@ def _is_rolled_out(deployment: Object) -> bool:
 def _why(client: Client, name: str) -> str:
     for pod in client.list(POD, namespace=HOME, labels=f"app.kubernetes.io/name={name}").items:
         status = pod.get("status") or {}
-        for one in status.get("containerStatuses") or []:
-            waiting = (one.get("state") or {}).get("waiting") or (one.get("lastState") or {}).get("terminated")
+        for container in status.get("containerStatuses") or []:
+            waiting = (container.get("state") or {}).get("waiting") or (container.get("lastState") or {}).get(
+                "terminated"
+            )
             if waiting:
                 return f"{waiting.get('reason', '')} {waiting.get('message', '')}".strip()
         for condition in status.get("conditions") or []:

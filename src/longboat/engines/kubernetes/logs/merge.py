@@ -73,8 +73,8 @@ class RunLogs:
             self._notice(f"the log of {view.node} cannot be read from its machine: node {view.host} is not ready")
             absent.append((view.attempt, view.node, {}))
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="logs") as pool:
-            for found in [pool.submit(self._read_pod, spool, view) for view in started]:
-                lost = found.result()
+            for future in [pool.submit(self._read_pod, spool, view) for view in started]:
+                lost = future.result()
                 if lost is not None:
                     absent.append(lost)
         if state.expired is not None and self._record.storage is not None:

@@ -114,20 +114,20 @@ class LogSources:
 
     def fill(self, gap: LogGap, attempt: int, node: str, pod: str | None) -> Iterator[PodLine]:
         """The lines of a gap: from the pod, which is named if it lives, else from the storage; else one that tells."""
-        found = 0
+        count = 0
         for open_copies in self._sources(attempt, node, pod):
             try:
                 copies = open_copies()
                 if copies is None:
                     continue
-                for line in copies.lines(gap.key, gap.first + found, gap.missing - found):
-                    found += 1
+                for line in copies.lines(gap.key, gap.first + count, gap.missing - count):
+                    count += 1
                     yield line
             except LongboatError:
                 continue
-            if found == gap.missing:
+            if count == gap.missing:
                 return
-        yield gap_line(gap._replace(first=gap.first + found, missing=gap.missing - found))
+        yield gap_line(gap._replace(first=gap.first + count, missing=gap.missing - count))
 
     def _sources(self, attempt: int, node: str, pod: str | None) -> Iterator[Callable[[], LogCopies | None]]:
         if pod is not None:

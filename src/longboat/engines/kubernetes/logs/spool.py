@@ -64,9 +64,9 @@ class LogSpool:
         for attempt in self.attempts():
             if query.attempt not in (None, attempt):
                 continue
-            found = sources(self.folder / str(attempt), attempt, query)
-            _allow_open_files(len(found))
-            readers = [_reader(source, query) for source in found]
+            log_sources = sources(self.folder / str(attempt), attempt, query)
+            _allow_open_files(len(log_sources))
+            readers = [_reader(source, query) for source in log_sources]
             for line in heapq.merge(*(reader.lines(is_last=True) for reader in readers), key=lambda line: line.time):
                 # The reader keeps a last line without newline, which somebody might go on with; here nobody does.
                 if query.since is None or line.time >= query.since:

@@ -19,31 +19,31 @@ def dropped_fields(sent: Mapping[str, Any], returned: Mapping[str, Any]) -> list
     return fields
 
 
-def _compare(sent: Any, returned: Any, path: str, found: list[str]) -> None:
+def _compare(sent: Any, returned: Any, path: str, lost: list[str]) -> None:
     if isinstance(sent, Mapping):
         if not isinstance(returned, Mapping):
-            found.append(path)
+            lost.append(path)
             return
         for key, value in sent.items():
             below = f"{path}.{key}" if path else str(key)
             if key in returned:
-                _compare(value, returned[key], below, found)
+                _compare(value, returned[key], below, lost)
             elif value is not None and value != "" and value != []:
-                found.append(below)
+                lost.append(below)
     elif isinstance(sent, (list, tuple)):
-        _compare_lists(sent, returned, path, found)
+        _compare_lists(sent, returned, path, lost)
 
 
-def _compare_lists(sent: Sequence[Any], returned: Any, path: str, found: list[str]) -> None:
+def _compare_lists(sent: Sequence[Any], returned: Any, path: str, lost: list[str]) -> None:
     if not isinstance(returned, list):
-        found.append(path)
+        lost.append(path)
         return
     for position, item in enumerate(sent):
         name, match = _match(item, position, returned)
         if match is None:
-            found.append(f"{path}[{name}]")
+            lost.append(f"{path}[{name}]")
         else:
-            _compare(item, match, f"{path}[{name}]", found)
+            _compare(item, match, f"{path}[{name}]", lost)
 
 
 def _match(item: Any, position: int, returned: Sequence[Any]) -> tuple[str, Any]:

@@ -106,8 +106,8 @@ def _line(record: Record) -> dict[str, Any]:
 
 
 def _checkpoints(record: Record) -> dict[str, Any]:
-    found = {"dir": record.checkpoint_dir, "keep": record.job.checkpoints.keep, "resume": record.resume_from}
-    return found if record.checkpoint_store is None else {**found, "store": record.checkpoint_store}
+    checkpoints = {"dir": record.checkpoint_dir, "keep": record.job.checkpoints.keep, "resume": record.resume_from}
+    return checkpoints if record.checkpoint_store is None else {**checkpoints, "store": record.checkpoint_store}
 
 
 def encode(gang: Mapping[str, Any], *, limit: int = LIMIT) -> bytes:
@@ -216,10 +216,10 @@ def _nodes(job: Job, layout: Layout) -> list[dict[str, Any]]:
 
 def _shared(envs: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """The variables that all of them have with the same value."""
-    found: dict[str, str] | None = None
+    common: dict[str, str] | None = None
     for env in envs:
-        found = dict(env) if found is None else {k: v for k, v in found.items() if env.get(k) == v}
-    return found or {}
+        common = dict(env) if common is None else {k: v for k, v in common.items() if env.get(k) == v}
+    return common or {}
 
 
 def _less(env: Mapping[str, str], shared: Mapping[str, str]) -> dict[str, str]:
@@ -227,8 +227,8 @@ def _less(env: Mapping[str, str], shared: Mapping[str, str]) -> dict[str, str]:
 
 
 def _code(code: CodeManifest) -> dict[str, Any]:
-    found: dict[str, Any] = {"entries": code.entries, "packs": code.packs}
-    return found if code.url is None else {**found, "url": code.url, "objects": code.objects}
+    fields: dict[str, Any] = {"entries": code.entries, "packs": code.packs}
+    return fields if code.url is None else {**fields, "url": code.url, "objects": code.objects}
 
 
 def _data(record: Record, place: int) -> dict[str, Any]:

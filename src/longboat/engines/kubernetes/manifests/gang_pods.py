@@ -31,6 +31,10 @@ def _templates(bodies: Iterable[Object]) -> list[Object]:
     """Pod templates in the order of the roles."""
     templates = []
     for body in bodies:
-        jobs = [one["template"] for one in body["spec"]["replicatedJobs"]] if body["kind"] == "JobSet" else [body]
+        jobs = (
+            [replicated["template"] for replicated in body["spec"]["replicatedJobs"]]
+            if body["kind"] == "JobSet"
+            else [body]
+        )
         templates += [job["spec"]["template"] for job in jobs]
     return templates

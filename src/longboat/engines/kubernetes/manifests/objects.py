@@ -81,12 +81,12 @@ def record_object(record: Record, state: State) -> Object:
 def annotations_of(record: Record) -> dict[str, str]:
     """Where the run came from: hashes of job and code, the commit."""
     spec = hashlib.sha256(msgspec.json.encode(record.job)).hexdigest()
-    found = {f"{names.DOMAIN}/spec": spec, f"{names.DOMAIN}/uid": record.uid}
+    annotations = {f"{names.DOMAIN}/spec": spec, f"{names.DOMAIN}/uid": record.uid}
     if record.bundle:
-        found[f"{names.DOMAIN}/code"] = record.bundle
+        annotations[f"{names.DOMAIN}/code"] = record.bundle
     if record.commit:
-        found[f"{names.DOMAIN}/commit"] = record.commit + ("-dirty" if record.dirty else "")
-    return found
+        annotations[f"{names.DOMAIN}/commit"] = record.commit + ("-dirty" if record.dirty else "")
+    return annotations
 
 
 def run_objects(record: Record, secrets: Mapping[str, bytes], *, owner: Owner | None = None) -> list[Object]:
@@ -94,13 +94,13 @@ def run_objects(record: Record, secrets: Mapping[str, bytes], *, owner: Owner | 
 
     Claims that the job describes come first; one that is there already stays as it is, and none is owned by the run.
     """
-    found: list[Object] = []
+    objects: list[Object] = []
     if secrets:
-        found.append(_secret(names.env_secret(record.name), secrets, "env"))
-    found.append(_budget(record))
+        objects.append(_secret(names.env_secret(record.name), secrets, "env"))
+    objects.append(_budget(record))
     if record.network_policy:
-        found.append(network_policy(record))
-    made = [_finished(each, record, owner, labels_of(record)) for each in found]
+        objects.append(network_policy(record))
+    made = [_finished(each, record, owner, labels_of(record)) for each in objects]
     return [*volumes.claims(record.job, record.namespace), *made]
 
 
@@ -114,13 +114,13 @@ def attempt_objects(record: Record, attempt: int, start: AttemptStart, *, owner:
     if record.after and not attempt and start.suspended:
         for each in made:
             each["metadata"]["labels"] = {**each["metadata"]["labels"], names.CHAINED: "true"}
-    found = [
+    objects = [
         _secret(name, {"gang": gang, "token": start.token.encode()}, "attempt"),
         _service(name, record, attempt),
         *_claim_templates(record, attempt),
         *made,
     ]
-    return [_finished(each, record, owner, labels) for each in found]
+    return [_finished(each, record, owner, labels) for each in objects]
 
 
 def retry_templates(record: Record, pin: str, *, owner: Owner | None = None) -> list[Object]:

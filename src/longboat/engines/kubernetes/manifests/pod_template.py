@@ -69,14 +69,14 @@ def claim_template_name(record: Record, role: Role, attempt: int) -> str:
 
 
 def _annotations(record: Record) -> dict[str, str]:
-    found = {
+    annotations = {
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
         "karpenter.sh/do-not-disrupt": "true",
     }
     if record.queue is not None:
         for how, label in record.topology.items():
-            found[f"kueue.x-k8s.io/podset-{how}-topology"] = label
-    return found
+            annotations[f"kueue.x-k8s.io/podset-{how}-topology"] = label
+    return annotations
 
 
 def _container(record: Record, role: Role) -> Object:
@@ -117,12 +117,12 @@ def _resources(record: Record, role: Role) -> Object:
         requests["memory"] = limits["memory"] = format_quantity(needs.memory)
     if needs.disk is not None:
         requests["ephemeral-storage"] = format_quantity(needs.disk)
-    found: Object = {"requests": requests, "limits": limits}
+    resources: Object = {"requests": requests, "limits": limits}
     if needs.gpus.count and is_dra(record, role):
-        found["claims"] = [{"name": "gpus"}]
+        resources["claims"] = [{"name": "gpus"}]
     elif needs.gpus.count and record.gpu_resource is not None:
         requests[record.gpu_resource] = limits[record.gpu_resource] = str(needs.gpus.count)
-    return _without_empty(found)
+    return _without_empty(resources)
 
 
 def _resource_claims(record: Record, role: Role, attempt: int) -> list[Object]:
@@ -140,7 +140,7 @@ def shm_size(role: Role) -> int:
 
 def _volumes(record: Record, role: Role, attempt: int) -> list[Object]:
     gang = names.attempt_name(record.name, attempt)
-    found: list[Object] = [
+    volume_list: list[Object] = [
         {"name": "node", "emptyDir": {}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_quantity(shm_size(role))}},
         {"name": "launcher", "secret": {"secretName": record.launcher, "defaultMode": 0o444}},
@@ -151,25 +151,25 @@ def _volumes(record: Record, role: Role, attempt: int) -> list[Object]:
             {"secret": {"name": pack, "items": [{"key": "pack", "path": str(number)}]}}
             for number, pack in enumerate(record.packs)
         ]
-        found.append({"name": "code", "projected": {"sources": sources, "defaultMode": 0o444}})
+        volume_list.append({"name": "code", "projected": {"sources": sources, "defaultMode": 0o444}})
     if record.code_store is not None and record.code_store.secret is not None:
-        found.append({"name": "store", "secret": {"secretName": record.code_store.secret, "defaultMode": 0o444}})
-    return found + volumes.pod_volumes(record)[0]
+        volume_list.append({"name": "store", "secret": {"secretName": record.code_store.secret, "defaultMode": 0o444}})
+    return volume_list + volumes.pod_volumes(record)[0]
 
 
 def _mounts(record: Record) -> list[Object]:
-    found: list[Object] = [
+    mounts: list[Object] = [
         {"name": "node", "mountPath": volumes.NODE},
         {"name": "shm", "mountPath": "/dev/shm"},
         {"name": "launcher", "mountPath": f"{volumes.ROOT}/launcher", "readOnly": True},
         {"name": "gang", "mountPath": f"{volumes.ROOT}/gang", "readOnly": True},
     ]
     if record.packs:
-        found.append({"name": "code", "mountPath": f"{volumes.ROOT}/code", "readOnly": True})
+        mounts.append({"name": "code", "mountPath": f"{volumes.ROOT}/code", "readOnly": True})
     if record.code_store is not None and record.code_store.secret is not None:
-        found.append({"name": "store", "mountPath": f"{volumes.ROOT}/store", "readOnly": True})
-    found += volumes.pod_volumes(record)[1]
-    return found + _stored_packs(record, found)
+        mounts.append({"name": "store", "mountPath": f"{volumes.ROOT}/store", "readOnly": True})
+    mounts += volumes.pod_volumes(record)[1]
+    return mounts + _stored_packs(record, mounts)
 
 
 def _stored_packs(record: Record, mounts: list[Object]) -> list[Object]:

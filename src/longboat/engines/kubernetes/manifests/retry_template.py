@@ -99,7 +99,11 @@ def template_names(record: Record) -> list[str]:
 
 def _jobs(body: Object) -> list[Object]:
     """What holds a Job's spec: the Job itself, or the templates of a JobSet."""
-    return [one["template"] for one in body["spec"]["replicatedJobs"]] if body["kind"] == "JobSet" else [body]
+    return (
+        [replicated["template"] for replicated in body["spec"]["replicatedJobs"]]
+        if body["kind"] == "JobSet"
+        else [body]
+    )
 
 
 def _hide(spec: Object, pin: str) -> None:
@@ -114,8 +118,8 @@ def _hide(spec: Object, pin: str) -> None:
 
 
 def _main(pod_spec: Object) -> Object:
-    found: Object = next(one for one in pod_spec["containers"] if one.get("name") == CONTAINER)
-    return found
+    main: Object = next(container for container in pod_spec["containers"] if container.get("name") == CONTAINER)
+    return main
 
 
 def pod_specs(body: Mapping[str, Any]) -> list[Object]:
@@ -143,24 +147,24 @@ def copies(templates: Sequence[Object], record: Record, attempt: int, wanted: Se
     """The workloads of a later attempt: the templates, with what `wanted` (the same workloads as rendered from the
     record) says about names, labels and suspension, and the attempt's names in place of the first attempt's."""
     roles = list(record.job.roles)
-    found = []
+    objects = []
     for held, rendered in zip(templates, wanted, strict=True):
         made = {key: rendered[key] for key in ("apiVersion", "kind", "metadata")}
         if rendered["kind"] == "JobSet":
-            found.append({**made, "spec": _jobset(held["spec"], rendered["spec"], record, attempt)})
+            objects.append({**made, "spec": _jobset(held["spec"], rendered["spec"], record, attempt)})
         else:
-            spec = _job(held["spec"], rendered["spec"], record, roles[len(found)], attempt)
-            found.append({**made, "spec": {**spec, "suspend": rendered["spec"]["suspend"]}})
-    return found
+            spec = _job(held["spec"], rendered["spec"], record, roles[len(objects)], attempt)
+            objects.append({**made, "spec": {**spec, "suspend": rendered["spec"]["suspend"]}})
+    return objects
 
 
 def _jobset(held: Object, rendered: Object, record: Record, attempt: int) -> Object:
     replicated = []
     pairs = zip(held["replicatedJobs"], rendered["replicatedJobs"], record.job.roles, strict=True)
-    for one, ours, role in pairs:
-        spec = _job(one["template"]["spec"], ours["template"]["spec"], record, role, attempt)
+    for held_job, ours, role in pairs:
+        spec = _job(held_job["template"]["spec"], ours["template"]["spec"], record, role, attempt)
         template = {"metadata": ours["template"]["metadata"], "spec": spec}
-        replicated.append({**one, "name": ours["name"], "template": template})
+        replicated.append({**held_job, "name": ours["name"], "template": template})
     kept = {key: value for key, value in held.items() if key not in ("replicatedJobs", "network", "suspend")}
     return {**kept, "suspend": rendered["suspend"], "network": rendered["network"], "replicatedJobs": replicated}
 

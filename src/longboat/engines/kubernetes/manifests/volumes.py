@@ -118,7 +118,7 @@ def mount_path(job: Job, volume: Volume) -> str:
 def links(record: Record) -> dict[str, str]:
     """What the launcher links into the working copy: relative target -> path in the pod."""
     job = record.job
-    found = {
+    targets = {
         posixpath.normpath(volume.target): mount_path(job, volume)
         for volume in job.volumes
         if not volume.target.startswith("/")
@@ -126,8 +126,8 @@ def links(record: Record) -> dict[str, str]:
     to = job.checkpoints.to
     is_folder = to is not None and not is_object_url(to)
     if to is not None and is_folder and not to.startswith(("/", "~", "..")) and checkpoint_volume(job) is None:
-        found[posixpath.normpath(to)] = record.checkpoint_dir
-    return found
+        targets[posixpath.normpath(to)] = record.checkpoint_dir
+    return targets
 
 
 def pod_volumes(record: Record) -> tuple[list[Object], list[Object]]:

@@ -25,14 +25,14 @@ def workloads(record: Record, attempt: int, labels: Mapping[str, str], *, suspen
     if record.workload == "jobset":
         return [_jobset(record, attempt, labels, suspended)]
     short = names.role_names(record.job, record.name, attempt, "job")
-    found = []
+    jobs = []
     for role in record.job.roles:
         of_role = {**labels, names.ROLE: role.name}
         spec = {**_job_spec(record, role, attempt, of_role), "suspend": suspended}
         name = names.job_name(record.name, attempt, short[role.name])
         metadata = {"name": name, "labels": {**of_role, **queue_labels(record)}}
-        found.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
-    return found
+        jobs.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    return jobs
 
 
 def queue_labels(record: Record) -> dict[str, str]:

@@ -88,8 +88,8 @@ def _condition(condition: Object, lost_s: float, then: str) -> _Sign | None:
     if kind == "Ready":
         if value == "True":
             return None
-        what = "is silent" if value == "Unknown" else f"is not ready: {said}"
-        return _Sign(what, since, f"given up after {lost_s:g} s, {then}")
+        text = "is silent" if value == "Unknown" else f"is not ready: {said}"
+        return _Sign(text, since, f"given up after {lost_s:g} s, {then}")
     if kind in PRESSURES:
         return _Sign(f"is short of {PRESSURES[kind]}", since, f"its kubelet may evict pods of the run, {then}")
     return _Sign(f"reports {kind}{': ' if said else ''}{said}", since, f"if a rank fails of it, {then}")

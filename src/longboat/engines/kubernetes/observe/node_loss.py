@@ -127,14 +127,14 @@ def silence_words(snapshot: RunSnapshot) -> str:
     lost = [pod.end.message for pod in pods if pod.is_lost and pod.end is not None]
     if lost:
         return f"{lost[0]}; the others are ending"
-    told = []
+    texts = []
     limit_s = limit_of(snapshot)
     for pod in pods:
         host = snapshot.hosts.get(pod.host or "")
         if pod.end is None and host is not None and host.not_ready_since is not None:
-            what = "is not ready" if host.said else "is silent"
-            told.append(f"node {host.name} ({pod.node}) {what} and is given up after {limit_s:g} s")
-    return listing(told, 3, separator="; ")
+            state = "is not ready" if host.said else "is silent"
+            texts.append(f"node {host.name} ({pod.node}) {state} and is given up after {limit_s:g} s")
+    return listing(texts, 3, separator="; ")
 
 
 def is_reachable(pod: PodView, snapshot: RunSnapshot) -> bool:

@@ -36,8 +36,8 @@ def progress_of(snapshot: RunSnapshot) -> Progress:
         return Progress(phase="pending", reason=_queue_reason(snapshot))
     gone = [node for node in wanted if node not in {pod.node for pod in pods}]
     if gone and snapshot.state.phase == "running":
-        told = f"no pod of {listing(gone, 3)} is left" + ("; the others are ending" if pods else "")
-        return Progress(phase="running", reason=told, is_complete=True)
+        reason = f"no pod of {listing(gone, 3)} is left" + ("; the others are ending" if pods else "")
+        return Progress(phase="running", reason=reason, is_complete=True)
     if any(pod.is_scheduled for pod in pods):
         unplaced = [pod for pod in pods if not pod.is_scheduled]
         return Progress(phase="pending" if unplaced else "starting", reason=_starting_reason(pods, wanted))
@@ -60,9 +60,9 @@ def _starting_reason(pods: Sequence[PodView], wanted: Sequence[str]) -> str:
     if unplaced:
         from longboat.engines.kubernetes.explain.unschedulable import scheduler_reasons  # all of `fitting`
 
-        told = scheduler_reasons(next((pod.message for pod in unplaced if pod.message), ""))
+        reasons = scheduler_reasons(next((pod.message for pod in unplaced if pod.message), ""))
         verb = "waits" if len(unplaced) == 1 else "wait"
-        return f"{_nodes(unplaced)} {verb} for a place" + (f": {'; '.join(told)}" if told else "")
+        return f"{_nodes(unplaced)} {verb} for a place" + (f": {'; '.join(reasons)}" if reasons else "")
     if len(pods) < len(wanted):
         return "its pods are being created"
     slow = [pod for pod in pods if not pod.is_started]
@@ -78,12 +78,12 @@ def _nodes(pods: Sequence[PodView]) -> str:
 
 def facts_of(snapshot: RunSnapshot) -> tuple[str, ...]:
     """What was seen of the pods when the attempt ended, for the day when they are gone."""
-    found = []
+    facts = []
     for pod in sorted(snapshot.pods_of(snapshot.state.attempt), key=lambda view: (view.role, view.index)):
         if pod.end is None or (pod.end.exit_code == 0 and pod.end.cause is None):
             continue
         words = [word for word in (pod.end.reason, f"exit code {pod.end.exit_code}") if word]
         where = f" on {pod.host}" if pod.host else ""
-        found.append(f"pod {pod.name} ({pod.node}){where}: {', '.join(words)}")
-    more = len(found) - FACTS
-    return (*found[:FACTS], f"and {counted(more, 'more pod')}") if more > 0 else tuple(found)
+        facts.append(f"pod {pod.name} ({pod.node}){where}: {', '.join(words)}")
+    more = len(facts) - FACTS
+    return (*facts[:FACTS], f"and {counted(more, 'more pod')}") if more > 0 else tuple(facts)

@@ -117,7 +117,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     labels = meta.get("labels") or {}
     container = container_of(pod) or {}
     state = container.get("state") or {}
-    conditions = {one.get("type"): one for one in status.get("conditions") or ()}
+    conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     waiting = state.get("waiting") or {}
     unschedulable = conditions.get("PodScheduled", {})
     running = state.get("running")
@@ -162,15 +162,19 @@ def mount_trouble(events: Iterable[Mapping[str, Any]]) -> StartTrouble | None:
     message = " ".join(str(last.get("message") or "").split())
     missing = _NO_FOLDER.search(message)
     if missing:
-        what = f"volumes: {missing[1]} is no folder of the node"
-        return StartTrouble(what=what, hint="make it there, or use a claim", cause="setup", is_final=True)
+        text = f"volumes: {missing[1]} is no folder of the node"
+        return StartTrouble(what=text, hint="make it there, or use a claim", cause="setup", is_final=True)
     return StartTrouble(what=f"a volume cannot be mounted: {message[:300]}", hint="check `volumes`", cause="setup")
 
 
 def workload_view(body: Mapping[str, Any]) -> WorkloadView:
     meta, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
     labels = meta.get("labels") or {}
-    held = {one.get("type"): one for one in status.get("conditions") or () if one.get("status") == "True"}
+    held = {
+        condition.get("type"): condition
+        for condition in status.get("conditions") or ()
+        if condition.get("status") == "True"
+    }
     failed = held.get("Failed")
     return WorkloadView(
         name=str(meta.get("name", "")),
@@ -229,13 +233,13 @@ def host_view(name: str, node: Mapping[str, Any] | None, renewed: float | None =
 
 def failed_members(jobs: Iterable[Mapping[str, Any]], attempt: int) -> frozenset[str]:
     """Members of the gang (`worker-1`) whose index the Jobs of an attempt count as failed."""
-    found: set[str] = set()
+    members: set[str] = set()
     for job in jobs:
         labels = (job.get("metadata") or {}).get("labels") or {}
         text = str((job.get("status") or {}).get("failedIndexes") or "")
         if _number(labels.get(ATTEMPT)) == attempt and text:
-            found |= {f"{labels.get(ROLE, '')}-{index}" for index in _indexes(text)}
-    return frozenset(found)
+            members |= {f"{labels.get(ROLE, '')}-{index}" for index in _indexes(text)}
+    return frozenset(members)
 
 
 def _indexes(text: str) -> Iterable[int]:

@@ -94,15 +94,15 @@ def _with_tails(client: Client, snapshot: RunSnapshot, turn: Decision) -> State 
     chosen = sorted(pods, key=lambda pod: (not (pod.end and pod.end.exit_code), pod.role, pod.index))[:MOST_TAILS]
     with ThreadPoolExecutor(max_workers=8, thread_name_prefix="tails") as pool:
         tails = list(pool.map(lambda pod: tail_of(client, pod.name), chosen))
-    found = {f"{pod.attempt}/{pod.node}": text for pod, text in zip(chosen, tails) if text}
-    return msgspec.structs.replace(state, tails=_newest_tails({**state.tails, **found}))
+    by_node = {f"{pod.attempt}/{pod.node}": text for pod, text in zip(chosen, tails) if text}
+    return msgspec.structs.replace(state, tails=_newest_tails({**state.tails, **by_node}))
 
 
 def _newest_tails(tails: dict[str, str]) -> dict[str, str]:
     """Those of the latest attempts, as many as a record can hold beside everything else."""
     kept: dict[str, str] = {}
     size = 0
-    for key in sorted(tails, key=lambda one: int(one.partition("/")[0]), reverse=True):
+    for key in sorted(tails, key=lambda key: int(key.partition("/")[0]), reverse=True):
         size += len(tails[key].encode())
         if size > MOST_TAIL_BYTES:
             break

@@ -54,7 +54,7 @@ def judge(snapshot: RunSnapshot, attempt: int) -> AttemptOutcome:
     """The verdict over an attempt that is over. Pods of lost nodes have their end already (`with_losses`)."""
     job = snapshot.record.job
     ends = {pod.node: pod.end for pod in snapshot.pods_of(attempt) if pod.end is not None}
-    sentence = next((one.failure for one in snapshot.state.attempts if one.number == attempt), None)
+    sentence = next((known.failure for known in snapshot.state.attempts if known.number == attempt), None)
     first = ends.get(expected_nodes(job)[0])
     if sentence is not None:
         verdict = _failed(sentence)
@@ -127,11 +127,11 @@ def _weigh(snapshot: RunSnapshot, attempt: int, ends: dict[str, PodEnd]) -> Atte
 
 def _vanished(snapshot: RunSnapshot, attempt: int, missing: Sequence[str]) -> Failure:
     workloads = snapshot.workloads_of(attempt)
-    told = next((workload.failed for workload in workloads if workload.failed), None)
+    reason = next((workload.failed for workload in workloads if workload.failed), None)
     if not workloads:
         message = "its Jobs were deleted while it ran"
-    elif told:
-        message = f"no pod of {listing(missing, 4)} is left: {told}"
+    elif reason:
+        message = f"no pod of {listing(missing, 4)} is left: {reason}"
     else:
         message = f"no pod of {listing(missing, 4)} is left, and none says how it ended"
     return Failure(cause="lost", exit_code=RUN_LOST_EXIT, message=message)

@@ -75,11 +75,11 @@ def drive_predecessors(
             continue
         seen.add(following)
         with contextlib.suppress(NotFound, BadRecord):
-            found = _read_link(client, following)
-            views[following] = _view(found.record, found.state)
-            if not found.state.is_final and may_act(found.record):
-                after = found.record.after if is_chained(found.record, found.state) else ()
-                path.append((found, iter([one.run for one in after[:MOST_AFTER]])))
+            read = _read_link(client, following)
+            views[following] = _view(read.record, read.state)
+            if not read.state.is_final and may_act(read.record):
+                after = read.record.after if is_chained(read.record, read.state) else ()
+                path.append((read, iter([predecessor.run for predecessor in after[:MOST_AFTER]])))
     return bool(left)
 
 

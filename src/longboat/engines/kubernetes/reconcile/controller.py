@@ -116,11 +116,11 @@ class Controller:
 
     def blind_spots(self) -> list[str]:
         """What cannot be watched at the moment, and why. Turns go on: each reads its run anew, not what was watched."""
-        found = [one.blindness() for one in self._needed()]
+        texts = [reflector.blindness() for reflector in self._needed()]
         for kind, reflector in self._reflectors:
             if reflector.handler_trouble:
-                found.append(f"a change of {kind.plural} was not taken: {reflector.handler_trouble}")
-        return [text for text in found if text]
+                texts.append(f"a change of {kind.plural} was not taken: {reflector.handler_trouble}")
+        return [text for text in texts if text]
 
     def why_unhealthy(self) -> str:
         """Threads that ended, and watches that have been blind for long; empty: none."""
@@ -129,10 +129,10 @@ class Controller:
 
     def _needed(self) -> list[Reflector[RunObject]]:
         """A cluster need not serve JobSets."""
-        found = list(self._reflectors)
+        pairs = list(self._reflectors)
         return [
             reflector
-            for kind, reflector in found
+            for kind, reflector in pairs
             if not (kind == JOBSET and isinstance(reflector.trouble, ObjectNotFound))
         ]
 

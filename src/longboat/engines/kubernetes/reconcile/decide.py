@@ -68,7 +68,7 @@ def _next(snapshot: RunSnapshot, now: float) -> Decision:
     if state.is_final:
         return Decision(actions=_remains(snapshot))
     attempt = state.attempt
-    is_open = any(one.number == attempt for one in state.attempts)
+    is_open = any(known.number == attempt for known in state.attempts)
     if not is_open and not is_made(snapshot):
         return _between(snapshot, now)
     if not is_open:
@@ -145,7 +145,7 @@ def _going(snapshot: RunSnapshot, now: float) -> Decision:
     """The attempt waits, starts or runs."""
     state, attempt = snapshot.state, snapshot.state.attempt
     workloads = snapshot.workloads_of(attempt)
-    sentence = next((one.failure for one in state.attempts if one.number == attempt), None)
+    sentence = next((known.failure for known in state.attempts if known.number == attempt), None)
     trouble, again = _trouble(snapshot, now)
     if sentence is None and trouble is not None:
         state, sentence = _sentenced(state, trouble), trouble
@@ -250,14 +250,14 @@ def _progressed(state: State, progress: Progress, snapshot: RunSnapshot) -> Stat
 
 def _trouble(snapshot: RunSnapshot, now: float) -> tuple[Failure | None, float | None]:
     """A container that cannot start ends the attempt once it is clear; else when that will be."""
-    found: list[tuple[float, PodView]] = []
+    late: list[tuple[float, PodView]] = []
     for pod in snapshot.pods_of(snapshot.state.attempt):
         if pod.trouble is not None and pod.end is None and not pod.is_started:
             patience = TROUBLE_S if pod.trouble.is_final else SLOW_TROUBLE_S
-            found.append((pod.created + patience, pod))
-    if not found:
+            late.append((pod.created + patience, pod))
+    if not late:
         return None, None
-    due, pod = min(found, key=lambda pair: pair[0])
+    due, pod = min(late, key=lambda pair: pair[0])
     if due > now or pod.trouble is None:
         return None, due
     hint = f" ({pod.trouble.hint})" if pod.trouble.hint else ""
@@ -291,9 +291,9 @@ def _stopping(snapshot: RunSnapshot, now: float) -> Decision:
         return Decision(state=noted, actions=_removal(snapshot, grace), again_at=now + SUSPICIOUS_S)
     if state.told != snapshot.stop.at:
         left = [pod for pod in pods.values() if pod.end is None]
-        told = _replace(noted, told=snapshot.stop.at, told_when=now)
+        noted_stop = _replace(noted, told=snapshot.stop.at, told_when=now)
         actions = tuple(SendStop(pod=pod.name, grace_s=grace) for pod in told_to_stop(left, snapshot))
-        return Decision(state=noted, actions=actions, after=told, again_at=now + grace + TELL_S)
+        return Decision(state=noted, actions=actions, after=noted_stop, again_at=now + grace + TELL_S)
     deadline = state.told_when + grace + TELL_S
     if now < deadline:
         return Decision(state=noted, again_at=deadline)
@@ -346,8 +346,10 @@ def _closed(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float) -> State
     state = snapshot.state
     pods = snapshot.pods_of(state.attempt)
     said = [pod.end.said for pod in pods if pod.end is not None and pod.end.said is not None]
-    ends = [one.ended for one in said if one.ended] + [pod.end.ended for pod in pods if pod.end and pod.end.ended]
-    starts = [one.started for one in said if one.started]
+    ends = [node_end.ended for node_end in said if node_end.ended] + [
+        pod.end.ended for pod in pods if pod.end and pod.end.ended
+    ]
+    starts = [node_end.started for node_end in said if node_end.started]
     resumed = next((node_end.resumed_from for node_end in said if node_end.resumed_from), None)
     checkpoint = next((end.checkpoint for end in said if end.checkpoint), None)
     attempts = tuple(

@@ -39,13 +39,13 @@ def list_runs(client: Client, notice: Callable[[str], None]) -> Sequence[RunStat
     seen = list(list_records(client, notice))
     opened = [listed_run for listed_run in seen if not listed_run.state.is_final]
     states = foresee(client, opened, notice) if opened else {}
-    found = [brief_status(run.record, states.get(run.record.name, run.state)) for run in seen]
-    return sorted(found, key=lambda status: (-status.created, status.name))
+    statuses = [brief_status(run.record, states.get(run.record.name, run.state)) for run in seen]
+    return sorted(statuses, key=lambda status: (-status.created, status.name))
 
 
 def foresee(client: Client, opened: Sequence[ListedRun], notice: Callable[[str], None]) -> dict[str, State]:
     """The states that turns would write; of a run whose parts cannot be seen, none."""
-    kinds = {JOBSET if one.record.workload == "jobset" else JOB for one in opened}
+    kinds = {JOBSET if run.record.workload == "jobset" else JOB for run in opened}
     runs = [listed_run.record.name for listed_run in opened]
     try:
         with ThreadPoolExecutor(max_workers=4, thread_name_prefix="listing") as pool:
@@ -53,21 +53,21 @@ def foresee(client: Client, opened: Sequence[ListedRun], notice: Callable[[str],
             lists = [pool.submit(_by_run, client, kind, runs, SlimWorkload) for kind in kinds]
             is_queued = any(run.record.gated_by == "kueue" for run in opened)
             queued = list_queued(client) if is_queued else []
-            made = [one.result() for one in lists]
+            made = [future.result() for future in lists]
             shown = pods.result()
     except ApiError as error:
         notice(f"runs are shown as they were last seen: {error.message}")
         return {}
     now = client.now()
     states = {}
-    for one in opened:
-        name = one.record.name
+    for listed in opened:
+        name = listed.record.name
         workloads = [workload_view(body) for bodies in made for body in bodies.get(name, ())]
         snapshot = snapshot_of(
-            one.body,
+            listed.body,
             workloads=workloads,
             pods=[pod_view(body) for body in shown.get(name, ())],
-            queue=queue_of(one.record, one.state, workloads, queued),
+            queue=queue_of(listed.record, listed.state, workloads, queued),
         )
         states[name] = attended(snapshot, foreseen(snapshot, now).snapshot.state, now)
     return states
@@ -85,8 +85,8 @@ def with_steps(client: Client, runs: Sequence[RunStatus]) -> list[RunStatus]:
         views = [view for view in map(pod_view, bodies.get(run.name, ())) if view.attempt == run.attempt]
         if running := [view for view in views if view.is_running and not view.is_unready]:
             first[run.name] = min(running, key=lambda view: view.index)
-    told = ask_launchers(client, list(first.values()), by_pod=True)
-    answers = {name: (pod, told[pod.name]) for name, pod in first.items() if pod.name in told}
+    answers_by_pod = ask_launchers(client, list(first.values()), by_pod=True)
+    answers = {name: (pod, answers_by_pod[pod.name]) for name, pod in first.items() if pod.name in answers_by_pod}
     return [with_step(run, *answers[run.name]) if run.name in answers else run for run in runs]
 
 
@@ -113,12 +113,12 @@ def _by_run(client: Client, kind: Kind, runs: Sequence[str], into: Any) -> dict[
     if len(runs) <= MOST_NAMED:
         groups = (runs[first : first + AT_ONCE] for first in range(0, len(runs), AT_ONCE))
         selectors = [f"{labels},{names.RUN} in ({','.join(group)})" for group in groups]
-    found: dict[str, list[Any]] = {}
+    by_run: dict[str, list[Any]] = {}
     for selector in selectors:
         try:
             items = client.list(kind, labels=selector, into=into).items
         except ObjectNotFound:
             return {}  # JobSet was taken out of the cluster since
         for body in items:
-            found.setdefault(body["metadata"]["labels"][names.RUN], []).append(body)
-    return found
+            by_run.setdefault(body["metadata"]["labels"][names.RUN], []).append(body)
+    return by_run

@@ -102,7 +102,7 @@ def _take(client: Client, snapshot: RunSnapshot, decided: Decision) -> RunSnapsh
 def _end(client: Client, snapshot: RunSnapshot, error: CannotRetry | ForeignObject) -> None:
     """The next attempt may not be made: the run ends as its last attempt did, and says why it was the last."""
     state = snapshot.state
-    failure = next((one.failure for one in reversed(state.attempts) if one.failure is not None), None)
+    failure = next((attempt.failure for attempt in reversed(state.attempts) if attempt.failure is not None), None)
     reason = f"not tried again: {error.message}"
     ended = max([attempt.ended for attempt in state.attempts if attempt.ended is not None], default=client.now())
     final = msgspec.structs.replace(
@@ -242,7 +242,7 @@ class Reconciler:
         pauses = [deadline - time.monotonic()] if deadline is not None else []
         now = self.client.now()
         pauses += [moment - now for moment in (outlook.again_at, self._again_at) if moment is not None]
-        if any(isinstance(one.trouble, (Forbidden, ObjectNotFound)) for one in self._reflectors.values()):
+        if any(isinstance(reflector.trouble, (Forbidden, ObjectNotFound)) for reflector in self._reflectors.values()):
             pauses.append(POLL_S)
         elif not all(reflector.is_fresh for reflector in self._reflectors.values()):
             pauses.append(BLIND_POLL_S)

@@ -284,10 +284,9 @@ def _joint_problems(seats: list[_Seat]) -> list[Problem]:
             continue
         asked = ", ".join(_told(name, count) for name, count in seat.needs.items() if name != PODS)
         count = times(seat.rooms, seat.needs)
-        what = f"{seat.role.nodes} nodes" if seat.role.nodes > 1 else "one node"
-        reason = (
-            f"role {seat.role.name} asks for {what} of {asked} each, and such a node would fit {counted(count, 'time')}"
-        )
+        nodes = f"{seat.role.nodes} nodes" if seat.role.nodes > 1 else "one node"
+        fits = counted(count, "time")
+        reason = f"role {seat.role.name} asks for {nodes} of {asked} each, and such a node would fit {fits}"
         hint = f"nearest that fits: `nodes: {count}`" if count else f"nearest that fits: {_nearest_shape(seat)}"
         problems.append((reason, hint))
     return problems
@@ -336,11 +335,11 @@ def _shown_terms(terms: Iterable[Term]) -> str:
 
 def _labels_there(pod: Pod, nodes: Sequence[NodeShape]) -> str:
     """What the nodes have of the labels that the pod asks for."""
-    told = []
+    parts = []
     for key in keys_looked_at(pod.shape.placing):
         values = sorted({node.labels[key] for node in nodes if key in node.labels})
-        told.append(f"{key}={', '.join(values[:5])}" if values else f"no {key}")
-    return f"nodes here have: {'; '.join(told)}"
+        parts.append(f"{key}={', '.join(values[:5])}" if values else f"no {key}")
+    return f"nodes here have: {'; '.join(parts)}"
 
 
 def _told(resource: str, count: int) -> str:

@@ -47,5 +47,5 @@ def free_names(client: Client, base: str, taken: frozenset[str]) -> Iterator[str
 def _all_names(client: Client) -> frozenset[str]:
     """Names of all ConfigMaps, without what is in them."""
     answer = client.request("GET", client.path(CONFIG_MAP), accept=NAMES_ONLY)
-    found = (str(each["metadata"]["name"]) for each in msgspec.json.decode(answer).get("items") or ())
-    return frozenset(name.removesuffix(names.EXPIRED_SUFFIX) for name in found)
+    listed = (str(each["metadata"]["name"]) for each in msgspec.json.decode(answer).get("items") or ())
+    return frozenset(name.removesuffix(names.EXPIRED_SUFFIX) for name in listed)

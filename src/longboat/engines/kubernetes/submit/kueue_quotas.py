@@ -31,8 +31,8 @@ def flavor_quotas(
 ) -> tuple[FlavorQuota, ...]:
     """Of one ClusterQueue. `everyone`: all ClusterQueues; `cohorts`: all Cohorts, None where they may not be listed."""
     cohort = _cohort(mine)
-    lenders = [one for one in everyone if cohort and _cohort(one) == cohort and _name(one) != _name(mine)]
-    is_plain = cohorts is not None and cohort not in {_name(one) for one in cohorts}
+    lenders = [queue for queue in everyone if cohort and _cohort(queue) == cohort and _name(queue) != _name(mine)]
+    is_plain = cohorts is not None and cohort not in {_name(queue) for queue in cohorts}
     quotas = []
     for flavor in _flavors(mine):
         most: dict[str, int | None] = {}
@@ -52,8 +52,8 @@ def _with_borrowed(own: int, limit: Any, resource: str, lent: int | None) -> int
 
 
 def _lent(queue: Object, flavor: str, resource: str) -> int:
-    for one in _flavors(queue):
-        for each in (one.get("resources") or ()) if one["name"] == flavor else ():
+    for flavor_body in _flavors(queue):
+        for each in (flavor_body.get("resources") or ()) if flavor_body["name"] == flavor else ():
             if each["name"] == resource:
                 lent = each.get("lendingLimit")
                 return amount(resource, str(each.get("nominalQuota") or "0" if lent is None else lent))
@@ -92,8 +92,8 @@ def queue_quota_problems(
 
 
 def _asked(role: str, pods: Sequence[Pod]) -> dict[str, int]:
-    one = next(pod for pod in pods if pod.name == f"{role}-0")
-    return {PODS: 1, **dict(one.shape.requests)}
+    first = next(pod for pod in pods if pod.name == f"{role}-0")
+    return {PODS: 1, **dict(first.shape.requests)}
 
 
 def _problem(
@@ -103,11 +103,11 @@ def _problem(
     total = sum(role.nodes * each[role.name].get(resource, 0) for role in job.roles)
     where = f"queue {queue} can never give more than"
     for role in job.roles:
-        one = each[role.name].get(resource, 0)
-        if role.nodes * one > largest:
+        per_node = each[role.name].get(resource, 0)
+        if role.nodes * per_node > largest:
             given = f"{where} {_shown(resource, largest)}"
-            reason = f"{given} and role {role.name} asks for {_shown(resource, role.nodes * one)}"
-            return [(reason, _nearest(one, resource, largest))]
+            reason = f"{given} and role {role.name} asks for {_shown(resource, role.nodes * per_node)}"
+            return [(reason, _nearest(per_node, resource, largest))]
     if total > all_flavors:
         reason = f"{where} {_shown(resource, all_flavors)} and the job asks for {_shown(resource, total)}"
         return [(reason, f"nearest that fits: at most {_shown(resource, all_flavors)} over all roles")]

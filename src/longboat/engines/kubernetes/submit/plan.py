@@ -22,13 +22,13 @@ def make_plan(submitter: Submitter, offer: PreparedRun) -> Plan:
     where = f"namespace {record.namespace} of {submitter.client.context or 'this cluster'}"
     actions = [Action(kind="create", what=f"run {record.name}", reason=f"{_count(job.nodes, 'node')} in {where}")]
     if offer.code is not None:
-        what = f"{_count(len(offer.code.entries), 'file')}, {show_quantity(offer.code.size)}"
-        actions.append(Action(kind="pack", what=what, reason="what the cluster does not have of it travels in Secrets"))
+        text = f"{_count(len(offer.code.entries), 'file')}, {show_quantity(offer.code.size)}"
+        actions.append(Action(kind="pack", what=text, reason="what the cluster does not have of it travels in Secrets"))
     actions += _waits(job, record)
     for role in job.roles:
-        what = f"{role.nodes} x {role.name}, {_count(role.procs, 'process', 'processes')} each"
+        text = f"{role.nodes} x {role.name}, {_count(role.procs, 'process', 'processes')} each"
         reason = f"{record.images.get(role.name, '')} as {_workload(record)}"
-        actions.append(Action(kind="start", what=what, reason=reason))
+        actions.append(Action(kind="start", what=text, reason=reason))
     if record.checkpoint_store is not None:
         actions.append(Action(kind="keep", what=f"checkpoints in {record.checkpoint_store}", reason=kept_reason(job)))
     if job.retries.count:
@@ -38,8 +38,8 @@ def make_plan(submitter: Submitter, offer: PreparedRun) -> Plan:
     return Plan(job=job, layout=gang_file.layout_of(record, 0), actions=tuple(actions), notices=offer.notices)
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
+def _count(number: int, noun: str, many: str | None = None) -> str:
+    return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
 def _workload(record: Record) -> str:

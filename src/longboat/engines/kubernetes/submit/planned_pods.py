@@ -96,5 +96,5 @@ def _gpu_resource(job: Job, capabilities: ClusterFacts) -> str | None:
 
 
 def _gpu_selector(job: Job, capabilities: ClusterFacts) -> dict[str, dict[str, tuple[str, ...]]]:
-    found = {role.name: capabilities.gpu_selector(role.resources.gpus) for role in job.roles}
-    return {role: labels for role, labels in found.items() if labels}
+    by_role = {role.name: capabilities.gpu_selector(role.resources.gpus) for role in job.roles}
+    return {role: labels for role, labels in by_role.items() if labels}

@@ -206,7 +206,7 @@ def _binding_problems(claim: ClaimView, capabilities: ClusterFacts) -> list[Prob
     classes = capabilities.storage_classes
     if claim.phase != "Pending" or classes is None:
         return []
-    names = [one.name for one in classes]
+    names = [storage_class.name for storage_class in classes]
     here = f"storage classes here: {', '.join(names) or 'none'}"
     if claim.storage_class is None and not any(storage_class.is_default for storage_class in classes):
         return [(f"claim {claim.name} is not bound: it names no storage class and there is no default one", here)]
@@ -225,8 +225,8 @@ def _growing_notices(capabilities: ClusterFacts, sizes: list[Problem]) -> list[s
 
 
 def _notices(job: Job, capabilities: ClusterFacts) -> list[str]:
-    found = [notice for ask in _NOTICES for notice in ask(job, capabilities)]
-    return list(dict.fromkeys(found))
+    notices = [notice for ask in _NOTICES for notice in ask(job, capabilities)]
+    return list(dict.fromkeys(notices))
 
 
 def _unknown_nodes(job: Job, capabilities: ClusterFacts) -> list[str]:
@@ -241,8 +241,8 @@ def version_of(text: str) -> tuple[int, int] | None:
 
 
 def _old_version(job: Job, capabilities: ClusterFacts) -> list[str]:
-    found = version_of(capabilities.version)
-    if found is None or found >= OLDEST:
+    version = version_of(capabilities.version)
+    if version is None or version >= OLDEST:
         return []
     return [f"Kubernetes {capabilities.version} is older than {OLDEST[0]}.{OLDEST[1]}, with which Longboat is tested"]
 

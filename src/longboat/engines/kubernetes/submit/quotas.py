@@ -114,9 +114,9 @@ def _nearest(roles: list[Role], each: dict[str, int | None], resource: str, most
     if len(roles) > 1:
         return f"nearest that fits: at most {show(resource, most)} over all roles"
     role = roles[0]
-    one = each[role.name] or 0
-    if one and one <= most:
-        return f"nearest that fits: `nodes: {most // one}`"
+    per_node = each[role.name] or 0
+    if per_node and per_node <= most:
+        return f"nearest that fits: `nodes: {most // per_node}`"
     if resource == CPU:
         return f"nearest that fits: `nodes: 1` with `cpus: {most / 1000:g}`"
     if resource in _FIELDS:
@@ -138,20 +138,20 @@ def limit_problems(job: Job, capabilities: ClusterFacts, pods: Sequence[Pod]) ->
 
 
 def _limit(limit: Limit, role: Role, needs: Mapping[str, int]) -> list[Problem]:
-    found: list[Problem] = []
-    what = limit.type.lower()
+    problems: list[Problem] = []
+    kind = limit.type.lower()
     for resource, count in needs.items():
         field = _FIELDS.get(resource, "gpus")
         asks = f"and role {role.name} asks for {show(resource, count)}"
         most = amount(resource, limit.max[resource]) if resource in limit.max else None
         least = amount(resource, limit.min[resource]) if resource in limit.min else None
         if most is not None and count > most:
-            reason = f"LimitRange {limit.name} allows a {what} at most {show(resource, most)} {asks}"
-            found.append((reason, f"nearest that fits: `{field}: {_text(resource, most)}`"))
+            reason = f"LimitRange {limit.name} allows a {kind} at most {show(resource, most)} {asks}"
+            problems.append((reason, f"nearest that fits: `{field}: {_text(resource, most)}`"))
         if least is not None and count < least:
-            reason = f"LimitRange {limit.name} wants a {what} to ask for at least {show(resource, least)} {asks}"
-            found.append((reason, f"nearest that fits: `{field}: {_text(resource, least)}`"))
-    return found
+            reason = f"LimitRange {limit.name} wants a {kind} to ask for at least {show(resource, least)} {asks}"
+            problems.append((reason, f"nearest that fits: `{field}: {_text(resource, least)}`"))
+    return problems
 
 
 def _text(resource: str, count: int) -> str:

@@ -242,5 +242,5 @@ def is_same_submission(body: Mapping[str, Any], record: Record) -> bool:
 
 def _uid_of(body: Mapping[str, Any]) -> str | None:
     """Ours, not Kubernetes': of the run that a record is about."""
-    found = (body["metadata"].get("annotations") or {}).get(f"{names.DOMAIN}/uid")
-    return None if found is None else str(found)
+    uid = (body["metadata"].get("annotations") or {}).get(f"{names.DOMAIN}/uid")
+    return None if uid is None else str(uid)

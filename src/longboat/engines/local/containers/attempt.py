@@ -130,8 +130,8 @@ class AttemptContainers:
 def user_of(program: str) -> str:
     """Who is the user outside: root inside, where podman or docker run without privileges, or the user is root."""
     if program == "docker" and os.getuid() != 0:
-        told = answer(program, ["info", "--format", "{{.SecurityOptions}}"], os.environ)
-        if "rootless" not in told.stdout:
+        info = answer(program, ["info", "--format", "{{.SecurityOptions}}"], os.environ)
+        if "rootless" not in info.stdout:
             return f"{os.getuid()}:{os.getgid()}"
     return "0:0"
 

@@ -59,6 +59,6 @@ def variable_options(variables: Mapping[str, str], secrets: Collection[str]) -> 
     There no list of processes shows them. Only what the program itself would go by is told with its value, and of a
     secret not even that.
     """
-    told = {name for name in variables if (name in _OWN or name.startswith(_OWN_PREFIXES)) and name not in secrets}
-    options = [f"{name}={value}" if name in told else name for name, value in sorted(variables.items())]
-    return options, {name: value for name, value in variables.items() if name not in told}
+    plain = {name for name in variables if (name in _OWN or name.startswith(_OWN_PREFIXES)) and name not in secrets}
+    options = [f"{name}={value}" if name in plain else name for name, value in sorted(variables.items())]
+    return options, {name: value for name, value in variables.items() if name not in plain}

@@ -89,7 +89,7 @@ class Images:
 
     def _follow(self, image: str, stream: IO[bytes]) -> str:
         """Read until the end; the last part of it is returned."""
-        began = told = time.monotonic()
+        began = reported = time.monotonic()
         data = b""
         while True:
             self._check()
@@ -100,8 +100,8 @@ class Images:
                     return data.decode(errors="replace")
                 data = (data + part)[-KEPT:]
             now = time.monotonic()
-            if now - told >= REPORT_S:
-                told = now
+            if now - reported >= REPORT_S:
+                reported = now
                 words = [part for part in (f"{now - began:.0f} s", progress(data.decode(errors="replace"))) if part]
                 self._report(f"pulls image {image} ({', '.join(words)})")
 

@@ -87,8 +87,8 @@ def _memory() -> int:
 
 def _total(path: str) -> int | None:
     try:
-        found = os.statvfs(path)
-        return found.f_blocks * found.f_frsize
+        stats = os.statvfs(path)
+        return stats.f_blocks * stats.f_frsize
     except OSError:
         return None
 
@@ -97,7 +97,7 @@ def _free(path: Path) -> int:
     while not path.exists() and path != path.parent:
         path = path.parent
     try:
-        found = os.statvfs(path)
-        return found.f_bavail * found.f_frsize
+        stats = os.statvfs(path)
+        return stats.f_bavail * stats.f_frsize
     except OSError:
         return 0

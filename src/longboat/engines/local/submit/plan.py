@@ -46,8 +46,8 @@ def make_plan(
         )
     actions.extend(_waits(job))
     for role in job.roles:
-        what = f"{role.nodes} x {role.name}, {counted(role.procs, 'process')} each"
-        actions.append(Action(kind="start", what=what, reason=f"framework {job.framework}: {job.framework_reason}"))
+        text = f"{role.nodes} x {role.name}, {counted(role.procs, 'process')} each"
+        actions.append(Action(kind="start", what=text, reason=f"framework {job.framework}: {job.framework_reason}"))
     if record.checkpoint_store is not None:
         actions.append(Action(kind="keep", what=f"checkpoints in {record.checkpoint_store}", reason=kept_reason(job)))
     if job.retries.count:

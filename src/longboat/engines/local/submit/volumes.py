@@ -108,8 +108,8 @@ def _source_of(volume: Volume, folders: LocalFolders, base: str, exists: Callabl
     if volume.target.startswith("/") and volume.target != folder and not _PLAIN_PATH.fullmatch(folder):
         reason = f"{place}: {folder} stands for {volume.target} in commands, where its blanks would cut it"
         return _VolumeSource(problem=(reason, "choose a folder whose path has no blanks or quotes"))
-    what = f"claim {volume.claim}" if volume.claim else f"nfs {volume.nfs}" if volume.nfs else "it"
-    return _VolumeSource(folder, f"{place}: {what} is the folder {folder} ({setting})" if setting else "")
+    source = f"claim {volume.claim}" if volume.claim else f"nfs {volume.nfs}" if volume.nfs else "it"
+    return _VolumeSource(folder, f"{place}: {source} is the folder {folder} ({setting})" if setting else "")
 
 
 def _setting(volume: Volume) -> str:

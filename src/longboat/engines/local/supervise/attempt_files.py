@@ -46,7 +46,7 @@ def reports_of(directory: Path) -> list[RankReport]:
 
 def rank_statuses(files: RunFolder, record: LocalRecord, state: LocalState) -> list[RankStatus]:
     """The ranks of the current attempt."""
-    found = []
+    statuses = []
     now = time.time()
     folder = files.attempt_dir(state.attempt)
     for role in record.job.roles:
@@ -64,7 +64,7 @@ def rank_statuses(files: RunFolder, record: LocalRecord, state: LocalState) -> l
                 alive = report is None and bool(facts.get("alive")) and not state.is_final
                 step = facts.get("step")
                 metrics = facts.get("metrics")
-                found.append(
+                statuses.append(
                     RankStatus(
                         rank=int(name),
                         role=role.name,
@@ -76,7 +76,7 @@ def rank_statuses(files: RunFolder, record: LocalRecord, state: LocalState) -> l
                         exit_code=report.exit_code if report else None,
                     )
                 )
-    return sorted(found, key=lambda rank: rank.rank)
+    return sorted(statuses, key=lambda rank: rank.rank)
 
 
 def is_started(files: RunFolder, attempt: int) -> bool:

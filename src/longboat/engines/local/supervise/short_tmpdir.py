@@ -66,8 +66,8 @@ def _make_private(folder: Path) -> None:
     """Others can write to the temporary folder: what they put there under our name is not used."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    info = folder.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
         raise PermissionError(f"{folder} is not a folder of this user alone")
 
 

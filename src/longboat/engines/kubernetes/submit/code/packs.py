@@ -102,8 +102,8 @@ def index_of(name: str, index: str) -> Pack | None:
     try:
         if kind == "objects":
             raw = base64.b64decode(rest, validate=True)
-            found = {raw[at : at + _SHORT].hex() for at in range(0, len(raw), _SHORT)}
-            return Pack(name=name, objects=frozenset(found))
+            hashes = {raw[at : at + _SHORT].hex() for at in range(0, len(raw), _SHORT)}
+            return Pack(name=name, objects=frozenset(hashes))
         if kind == "parts":
             hash, first, last = rest.split(":")
             return Pack(name=name, split=hash, parts=range(int(first), int(last) + 1))

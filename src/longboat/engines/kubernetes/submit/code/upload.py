@@ -263,7 +263,7 @@ def upload_objects(upload: Upload, namespace: str) -> list[Object]:
 
 def found_secrets(client: Client, *kinds: str) -> list[Object]:
     """Metadata of our shared Secrets of these kinds that are not being removed; none where listing is not allowed."""
-    found: list[Object] = []
+    bodies: list[Object] = []
     query = {"labelSelector": f"{names.MANAGED_BY}={MANAGER},{names.KIND} in ({','.join(kinds)})", "limit": "500"}
     more = ""
     try:
@@ -271,10 +271,10 @@ def found_secrets(client: Client, *kinds: str) -> list[Object]:
             asked = {**query, "continue": more}
             answer = client.request("GET", client.path(SECRET), query=asked, accept=_METADATA_LIST)
             page = msgspec.json.decode(answer)
-            found += page.get("items") or []
+            bodies += page.get("items") or []
             more = page["metadata"].get("continue") or ""
             if not more:
-                return [body for body in found if not body["metadata"].get("deletionTimestamp")]
+                return [body for body in bodies if not body["metadata"].get("deletionTimestamp")]
     except Forbidden:
         return []
 

@@ -215,13 +215,15 @@ class _Look:
         if account is None:
             return {"service_account": self.account}
         own = self.settings.pull_secrets if self.settings is not None else ()
-        names = tuple(dict.fromkeys([*own, *(str(one.get("name")) for one in account.get("imagePullSecrets") or ())]))
+        names = tuple(
+            dict.fromkeys([*own, *(str(secret.get("name")) for secret in account.get("imagePullSecrets") or ())])
+        )
         there = {name: self.start(partial(self.client.find, kinds.SECRET, name)) for name in names}
         return {
             "service_account": self.account,
             "has_service_account": bool(account),
             "pull_secrets": names,
-            "lost_secrets": tuple(name for name, found in there.items() if self.is_lost(found)),
+            "lost_secrets": tuple(name for name, answer in there.items() if self.is_lost(answer)),
         }
 
     def is_lost(self, secret: Future[Any]) -> bool:
@@ -243,22 +245,22 @@ class _Look:
             return None
 
     def json(self, path: str, accept: str | None = None) -> dict[str, Any]:
-        found = msgspec.json.decode(self.client.request("GET", path, accept=accept))
-        return found if isinstance(found, dict) else {}
+        body = msgspec.json.decode(self.client.request("GET", path, accept=accept))
+        return body if isinstance(body, dict) else {}
 
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Served groups by one request: aggregated discovery, or the plain list of an older server."""
-        found = self.json("/apis", f"{DISCOVERY},application/json")
-        if "groups" in found:
+        discovered = self.json("/apis", f"{DISCOVERY},application/json")
+        if "groups" in discovered:
             return {
-                str(group["name"]): tuple(str(one["version"]) for one in group.get("versions") or ())
-                for group in found["groups"]
+                str(group["name"]): tuple(str(version["version"]) for version in group.get("versions") or ())
+                for group in discovered["groups"]
             }
         return {
             str(group["metadata"]["name"]): tuple(
-                str(one["version"]) for one in group.get("versions") or () if one.get("resources")
+                str(version["version"]) for version in group.get("versions") or () if version.get("resources")
             )
-            for group in found.get("items") or ()
+            for group in discovered.get("items") or ()
         }
 
     def pods(self) -> tuple[bool, list[BoundPod]]:
@@ -271,10 +273,10 @@ class _Look:
         self, nodes: Future[list[SlimNode]], pods: Future[tuple[bool, list[BoundPod]]]
     ) -> tuple[tuple[NodeUse, ...] | None, bool]:
         seen = self.result(nodes)
-        sees_all, found = self.result(pods) or (False, [])
+        sees_all, bound = self.result(pods) or (False, [])
         if seen is None:
             return None, False
-        return surroundings.uses_of(seen, found), sees_all
+        return surroundings.uses_of(seen, bound), sees_all
 
     def queues(self, served: Mapping[str, tuple[str, ...]]) -> tuple[LocalQueue, ...]:
         """Queues of the namespace, with their quotas where ClusterQueues may be listed."""
@@ -356,7 +358,7 @@ class _Look:
         """Every permission that an object of a run here would need and that is not given."""
         if not is_asked:
             return ()
-        wanted = [one for one in PERMISSIONS if _is_needed(one, served)]
+        wanted = [permission for permission in PERMISSIONS if _is_needed(permission, served)]
         answers = list(self.pool.map(self._may, wanted))
         return tuple(permission for permission, given in zip(wanted, answers) if given is False)
 
@@ -386,11 +388,11 @@ def _each(bodies: Iterable[Mapping[str, Any]] | None, read: Callable[[Mapping[st
 def _flat(
     bodies: Iterable[Mapping[str, Any]] | None, read: Callable[[Mapping[str, Any]], tuple[T, ...]]
 ) -> tuple[T, ...] | None:
-    return None if bodies is None else tuple(one for body in bodies for one in read(body))
+    return None if bodies is None else tuple(item for body in bodies for item in read(body))
 
 
 def _claims(bodies: Iterable[Mapping[str, Any]] | None) -> dict[str, ClaimView] | None:
     if bodies is None:
         return None
-    found = (surroundings.claim_of(body) for body in bodies)
-    return {claim.name: claim for claim in found}
+    claims = (surroundings.claim_of(body) for body in bodies)
+    return {claim.name: claim for claim in claims}

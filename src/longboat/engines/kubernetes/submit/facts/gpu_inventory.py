@@ -73,16 +73,16 @@ def is_gpu_resource(resource: str) -> bool:
 
 def offers_of(nodes: Iterable[NodeShape]) -> tuple[GpuOffer, ...]:
     """All offers, the largest first. A node whose device plugin is not ready yet offers nothing."""
-    found: dict[tuple[str, str, str, int | None], list[tuple[str, int]]] = {}
+    by_offer: dict[tuple[str, str, str, int | None], list[tuple[str, int]]] = {}
     for node in nodes:
         for resource, count in node.allocatable:
             if is_gpu_resource(resource) and count > 0:
                 label, value = _type_of(node, resource)
                 key = (resource, label, value, _memory_of(node, resource))
-                found.setdefault(key, []).append((node.name, count))
+                by_offer.setdefault(key, []).append((node.name, count))
     offers = [
         GpuOffer(resource=resource, type=value or None, label=label, value=value, memory=memory, nodes=tuple(counts))
-        for (resource, label, value, memory), counts in found.items()
+        for (resource, label, value, memory), counts in by_offer.items()
     ]
     return tuple(sorted(offers, key=lambda offer: (-offer.total, offer.resource, offer.value)))
 
@@ -124,8 +124,8 @@ def selector_for(wanted: Gpus, offers: Sequence[GpuOffer]) -> dict[str, tuple[st
     """Labels and values of which a node must carry one to have the GPUs asked for. Empty: any node will do."""
     if not wanted.count or (wanted.type is None and wanted.memory is None):
         return {}
-    found: dict[str, set[str]] = {}
+    by_label: dict[str, set[str]] = {}
     for offer in offers:
         if offer.matches(wanted) and offer.label:
-            found.setdefault(offer.label, set()).add(offer.value)
-    return {label: tuple(sorted(values)) for label, values in sorted(found.items())}
+            by_label.setdefault(offer.label, set()).add(offer.value)
+    return {label: tuple(sorted(values)) for label, values in sorted(by_label.items())}

@@ -127,7 +127,9 @@ def is_ready(node: Mapping[str, Any]) -> bool:
 
 def queue_of(body: Mapping[str, Any]) -> LocalQueue:
     status = body.get("status") or {}
-    active = next((one for one in status.get("conditions") or () if one.get("type") == "Active"), None)
+    active = next(
+        (condition for condition in status.get("conditions") or () if condition.get("type") == "Active"), None
+    )
     return LocalQueue(
         name=str(body["metadata"]["name"]),
         cluster_queue=str((body.get("spec") or {}).get("clusterQueue") or ""),
@@ -210,12 +212,12 @@ def own_autoscaler(status: Mapping[str, Any] | None, now: float) -> Autoscaler |
     import json
 
     try:
-        told = json.loads(((status or {}).get("data") or {}).get("report") or "{}")
+        report = json.loads(((status or {}).get("data") or {}).get("report") or "{}")
         pools = [
-            (str(one["note"]["pool"]), int(one["note"].get("size", 0)), int(one.get("max", 0)))
-            for one in told.get("pools", ())
+            (str(pool["note"]["pool"]), int(pool["note"].get("size", 0)), int(pool.get("max", 0)))
+            for pool in report.get("pools", ())
         ]
-        if not pools or now - float(told.get("at", 0.0)) > SILENT_S:
+        if not pools or now - float(report.get("at", 0.0)) > SILENT_S:
             return None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return None
@@ -228,10 +230,10 @@ def _cluster_autoscaler(text: str) -> Autoscaler:
     import yaml
 
     try:
-        told = yaml.safe_load(text)
+        status = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError):
-        told = None
-    groups = told.get("nodeGroups") if isinstance(told, dict) else None
+        status = None
+    groups = status.get("nodeGroups") if isinstance(status, dict) else None
     if not isinstance(groups, list):
         return Autoscaler(name="cluster-autoscaler")
     sizes = []
