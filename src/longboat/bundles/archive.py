@@ -152,8 +152,8 @@ def _read_objects(tar: tarfile.TarFile, store: BundleStore, snapshot: CodeSnapsh
         seen.add(hash)
         reader = tar.extractfile(member)
         assert reader is not None
-        found, size = store.put_stream(reader, member.size)  # type: ignore[arg-type]
-        if (found, size) != (hash, member.size):
+        actual, size = store.put_stream(reader, member.size)  # type: ignore[arg-type]
+        if (actual, size) != (hash, member.size):
             raise BundleError(f"a content of the bundle does not have its hash: {hash[:12]}")
         missing.discard(hash)
         tar.members.clear()  # type: ignore[attr-defined]

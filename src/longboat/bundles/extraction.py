@@ -161,8 +161,8 @@ class _Tree:
         if of.startswith("/") or self._kinds.get(name) != "file":
             raise self.refusal(f"the link {raw!r} is to {of!r}, which is no earlier file of the archive")
         with open(f"{self._root}/{name}", "rb") as reader:
-            found = os.fstat(reader.fileno())
-            self.file(raw, reader, found.st_size, bool(found.st_mode & stat.S_IXUSR))
+            info = os.fstat(reader.fileno())
+            self.file(raw, reader, info.st_size, bool(info.st_mode & stat.S_IXUSR))
 
     def link(self, raw: str, target: str) -> None:
         self.grow(0)
@@ -200,7 +200,7 @@ def _unpack_tar(file: IO[bytes], tree: _Tree) -> None:
 def _unpack_zip(file: BinaryIO, tree: _Tree) -> None:
     with zipfile.ZipFile(file) as pack:
         members = pack.infolist()
-        if len(members) > tree.limits.max_files or sum(one.file_size for one in members) > tree.limits.max_bytes:
+        if len(members) > tree.limits.max_files or sum(member.file_size for member in members) > tree.limits.max_bytes:
             size = size_text(tree.limits.max_bytes)
             raise tree.refusal(f"it has more than {tree.limits.max_files:,} members or is larger than {size}")
         for member in members:

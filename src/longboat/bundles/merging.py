@@ -63,15 +63,15 @@ class _Opened:
 
 
 def _merge(source: tuple[int, str], target: tuple[int, str], shown: str, depth: int) -> None:
-    found = os.lstat(source[1], dir_fd=source[0])
-    if stat.S_ISDIR(found.st_mode):
+    info = os.lstat(source[1], dir_fd=source[0])
+    if stat.S_ISDIR(info.st_mode):
         _merge_folder(source, target, shown, depth)
-    elif stat.S_ISLNK(found.st_mode):
+    elif stat.S_ISLNK(info.st_mode):
         link = os.readlink(source[1], dir_fd=source[0])
         temporary = _temporary()
         os.symlink(link, temporary, dir_fd=target[0])
         _put_in_place(temporary, target, shown)
-    elif stat.S_ISREG(found.st_mode):
+    elif stat.S_ISREG(info.st_mode):
         _copy_file(source, target, shown)
 
 
@@ -105,14 +105,14 @@ def _copy_file(source: tuple[int, str], target: tuple[int, str], shown: str) -> 
         new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with _Opened(os.open(temporary, new, 0o600, dir_fd=target[0])) as writer:
             try:
-                found = os.fstat(reader)
+                info = os.fstat(reader)
                 while True:
                     data = os.read(reader, _CHUNK)
                     if not data:
                         break
                     write_all(writer, data)
-                os.fchmod(writer, stat.S_IMODE(found.st_mode) & 0o777)
-                os.utime(writer, ns=(found.st_atime_ns, found.st_mtime_ns))
+                os.fchmod(writer, stat.S_IMODE(info.st_mode) & 0o777)
+                os.utime(writer, ns=(info.st_atime_ns, info.st_mtime_ns))
             except BaseException:
                 os.unlink(temporary, dir_fd=target[0])
                 raise
@@ -132,9 +132,9 @@ def _put_in_place(temporary: str, target: tuple[int, str], shown: str) -> None:
 
 def _in_the_way(shown: str, *, is_folder: bool) -> EngineError:
     """Of something at the target that what is copied there, a folder or not, can neither replace nor be merged with."""
-    what = "a link, which leads elsewhere," if os.path.islink(shown) else "a file" if is_folder else "a folder"
+    obstacle = "a link, which leads elsewhere," if os.path.islink(shown) else "a file" if is_folder else "a folder"
     copied = "what is copied there is a folder" if is_folder else "what is copied is not"
-    return EngineError(f"{shown} is {what} and {copied}", hint="remove it, or name another destination")
+    return EngineError(f"{shown} is {obstacle} and {copied}", hint="remove it, or name another destination")
 
 
 def _temporary() -> str:

@@ -62,12 +62,12 @@ class _Taking:
 
     def run(self) -> CodeSnapshot:
         files = self._without_named_secrets()
-        limits.check({path: found.st_size for path, found in files.items()}, self._most)
-        links = [self._link(path) for path, found in files.items() if stat.S_ISLNK(found.st_mode)]
+        limits.check({path: info.st_size for path, info in files.items()}, self._most)
+        links = [self._link(path) for path, info in files.items() if stat.S_ISLNK(info.st_mode)]
         with self._store.in_use():
             cache = StatCache(self._store, self._root)
-            regular = [(path, found) for path, found in files.items() if stat.S_ISREG(found.st_mode)]
-            read = [self._file(path, found, cache) for path, found in regular]
+            regular = [(path, info) for path, info in files.items() if stat.S_ISREG(info.st_mode)]
+            read = [self._file(path, info, cache) for path, info in regular]
             entries = in_order(entry for entry in (*links, *read) if entry is not None)
             limits.check({entry.path: entry.size for entry in entries}, self._most)
             cache.save()
@@ -77,11 +77,11 @@ class _Taking:
 
     def _without_named_secrets(self) -> dict[str, os.stat_result]:
         kept = {}
-        for path, found in self._scan.files.items():
-            if secret_files.named_like_one(path) and path not in self._scan.by_name and stat.S_ISREG(found.st_mode):
+        for path, info in self._scan.files.items():
+            if secret_files.named_like_one(path) and path not in self._scan.by_name and stat.S_ISREG(info.st_mode):
                 self._left_out.append((path, "its name is that of a secret"))
             else:
-                kept[path] = found
+                kept[path] = info
         return kept
 
     def _snapshot(self, entries: tuple[Entry, ...]) -> CodeSnapshot:
@@ -143,11 +143,11 @@ class _Taking:
             target = os.path.relpath(real, os.path.dirname(place))
         return Entry(path=path, kind="link", target=target)
 
-    def _file(self, path: str, found: os.stat_result, cache: StatCache) -> Entry | None:
+    def _file(self, path: str, info: os.stat_result, cache: StatCache) -> Entry | None:
         is_wanted = path in self._scan.by_name
-        known = cache.get(path, found)
-        if known is not None and ((known[1] and not is_wanted) or self._store.has(known[0], found.st_size)):
-            hash, secret, size, mode = *known, found.st_size, found.st_mode
+        known = cache.get(path, info)
+        if known is not None and ((known[1] and not is_wanted) or self._store.has(known[0], info.st_size)):
+            hash, secret, size, mode = *known, info.st_size, info.st_mode
         else:
             read = read_into(self._store, self._root, path, keeps_secrets=is_wanted, most=self._most.max_bytes)
             if read is None:

@@ -97,12 +97,12 @@ class BundleStore:
     def has(self, hash: str, size: int) -> bool:
         path = self.object_path(hash)
         try:
-            found = os.stat(path)
+            info = os.stat(path)
         except OSError:
             return False
-        if found.st_size != size:
+        if info.st_size != size:
             return False
-        if time.time() - found.st_ctime < SETTLED_S:
+        if time.time() - info.st_ctime < SETTLED_S:
             self._unsynced.add(path)
         return True
 
@@ -264,8 +264,8 @@ def decode(data: bytes, hash: str | None = None) -> CodeSnapshot:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise BundleError("the manifest of the bundle is damaged", hint="submit the job again") from None
     check_tree(snapshot.entries)
-    found = tree_hash(snapshot.entries)
-    if found != snapshot.hash or (hash is not None and found != hash):
+    actual = tree_hash(snapshot.entries)
+    if actual != snapshot.hash or (hash is not None and actual != hash):
         raise BundleError("the manifest of the bundle does not have its own hash", hint="submit the job again")
     return snapshot
 

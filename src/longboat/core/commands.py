@@ -112,17 +112,17 @@ def python_module(words: Sequence[str]) -> str | None:
 
 def _simple(command: Command, depth: int) -> list[tuple[str, ...]]:
     groups = _split(command) if isinstance(command, str) else [list(command)]
-    found: list[tuple[str, ...]] = []
+    commands: list[tuple[str, ...]] = []
     for group in groups:
         words = _unwrapped(group)
         if not words:
             continue
         inner = _shell_text(words)
         if inner is not None and depth > 0:
-            found += _simple(inner, depth - 1)
+            commands += _simple(inner, depth - 1)
         else:
-            found.append(tuple(words))
-    return found
+            commands.append(tuple(words))
+    return commands
 
 
 def _split(text: str) -> list[list[str]]:

@@ -68,9 +68,9 @@ def guess_framework(command: Command, roles: Sequence[str], script: str | None) 
         if role in TENSORFLOW_ROLES:
             return "tensorflow", f"there is a role {role}"
     if script is not None:
-        found = _framework_of_script(script)
-        if found is not None:
-            framework, module = found
+        guess = _framework_of_script(script)
+        if guess is not None:
+            framework, module = guess
             return framework, f"{script_of(command) or 'the script'} imports {module}"
     return "none", "neither the command nor the script names a framework"
 
@@ -127,15 +127,15 @@ def torchrun_shape(command: Command) -> TorchrunShape | None:
 
 def command_notices(job: Job) -> tuple[str, ...]:
     """Where a command contradicts the job's numbers, or will not work as the user expects; one line each."""
-    found = [text for role in job.roles for text in _role_notices(job, role.name)]
+    notices = [text for role in job.roles for text in _role_notices(job, role.name)]
     tasks = sum(role.nodes * role.procs for role in job.roles)
     if job.framework == "tensorflow" and tasks > 1:
         if not any("TF_USE_LEGACY_KERAS" in role.env for role in job.roles):
-            found.append(
+            notices.append(
                 "Keras 3 does not train with MultiWorkerMirroredStrategy or ParameterServerStrategy: a script that "
                 'uses it needs the package tf-keras and `env: {TF_USE_LEGACY_KERAS: "1"}`'
             )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(notices))
 
 
 def _role_notices(job: Job, name: str) -> Iterator[str]:

@@ -153,8 +153,8 @@ def rank_env(seat: NodeSeat, facts: RunFacts, starter: str, local_rank: int) -> 
     }
     if seat.job.framework == "tensorflow":
         task = seat.node_index * seat.role.procs + local_rank
-        what = json.dumps({"type": seat.role.name, "index": task})
-        env["TF_CONFIG"] = f'{{"cluster": {facts.cluster}, "task": {what}}}'
+        task_json = json.dumps({"type": seat.role.name, "index": task})
+        env["TF_CONFIG"] = f'{{"cluster": {facts.cluster}, "task": {task_json}}}'
         env["POD_NAME"] = f"{seat.role.name}-{task}-{facts.uid}"
     elif seat.job.framework == "jax":
         env.update(OMPI_COMM_WORLD_RANK=rank, OMPI_COMM_WORLD_LOCAL_RANK=str(local_rank))

@@ -30,18 +30,20 @@ BAD_APPLY = "failed to create typed patch object"
 """So an unknown field in a server-side apply is told, with the status of a broken server."""
 
 
-def error_of(status: int, body: bytes, what: str, context: str = "", *, retry_after_s: float | None = None) -> ApiError:
+def error_of(
+    status: int, body: bytes, action: str, context: str = "", *, retry_after_s: float | None = None
+) -> ApiError:
     """The error for a status of 300 or more. `what` was asked; it is told only where the server says nothing itself."""
-    told = _parse(body)
-    reason = str(told.get("reason") or "")
-    message = str(told.get("message") or "") or body[:200].decode(errors="replace").strip() or f"{what}: {status}"
+    parsed = _parse(body)
+    reason = str(parsed.get("reason") or "")
+    message = str(parsed.get("message") or "") or body[:200].decode(errors="replace").strip() or f"{action}: {status}"
     message = _KUBELET_CALL.sub(r"the kubelet of machine \1 does not answer: ", message)
     hint = None
     kind = _CLASSES.get(status, ApiError)
     if status == 409:
         kind = AlreadyExists if reason == "AlreadyExists" else Conflict
     elif status < 400:
-        message, hint = f"{what}: the server redirects ({status})", "is this the address of an API server?"
+        message, hint = f"{action}: the server redirects ({status})", "is this the address of an API server?"
     elif status == 401:
         kind = Unreachable
         message = f"the API server does not know who we are (context {context!r}): {message}"
@@ -55,7 +57,7 @@ def error_of(status: int, body: bytes, what: str, context: str = "", *, retry_af
     elif status in (*BUSY, *BROKEN):
         kind = Unreachable
         message = f"the API server cannot answer now ({status}): {message}"
-    details = told.get("details")
+    details = parsed.get("details")
     if retry_after_s is not None:
         details = {"retryAfterSeconds": retry_after_s, **(details if isinstance(details, dict) else {})}
     return kind(
@@ -67,9 +69,9 @@ def error_of(status: int, body: bytes, what: str, context: str = "", *, retry_af
     )
 
 
-def error_in(status: dict[str, Any], what: str) -> ApiError:
+def error_in(status: dict[str, Any], action: str) -> ApiError:
     """The error of a Status object that came inside a stream."""
-    return error_of(int(status.get("code") or 500), json.dumps({**status, "kind": "Status"}).encode(), what)
+    return error_of(int(status.get("code") or 500), json.dumps({**status, "kind": "Status"}).encode(), action)
 
 
 def is_status(body: bytes) -> bool:
@@ -79,7 +81,7 @@ def is_status(body: bytes) -> bool:
 
 def _parse(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body)
+        parsed = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) and found.get("kind") == "Status" else {}
+    return parsed if isinstance(parsed, dict) and parsed.get("kind") == "Status" else {}

@@ -77,10 +77,10 @@ def read(into: Any, content: bytes | msgspec.Raw) -> Any:
         raise Unreachable(f"the server's answer is not understood: {error}", hint=hint) from error
 
 
-def _without_nulls(found: Any) -> Any:
-    if isinstance(found, dict):
-        return {key: _without_nulls(value) for key, value in found.items() if value is not None}
-    return [_without_nulls(item) for item in found] if isinstance(found, list) else found
+def _without_nulls(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {key: _without_nulls(value) for key, value in part.items() if value is not None}
+    return [_without_nulls(item) for item in part] if isinstance(part, list) else part
 
 
 def continue_in(page: bytes) -> str:
@@ -242,8 +242,8 @@ class Client:
         content = self.request("GET", path, query=query)
         token = continue_in(content)
         if not token:
-            found = read(Page[into], content)
-            return ObjectList(found.items, found.metadata.resource_version)
+            page = read(Page[into], content)
+            return ObjectList(page.items, page.metadata.resource_version)
         from concurrent.futures import ThreadPoolExecutor
 
         items: builtins.list[Any] = []
@@ -379,7 +379,7 @@ def _options(dry_run: bool) -> dict[str, str]:
 
 def as_text(query: Query | None) -> str:
     """`?a=b` with what is set: nothing for None, an empty text or False."""
-    found = {
+    fields = {
         key: value for key, value in (query or {}).items() if value is not None and value is not False and value != ""
     }
-    return f"?{urlencode(found, doseq=True)}" if found else ""
+    return f"?{urlencode(fields, doseq=True)}" if fields else ""

@@ -93,10 +93,10 @@ def _parse(file: Path) -> dict[str, Any] | None:
 
 
 def _entries(file: Path, content: dict[str, Any], plural: str, singular: str) -> Iterable[tuple[str, dict[str, Any]]]:
-    found = content.get(plural) or []
-    if not isinstance(found, list):
+    items = content.get(plural) or []
+    if not isinstance(items, list):
         raise KubeconfigError(f"{file}: {plural}: not a list")
-    for item in found:
+    for item in items:
         if not isinstance(item, dict) or not isinstance(item.get(singular) or {}, dict):
             raise KubeconfigError(f"{file}: {plural}: an entry has no `name` and `{singular}`")
         yield str(item.get("name", "")), _with_absolute_paths(file, dict(item.get(singular) or {}))
@@ -122,10 +122,10 @@ def choose(config: Kubeconfig, context: str | None, namespace: str | None) -> Cl
             f"no context is chosen in {_file_names(config)}",
             hint=f"name one of its contexts, or set `current-context`: {known}",
         )
-    found = config.contexts.get(wanted)
-    if found is None:
+    chosen = config.contexts.get(wanted)
+    if chosen is None:
         raise KubeconfigError(f"no context {wanted!r} in {_file_names(config)}", hint=_nearest(wanted, config.contexts))
-    cluster_name, user_name = str(found.get("cluster") or ""), str(found.get("user") or "")
+    cluster_name, user_name = str(chosen.get("cluster") or ""), str(chosen.get("user") or "")
     cluster = config.clusters.get(cluster_name)
     if cluster is None:
         raise KubeconfigError(
@@ -140,7 +140,7 @@ def choose(config: Kubeconfig, context: str | None, namespace: str | None) -> Cl
     if "://" not in server:
         server = f"http://{server}"  # as kubectl takes it
     return ClusterAccess(
-        wanted, namespace or str(found.get("namespace") or "default"), server.rstrip("/"), cluster, user
+        wanted, namespace or str(chosen.get("namespace") or "default"), server.rstrip("/"), cluster, user
     )
 
 

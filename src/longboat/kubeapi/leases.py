@@ -90,9 +90,9 @@ class Lease:
             body = self._client.replace(self._wanted(self._body, 0))
         except Conflict:
             # It may be our own renewal, sent twice, that we meet.
-            found = self._client.find(LEASE, self.name, namespace=self._namespace)
-            is_ours = found is not None and (found.get("spec") or {}).get("holderIdentity") == self.holder
-            body = self._replace(found, 0) if found is not None and is_ours else None
+            existing = self._client.find(LEASE, self.name, namespace=self._namespace)
+            is_ours = existing is not None and (existing.get("spec") or {}).get("holderIdentity") == self.holder
+            body = self._replace(existing, 0) if existing is not None and is_ours else None
         except ObjectNotFound:
             body = None
         if body is None:
@@ -109,38 +109,38 @@ class Lease:
             return self._take_over()
 
     def _take_over(self) -> Object | None:
-        found = self._client.find(LEASE, self.name, namespace=self._namespace)
-        if found is None:
+        existing = self._client.find(LEASE, self.name, namespace=self._namespace)
+        if existing is None:
             self._body = {}
             with contextlib.suppress(AlreadyExists):
                 return self._client.create(self._wanted({}, 0))
             return None
-        spec = found.get("spec") or {}
+        spec = existing.get("spec") or {}
         other = spec.get("holderIdentity") or ""
         if other == self.holder:
-            return self._replace(found, 0)
+            return self._replace(existing, 0)
         self._body, self._until = {}, -math.inf
-        if other and not self._is_dead(found, float(spec.get("leaseDurationSeconds") or self.ttl_s)):
+        if other and not self._is_dead(existing, float(spec.get("leaseDurationSeconds") or self.ttl_s)):
             return None
-        return self._replace(found, 1)
+        return self._replace(existing, 1)
 
-    def _is_dead(self, found: Object, duration_s: float) -> bool:
-        meta = found["metadata"]
+    def _is_dead(self, existing: Object, duration_s: float) -> bool:
+        meta = existing["metadata"]
         mark = (str(meta.get("uid", "")), str(meta.get("resourceVersion", "")))
         if mark != self._seen:
             self._seen, self._seen_at = mark, clock()
             return False
         return clock() - self._seen_at > duration_s
 
-    def _replace(self, found: Object, transitions: int) -> Object | None:
+    def _replace(self, existing: Object, transitions: int) -> Object | None:
         try:
-            return self._client.replace(self._wanted(found, transitions))
+            return self._client.replace(self._wanted(existing, transitions))
         except (Conflict, ObjectNotFound):
             return None
 
-    def _wanted(self, found: Object, transitions: int) -> Object:
+    def _wanted(self, existing: Object, transitions: int) -> Object:
         now = format_time(time.time(), digits=6)
-        meta, spec = found.get("metadata") or {}, found.get("spec") or {}
+        meta, spec = existing.get("metadata") or {}, existing.get("spec") or {}
         is_mine = spec.get("holderIdentity") == self.holder
         kept = {key: meta[key] for key in ("uid", "resourceVersion", "annotations", "ownerReferences") if key in meta}
         labels = {**(meta.get("labels") or {}), **MANAGED_BY}

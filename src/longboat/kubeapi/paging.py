@@ -29,8 +29,8 @@ def collect(
     query = {"labelSelector": labels, "fieldSelector": fields, "limit": PAGE}
     for attempt in range(ATTEMPTS):
         try:
-            found = (keep(item) for item in _items(client, client.path(kind), query, into))
-            return [one for one in found if one is not None]
+            kept = (keep(item) for item in _items(client, client.path(kind), query, into))
+            return [item for item in kept if item is not None]
         except Expired:  # the server forgot the moment of the first page: from the start again
             if attempt == ATTEMPTS - 1:
                 raise

@@ -118,13 +118,13 @@ class Watch(Generic[T]):
     def __iter__(self) -> Iterator[Change[T]]:
         try:
             for line in self._lines():
-                found = _LINES.decode(line)
+                event = _LINES.decode(line)
                 self.heard_at = clock()
-                if found.type == "ERROR":
-                    raise error_in(msgspec.json.decode(found.object), self._what)
-                version = _MARKS.decode(found.object).metadata.resource_version
-                if found.type != "BOOKMARK":
-                    yield Change(cast(ChangeType, found.type), read(self._into, found.object))
+                if event.type == "ERROR":
+                    raise error_in(msgspec.json.decode(event.object), self._what)
+                version = _MARKS.decode(event.object).metadata.resource_version
+                if event.type != "BOOKMARK":
+                    yield Change(cast(ChangeType, event.type), read(self._into, event.object))
                 self.version = version or self.version
         except msgspec.DecodeError as error:
             raise Unreachable(f"{self._what}: not understood: {error}") from error
@@ -275,7 +275,7 @@ class Reflector(Generic[T]):
     def _run(self) -> None:
         pause = FIRST_PAUSE_S
         while not self._stop.is_set():
-            before, told = self.revision, 0.0
+            before, asked_s = self.revision, 0.0
             try:
                 if not self.version:
                     self._list()
@@ -286,14 +286,14 @@ class Reflector(Generic[T]):
                 self.version = ""
             except ApiError as error:
                 self._note(error)
-                told = float(error.details.get("retryAfterSeconds") or 0.0)
+                asked_s = float(error.details.get("retryAfterSeconds") or 0.0)
             except Exception as error:
                 # A token file that cannot be read, a plugin that is gone, no memory, an event nobody foresaw: a thread
                 # that ended here would leave a copy that looks alive. An event that failed may fail again: list anew.
                 self._note(_as_api_error(error))
                 self.version = ""
             pause = FIRST_PAUSE_S if self.revision > before else min(pause * 2, LONGEST_PAUSE_S)
-            self._stop.wait(max(pause, told) * random.uniform(1.0, 1.25))
+            self._stop.wait(max(pause, asked_s) * random.uniform(1.0, 1.25))
 
     def _note(self, error: ApiError) -> None:
         with self._changed:
@@ -301,8 +301,8 @@ class Reflector(Generic[T]):
             self._changed.notify_all()
 
     def _list(self) -> None:
-        found, version = self._scope.list(self._client)
-        now = {uid_of(item): item for item in found}
+        items, version = self._scope.list(self._client)
+        now = {uid_of(item): item for item in items}
         changes: list[Change[T]] = []
         with self._changed:
             if self._stop.is_set():
@@ -360,13 +360,13 @@ class Reflector(Generic[T]):
         untold, self._untold = self._untold, {}
         uid = uid_of(change.object)
         untold.pop(uid, None)  # what is newer says all
-        for one, times in (*untold.values(), (change, 0)):
+        for pending, times in (*untold.values(), (change, 0)):
             try:
-                self._on_change(one)
+                self._on_change(pending)
             except Exception as error:  # a fault in one handler must not end the watch
                 self.handler_trouble = f"{type(error).__name__}: {error}"
                 if times + 1 < MOST_TELLINGS:
-                    self._untold[uid_of(one.object)] = (one, times + 1)
+                    self._untold[uid_of(pending.object)] = (pending, times + 1)
 
 
 def _as_api_error(error: Exception) -> ApiError:

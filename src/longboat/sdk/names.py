@@ -31,14 +31,16 @@ def match(text: str, names: list[str], *, is_whole: bool = False) -> str:
         return names[0]
     if text in names:
         return text
-    found = [name for name in names if text and name.startswith(text)]
-    if is_whole and found:
-        raise NotFound(f"no run named {text!r}", hint=f"write the whole name: {listing(found, 8)}")
-    if len(found) > 1:
-        raise UsageError(f"{text!r} is the beginning of {len(found)} runs", hint=f"one of {listing(found, 8)}")
-    if not found:
+    candidates = [name for name in names if text and name.startswith(text)]
+    if is_whole and candidates:
+        raise NotFound(f"no run named {text!r}", hint=f"write the whole name: {listing(candidates, 8)}")
+    if len(candidates) > 1:
+        raise UsageError(
+            f"{text!r} is the beginning of {len(candidates)} runs", hint=f"one of {listing(candidates, 8)}"
+        )
+    if not candidates:
         raise NotFound(f"no run named {text!r}", hint=nearest_hint(text, names))
-    return found[0]
+    return candidates[0]
 
 
 def nearest_hint(text: str, names: list[str]) -> str:

@@ -85,14 +85,14 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _flags(calls: list[ast.Call], names: list[str]) -> tuple[str, ...]:
-    found: list[str] = []
+    flags: list[str] = []
     for call, name in zip(calls, names):
         if name.rpartition(".")[2] not in ("add_argument", "option"):
             continue
         words = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
         long = [word for word in words if re.fullmatch(r"--[A-Za-z0-9][A-Za-z0-9_-]*", word)]
-        found += long[:1]
-    return tuple(dict.fromkeys(found))
+        flags += long[:1]
+    return tuple(dict.fromkeys(flags))
 
 
 def write_job(answers: InitAnswers) -> str:

@@ -100,8 +100,8 @@ def _put_item(
 ) -> YamlNode:
     items = list(node.value) if isinstance(node.value, list) else []
     if not path[0].isdigit() or len(path[0]) > 6 or int(path[0]) > len(items):
-        found = f"found {path[0][:40]!r} as the place in a list"
-        mistakes.add(place, "", f"{found}, expected a number from 0 to {len(items)}")
+        problem = f"found {path[0][:40]!r} as the place in a list"
+        mistakes.add(place, "", f"{problem}, expected a number from 0 to {len(items)}")
         return node
     index = int(path[0])
     if len(path) == 1 and value.value is None:

@@ -36,9 +36,9 @@ def substitute(node: YamlNode, kind: object, at: FieldPath, environment: Mapping
 
 
 def _scalar(node: YamlNode, at: FieldPath, environment: Mapping[str, str]) -> YamlNode:
-    def replaced(found: re.Match[str]) -> str:
-        name, default = found.group(1), found.group(2)
-        if found.group() == "$${":
+    def replaced(match: re.Match[str]) -> str:
+        name, default = match.group(1), match.group(2)
+        if match.group() == "$${":
             return "${"
         if name is None:
             hint = "write ${VAR} or ${VAR:-default}; $${ stands for ${ itself"

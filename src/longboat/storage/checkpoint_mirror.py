@@ -48,10 +48,10 @@ class Gone(Exception):
 def identity(folder: Path) -> tuple[int, int, int] | None:
     """What tells a complete checkpoint from another of the same name that took its place; None: it is not complete."""
     try:
-        found = os.stat(folder / MARKER)
+        info = os.stat(folder / MARKER)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns
+    return info.st_dev, info.st_ino, info.st_mtime_ns
 
 
 def files_of(folder: Path) -> dict[str, str]:
@@ -62,7 +62,7 @@ def files_of(folder: Path) -> dict[str, str]:
     return files
 
 
-def _gather(folder: str, inside: str, above: tuple[str, ...], found: dict[str, str]) -> None:
+def _gather(folder: str, inside: str, above: tuple[str, ...], files: dict[str, str]) -> None:
     real = os.path.realpath(folder)
     if real in above:
         return
@@ -70,9 +70,9 @@ def _gather(folder: str, inside: str, above: tuple[str, ...], found: dict[str, s
         for child in children:
             _check_name(child.path)
             if child.is_dir():
-                _gather(child.path, f"{inside}{child.name}/", (*above, real), found)
+                _gather(child.path, f"{inside}{child.name}/", (*above, real), files)
             elif child.is_file():
-                found[inside + child.name] = child.path
+                files[inside + child.name] = child.path
 
 
 def _check_name(path: str) -> None:

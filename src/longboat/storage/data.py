@@ -106,10 +106,10 @@ def _import(item: DataImport, place: str, key: str, means: _Means) -> None:
         from longboat.storage.download_prefix import fetch_below
 
         size = fetch_below(object_url(item.url), part, stage, means.environment, means.transfer, means.progress)
-        found = None
+        digest = None
     else:
         fetch(item.url, part, transfer=means.transfer, progress=means.progress, environment=means.environment)
-        found, size = _checked(item, part), os.stat(part).st_size
+        digest, size = _checked(item, part), os.stat(part).st_size
         _fill(item, part, stage)
     names = sorted(os.listdir(stage))[:_MOST_NAMES]  # what lies in the target because of this import, at its top
     # The marker says "all is here" for ever: what it speaks of must be on the disk before it is.
@@ -117,7 +117,7 @@ def _import(item: DataImport, place: str, key: str, means: _Means) -> None:
     for folder in _merge(stage, place):
         durable.sync_folder(folder)
     remove_tree_if_there(stage)
-    marker = {"sha256": found, "size": size, "time": time.time(), "names": names}
+    marker = {"sha256": digest, "size": size, "time": time.time(), "names": names}
     replace_file(f"{own}/{key}.json", json.dumps(marker).encode(), own, is_durable=True)
     remove_tree_if_there(part)
 
@@ -173,9 +173,9 @@ def _merge(stage: str, place: str) -> list[str]:
     if conflict is not None:
         raise EngineError(f"{conflict}: in the way of the data import", hint="remove it, or import to another folder")
     with os.scandir(stage) as children:
-        found = [(child.name, child.is_dir(follow_symlinks=False)) for child in children]
+        entries = [(child.name, child.is_dir(follow_symlinks=False)) for child in children]
     changed = [place]
-    for name, is_folder in sorted(found):
+    for name, is_folder in sorted(entries):
         if is_folder and os.path.isdir(f"{place}/{name}"):
             changed += _merge(f"{stage}/{name}", f"{place}/{name}")
         else:

@@ -125,9 +125,9 @@ def paths_of(where: ObjectUrl, objects: Iterable[ObjectInfo]) -> dict[str, Objec
     return infos
 
 
-def _name(found: ObjectInfo) -> str:
+def _name(info: ObjectInfo) -> str:
     """Of the file that an object arrives in. Another version of the object has another."""
-    return hashlib.sha256("\0".join((found.key, found.tag, str(found.size))).encode()).hexdigest()[:32]
+    return hashlib.sha256("\0".join((info.key, info.tag, str(info.size))).encode()).hexdigest()[:32]
 
 
 class _Fetching:
@@ -151,34 +151,34 @@ class _Fetching:
                 pass
         return self._moved
 
-    def _fetch(self, found: ObjectInfo) -> None:
+    def _fetch(self, info: ObjectInfo) -> None:
         if self._failed.is_set():
             return
         try:
-            self._fetch_one(found)
+            self._fetch_one(info)
         except ObjectMoved:
             with self._lock:
-                self._moved.add(found)
+                self._moved.add(info)
             return
         except BaseException:
             self._failed.set()
             raise
         with self._lock:
-            self._done += found.size
+            self._done += info.size
             if self._progress is not None:
                 self._progress(self._done, self._total)
 
-    def _fetch_one(self, found: ObjectInfo) -> None:
-        place = f"{self._parts}/{_name(found)}"
-        if _size(f"{place}.done") == found.size:
+    def _fetch_one(self, info: ObjectInfo) -> None:
+        place = f"{self._parts}/{_name(info)}"
+        if _size(f"{place}.done") == info.size:
             return
-        tag = "" if found in self._odd else found.tag
-        Download(ObjectSource(self._store, found.key, tag=tag), place, self._transfer).run()
+        tag = "" if info in self._odd else info.tag
+        Download(ObjectSource(self._store, info.key, tag=tag), place, self._transfer).run()
         size = os.stat(place).st_size
-        if size != found.size:
+        if size != info.size:
             os.unlink(place)
             raise ObjectMoved(
-                f"{self._store.name_of(found.key)}: has {size:,} bytes, and {found.size:,} when it was listed"
+                f"{self._store.name_of(info.key)}: has {size:,} bytes, and {info.size:,} when it was listed"
             )
         durable.sync_file(place)  # a later call relies on the name alone
         os.rename(place, f"{place}.done")

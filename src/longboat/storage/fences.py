@@ -49,18 +49,18 @@ def fence_name(attempt: int) -> str:
 def read_marker(data: bytes) -> Marker:
     attempt = None
     try:
-        found = json.loads(data.decode("utf-8"))
-        told = found.get("attempt") if isinstance(found, dict) else None
-        if isinstance(told, int) and not isinstance(told, bool) and told >= 0:
-            attempt = told
+        parsed = json.loads(data.decode("utf-8"))
+        number = parsed.get("attempt") if isinstance(parsed, dict) else None
+        if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
+            attempt = number
     except (ValueError, RecursionError):
         pass  # its content does not matter otherwise
     return Marker(attempt, hashlib.sha256(data).hexdigest()[:16])
 
 
 def encode(fence: Fence, uid: str) -> bytes:
-    found = {"attempt": fence.attempt, "uid": uid, "time": time.time(), "accepted": sorted(fence.accepted)}
-    return json.dumps(found).encode("ascii")
+    fields = {"attempt": fence.attempt, "uid": uid, "time": time.time(), "accepted": sorted(fence.accepted)}
+    return json.dumps(fields).encode("ascii")
 
 
 def decode(attempt: int, data: bytes) -> Fence:
@@ -75,10 +75,10 @@ def decode(attempt: int, data: bytes) -> Fence:
 def is_of_run(data: bytes, uid: str) -> bool:
     """Whether a fence, or a marker, is this run's. One that does not tell, or is damaged, counts as its own."""
     try:
-        told = json.loads(data.decode("utf-8"))["uid"]
+        owner = json.loads(data.decode("utf-8"))["uid"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return True
-    return not isinstance(told, str) or told == uid
+    return not isinstance(owner, str) or owner == uid
 
 
 def counts(fence: Fence | None, key: str, attempt: int | None) -> bool:
@@ -88,8 +88,8 @@ def counts(fence: Fence | None, key: str, attempt: int | None) -> bool:
 
 def newest_of(names: Iterable[str]) -> int | None:
     """The newest attempt that has put up a fence."""
-    found = [int(match.group(1)) for match in map(FENCE.fullmatch, names) if match]
-    return max(found) if found else None
+    numbers = [int(match.group(1)) for match in map(FENCE.fullmatch, names) if match]
+    return max(numbers) if numbers else None
 
 
 def check(newest: int | None, attempt: int | None) -> None:

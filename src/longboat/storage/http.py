@@ -108,13 +108,13 @@ def read_whole(response: Any, most: int = MOST_TEXT, most_s: float = MOST_S) -> 
 
 def code_of(headers: Any, body: bytes) -> str:
     """The store's own word for what went wrong: `NoSuchKey`. Never its message, which may hold what was signed."""
-    told = headers.get("x-ms-error-code") if headers is not None else None
-    if not told:
+    code = headers.get("x-ms-error-code") if headers is not None else None
+    if not code:
         try:
-            told = text_of(parse_xml(body), "Code")
+            code = text_of(parse_xml(body), "Code")
         except ValueError:
-            told = ""
-    return told if told.isalnum() and len(told) <= 64 else ""
+            code = ""
+    return code if code.isalnum() and len(code) <= 64 else ""
 
 
 def parse_xml(data: bytes) -> ET.Element:
@@ -165,8 +165,8 @@ def children(element: ET.Element, name: str) -> list[ET.Element]:
 
 
 def text_of(element: ET.Element, name: str) -> str:
-    found = children(element, name)
-    return (found[0].text or "") if found else ""
+    matches = children(element, name)
+    return (matches[0].text or "") if matches else ""
 
 
 def quoted(text: str, safe: str = "") -> str:

@@ -35,11 +35,11 @@ def size_words(count: int) -> str:
 
 def reporter(tell: Callable[[str], None], label: str, every_s: float) -> Callable[[int, int | None], None]:
     """A `Progress` that tells now and then; not at once: most transfers are over soon."""
-    told = [time.monotonic()]
+    reported = [time.monotonic()]
 
     def progress(done: int, total: int | None) -> None:
-        if time.monotonic() - told[0] >= every_s:
-            told[0] = time.monotonic()
+        if time.monotonic() - reported[0] >= every_s:
+            reported[0] = time.monotonic()
             tell(f"{label}: {progress_words(done, total)}")
 
     return progress

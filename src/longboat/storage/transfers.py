@@ -226,9 +226,9 @@ class Download:
     def _recalled(self) -> _Notes:
         try:
             with open(self._notes(), "rb") as file:
-                told = json.loads(file.read(_MOST_NOTES))
-            tag, size = told.get("tag"), told.get("size")
-            boot, synced = told.get("boot"), told.get("synced")
+                notes = json.loads(file.read(_MOST_NOTES))
+            tag, size = notes.get("tag"), notes.get("size")
+            boot, synced = notes.get("boot"), notes.get("synced")
             return _Notes(
                 tag if isinstance(tag, str) else None,
                 size if isinstance(size, int) else None,
@@ -253,8 +253,8 @@ def not_through_links(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
-def no_room(what: str, size: int, free: int) -> EngineError:
+def no_room(subject: str, size: int, free: int) -> EngineError:
     return EngineError(
-        f"{what}: it is {size_text(size)}, and {size_text(free)} are free for it",
+        f"{subject}: it is {size_text(size)}, and {size_text(free)} are free for it",
         hint="free some space, or send `to` to a larger disk",
     )

@@ -53,8 +53,8 @@ class Pattern(Value, frozen=True):
 def parse(text: str) -> tuple[Pattern, ...]:
     """The patterns of an ignore file, in order."""
     lines = text.removeprefix("\ufeff").split("\n")
-    found = (parse_line(line.removesuffix("\r")) for line in lines)
-    return tuple(pattern for pattern in found if pattern is not None)
+    patterns = (parse_line(line.removesuffix("\r")) for line in lines)
+    return tuple(pattern for pattern in patterns if pattern is not None)
 
 
 def parse_line(line: str) -> Pattern | None:

@@ -40,8 +40,8 @@ def too_many(sizes: Mapping[str, int], limits: TreeLimits) -> BundleError:
 def heaviest(weights: Mapping[str, int]) -> list[tuple[str, int]]:
     """The folders (or single files) that hold most of the weight, heaviest first, as deep as one of them dominates."""
     total = sum(weights.values()) or 1
-    found = sorted(_children(weights, "").items(), key=lambda item: (-item[1], item[0]))
-    named = [item for item in found[:_MOST_NAMED] if item[1] >= total * _WORTH_NAMING] or found[:1]
+    weighed = sorted(_children(weights, "").items(), key=lambda item: (-item[1], item[0]))
+    named = [item for item in weighed[:_MOST_NAMED] if item[1] >= total * _WORTH_NAMING] or weighed[:1]
     return [_descend(weights, place, weight) for place, weight in named]
 
 

@@ -46,7 +46,7 @@ class Scan:
         self._find(include)
 
     def _find(self, include: Sequence[str]) -> None:
-        patterns = [one for text in include if (one := self._include_by_name(text)) is not None]
+        patterns = [included for text in include if (included := self._include_by_name(text)) is not None]
         self.under_git = git.in_repository(self._root) and self._add_listing("")
         if not self.under_git:
             self._walk("", self._belongs, self._is_open)
@@ -77,14 +77,14 @@ class Scan:
         if not self._belongs(path) or path in self.files:
             return []
         try:
-            found = os.lstat(f"{self._root}/{path}")
+            info = os.lstat(f"{self._root}/{path}")
         except (FileNotFoundError, NotADirectoryError):
             return []  # deleted, not yet committed
         except OSError as error:
             raise unreadable(path, error) from None
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(info.st_mode):
             return [path]
-        self._add(path, found)
+        self._add(path, info)
         if is_new:
             self.untracked.append(path)
         return []
@@ -114,8 +114,8 @@ class Scan:
         if not self.under_git:
             return
         done = 0
-        while done < len(found := self._rules.takes_back()):
-            folder, pattern = found[done]
+        while done < len(taken_back := self._rules.takes_back()):
+            folder, pattern = taken_back[done]
             done += 1
             start = _start_of(pattern, folder)
             self._walk(start, lambda path: self._belongs(path) and self._rules.file(path) is True, self._is_open)
@@ -128,16 +128,16 @@ class Scan:
         if not is_literal(name):
             return parse_line(text.removeprefix("./"))
         try:
-            found = os.lstat(self._path(name))
+            info = os.lstat(self._path(name))
         except OSError:
             raise BundleError(f"include: there is no {text!r} in {self._root}") from None
-        is_folder = stat.S_ISDIR(found.st_mode)
+        is_folder = stat.S_ISDIR(info.st_mode)
         if not self._may_enter(name if is_folder else name.rpartition("/")[0]):
             raise BundleError(f"include: {text!r} never travels", hint="docs/code.md lists what always stays behind")
         if is_folder:
             return parse_line("/" + name)
         self.by_name.add(name)
-        self._add(name, found)
+        self._add(name, info)
         return None
 
     def _include_pattern(self, pattern: Pattern) -> None:
@@ -187,8 +187,8 @@ class Scan:
         except OSError as error:
             raise unreadable(folder or ".", error) from None
 
-    def _add(self, path: str, found: os.stat_result) -> None:
-        special = _SPECIAL.get(stat.S_IFMT(found.st_mode))
+    def _add(self, path: str, info: os.stat_result) -> None:
+        special = _SPECIAL.get(stat.S_IFMT(info.st_mode))
         if special is not None:
             self.warnings.append(f"{path}: left out, it is {special}")
             return
@@ -196,9 +196,9 @@ class Scan:
             path.encode()
         except UnicodeEncodeError:
             raise git.not_utf8(os.fsencode(path)) from None
-        self.files[path] = found
+        self.files[path] = info
         if len(self.files) > self._limits.max_files:
-            raise too_many({name: one.st_size for name, one in self.files.items()}, self._limits)
+            raise too_many({name: info.st_size for name, info in self.files.items()}, self._limits)
 
     def _belongs(self, path: str) -> bool:
         """Whether nothing keeps the path out."""

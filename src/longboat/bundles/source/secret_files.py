@@ -73,7 +73,7 @@ def found_in(path: str, data: bytes) -> str:
 
 def token_in(data: bytes) -> str:
     """What key or token is in the text, in words; "" when there is none."""
-    for needle, what, matcher in _MATCHERS:
+    for needle, kind, matcher in _MATCHERS:
         if needle in data and matcher.search(data):
-            return what
+            return kind
     return ""

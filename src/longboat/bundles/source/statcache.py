@@ -52,20 +52,20 @@ class StatCache:
             return {}
         return cache.files if (cache.version, cache.root) == (_VERSION, self._root) else {}
 
-    def get(self, path: str, found: os.stat_result) -> tuple[str, str] | None:
+    def get(self, path: str, info: os.stat_result) -> tuple[str, str] | None:
         """Hash and secret of the file with this stat, or None when it has to be read."""
         known = self._old.get(path)
-        if known is None or known[:4] != (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino):
+        if known is None or known[:4] != (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino):
             return None
         self._new[path] = known
         return known[4], known[5]
 
-    def put(self, path: str, found: os.stat_result, hash: str, secret: str) -> None:
+    def put(self, path: str, info: os.stat_result, hash: str, secret: str) -> None:
         """`found` is the stat of the file after it was read. Too fresh to be told from a later change: not kept."""
-        newest = max(found.st_mtime_ns, found.st_ctime_ns)
+        newest = max(info.st_mtime_ns, info.st_ctime_ns)
         tick = _TICK_NS if newest % 1_000_000_000 else _COARSE_TICK_NS
         if newest < self._started_ns - tick:
-            times = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+            times = (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)
             self._new[path] = (*times, hash, secret)
             self._is_changed = True
 

@@ -24,8 +24,8 @@ class Masker:
     """One stream. `feed` gives what may be written now, `finish` the rest."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        found = {os.fsencode(part.strip()) for value in values for part in value.splitlines()}
-        self._values = sorted(value for value in found if len(value) >= LEAST)
+        parts = {os.fsencode(part.strip()) for value in values for part in value.splitlines()}
+        self._values = sorted(value for value in parts if len(value) >= LEAST)
         borders = {value: begun(value, value[1:]) for value in self._values}
         self._again = {value: value[border:] for value, border in borders.items() if border}
         self._held = b""

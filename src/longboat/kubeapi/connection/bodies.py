@@ -25,12 +25,12 @@ def read_whole(response: http.client.HTTPResponse, most: int = MOST_ANSWER) -> b
 def unpacked(content: bytes, most: int = MOST_ANSWER) -> bytes:
     """A body that came compressed. Raises zlib.error, also for one that grows without measure."""
     unpacking = zlib.decompressobj(wbits=31)
-    found = unpacking.decompress(content, most)
+    unpacked_bytes = unpacking.decompress(content, most)
     if unpacking.unconsumed_tail:
         raise zlib.error(f"the answer is longer than {most >> 20} MiB")
     if not unpacking.eof:
         raise zlib.error("the answer breaks off")
-    return found
+    return unpacked_bytes
 
 
 def _too_long(most: int) -> http.client.HTTPException:

@@ -42,7 +42,10 @@ def ask(access: ClusterAccess, environment: Mapping[str, str]) -> Answer:
         )
     interactive = _is_interactive(access, str(plugin.get("interactiveMode") or "IfAvailable"))
     command = [str(plugin.get("command") or ""), *(str(arg) for arg in plugin.get("args") or [])]
-    variables = {**environment, **{str(one["name"]): str(one["value"]) for one in plugin.get("env") or []}}
+    variables = {
+        **environment,
+        **{str(variable["name"]): str(variable["value"]) for variable in plugin.get("env") or []},
+    }
     variables["KUBERNETES_EXEC_INFO"] = json.dumps(_orders(access, version, interactive))
     said = _run(access, command, variables, interactive)
     return read_answer(command[0], version, said)
@@ -53,7 +56,7 @@ def _checked(access: ClusterAccess) -> dict[str, Any]:
     env, args = (plugin.get("env") or [], plugin.get("args") or []) if isinstance(plugin, dict) else (None, None)
     if not isinstance(env, list) or not isinstance(args, list):
         raise KubeconfigError(f"the exec plugin of context {access.context!r} is not written as one")
-    if not all(isinstance(one, dict) and "name" in one and "value" in one for one in env):
+    if not all(isinstance(variable, dict) and "name" in variable and "value" in variable for variable in env):
         raise KubeconfigError(f"the exec plugin of context {access.context!r}: env: each has a `name` and a `value`")
     return dict(plugin)
 
@@ -117,10 +120,10 @@ def _run(access: ClusterAccess, command: list[str], variables: dict[str, str], i
     except OSError as error:
         raise KubeconfigError(f"{program}: cannot be run: {error.strerror or error}") from error
     if done.returncode:
-        told = (done.stderr or b"").decode(errors="replace").strip()[-1000:]
+        message = (done.stderr or b"").decode(errors="replace").strip()[-1000:]
         raise Unreachable(
             f"{command[0]} gave no credentials for context {access.context!r}: exit code {done.returncode}"
-            + (f": {told}" if told else ""),
+            + (f": {message}" if message else ""),
             hint="log in again with your provider's tool",
         )
     return done.stdout
@@ -131,11 +134,11 @@ def read_answer(program: str, version: str, said: bytes) -> Answer:
     try:
         answer = json.loads(said)
         status = answer.get("status") or {}
-        told = answer.get("apiVersion"), answer.get("kind")
+        identity = answer.get("apiVersion"), answer.get("kind")
     except (ValueError, AttributeError):
         raise Unreachable(f"{program} did not print an ExecCredential") from None
-    if told != (version, "ExecCredential"):
-        raise Unreachable(f"{program} printed {told[0]} {told[1]} instead of {version} ExecCredential")
+    if identity != (version, "ExecCredential"):
+        raise Unreachable(f"{program} printed {identity[0]} {identity[1]} instead of {version} ExecCredential")
     token = str(status.get("token") or "")
     certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
     if bool(certificate) != bool(key):
@@ -146,10 +149,10 @@ def read_answer(program: str, version: str, said: bytes) -> Answer:
     return token, pair, _until(program, status.get("expirationTimestamp"))
 
 
-def _until(program: str, told: Any) -> float:
-    if not told:
+def _until(program: str, expiration: Any) -> float:
+    if not expiration:
         return float("inf")
-    expires = parse_time(told)
+    expires = parse_time(expiration)
     if expires is None:
         raise Unreachable(f"{program}: expirationTimestamp is not a time")
     # One that is over already is used once: the server says whether it is any good.

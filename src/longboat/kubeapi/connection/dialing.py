@@ -52,25 +52,25 @@ def target_of(access: ClusterAccess, environment: Mapping[str, str]) -> ServerAd
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     own = str(access.cluster.get("proxy-url") or "")
     proxy = own or proxy_for(parts.scheme, host, port, environment)
-    found = None
+    proxy_parts = None
     if proxy:
-        found = _split(proxy if "://" in proxy else f"http://{proxy}", "proxy-url")
-        if found.scheme not in _PROXY_PORTS:
+        proxy_parts = _split(proxy if "://" in proxy else f"http://{proxy}", "proxy-url")
+        if proxy_parts.scheme not in _PROXY_PORTS:
             raise KubeconfigError(
-                f"proxy {found.scheme}://{found.hostname}: only http and socks5 proxies are spoken to"
+                f"proxy {proxy_parts.scheme}://{proxy_parts.hostname}: only http and socks5 proxies are spoken to"
             )
     name = str(access.cluster.get("tls-server-name") or host)
-    return ServerAddress(host, port, is_tls, parts.path.rstrip("/"), name, found)
+    return ServerAddress(host, port, is_tls, parts.path.rstrip("/"), name, proxy_parts)
 
 
-def _split(url: str, what: str) -> SplitResult:
+def _split(url: str, field: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         if parts.hostname and parts.port != 0:
             return parts
     except ValueError:
         pass
-    raise KubeconfigError(f"{what}: not an address: {url.rpartition('@')[2]!r}")
+    raise KubeconfigError(f"{field}: not an address: {url.rpartition('@')[2]!r}")
 
 
 def proxy_for(scheme: str, host: str, port: int, environment: Mapping[str, str]) -> str:

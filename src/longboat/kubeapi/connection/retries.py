@@ -46,11 +46,11 @@ def pause_s(failure: FailedRequest, attempt: int, *, spent_s: float, total_s: fl
     return pause if spent_s + pause < total_s else None
 
 
-def allowed_s(timeout_s: float, left_s: Callable[[], float] | None, what: str) -> float:
+def allowed_s(timeout_s: float, left_s: Callable[[], float] | None, action: str) -> float:
     """How long an attempt may take that is made now; LeaseExpired where none may be made any more."""
     left = timeout_s if left_s is None else left_s()
     if left <= 0:
-        raise LeaseExpired(f"{what} was not sent: the Lease that allowed it has run out")
+        raise LeaseExpired(f"{action} was not sent: the Lease that allowed it has run out")
     return min(timeout_s, left)
 
 

@@ -129,18 +129,18 @@ class Session:
 def exit_code_in(status: bytes) -> int:
     """What the status channel said in the end."""
     try:
-        told: dict[str, Any] = json.loads(status)
+        parsed: dict[str, Any] = json.loads(status)
     except (ValueError, RecursionError):
         raise Unreachable("the connection ended before the command did") from None
-    if told.get("status") == "Success":
+    if parsed.get("status") == "Success":
         return 0
-    if told.get("reason") == "NonZeroExitCode":
-        for cause in (told.get("details") or {}).get("causes") or []:
+    if parsed.get("reason") == "NonZeroExitCode":
+        for cause in (parsed.get("details") or {}).get("causes") or []:
             if cause.get("reason") == "ExitCode":
                 return int(cause["message"])
-    message = str(told.get("message") or "the command could not be started")
+    message = str(parsed.get("message") or "the command could not be started")
     hint = "the container's image has no such program" if "executable file not found" in message else None
-    raise ApiError(message, status=int(told.get("code") or 0), reason=str(told.get("reason") or ""), hint=hint)
+    raise ApiError(message, status=int(parsed.get("code") or 0), reason=str(parsed.get("reason") or ""), hint=hint)
 
 
 class _Pump:
@@ -179,7 +179,7 @@ class _Pump:
             poller = select.poll()
             poller.register(number, select.POLLIN)
             poller.register(self._wake_read, select.POLLIN)
-            if any(found == self._wake_read for found, _ in poller.poll()):
+            if any(descriptor == self._wake_read for descriptor, _ in poller.poll()):
                 return b""
         read: Any = getattr(source, "read1", source.read)
         return bytes(read(BLOCK) or b"")
@@ -259,10 +259,10 @@ def _show(session: Session, sinks: dict[int, BinaryIO | None], timeout_s: float 
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
         left = None if deadline is None else deadline - time.monotonic()
-        found = session.receive(left) if left is None or left > 0 else None
-        if found is None:
+        message = session.receive(left) if left is None or left > 0 else None
+        if message is None:
             raise Unreachable(f"the command did not end within {timeout_s} s")
-        sink = sinks[found[0]]
+        sink = sinks[message[0]]
         if sink is not None:
-            sink.write(found[1])
+            sink.write(message[1])
             sink.flush()

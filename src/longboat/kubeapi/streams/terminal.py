@@ -12,8 +12,8 @@ from typing import Any
 
 def size_of(number: int) -> tuple[int, int]:
     """(columns, lines)."""
-    found = os.get_terminal_size(number)
-    return found.columns, found.lines
+    size = os.get_terminal_size(number)
+    return size.columns, size.lines
 
 
 @contextlib.contextmanager

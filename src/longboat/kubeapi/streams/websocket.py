@@ -78,9 +78,9 @@ class FrameParser:
             raise Unreachable("the server sent something that is not a WebSocket frame")
         if size < 0 or len(rest) < start + size:
             return None
-        found = bool(rest[0] & 0x80), rest[0] & 0x0F, bytes(rest[start : start + size])
+        message = bool(rest[0] & 0x80), rest[0] & 0x0F, bytes(rest[start : start + size])
         del rest[: start + size]
-        return found
+        return message
 
 
 class WebSocket:
@@ -164,8 +164,8 @@ class WebSocket:
                 raise Unreachable("the connection broke: the server closed it without a word")
 
     def _next_message(self) -> bytes | None:
-        while (found := self._frames.next()) is not None:
-            is_last, opcode, content = found
+        while (next_frame := self._frames.next()) is not None:
+            is_last, opcode, content = next_frame
             if opcode == CLOSE:
                 self.close()
                 raise WebSocketClosed(content[2:].decode(errors="replace"))

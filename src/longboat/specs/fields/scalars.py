@@ -68,8 +68,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
     import difflib  # only when there is something to say
 
     names = list(names)
-    found = difflib.get_close_matches(name.lower()[:60], names, n=1, cutoff=0.6)
-    return f'; did you mean "{found[0]}"?' if found else ""
+    matches = difflib.get_close_matches(name.lower()[:60], names, n=1, cutoff=0.6)
+    return f'; did you mean "{matches[0]}"?' if matches else ""
 
 
 def number_of(node: YamlNode, at: FieldPath, expected: str) -> int | float | None:

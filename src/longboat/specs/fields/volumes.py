@@ -31,8 +31,8 @@ class Scratch(Flag, frozen=True):
 def _volume(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Volume | None:
     given = [name for name in _SOURCES if values.get(name)]
     if len(given) != 1:
-        found = " and ".join(given) if given else "none"
-        at.problem(node, f"found {found}, expected exactly one of {', '.join(_SOURCES)}")
+        sources = " and ".join(given) if given else "none"
+        at.problem(node, f"found {sources}, expected exactly one of {', '.join(_SOURCES)}")
         return None
     if values.get("scratch") and values.get("read_only"):
         at.problem(node, "a scratch volume is empty at the start, so it cannot be read_only")

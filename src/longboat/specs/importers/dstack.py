@@ -106,13 +106,13 @@ def _commands(key: str, node: YamlNode, draft: ImportDraft) -> None:
 def _interpolated(script: str, source: str, draft: ImportDraft) -> str:
     """`${{ secrets.NAME }}` becomes a variable that has the secret; nothing else can be known here."""
 
-    def meaning(found: re.Match[str]) -> str:
-        space, _, name = found[1].partition(".")
+    def meaning(match: re.Match[str]) -> str:
+        space, _, name = match[1].partition(".")
         if space == "secrets" and name.isidentifier():
             draft.put("secrets", name, {"store": name}, source=source)
             return f"${{{name}}}"
-        why = "write the arguments into the command" if found[1] == "run.args" else "it has no counterpart"
-        draft.lost(source, f"{found[0]} was taken out: {why}")
+        why = "write the arguments into the command" if match[1] == "run.args" else "it has no counterpart"
+        draft.lost(source, f"{match[0]} was taken out: {why}")
         return ""
 
     return "\n".join(line.rstrip() for line in _INTERPOLATION.sub(meaning, script).split("\n"))

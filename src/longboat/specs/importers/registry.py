@@ -58,8 +58,8 @@ def _one_task(roots: list[YamlNode], file: str, wanted: str | None) -> YamlNode:
     if chosen:
         return chosen[0]
     listed = ", ".join(names[:20]) or "none"
-    found = f"the file has {len(tasks)} task{'s' * (len(tasks) != 1)}: {listed}"
-    message = found if wanted is None else f"there is no task {wanted[:63]}; {found}"
+    text = f"the file has {len(tasks)} task{'s' * (len(tasks) != 1)}: {listed}"
+    message = text if wanted is None else f"there is no task {wanted[:63]}; {text}"
     raise JobError(
         [Problem(message, file=file, hint="choose one with --task NAME; each becomes a job file of its own")]
     )

@@ -64,8 +64,8 @@ def _mapping(data: bytes, name: str, mistakes: Mistakes, hints: FileHints) -> Ya
 
     node = parse_bytes(data, file=name, mistakes=mistakes)
     if node is not None and not isinstance(node.value, dict):
-        what = "the file is empty" if node.value is None else "found a list or a single value, expected a mapping"
-        mistakes.add(node.place, "", what, hint=hints.empty)
+        problem = "the file is empty" if node.value is None else "found a list or a single value, expected a mapping"
+        mistakes.add(node.place, "", problem, hint=hints.empty)
         return None
     return node
 

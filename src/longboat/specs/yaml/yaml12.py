@@ -45,8 +45,8 @@ def parse_text(text: str, *, file: str, mistakes: Mistakes) -> YamlNode | None:
 
     try:
         if bad := _CONTROL.search(text):
-            what = "a NUL byte" if bad.group() == "\0" else f"the control character U+{ord(bad.group()):04X}"
-            raise _Stop(f"found {what}", _place_after(text[: bad.start()], file))
+            character = "a NUL byte" if bad.group() == "\0" else f"the control character U+{ord(bad.group()):04X}"
+            raise _Stop(f"found {character}", _place_after(text[: bad.start()], file))
         return _Builder(file, mistakes).build(_events(text))
     except _Stop as stop:
         mistakes.add(stop.place, "", stop.message, hint=stop.hint)
@@ -96,9 +96,9 @@ def _place_after(before: str, file: str) -> SourcePosition:
     return SourcePosition(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
 
 
-def _join_surrogates(found: re.Match[str]) -> str:
+def _join_surrogates(match: re.Match[str]) -> str:
     """JSON writes one character as two escapes; YAML does not know them."""
-    return (int(found[1], 16).to_bytes(2, "big") + int(found[2], 16).to_bytes(2, "big")).decode("utf-16-be")
+    return (int(match[1], 16).to_bytes(2, "big") + int(match[2], 16).to_bytes(2, "big")).decode("utf-16-be")
 
 
 def _events(text: str) -> Iterator[Any]:
@@ -174,8 +174,8 @@ class _Builder:
         known = self.anchors.get(event.anchor)
         if known is None:
             inside = any(frame.anchor == event.anchor for frame in self.stack)
-            what = "refers to the very thing it is part of" if inside else "refers to no anchor above it"
-            raise self._stop(f"the alias *{event.anchor[:60]} {what}", event)
+            problem = "refers to the very thing it is part of" if inside else "refers to no anchor above it"
+            raise self._stop(f"the alias *{event.anchor[:60]} {problem}", event)
         node, size, height = known
         self._put(node, event, size=size, height=height)
 
@@ -222,8 +222,8 @@ class _Builder:
         frame.key, frame.key_place = node.text, self._place(event)
         seen = frame.node.keys.get(node.text)
         if seen is not None and not (node.text == "<<" and node.plain):
-            what = f"the key {_short(node.text)} is written twice; the first is at {seen.line}:{seen.column}"
-            self.mistakes.add(frame.key_place, "", what, hint="keep one of the two")
+            problem = f"the key {_short(node.text)} is written twice; the first is at {seen.line}:{seen.column}"
+            self.mistakes.add(frame.key_place, "", problem, hint="keep one of the two")
 
     def _entry(self, frame: _Open, node: YamlNode, event: Any) -> None:
         key = frame.key or ""

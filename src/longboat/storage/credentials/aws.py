@@ -105,12 +105,12 @@ def _web_identity(environment: Mapping[str, str], transfer: Transfer) -> AwsKeys
     body = patiently(exchange, request, transfer, f"credentials of {role} cannot be had")
     try:
         (result,) = children(parse_xml(body), "AssumeRoleWithWebIdentityResult")
-        (found,) = children(result, "Credentials")
+        (credentials,) = children(result, "Credentials")
     except ValueError:
         raise EngineError(f"credentials of {role} cannot be had: {url} is no token service") from None
     names = ("AccessKeyId", "SecretAccessKey", "SessionToken")
-    key_id, secret, lent = (text_of(found, name) for name in names)
-    return AwsKeys(key_id, secret, lent, expiry(text_of(found, "Expiration")))
+    key_id, secret, lent = (text_of(credentials, name) for name in names)
+    return AwsKeys(key_id, secret, lent, expiry(text_of(credentials, "Expiration")))
 
 
 def patiently(exchange: HttpExchange, request: HttpRequest, transfer: Transfer, failure: str) -> bytes:
@@ -175,13 +175,13 @@ def _of_machine(environment: Mapping[str, str]) -> AwsKeys | None:
 def _keys(body: bytes) -> AwsKeys:
     """Raises ValueError and KeyError for what a server answers that hands out none."""
     try:
-        told = json.loads(body)
+        parsed = json.loads(body)
     except RecursionError:
         raise ValueError("nested without end") from None
-    if not isinstance(told, dict) or not all(isinstance(value, str) for value in told.values()):
+    if not isinstance(parsed, dict) or not all(isinstance(value, str) for value in parsed.values()):
         raise ValueError("no credentials")
     return AwsKeys(
-        told["AccessKeyId"], told["SecretAccessKey"], told.get("Token"), expiry(told.get("Expiration") or "")
+        parsed["AccessKeyId"], parsed["SecretAccessKey"], parsed.get("Token"), expiry(parsed.get("Expiration") or "")
     )
 
 

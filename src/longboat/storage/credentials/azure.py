@@ -137,7 +137,7 @@ def _of_machine(environment: Mapping[str, str]) -> Token | None:
 def token_of(body: bytes) -> Token:
     """An OAuth answer. Raises ValueError."""
     try:
-        told = json.loads(body)
-        return Token(str(told["access_token"]), time.time() + float(told["expires_in"]))
+        parsed = json.loads(body)
+        return Token(str(parsed["access_token"]), time.time() + float(parsed["expires_in"]))
     except (KeyError, TypeError, UnicodeDecodeError, RecursionError):
         raise ValueError("no token") from None

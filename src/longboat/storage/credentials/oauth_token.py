@@ -42,8 +42,8 @@ class BearerToken:
     def token(self, stale: Token | None = None) -> Token | None:
         """The one to use; another than `stale`, if there is any."""
         with self._seeking:
-            found = self._token
-            is_old = found is not None and (found == stale or found.expires - time.time() < RENEW_S)
+            known = self._token
+            is_old = known is not None and (known == stale or known.expires - time.time() < RENEW_S)
             if not self._was_sought or is_old:
                 self._token = self._find()
                 self._was_sought = True

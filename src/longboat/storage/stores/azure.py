@@ -79,19 +79,19 @@ class Azure(ObjectStore):
         container = f"{self._endpoint}/{quoted(self.where.bucket, safe='$')}"
         url = f"{container}/{quoted(key, safe='/')}" if key else container
         query = list(query)
-        told = {**headers, "x-ms-date": formatdate(usegmt=True), "x-ms-version": VERSION}
+        sent = {**headers, "x-ms-date": formatdate(usegmt=True), "x-ms-version": VERSION}
         if body is not None:
-            told.setdefault("Content-Type", "application/octet-stream")
-            told["Content-Length"] = str(len(body))
+            sent.setdefault("Content-Type", "application/octet-stream")
+            sent["Content-Length"] = str(len(body))
         text = query_text(query)
         if self._account.key:
             path = urllib.parse.urlsplit(url).path
-            told["Authorization"] = shared_key(self._account, method, path, query, told)
+            sent["Authorization"] = shared_key(self._account, method, path, query, sent)
         elif self._account.sas:
             text = f"{text}&{self._account.sas}" if text else self._account.sas
         elif (token := self._bearer.token()) is not None:
-            told["Authorization"] = token.header
-        return HttpRequest(method, f"{url}?{text}" if text else url, told, body)
+            sent["Authorization"] = token.header
+        return HttpRequest(method, f"{url}?{text}" if text else url, sent, body)
 
     def listed(self, prefix: str) -> Iterator[ObjectInfo]:
         more = ""
@@ -118,8 +118,8 @@ class Azure(ObjectStore):
         return block
 
     def finish(self, key: str, upload: str, parts: list[str]) -> None:
-        told = "".join(f"<Latest>{block}</Latest>" for block in parts)
-        body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{told}</BlockList>'.encode()
+        blocks = "".join(f"<Latest>{block}</Latest>" for block in parts)
+        body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
         self.ask("PUT", key, query=[("comp", "blocklist")], headers={"Content-Type": "application/xml"}, body=body)
 
     def abandon(self, key: str, upload: str) -> None:

@@ -80,20 +80,20 @@ def find_token(environment: Mapping[str, str], transfer: Transfer) -> Token | No
     path = home_file(environment, "GOOGLE_APPLICATION_CREDENTIALS", _ADC)
     try:
         with open(path, encoding="utf-8") as file:
-            told = json.load(file)
+            parsed = json.load(file)
     except FileNotFoundError:
         if environment.get("GOOGLE_APPLICATION_CREDENTIALS"):
             raise EngineError(f"GOOGLE_APPLICATION_CREDENTIALS: {path} does not exist") from None
         return _of_machine(environment)
     except (OSError, ValueError):
         raise EngineError(f"{path}: not a file of Google credentials") from None
-    if not isinstance(told, dict) or told.get("type") != "authorized_user":
-        kind = str(told.get("type"))[:40] if isinstance(told, dict) else "unknown"
+    if not isinstance(parsed, dict) or parsed.get("type") != "authorized_user":
+        kind = str(parsed.get("type"))[:40] if isinstance(parsed, dict) else "unknown"
         raise EngineError(
             f"{path}: credentials of the type {kind} are not used here",
             hint="give an HMAC key of the service account: GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY",
         )
-    form = {name: str(told.get(name) or "") for name in ("client_id", "client_secret", "refresh_token")}
+    form = {name: str(parsed.get(name) or "") for name in ("client_id", "client_secret", "refresh_token")}
     body = urllib.parse.urlencode({**form, "grant_type": "refresh_token"}).encode()
     request = HttpRequest("POST", TOKENS, {"Content-Type": "application/x-www-form-urlencoded"}, body)
     try:

@@ -207,9 +207,9 @@ class ObjectStore(abc.ABC):
     def failure(self, rejected: HttpRejected, key: str) -> Exception:
         """What an answer means: an EngineError, or a ConnectionError when another try may do better."""
         status, code, name = rejected.status, rejected.code, self.name_of(key)
-        told = f"{status} {code}".rstrip()
+        answer = f"{status} {code}".rstrip()
         if status in WORTH_RETRYING or code in _PASSING:
-            return ConnectionError(f"the store answers {told}")
+            return ConnectionError(f"the store answers {answer}")
         if code in _NO_BUCKET:
             return EngineError(
                 f"{name}: there is no bucket {self.where.bucket}", hint=f"check its name. {self.endpoint_hint}"
@@ -217,21 +217,21 @@ class ObjectStore(abc.ABC):
         if code == "RequestTimeTooSkewed":
             return EngineError(f"{name}: this machine's clock is wrong, says the store", hint="set the clock")
         if code in _EXPIRED:
-            return EngineError(f"{name}: the credentials have expired ({told})", hint=self.keys_hint)
+            return EngineError(f"{name}: the credentials have expired ({answer})", hint=self.keys_hint)
         if status in (401, 403) or code in _UNKNOWN_KEY or code == "PublicAccessNotPermitted":
-            return self._refused(name, code, told)
+            return self._refused(name, code, answer)
         if status == 404:
             hint = "a name that ends with / means everything below it" if key else None
             return ObjectMissing(f"{name}: there is no such object", hint=hint)
-        return EngineError(f"{name}: the store answers {told}", hint=self.endpoint_hint)
+        return EngineError(f"{name}: the store answers {answer}", hint=self.endpoint_hint)
 
-    def _refused(self, name: str, code: str, told: str) -> EngineError:
+    def _refused(self, name: str, code: str, answer: str) -> EngineError:
         if not self.has_credentials():
-            return EngineError(f"{name}: not public, and no credentials were found ({told})", hint=self.keys_hint)
+            return EngineError(f"{name}: not public, and no credentials were found ({answer})", hint=self.keys_hint)
         if code in _UNKNOWN_KEY:
-            return EngineError(f"{name}: the store does not accept the credentials ({told})", hint=self.keys_hint)
+            return EngineError(f"{name}: the store does not accept the credentials ({answer})", hint=self.keys_hint)
         return EngineError(
-            f"{name}: the credentials do not allow this ({told})",
+            f"{name}: the credentials do not allow this ({answer})",
             hint="grant them access to it, or give others; some stores say the same of an object that does not exist",
         )
 

@@ -142,11 +142,11 @@ class S3(ObjectStore):
         return self.ask("PUT", key, query=query, body=data).headers.get("ETag") or ""
 
     def finish(self, key: str, upload: str, parts: list[str]) -> None:
-        told = "".join(
+        listed = "".join(
             f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(tag)}</ETag></Part>"
             for number, tag in enumerate(parts, 1)
         )
-        body = f"<CompleteMultipartUpload>{told}</CompleteMultipartUpload>".encode()
+        body = f"<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>".encode()
         pause_s = self.transfer.backoff_s
         for left in reversed(range(self.transfer.attempts)):
             try:
