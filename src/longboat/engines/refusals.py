@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from longboat.core.errors import Refused, UsageError
-from longboat.core.jobs import Job
-from longboat.core.resources import parse_cpus, parse_quantity
+from longboat.core.jobs import DataImport, Gpus, Job
+from longboat.core.resources import parse_cpus, parse_quantity, show_quantity
 from longboat.core.runs import RunStatus
 
 Problem = tuple[str, str | None]
@@ -26,6 +26,23 @@ def refusal(head: str, problems: Sequence[Problem]) -> Refused:
     hints = agreed(hint for _, hint in problems if hint)
     text = f": {reasons[0]}" if len(reasons) == 1 else ":" + "".join(f"\n  - {reason}" for reason in reasons)
     return Refused(head + text, hint="\n".join(hints) or None)
+
+
+def import_problems(item: DataImport) -> list[Problem]:
+    from longboat.storage.urls import check_import  # here: few jobs have data
+
+    try:
+        check_import(item.url, item.sha256)
+    except Refused as error:
+        return [(f"`data`: {error.message}", error.hint or "use another address")]
+    return []
+
+
+def gpu_words(wanted: Gpus) -> str:
+    parts = [wanted.type or "GPUs"]
+    if wanted.memory:
+        parts.append(f"with at least {show_quantity(wanted.memory)}")
+    return " ".join(parts)
 
 
 def check_same_job(run: RunStatus, job: Job) -> None:

@@ -65,8 +65,7 @@ class Optimizer:
         chosen = self._improve(best[0], names, best[1])
         if purchase.left == [len(kind.pods) for kind in self.kinds]:
             chosen = refit(chosen, self.kinds, names, budget)
-        for group in chosen.groups:
-            budget.pay(group.pool, group.count)
+        budget.pay_all(chosen.groups)
         purchase.groups += chosen.groups
         purchase.left = chosen.left
 

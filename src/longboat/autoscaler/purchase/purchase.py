@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from longboat.autoscaler.purchase.offers import PoolOffer, Zone, uses_of
 from longboat.fitting.model.pods import Pod, PodShape
@@ -90,6 +90,19 @@ class CapacityBudget:
             most = self.limits[number]
             if most is not None:
                 self.limits[number] = most - use * paid
+
+    def pay_all(self, groups: Iterable[MachineGroup]) -> None:
+        for group in groups:
+            self.pay(group.pool, group.count)
+
+    def affords_all(self, counts: Mapping[str, int]) -> bool:
+        """Whether so many machines of each pool may be bought together."""
+        rest = self.copy()
+        for pool, count in counts.items():
+            if rest.affords(pool, count) < count:
+                return False
+            rest.pay(pool, count)
+        return True
 
     def price(self, pool: str) -> float:
         """Of the next machine of this pool."""

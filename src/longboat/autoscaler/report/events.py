@@ -23,6 +23,7 @@ from longboat.autoscaler.model.turn import ActionResult, LoopTurn
 from longboat.autoscaler.observe.orders import NAME as MEMORY
 from longboat.core.errors import LongboatError, UsageError
 from longboat.core.times import format_time
+from longboat.core.words import counted
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError
 from longboat.kubeapi.kinds import CONFIG_MAP, EVENT, NODE, POD, Kind
@@ -91,7 +92,7 @@ def ordered_for(item: PendingItem, turn: LoopTurn) -> str:
     if not mine or item.expected is None:
         return ""
     counts = " and ".join(
-        f"{action.count} machine{'' if action.count == 1 else 's'} of pool {action.pool}"
+        f"{counted(action.count or 0, 'machine')} of pool {action.pool}"
         + (" (for others too)" if len(action.runs) > 1 else "")
         for action in mine
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from longboat.autoscaler.model.plan import NodeState
 from longboat.autoscaler.model.snapshot import Pool
 from longboat.autoscaler.scale_down.node_usage import NodeTenants
-from longboat.autoscaler.scale_down.state import ScaleDownState, count_of
+from longboat.autoscaler.scale_down.state import ScaleDownState
 from longboat.autoscaler.scale_up.relocation import moves_off
 from longboat.core.times import show_age
+from longboat.core.words import counted
 
 MOST_LOOKED_AT = 64
 """Under-utilized nodes whose pods are tried elsewhere in one loop; the others come later."""
@@ -23,9 +24,9 @@ def consolidate(used: list[NodeTenants], state: ScaleDownState) -> None:
         share = tenants.utilization()
         percent = f"{share:.0%} used"
         if tenants.is_leaving:
-            state.note(tenants.machine, "busy", f"{count_of(len(tenants.work), 'pod')} on the way out, no other")
+            state.note(tenants.machine, "busy", f"{counted(len(tenants.work), 'pod')} on the way out, no other")
         elif share >= state.settings.utilization:
-            state.note(tenants.machine, "busy", f"{count_of(len(tenants.work), 'pod')}, {percent}")
+            state.note(tenants.machine, "busy", f"{counted(len(tenants.work), 'pod')}, {percent}")
         elif stays := tenants.kept() or tenants.unmovable() or state.allowances.why_not(tenants.work):
             state.note(tenants.machine, UNDRAINABLE, f"{percent}; {stays}")
         else:
@@ -55,7 +56,7 @@ def _consolidate_one(tenants: NodeTenants, percent: str, may_go: set[str], state
         # Others of this very loop may have taken the room or the budget: it need not wait anew for that.
         state.note(tenants.machine, UNDRAINABLE, f"{percent}; {why}", under=since if going & may_go else None)
         return
-    reason = f"{percent}; other nodes have room for its {count_of(len(tenants.work), 'pod')}"
+    reason = f"{percent}; other nodes have room for its {counted(len(tenants.work), 'pod')}"
     why_not = why_wait(tenants, pool, state)
     if not why_not and state.act("cordon", tenants.machine, reason):
         state.drains -= 1

@@ -16,9 +16,10 @@ from longboat.autoscaler.purchase.offers import PoolOffer, Zone
 from longboat.autoscaler.purchase.purchase import price_key
 from longboat.autoscaler.scale_down.consolidation import UNDRAINABLE, why_wait
 from longboat.autoscaler.scale_down.node_usage import NodeTenants
-from longboat.autoscaler.scale_down.state import ScaleDownState, count_of
+from longboat.autoscaler.scale_down.state import ScaleDownState
 from longboat.autoscaler.scale_up.placement import is_plain
 from longboat.autoscaler.scale_up.upcoming_demand import has_work
+from longboat.core.words import counted
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.packing import take_each
@@ -127,7 +128,7 @@ class Replacements:
     def _move(self, tenants: NodeTenants, target: Machine) -> None:
         pool, cheaper = tenants.machine.pool, target.pool
         assert pool is not None and cheaper is not None
-        reason = f"{count_of(len(tenants.work), 'pod')}; {_saving(cheaper, pool)} on {target.name}"
+        reason = f"{counted(len(tenants.work), 'pod')}; {_saving(cheaper, pool)} on {target.name}"
         why = why_wait(tenants, pool, self.state)
         if target.condition != "ready":
             why = why or f"moved when it is ready ({target.reason})"
@@ -148,7 +149,7 @@ class Replacements:
         if chosen is None or pool is None:
             return 0
         offer, zone = chosen
-        text = f"{count_of(len(tenants.work), 'pod')}; {_saving(offer.pool, pool)} on a new machine of {offer.name}"
+        text = f"{counted(len(tenants.work), 'pod')}; {_saving(offer.pool, pool)} on a new machine of {offer.name}"
         why = why_wait(tenants, pool, self.state)
         if under_way >= self.settings.max_drains:
             why = why or "other nodes are replaced first (max_drains)"

@@ -14,12 +14,13 @@ from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings, C
 from longboat.autoscaler.scale_down.consolidation import consolidate
 from longboat.autoscaler.scale_down.node_usage import NodeTenants
 from longboat.autoscaler.scale_down.replacement import Replacements
-from longboat.autoscaler.scale_down.state import ScaleDownState, count_of
+from longboat.autoscaler.scale_down.state import ScaleDownState
 from longboat.autoscaler.scale_up.fleets import Fleets
 from longboat.autoscaler.scale_up.headroom import ScaleUp
 from longboat.autoscaler.scale_up.relocation import moves_off
 from longboat.autoscaler.scale_up.upcoming_demand import has_work
 from longboat.core.times import show_age
+from longboat.core.words import counted
 
 
 class ScaleDown(ScaleDownState):
@@ -144,11 +145,11 @@ class ScaleDown(ScaleDownState):
             self.note(
                 tenants.machine,
                 "draining",
-                f"{count_of(len(tenants.work) + len(tenants.expendable), 'pod')} on the way out",
+                f"{counted(len(tenants.work) + len(tenants.expendable), 'pod')} on the way out",
             )
             return
         pods = [each for each in tenants.work if not each.pod.is_terminating]
-        text = f"{count_of(len(tenants.work) + len(tenants.expendable), 'pod')} to be moved"
+        text = f"{counted(len(tenants.work) + len(tenants.expendable), 'pod')} to be moved"
         if self.drains <= 0:
             self.note(tenants.machine, "draining", f"cordoned by us; {text} when fewer nodes are drained (max_drains)")
         elif self.act("drain", tenants.machine, f"cordoned by us {_ago(tenants, self.now)}; {text}"):
@@ -247,7 +248,7 @@ class ScaleDown(ScaleDownState):
             count, why_not = max(room, 0), f"the pool's min is {pool.min}"
         spare = self._empties(name) - self.settings.spare
         if not pool.zero_or_max and count > spare:
-            count, why_not = max(spare, 0), f"{count_of(self.settings.spare, 'spare machine')} kept"
+            count, why_not = max(spare, 0), f"{counted(self.settings.spare, 'spare machine')} kept"
         zones: dict[str | None, int] = {}
         for machine in self.machines:
             if machine.pool is not None and machine.pool.name == name and machine.condition in ("ready", "booting"):

@@ -78,7 +78,3 @@ class ScaleDownState:
             )
         )
         return True
-
-
-def count_of(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

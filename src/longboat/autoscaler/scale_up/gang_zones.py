@@ -50,7 +50,7 @@ class GangZones:
                 choice = self._choose(unit, rest, mine)
                 if choice is not None:
                     chosen[id(unit)] = choice
-                    _pay(mine, choice[1])
+                    mine.pay_all(choice[1].groups)
         if not chosen:
             return None
         for kinds, purchase in (self._apart(chosen, mine), self._jointly(chosen)):
@@ -133,7 +133,7 @@ class GangZones:
         known = self._known.get(key)
         if known is not None and place is not None and len(place[0]) == 1:
             known = _renamed(known, place)
-        if known is not None and _affords(mine, known):
+        if known is not None and mine.affords_all(known.counts()):
             return known
         purchase = None if known is not None and place is not None else self._bought(alike, place, mine)
         if purchase is None or not purchase.is_complete:
@@ -227,20 +227,6 @@ def _renamed(purchase: Purchase, place: Place) -> Purchase:
     renamed = Purchase(purchase.left)
     renamed.groups = [MachineGroup(pool, (zone,), group.contents, group.count) for group in purchase.groups]
     return renamed
-
-
-def _affords(budget: CapacityBudget, purchase: Purchase) -> bool:
-    mine = budget.copy()
-    for pool, count in purchase.counts().items():
-        if mine.affords(pool, count) < count:
-            return False
-        mine.pay(pool, count)
-    return True
-
-
-def _pay(budget: CapacityBudget, purchase: Purchase) -> None:
-    for pool, count in purchase.counts().items():
-        budget.pay(pool, count)
 
 
 def _append(total: Purchase, purchase: Purchase, offset: int, zone: Zone) -> None:

@@ -39,8 +39,7 @@ def grow(
     outcome = _serve(demand.units, fleets, fits, CapacityBudget(offers, limits))
     growth = ScaleUp()
     budget = outcome.budget.copy()
-    for group in outcome.purchase.groups:
-        budget.pay(group.pool, group.count)
+    budget.pay_all(outcome.purchase.groups)
     pools = {name: ExtraMachines() for name in offers}
     for group in outcome.groups:
         pools[group.pool].count += group.count

@@ -62,8 +62,7 @@ class DemandServer:
         if together is not None:
             outcome.kinds, outcome.purchase = together
         left = outcome.budget.copy()
-        for group in outcome.purchase.groups:
-            left.pay(group.pool, group.count)
+        left.pay_all(outcome.purchase.groups)
         loads = ZoneLoads(left.offers)
         outcome.purchase.groups = balanced(outcome.purchase.groups, outcome.kinds, left, loads)
 
@@ -98,13 +97,11 @@ class DemandServer:
         for together in self._served_together(units):
             if not self._is_plain(together[0]):
                 spent = outcome.budget.copy()
-                for group in outcome.purchase.groups:
-                    spent.pay(group.pool, group.count)
+                spent.pay_all(outcome.purchase.groups)
                 before = len(outcome.new_machines)
                 self._serve_neighbourly(together, spent)
                 for new in outcome.new_machines[before:]:
-                    for group in new.groups:
-                        outcome.budget.pay(group.pool, group.count)
+                    outcome.budget.pay_all(new.groups)
                 continue
             wanting = []
             for unit, rest in self._settle(together):
@@ -209,8 +206,7 @@ class DemandServer:
         self.outcome.refused += refused
         if new.groups:
             self.outcome.new_machines.append(new)
-            for group in new.groups:
-                budget.pay(group.pool, group.count)
+            budget.pay_all(new.groups)
 
 
 def _alike(wanting: Sequence[tuple[PendingWorkload, list[Pod]]]) -> Iterable[list[tuple[PendingWorkload, list[Pod]]]]:

@@ -6,6 +6,7 @@ the fewest that will do are found by trial.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -174,15 +175,7 @@ def _trial(
 
 def _is_within(trial: _Trial, budget: CapacityBudget) -> bool:
     """Whether all used machines together may be bought."""
-    mine = budget.copy()
-    counts: dict[str, int] = {}
-    for offer, _ in trial.used.values():
-        counts[offer.name] = counts.get(offer.name, 0) + 1
-    for pool, count in sorted(counts.items()):
-        if mine.affords(pool, count) < count:
-            return False
-        mine.pay(pool, count)
-    return True
+    return budget.affords_all(Counter(sorted(offer.name for offer, _ in trial.used.values())))
 
 
 def _note(trial: _Trial, new: NewMachines) -> None:

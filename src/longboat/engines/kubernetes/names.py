@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from longboat.core.errors import Refused
 from longboat.core.jobs import Job
 from longboat.engines.kubernetes.records import WorkloadKind
-from longboat.engines.shared.home import NAME_LIMIT as NAME_LIMIT
 from longboat.engines.shared.home import check_run_id as check_run_id
 
 LABEL_LIMIT = 63

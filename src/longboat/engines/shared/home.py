@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from longboat.core.errors import EngineError, NotFound, UsageError
@@ -57,6 +58,13 @@ class Home:
                 hint="set LONGBOAT_HOME to a folder of your own",
             )
         make_folder(self.runs, is_durable=True)
+
+
+def numbered_names(base: str) -> Iterator[str]:
+    """BASE, BASE-2, BASE-3, ..., each as short as a run's name has to be."""
+    for number in itertools.count(1):
+        suffix = "" if number == 1 else f"-{number}"
+        yield base[: NAME_LIMIT - len(suffix)].rstrip("-") + suffix
 
 
 def check_run_id(name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 from longboat.core.errors import JobError, Problem
 from longboat.core.frameworks import starter_of
 from longboat.core.jobs import Value
+from longboat.core.words import counted
 from longboat.specs.fields.job_fields import JOB
 from longboat.specs.importers import dstack, skypilot
 from longboat.specs.importers.import_draft import ImportDraft, entries, text_of
@@ -58,7 +59,7 @@ def _one_task(roots: list[YamlNode], file: str, wanted: str | None) -> YamlNode:
     if chosen:
         return chosen[0]
     listed = ", ".join(names[:20]) or "none"
-    text = f"the file has {len(tasks)} task{'s' * (len(tasks) != 1)}: {listed}"
+    text = f"the file has {counted(len(tasks), 'task')}: {listed}"
     message = text if wanted is None else f"there is no task {wanted[:63]}; {text}"
     raise JobError(
         [Problem(message, file=file, hint="choose one with --task NAME; each becomes a job file of its own")]

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from longboat.core.jobs import Gpus, Job, Role, Value
+from longboat.core.jobs import Job, Role, Value
 from longboat.core.resources import show_quantity
 from longboat.core.words import counted, listing
 from longboat.engines.kubernetes.manifests.pod_template import DRA
 from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 from longboat.engines.kubernetes.submit.facts.gpu_inventory import is_gpu_resource
 from longboat.engines.kubernetes.submit.facts.surroundings import NodeUse
+from longboat.engines.refusals import Problem, gpu_words
 from longboat.fitting.eligibility import admits, admits_labels, admits_taints, keys_looked_at
 from longboat.fitting.fleet import Fleet
 from longboat.fitting.model.nodes import NodeShape
@@ -25,9 +26,6 @@ from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import CPU, DISK, MEMORY, PODS
 from longboat.fitting.model.selectors import Term
 from longboat.fitting.packing import Placement, Shortfall, place
-
-Problem = tuple[str, str | None]
-"""A reason, and the nearest that fits."""
 
 PASSING = "node.kubernetes.io/"
 """Taints of the node controller: not ready, cordoned, under pressure."""
@@ -148,14 +146,14 @@ def _gpu_problems(seats: list[_Seat], capabilities: ClusterFacts) -> list[Proble
     for seat in asking:
         if not any(offer.matches(seat.gpus) for offer in offers):
             kinds = ", ".join(str(offer) for offer in offers)
-            reason = f"role {seat.role.name} asks for {_kind(seat.gpus)} and the GPUs here are: {kinds}"
+            reason = f"role {seat.role.name} asks for {gpu_words(seat.gpus)} and the GPUs here are: {kinds}"
             return [(reason, f"drop the GPU's type or memory (`gpus: {seat.gpus.count}`), or name a type from here")]
     return []
 
 
 def _no_gpus(asking: list[_Seat], capabilities: ClusterFacts) -> Problem:
     wanted = sum(seat.role.nodes * seat.gpus.count for seat in asking)
-    reason = f"it asks for {_gpus(wanted)} ({_shape(asking)}) and there are 0: no node offers a GPU resource"
+    reason = f"it asks for {counted(wanted, 'GPU')} ({_shape(asking)}) and there are 0: no node offers a GPU resource"
     dark = [use.node.name for use in capabilities.nodes or () if any(label in use.node.labels for label in _CARDS)]
     hint = "nearest that fits: `gpus: 0`"
     if dark:
@@ -175,7 +173,7 @@ def _gpu_counts(asking: list[_Seat]) -> list[Problem]:
     alone = [seat for seat in asking if _placed(seat) < seat.role.nodes]
     if wanted <= have and not alone:
         return []
-    reason = f"it asks for {_gpus(wanted)} ({_shape(asking)}) and there are {have}"
+    reason = f"it asks for {counted(wanted, 'GPU')} ({_shape(asking)}) and there are {have}"
     if len(counts) > 1:
         reason += f", at most {most} on one node ({max(counts, key=lambda name: counts[name])})"
     if len(asking) > 1 and (not alone or wanted > have):
@@ -354,19 +352,8 @@ def _told(resource: str, count: int) -> str:
     )
 
 
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'' if count == 1 else 's'}"
-
-
 def _shape(asking: list[_Seat]) -> str:
     return " + ".join(f"{seat.role.nodes} x {seat.gpus.count}" for seat in asking)
-
-
-def _kind(wanted: Gpus) -> str:
-    parts = [wanted.type or "GPUs"]
-    if wanted.memory:
-        parts.append(f"with at least {show_quantity(wanted.memory)}")
-    return " ".join(parts)
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:

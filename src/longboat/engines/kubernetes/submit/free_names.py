@@ -8,6 +8,7 @@ import msgspec
 
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.slim_objects import SlimRecord
+from longboat.engines.shared.home import numbered_names
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Forbidden
 from longboat.kubeapi.kinds import CONFIG_MAP
@@ -29,19 +30,13 @@ def taken_names(client: Client, base: str) -> frozenset[str]:
 
 def free_names(client: Client, base: str, taken: frozenset[str]) -> Iterator[str]:
     """NAME, NAME-2, NAME-3, ... without those that others had when we looked; after a few tries we look again."""
-    number = tried = 0
-    while True:
-        number += 1
-        suffix = "" if number == 1 else f"-{number}"
-        name = base[: names.NAME_LIMIT - len(suffix)].rstrip("-") + suffix
-        if name in taken:
-            continue
-        if tried == FEW_NAMES:
+    tried = 0
+    for name in numbered_names(base):
+        if name not in taken and tried == FEW_NAMES:
             taken, tried = _all_names(client), 0
-            if name in taken:
-                continue
-        tried += 1
-        yield name
+        if name not in taken:
+            tried += 1
+            yield name
 
 
 def _all_names(client: Client) -> frozenset[str]:

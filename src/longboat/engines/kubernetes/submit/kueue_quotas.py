@@ -12,11 +12,11 @@ from typing import Any
 
 from longboat.core.jobs import Job, Value
 from longboat.engines.kubernetes.submit.facts.gpu_inventory import is_gpu_resource
+from longboat.engines.refusals import Problem
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import PODS, amount, show_asked, show_number
 
 Object = Mapping[str, Any]
-Problem = tuple[str, str | None]
 
 
 class FlavorQuota(Value, frozen=True):

@@ -7,6 +7,7 @@ from typing import Any
 from longboat.core.jobs import Job
 from longboat.core.plans import Action, Plan
 from longboat.core.resources import show_quantity
+from longboat.core.words import counted
 from longboat.engines.kubernetes.manifests import gang_file
 from longboat.engines.kubernetes.manifests import objects as manifests
 from longboat.engines.kubernetes.records import Record, State
@@ -20,13 +21,13 @@ def make_plan(submitter: Submitter, offer: PreparedRun) -> Plan:
     job = offer.job
     record = submitter.record_of(offer, offer.submission.run_id or job.name)
     where = f"namespace {record.namespace} of {submitter.client.context or 'this cluster'}"
-    actions = [Action(kind="create", what=f"run {record.name}", reason=f"{_count(job.nodes, 'node')} in {where}")]
+    actions = [Action(kind="create", what=f"run {record.name}", reason=f"{counted(job.nodes, 'node')} in {where}")]
     if offer.code is not None:
-        text = f"{_count(len(offer.code.entries), 'file')}, {show_quantity(offer.code.size)}"
+        text = f"{counted(len(offer.code.entries), 'file')}, {show_quantity(offer.code.size)}"
         actions.append(Action(kind="pack", what=text, reason="what the cluster does not have of it travels in Secrets"))
     actions += _waits(job, record)
     for role in job.roles:
-        text = f"{role.nodes} x {role.name}, {_count(role.procs, 'process', 'processes')} each"
+        text = f"{role.nodes} x {role.name}, {counted(role.procs, 'process')} each"
         reason = f"{record.images.get(role.name, '')} as {_workload(record)}"
         actions.append(Action(kind="start", what=text, reason=reason))
     if record.checkpoint_store is not None:
@@ -34,12 +35,8 @@ def make_plan(submitter: Submitter, offer: PreparedRun) -> Plan:
     if job.retries.count:
         on = ", ".join(map(str, job.retries.on)) or "any failure"
         reason = f"on {on}, from the newest checkpoint"
-        actions.append(Action(kind="retry", what=f"up to {_count(job.retries.count, 'time')}", reason=reason))
+        actions.append(Action(kind="retry", what=f"up to {counted(job.retries.count, 'time')}", reason=reason))
     return Plan(job=job, layout=gang_file.layout_of(record, 0), actions=tuple(actions), notices=offer.notices)
-
-
-def _count(number: int, noun: str, many: str | None = None) -> str:
-    return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
 def _workload(record: Record) -> str:

@@ -15,7 +15,7 @@ from longboat.core.jobs import Job
 from longboat.engines import refusals
 from longboat.engines.kubernetes.records import Storage
 from longboat.engines.kubernetes.settings import ClusterSettings
-from longboat.engines.kubernetes.submit.capacity import Problem, capacity_problems
+from longboat.engines.kubernetes.submit.capacity import capacity_problems
 from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts, ContextChoices, named_claims
 from longboat.engines.kubernetes.submit.facts.permissions import Permission, format_permissions, grant
 from longboat.engines.kubernetes.submit.facts.surroundings import ClaimView
@@ -23,8 +23,8 @@ from longboat.engines.kubernetes.submit.kueue_quotas import queue_quota_problems
 from longboat.engines.kubernetes.submit.planned_pods import planned_pods
 from longboat.engines.kubernetes.submit.planned_pods import queue_of as planned_queue
 from longboat.engines.kubernetes.submit.quotas import limit_problems, quota_problems
+from longboat.engines.refusals import Problem
 from longboat.fitting.model.pods import Claims
-from longboat.storage.urls import check_import
 
 OLDEST = (1, 29)
 MANY = "ReadWriteMany"
@@ -136,10 +136,7 @@ def _data_problems(job: Job) -> list[Problem]:
             reason = f"`data`: file://{parts.path} is a file of the machine you submit from, which no pod can see"
             problems.append((reason, "use an https:// address, or a file of a volume that the job mounts"))
             continue
-        try:
-            check_import(item.url, item.sha256)
-        except Refused as error:
-            problems.append((f"`data`: {error.message}", error.hint or "use another address"))
+        problems += refusals.import_problems(item)
     return problems
 
 

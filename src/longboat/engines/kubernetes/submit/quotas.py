@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from longboat.core.jobs import Job, Role
 from longboat.core.resources import format_quantity
-from longboat.engines.kubernetes.submit.capacity import Problem, needs_of
+from longboat.engines.kubernetes.submit.capacity import needs_of
 from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 from longboat.engines.kubernetes.submit.facts.surroundings import Limit, Quota
+from longboat.engines.refusals import Problem
 from longboat.fitting.model.pods import Pod
 from longboat.fitting.model.quantities import CPU, DISK, MEMORY, PODS, amount, show
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longboat.core.errors import Refused
-from longboat.core.jobs import Gpus, Job, Role
+from longboat.core.jobs import Job, Role
 from longboat.core.resources import format_duration, show_quantity
 from longboat.core.words import counted
 from longboat.engines.local.containers.choice import GENERATE, ContainerChoice, device_of
 from longboat.engines.local.queue.machine import LocalMachine
 from longboat.engines.local.queue.requests import matches, request_of, take_gpus
-from longboat.engines.refusals import Problem, refusal
+from longboat.engines.refusals import Problem, gpu_words, import_problems, refusal
 
 CROWD = 8
 """Ranks for each CPU that are no reason for a word: a rehearsal of a small cluster."""
@@ -30,7 +29,7 @@ def check(
     """Raise Refused with every reason and the nearest that fits, or return notices. `others`: reasons known before."""
     problems = [
         *others,
-        *_data_problems(job),
+        *(problem for item in job.data for problem in import_problems(item)),
         *_gpu_problems(job, machine),
         *_device_problems(job, machine, containers),
         *_size_problems(job, machine),
@@ -38,18 +37,6 @@ def check(
     if problems:
         raise refusal("this machine can never run this job", problems)
     return [*_image_notices(job, containers), *_crowd_notices(job, machine)]
-
-
-def _data_problems(job: Job) -> list[Problem]:
-    problems: list[Problem] = []
-    for item in job.data:
-        from longboat.storage.urls import check_import  # here: few jobs have data
-
-        try:
-            check_import(item.url, item.sha256)
-        except Refused as error:
-            problems.append((f"`data`: {error.message}", error.hint or "use another address"))
-    return problems
 
 
 def _gpu_problems(job: Job, machine: LocalMachine) -> list[Problem]:
@@ -63,7 +50,7 @@ def _gpu_problems(job: Job, machine: LocalMachine) -> list[Problem]:
             kinds = ", ".join(sorted({gpu.type or "unknown type" for gpu in machine.gpus}))
             return [
                 (
-                    f"role {role.name} asks for {_kind(wanted)} and the GPUs here are: {kinds}",
+                    f"role {role.name} asks for {gpu_words(wanted)} and the GPUs here are: {kinds}",
                     "drop the GPU's type or memory",
                 )
             ]
@@ -90,15 +77,8 @@ def _kind_problems(asking: list[Role], machine: LocalMachine) -> list[Problem]:
     for role in asking:
         wanted = role.resources.gpus
         fitting = sum(matches(gpu, wanted) for gpu in machine.gpus)
-        parts.append(f"{role.nodes * wanted.count} x {_kind(wanted)} (there are {fitting})")
+        parts.append(f"{role.nodes * wanted.count} x {gpu_words(wanted)} (there are {fitting})")
     return [("it asks for " + " and ".join(parts), "nearest that fits: fewer GPUs of that kind, or of any kind")]
-
-
-def _kind(wanted: Gpus) -> str:
-    parts = [wanted.type or "GPUs"]
-    if wanted.memory:
-        parts.append(f"with at least {show_quantity(wanted.memory)}")
-    return " ".join(parts)
 
 
 def _nearest_gpus(asking: list[Role], have: int) -> str:

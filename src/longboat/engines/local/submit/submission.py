@@ -35,7 +35,7 @@ from longboat.engines.shared.files import (
     try_lock,
     write_bytes,
 )
-from longboat.engines.shared.home import NAME_LIMIT, Home
+from longboat.engines.shared.home import Home, numbered_names
 from longboat.storage.urls import is_object_url, run_url
 
 
@@ -106,14 +106,11 @@ def _store_of(job: Job, name: str, uid: str) -> str | None:
 
 def free_name(home: Home, submission: Submission) -> str:
     """The first free of NAME, NAME-2, NAME-3, ...; a name whose checkpoints are still there is not free."""
-    base = submission.job.name[:NAME_LIMIT].rstrip("-")
-    number = 1
-    while True:
-        suffix = "" if number == 1 else f"-{number}"
-        name = base[: NAME_LIMIT - len(suffix)].rstrip("-") + suffix
-        if not (home.runs / name).exists() and not checkpoint_dir(home, submission, name).exists():
-            return name
-        number += 1
+    return next(
+        name
+        for name in numbered_names(submission.job.name)
+        if not (home.runs / name).exists() and not checkpoint_dir(home, submission, name).exists()
+    )
 
 
 def make_claims(home: Home, job: Job) -> None:
