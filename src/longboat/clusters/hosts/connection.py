@@ -30,6 +30,15 @@ class HostUnreachable(EngineError):
         self.host, self.reason = host, reason
 
 
+class NoRoot(EngineError):
+    """The account may not become root, or not without a password that was not given."""
+
+    def __init__(self, host: str, reason: str) -> None:
+        hint = "give the account sudo without a password, let Longboat ask for it, or log in as root"
+        super().__init__(f"{host}: no way to root: {reason}", hint=hint)
+        self.host, self.reason = host, reason
+
+
 class CommandFailed(EngineError):
     """A script ended with another code than 0; its last lines are kept."""
 
@@ -45,6 +54,12 @@ class HostConnection(Protocol):
     name: str
     """The host's, for messages."""
 
+    @property
+    def sudo(self) -> str: ...
+
+    @property
+    def sudo_message(self) -> str: ...
+
     def run(
         self,
         script: str,
@@ -56,7 +71,7 @@ class HostConnection(Protocol):
     ) -> CommandResult:
         """Run it to its end. `stdin` may be a file here, which is streamed. `on_line` gets lines of stdout and stderr
         as they come. Raises HostUnreachable when there is no answer within the time or the connection breaks, never
-        for the script's own exit code.
+        for the script's own exit code; NoRoot when it should run as root and cannot.
         """
 
     def close(self) -> None: ...

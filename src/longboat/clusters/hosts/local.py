@@ -1,0 +1,101 @@
+"""This machine as a host: the same scripts, started as processes here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from typing import IO
+
+from longboat.clusters.hosts import scripts
+from longboat.clusters.hosts.connection import HostUnreachable
+from longboat.clusters.hosts.output import Output
+from longboat.clusters.hosts.settings import AskPassword
+from longboat.clusters.hosts.shell import ShellConnection
+
+READ = 64 << 10
+DRAIN_S = 2.0
+"""A daemon that the script started may keep its output open for ever; what was printed by then is there."""
+
+
+class LocalConnection(ShellConnection):
+    def __init__(self, name: str, ask_password: AskPassword = lambda: None) -> None:
+        super().__init__(name, ask_password)
+
+    def close(self) -> None:
+        return
+
+    def _execute(
+        self, command: str, stdin: Iterator[bytes], streams: tuple[Output, Output], timeout_s: float
+    ) -> int | None:
+        try:
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", command], start_new_session=True, cwd="/",
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )  # fmt: skip
+        except OSError as error:
+            raise HostUnreachable(self.name, f"no shell can be started: {error.strerror}") from error
+        assert process.stdin and process.stdout and process.stderr
+        lock = threading.Lock()  # lines of both streams go to one callback
+        threads = [
+            threading.Thread(target=_drain, args=(pipe, output, lock), daemon=True)
+            for pipe, output in zip((process.stdout, process.stderr), streams)
+        ]
+        unread: list[OSError] = []
+        threads.append(threading.Thread(target=_feed, args=(process.stdin, stdin, unread), daemon=True))
+        for thread in threads:
+            thread.start()
+        code = None
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(timeout_s)
+        finally:
+            _end(process, streams[0].after_mark)
+            deadline = time.monotonic() + DRAIN_S
+            for thread in threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
+        if unread:
+            raise unread[0]
+        return code
+
+
+def _drain(pipe: IO[bytes], output: Output, lock: threading.Lock) -> None:
+    with pipe:
+        while data := os.read(pipe.fileno(), READ):
+            with lock:
+                output.feed(data)
+    with lock:
+        output.close()
+
+
+def _feed(pipe: IO[bytes], stdin: Iterator[bytes], unread: list[OSError]) -> None:
+    # A script need not read what it is given.
+    with contextlib.suppress(BrokenPipeError), pipe:
+        while True:
+            try:
+                data = next(stdin, b"")
+            except OSError as error:
+                unread.append(error)
+                return
+            if not data:
+                return
+            pipe.write(data)
+            pipe.flush()
+
+
+def _end(process: subprocess.Popen[bytes], group: str | None) -> None:
+    """After an interrupt or a timeout, nothing of the script goes on."""
+    if process.poll() is not None:
+        return
+    groups = [process.pid, *([int(group)] if group and group.isdigit() else [])]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for leader in groups:
+            with contextlib.suppress(OSError):
+                os.killpg(leader, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(scripts.KILL_AFTER_S)
+            return

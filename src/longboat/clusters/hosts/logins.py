@@ -1,0 +1,193 @@
+"""Logins over SSH: options of ~/.ssh/config, keys, agents, bastions; few at a time, again when the server drops one.
+
+Bastions are shared: one login serves all hosts behind it. Everything here runs in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import asyncssh
+from asyncssh.config import SSHClientConfig
+
+from longboat.clusters.hosts.connection import HostUnreachable
+from longboat.clusters.hosts.known_hosts import DEFAULT_FILES, GLOBAL_FILES, HostKeyCheck
+from longboat.clusters.hosts.settings import LoginSettings
+from longboat.clusters.spec import HostSpec
+
+AT_ONCE = 8
+"""sshd drops logins beyond 10 that are not finished yet (MaxStartups), and one bastion may carry all of ours."""
+TRIES = 5
+FIRST_DELAY_S = 0.5
+CONNECT_S = 15.0
+LOGIN_S = 30.0  # a host that looks up our name in a DNS without an answer takes 10 to 20 s
+KEEPALIVES = 3
+_TARGET = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[^@:\s\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
+
+
+class Logins:
+    def __init__(self, settings: LoginSettings) -> None:
+        self.settings = settings
+        self._slots: asyncio.Semaphore | None = None
+        self._bastions: dict[tuple[str, ...], asyncio.Task[asyncssh.SSHClientConnection]] = {}
+
+    async def log_in(self, host: HostSpec) -> asyncssh.SSHClientConnection:
+        """A connection to it, or HostUnreachable with the reason in the user's words."""
+        jumps = tuple(host.bastion.split(",")) if host.bastion else None
+        return await self._log_in(host, jumps, outer=())
+
+    def close(self) -> None:
+        for task in self._bastions.values():
+            if task.done() and not task.cancelled() and task.exception() is None:
+                task.result().close()
+
+    async def _log_in(
+        self, host: HostSpec, jumps: tuple[str, ...] | None, outer: tuple[str, ...]
+    ) -> asyncssh.SSHClientConnection:
+        try:
+            arguments, config = self._arguments(host)
+            if jumps is None:
+                named = str(config.get("ProxyJump") or "none")
+                jumps = () if named.lower() == "none" else tuple(named.split(","))
+            if host.name in outer:
+                raise HostUnreachable(host.name, "the way to it leads through itself (ProxyJump)")
+            if jumps:
+                arguments["tunnel"] = await self._bastion(host, jumps, (*outer, host.name))
+            return await self._try_often(host, arguments, config)
+        except (OSError, asyncssh.Error, asyncio.TimeoutError, ValueError) as error:
+            raise HostUnreachable(host.name, **reason(error, host)) from error
+
+    async def _bastion(
+        self, host: HostSpec, jumps: tuple[str, ...], outer: tuple[str, ...]
+    ) -> asyncssh.SSHClientConnection:
+        """The last of the jumps, reached through those before it; one connection for all who ask."""
+        task = self._bastions.get(jumps)
+        if task is None or _is_broken(task):
+            target = parse_target(jumps[-1], host.name)
+            # Through one of several jumps there is no further one but those named.
+            before = jumps[:-1] or (None if len(jumps) == 1 else ())
+            task = asyncio.ensure_future(self._log_in(target, before, outer))
+            self._bastions[jumps] = task
+        try:
+            return await asyncio.shield(task)
+        except HostUnreachable as error:
+            raise HostUnreachable(host.name, f"bastion {error.message}", hint=error.hint) from error
+
+    async def _try_often(
+        self, host: HostSpec, arguments: dict[str, Any], config: SSHClientConfig
+    ) -> asyncssh.SSHClientConnection:
+        self._slots = self._slots or asyncio.Semaphore(AT_ONCE)
+        for attempt in range(TRIES):
+            try:
+                async with self._slots:
+                    return await self._try_once(host, arguments, config)
+            except (ConnectionResetError, BrokenPipeError, asyncssh.ConnectionLost):
+                tunnel = arguments["tunnel"]
+                if attempt == TRIES - 1 or (tunnel is not None and tunnel.is_closed()):
+                    raise
+            # Many that were dropped together do not come back together.
+            await asyncio.sleep(FIRST_DELAY_S * 2**attempt * random.uniform(0.5, 1.5))
+        raise AssertionError("the last try returns or raises")
+
+    async def _try_once(
+        self, host: HostSpec, arguments: dict[str, Any], config: SSHClientConfig
+    ) -> asyncssh.SSHClientConnection:
+        check = HostKeyCheck(
+            host.name,
+            known_hosts_files(config),
+            alias=cast("str | None", config.get("HostKeyAlias")),
+            accept_new=self.settings.accept_new_host_keys,
+        )
+        login = asyncssh.connect(**arguments, client_factory=lambda: check, known_hosts=check.match)
+        try:
+            connection = await asyncio.wait_for(login, CONNECT_S + LOGIN_S)
+        except asyncssh.HostKeyNotVerifiable:
+            raise check.refused or asyncssh.HostKeyNotVerifiable("it is revoked or expired") from None
+        check.record()
+        return connection
+
+    def _arguments(self, host: HostSpec) -> tuple[dict[str, Any], SSHClientConfig]:
+        """Of `asyncssh.connect`, and what the config files say of this host."""
+        # ProxyJump is followed here, so that bastions are shared and their keys checked; ProxyCommand by asyncssh.
+        given: dict[str, Any] = {"host": host.address, "config": self.settings.readable_configs(), "tunnel": None}
+        if host.user:
+            given["username"] = host.user
+        if host.port:
+            given["port"] = host.port
+        config = asyncssh.SSHClientConnectionOptions(client_keys=None, **given).config
+        # OpenSSH passes over keys that are named but not there.
+        named = cast("Sequence[str]", config.get("IdentityFile", ()))
+        keys = [path for path in named if Path(path).expanduser().is_file()]
+        if host.key:
+            keys = [str(Path(host.key).expanduser())]
+            public = Path(f"{keys[0]}.pub")
+            given["agent_identities"] = [str(public)] if public.is_file() else None
+        arguments = {
+            **given, "client_keys": keys or (), "ignore_encrypted": True,
+            "connect_timeout": CONNECT_S, "login_timeout": LOGIN_S,
+            "keepalive_interval": self.settings.keepalive_s, "keepalive_count_max": KEEPALIVES,
+            "request_pty": False, "agent_forwarding": False, "x11_forwarding": False,
+            "password_auth": False, "kbdint_auth": False,
+        }  # fmt: skip
+        return arguments, config
+
+
+def _is_broken(task: asyncio.Task[asyncssh.SSHClientConnection]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None or task.result().is_closed())
+
+
+def parse_target(text: str, host: str) -> HostSpec:
+    """[user@]host[:port], an IPv6 address in brackets; also as ssh://..., as OpenSSH has it."""
+    match = _TARGET.fullmatch(text.strip().removeprefix("ssh://").rstrip("/"))
+    if match is None or text.startswith("-"):
+        raise HostUnreachable(host, f"{text!r} is no bastion", hint="[user@]host[:port]")
+    address = match["host"].strip("[]")
+    return HostSpec(
+        name=address, address=address, user=match["user"], port=int(match["port"]) if match["port"] else None
+    )
+
+
+def known_hosts_files(config: SSHClientConfig) -> list[Path]:
+    """The user's first: there a new key is recorded."""
+    own = cast("Sequence[str]", config.get("UserKnownHostsFile", ())) or DEFAULT_FILES
+    others = cast("Sequence[str]", config.get("GlobalKnownHostsFile", GLOBAL_FILES))
+    return [Path(path).expanduser() for path in (*own, *others)]
+
+
+Causes = tuple[type[Exception], ...]
+
+
+def reason(error: Exception, host: HostSpec) -> dict[str, Any]:
+    """`reason` and `hint` of a failed login."""
+    target = f"{host.user}@{host.address}" if host.user else host.address
+    place = f"{host.address}:{host.port}" if host.port else host.address
+    for causes, text, hint in _reasons(error, place, target):
+        if isinstance(error, causes):
+            return {"reason": text, "hint": hint}
+    return {"reason": f"no connection to {place}: {error or type(error).__name__}", "hint": None}
+
+
+def _reasons(error: Exception, place: str, target: str) -> Iterator[tuple[Causes, str, str | None]]:
+    """Narrow classes first."""
+    try_ssh = f"does `ssh {target}` work? A key with a passphrase must be in the agent (ssh-add)"
+    yield (asyncssh.PermissionDenied,), "the login was refused", try_ssh
+    other_kind = "its host key may be of another kind than the one in known_hosts"
+    yield (asyncssh.KeyExchangeFailed,), f"no common ground with its SSH server: {error}", other_kind
+    yield (asyncssh.HostKeyNotVerifiable,), f"the host key cannot be verified: {error}", None
+    yield (asyncssh.ConfigParseError,), f"the configuration of ssh: {error}", None
+    yield (asyncssh.KeyImportError,), f"the key cannot be read: {error}", None
+    yield (asyncssh.ChannelOpenError,), f"the bastion does not reach it: {error}", None
+    overloaded = "is sshd overloaded (MaxStartups), or are we blocked?"
+    yield (asyncssh.ConnectionLost,), "the server closed the connection during the login", overloaded
+    unknown = f"the name {target.rpartition('@')[2]} is not known"
+    yield (socket.gaierror,), unknown, "an address, or a name of ~/.ssh/config or DNS"
+    yield (ConnectionRefusedError,), f"nothing answers at {place}", "is sshd running there, and on this port?"
+    off = "is it switched on, and does a firewall let SSH through?"
+    yield (asyncio.TimeoutError, TimeoutError), f"no answer from {place} within {CONNECT_S:g} s", off
+    yield (FileNotFoundError,), f"{getattr(error, 'filename', '')} does not exist", None

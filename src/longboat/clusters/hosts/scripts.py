@@ -1,0 +1,65 @@
+"""Command lines that carry a script: safe in every login shell (sh, bash, zsh, csh, fish), with stdin left free. Pure.
+
+The script travels as base64 inside one argument; `timeout` of the host ends it there too when the connection is lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gzip
+import io
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from longboat.core.errors import EngineError
+
+LONGEST_COMMAND = (128 << 10) - 256
+"""Linux takes no argument of more than 128 KiB, and the login shell gets the command as one."""
+SHRINK_FROM = 16 << 10
+"""Shorter scripts need no gzip on the host."""
+KILL_AFTER_S = 5
+"""Between the polite signal and the other one; a package manager removes its locks within that."""
+CHUNK = 128 << 10
+# Root's PATH over SSH often lacks the sbin folders; messages are read, so they are in English; files that scripts make
+# are readable as packages make them, whatever the account's mask is. $PPID is `timeout`, the leader of their group.
+_PRELUDE = """PATH=${PATH:+$PATH:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+LC_ALL=C
+export PATH LC_ALL
+umask 022
+"""
+FIND_SUDO = """if [ "$(id -u)" = 0 ]; then echo root
+elif ! command -v sudo >/dev/null 2>&1; then echo 'none sudo is not installed'
+elif sudo -k -n true </dev/null >/dev/null 2>&1; then echo free
+else echo "asks $(sudo -k -n true </dev/null 2>&1 | head -n 1)"; fi
+"""
+TRY_PASSWORD = "sudo -k -S -p '' true"
+SUDO = {"root": "", "free": "sudo -n ", "password": "sudo -k -S -p '' "}
+
+
+def command(script: str, *, mark: str, timeout_s: float, sudo: str = "") -> str:
+    """The command line; its first line of output is the mark and the id of the process group."""
+    text = f"printf '%s %s\\n' {mark} \"$PPID\"\n{_PRELUDE}{script}".encode()
+    if b"\0" in text:
+        raise EngineError("a script cannot have a NUL byte in it")
+    unpack = "base64 -d"
+    if len(text) > SHRINK_FROM:
+        text, unpack = gzip.compress(text, mtime=0), "base64 -d | gzip -d"
+    packed = base64.b64encode(text).decode()
+    limit = f"timeout -k {KILL_AFTER_S} {max(1, math.ceil(timeout_s))}"
+    line = f"{sudo}{limit} sh -c 'eval \"$(printf %s {packed} | {unpack})\"'"
+    if len(line) > LONGEST_COMMAND:
+        raise EngineError(f"a script of {len(script)} bytes is too long for a command line; send it as stdin")
+    return line
+
+
+@contextlib.contextmanager
+def chunks(stdin: bytes | Path, first: bytes = b"") -> Iterator[Iterator[bytes]]:
+    """What goes to the command's stdin, piece by piece. A file that cannot be read is an error before anything runs."""
+    try:
+        with open(stdin, "rb") if isinstance(stdin, Path) else io.BytesIO(stdin) as file:
+            yield itertools.chain([first] if first else [], iter(lambda: file.read(CHUNK), b""))
+    except OSError as error:
+        raise EngineError(f"{stdin!s} cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,99 @@
+"""The part of a connection that every transport shares: scripts become command lines, as root by sudo where needed."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+from longboat.clusters.hosts import scripts
+from longboat.clusters.hosts.connection import CommandResult, HostUnreachable, Line, NoRoot
+from longboat.clusters.hosts.output import Output
+from longboat.clusters.hosts.settings import AskPassword
+
+FIND_SUDO_S = 30.0  # PAM may look up users over a network
+GRACE_S = 15.0
+"""Past the script's own limit: for `timeout` on the host to kill, and for the answer to come over a slow link."""
+
+
+class ShellConnection(ABC):
+    def __init__(self, name: str, ask_password: AskPassword) -> None:
+        self.name = name
+        self._ask_password = ask_password
+        self._lock = threading.Lock()
+        self._sudo = self._sudo_message = self._password = ""
+
+    @abstractmethod
+    def _execute(
+        self, command: str, stdin: Iterator[bytes], streams: tuple[Output, Output], timeout_s: float
+    ) -> int | None:
+        """Run it, fill both streams; the exit code, or None when there was none within the time. HostUnreachable when
+        the connection breaks, OSError when `stdin` could not be read to its end.
+        """
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @property
+    def sudo(self) -> str:
+        """How scripts become root: root, free, password (asked for, and right), asks (none given, or wrong), none."""
+        with self._lock:
+            if not self._sudo:
+                self._sudo, self._sudo_message = self._find_sudo()
+            return self._sudo
+
+    @property
+    def sudo_message(self) -> str:
+        """Why there is no way to root, in sudo's own words."""
+        return self._sudo_message
+
+    def run(
+        self,
+        script: str,
+        *,
+        stdin: bytes | Path = b"",
+        as_root: bool = True,
+        timeout_s: float = 60.0,
+        on_line: Line | None = None,
+    ) -> CommandResult:
+        sudo = self.sudo if as_root else "root"
+        if sudo not in scripts.SUDO:
+            raise NoRoot(self.name, self._sudo_message)
+        first = f"{self._password}\n".encode() if sudo == "password" else b""
+        with scripts.chunks(stdin, first) as pieces:
+            return self._run(script, scripts.SUDO[sudo], pieces, timeout_s, on_line)
+
+    def _run(
+        self, script: str, sudo: str, stdin: Iterator[bytes], timeout_s: float, on_line: Line | None = None
+    ) -> CommandResult:
+        mark = f"longboat-{secrets.token_hex(8)}"
+        command = scripts.command(script, mark=mark, timeout_s=timeout_s, sudo=sudo)
+        stdout, stderr = Output(mark=mark, on_line=on_line), Output(on_line=on_line)
+        started = time.monotonic()
+        code = self._execute(command, stdin, (stdout, stderr), timeout_s + GRACE_S)
+        if code is None or (code in (124, 137) and time.monotonic() - started >= timeout_s):
+            raise HostUnreachable(self.name, f"no end within {timeout_s:g} s; it was stopped")
+        result = CommandResult(code=code, stdout=stdout.text(), stderr=stderr.text())
+        if stdout.after_mark is None:
+            said = (result.stderr or result.stdout).strip().splitlines()
+            reason = said[-1][:200] if said else f"exit code {code}"
+            raise HostUnreachable(self.name, f"the script was not started: {reason}")
+        return result
+
+    def _find_sudo(self) -> tuple[str, str]:
+        answer = self._run(scripts.FIND_SUDO, "", iter(()), FIND_SUDO_S).stdout.strip()
+        way, _, message = answer.partition(" ")
+        if way != "asks":
+            return (way, "") if way in ("root", "free") else ("none", message or "sudo gave no answer")
+        password = self._ask_password()
+        if password is None:
+            return way, message[:200] or "sudo wants a password"
+        tried = self._run(scripts.TRY_PASSWORD, "", iter([f"{password}\n".encode()]), FIND_SUDO_S)
+        if tried.code == 0:
+            self._password = password
+            return "password", ""
+        said = tried.stderr.strip().splitlines()
+        return way, (said[0][:200] if said else "the password was refused")
