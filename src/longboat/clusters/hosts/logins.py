@@ -9,6 +9,7 @@ import asyncio
 import random
 import re
 import socket
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -36,6 +37,7 @@ class Logins:
         self.settings = settings
         self._slots: asyncio.Semaphore | None = None
         self._bastions: dict[tuple[str, ...], asyncio.Task[asyncssh.SSHClientConnection]] = {}
+        self._opened: weakref.WeakSet[asyncssh.SSHClientConnection] = weakref.WeakSet()
 
     async def log_in(self, host: HostSpec) -> asyncssh.SSHClientConnection:
         """A connection to it, or HostUnreachable with the reason in the user's words."""
@@ -43,9 +45,8 @@ class Logins:
         return await self._log_in(host, jumps, outer=())
 
     def close(self) -> None:
-        for task in self._bastions.values():
-            if task.done() and not task.cancelled() and task.exception() is None:
-                task.result().close()
+        for connection in self._opened:
+            connection.close()
 
     async def _log_in(
         self, host: HostSpec, jumps: tuple[str, ...] | None, outer: tuple[str, ...]
@@ -109,6 +110,7 @@ class Logins:
             connection = await asyncio.wait_for(login, CONNECT_S + LOGIN_S)
         except asyncssh.HostKeyNotVerifiable:
             raise check.refused or asyncssh.HostKeyNotVerifiable("it is revoked or expired") from None
+        self._opened.add(connection)
         check.record()
         return connection
 

@@ -73,7 +73,6 @@ class Hosts:
 
     def close(self) -> None:
         self._transport.close()
-        side_by_side(self.connections, lambda host: host.close())
 
 
 class Transport:

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import asyncssh
 
@@ -79,13 +79,13 @@ class SshConnection(ShellConnection):
         """The connection; logs in, unless it is there."""
         with self._connecting:
             if self._connection is None or self._connection.is_closed():
-                self._connection = self._wait(self._loop.submit(self._logins.log_in(self._host)), LOGIN_LIMIT_S)
+                self._connection = self._wait(self._submit(self._logins.log_in(self._host)), LOGIN_LIMIT_S)
             return self._connection
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has been closed already
+            with contextlib.suppress(CancelledError, FutureTimeout):  # the loop may be closed already
                 self._loop.submit(_say_goodbye(connection)).result(KILL_S)
 
     def _execute(
@@ -98,7 +98,7 @@ class SshConnection(ShellConnection):
             on_line = streams[0].on_line
             for stream in streams if on_line else ():
                 stream.on_line = lambda line: lines.put(line) if lines.qsize() < MOST_LINES else None
-            work = self._loop.submit(self._in_channel(connection, command, stdin, streams, timeout_s))
+            work = self._submit(self._in_channel(connection, command, stdin, streams, timeout_s))
             work.add_done_callback(lambda _: lines.put(None))
             try:
                 while (line := lines.get(timeout=timeout_s + SLACK_S)) is not None:
@@ -109,6 +109,12 @@ class SshConnection(ShellConnection):
                 raise HostUnreachable(self.name, f"no answer within {timeout_s:g} s") from None
             finally:
                 work.cancel()
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        try:
+            return self._loop.submit(work)
+        except CancelledError:
+            raise HostUnreachable(self.name, "the connection was closed here") from None
 
     def _wait(self, work: Future[T], limit_s: float) -> T:
         try:

@@ -24,6 +24,20 @@ SYSCTLS = ("net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "fs.inot
 MODULES = ("overlay", "br_netfilter", "vxlan", "nouveau", "nvidia")
 
 
+PACKAGES = (
+    "kubelet", "kubeadm", "kubectl", "cri-tools", "kubernetes-cni", "containerd", "containerd.io", "runc", "docker.io",
+    "docker-ce", "moby-engine", "conntrack", "conntrack-tools", "socat", "ethtool", "ebtables", "iptables", "nftables",
+    "nvidia-container-toolkit", "nvidia-open", "nvidia-driver", "cuda-drivers", "nvidia-fabricmanager", "nfs-common",
+    "nfs-utils",
+)  # fmt: skip
+UNITS = (
+    "containerd", "kubelet", "flanneld", "docker", "crio", "firewalld", "ufw", "nftables", "k3s", "k3s-agent",
+    "rke2-server", "rke2-agent", "nvidia-fabricmanager", "nvidia-persistenced", "chronyd", "chrony",
+    "systemd-timesyncd", "ntpd", "ntpsec",
+)  # fmt: skip
+JOURNAL = "/var/lib/longboat"
+
+
 class Listener(Value, frozen=True):
     port: int
     program: str = ""
@@ -52,9 +66,10 @@ class HostFacts(Value, frozen=True):
     os_version: str = ""
     os_codename: str = ""
     architecture: str = ""
+    """As packages and images name it: amd64, arm64; else what `uname -m` says."""
     kernel: str = ""
     package_manager: str = ""
-    """apt, dnf or empty."""
+    """apt or dnf; zypper, pacman and apk are named but not used; empty: none known."""
     init: str = ""
     """systemd or the name of what runs as process 1."""
     cgroup_version: int = 0
@@ -68,6 +83,8 @@ class HostFacts(Value, frozen=True):
     listeners: tuple[Listener, ...] = ()
     addresses: tuple[str, ...] = ()
     """With prefix, 10.0.0.5/24, of the host's own interfaces (no bridges of containers)."""
+    routes: tuple[str, ...] = ()
+    """Destinations of its routing table, 10.0.0.0/24, without the default route."""
     source_address: str = ""
     """The one it sends from by its default route, else its first."""
     has_route_out: bool = False
@@ -78,7 +95,9 @@ class HostFacts(Value, frozen=True):
     skew_s: float = 0.0
     """How far its clock is ahead of ours."""
     firewall: str = ""
-    """ufw, firewalld, nftables, or empty where nothing filters."""
+    """ufw, firewalld, nftables (or iptables alone), or empty where nothing filters what comes in."""
+    open_ports: tuple[str, ...] = ()
+    """Those that the firewall lets in: 6443/tcp, 30000:32767/tcp, or a service's name."""
     proxies: tuple[tuple[str, str], ...] = ()
     programs: tuple[tuple[str, str], ...] = ()
     """Program -> version, of those on the PATH of root."""
@@ -94,8 +113,10 @@ class HostFacts(Value, frozen=True):
     """Path -> SHA-256, of SYSTEM_FILES that are there."""
     images: tuple[str, ...] = ()
     """References in containerd's namespace k8s.io."""
+    cri_disabled: bool = False
+    """containerd's configuration switches the part off that the kubelet needs, as Docker's package does."""
     cluster: str = ""
-    """A cluster the host belongs to: kubeadm, k3s, rke2, microk8s, kind of leftovers; empty: none."""
+    """A cluster the host belongs to: kubeadm, k3s, rke2, microk8s, k0s, or leftovers of one; empty: none."""
     cluster_server: str = ""
     journal_cluster: str = ""
     """Name of the Longboat cluster in the host's journal; empty: none."""
@@ -111,7 +132,9 @@ class HostFacts(Value, frozen=True):
     secure_boot: bool = False
     nvswitch: bool = False
     sudo: str = ""
-    """root, free (no password), password, or none."""
+    """root, free (no password), password (given, and right), asks (not given, or wrong), or none."""
+    sudo_message: str = ""
+    """Why there is no way to root."""
 
     def program(self, name: str) -> str:
         return dict(self.programs).get(name, "")

@@ -1,0 +1,266 @@
+"""Facts out of what the probe printed. Pure, and never an exception: a host may print anything."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from longboat.clusters.observe.facts import Disk, GpuDevice, HostFacts, Listener
+
+T = TypeVar("T")
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+Lines = dict[str, list[str]]
+LONGEST = 4096  # of one value
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+MANAGERS = {"apt-get": "apt"}
+_VERSION = re.compile(r"\bv?([0-9]+\.[0-9]+[0-9A-Za-z.+~-]*)")
+_CONTAINER_LINKS = re.compile(
+    r"lo$|docker|br-[0-9a-f]{6,}|veth|cni|flannel|cali|cilium|lxc|virbr|podman|kube-|longboat|tunl"
+)
+_GPU_CLASSES = ("0x0300", "0x0302")
+_SWITCH_CLASS = "0x0680"
+_SOFT_STATES = {"activating": "active", "reloading": "active", "deactivating": "inactive"}
+
+
+def parse(name: str, text: str, *, sent_s: float = 0.0, received_s: float = 0.0) -> HostFacts:
+    """`sent_s` and `received_s`: our clock before the script was sent and after its output was there."""
+    lines = split(text)
+    one = {key: values[-1].strip() for key, values in lines.items()}
+    system = dict(pair(line, "=") for line in lines["os"])
+    addresses = attempt(lines["address"], read_address)
+    start_s, end_s = clocks(lines["clock"])
+    return HostFacts(
+        name=name,
+        hostname=one.get("hostname", ""),
+        os_id=system.get("ID", "").lower(),
+        os_like=tuple(system.get("ID_LIKE", "").lower().split()),
+        os_version=system.get("VERSION_ID", ""),
+        os_codename=system.get("VERSION_CODENAME", ""),
+        architecture=ARCHITECTURES.get(one.get("architecture", ""), one.get("architecture", "")),
+        kernel=one.get("kernel", ""),
+        package_manager=next((MANAGERS.get(value, value) for value in lines["package_manager"]), ""),
+        init=one.get("init", ""),
+        container="" if one.get("container") == "none" else one.get("container", ""),
+        cgroup_version=cgroup_version(lines["cgroup"]),
+        cpus=number(one.get("cpus", "")),
+        memory=number(one.get("memory", "").removeprefix("MemTotal:").removesuffix("kB")) << 10,
+        disks=disks(lines["disk"]),
+        swaps=tuple(line.split()[0] for line in lines["swap"] if line.strip()),
+        fstab_swaps=tuple(attempt(lines["fstab"], read_fstab_swap)),
+        listeners=listeners(lines),
+        addresses=tuple(addresses),
+        routes=routes(lines["route"]),
+        source_address=source_address(lines["source"], addresses),
+        has_route_out=any(line.split()[:1] == ["default"] for line in lines["route"]),
+        machine_id=one.get("machine_id", ""),
+        product_uuid=one.get("product_uuid", "").lower(),
+        clock_s=(start_s + end_s) / 2,
+        skew_s=skew(start_s, end_s, sent_s, received_s) if start_s else 0.0,
+        firewall=firewall(lines, one),
+        open_ports=open_ports(lines),
+        proxies=tuple(unique(attempt(lines["proxy"], read_proxy))),
+        programs=tuple(unique(attempt(lines["program"], read_program))),
+        packages=tuple(attempt(lines["package"], read_package)),
+        held=tuple(line.split()[0] for line in lines["held"] if line.strip()),
+        units=units(lines["unit"]),
+        sysctls=tuple(pair(line, " ") for line in lines["sysctl"]),
+        modules=tuple(line.strip() for line in lines["module"]),
+        files=tuple((path.strip(), digest) for digest, path in (pair(line, " ") for line in lines["file"])),
+        images=tuple(line.strip() for line in lines["image"] if not line.startswith("sha256:")),
+        cri_disabled=one.get("cri_disabled") == "yes",
+        cluster=cluster(lines),
+        cluster_server=one.get("server", "").removeprefix("server:").strip(" \"'"),
+        journal_cluster=one.get("journal_cluster", ""),
+        journal=tuple(line.strip() for line in lines["journal"]),
+        done=tuple(pair(line, " ") for line in lines["done"]),
+        gpus=tuple(GpuDevice(bus=bus, device=device) for bus, device, kind in pci(lines) if kind[:6] in _GPU_CLASSES),
+        nvswitch=any(kind[:6] == _SWITCH_CLASS for _, _, kind in pci(lines)),
+        driver=one.get("driver", "") or driver_version(lines["program"]),
+        secure_boot=one.get("secure_boot") == "1",
+    )
+
+
+def split(text: str) -> Lines:
+    """By key; what a terminal would obey is taken out, since values are shown to users."""
+    result: Lines = defaultdict(list)
+    for line in text.split("\n"):
+        key, tab, value = line.partition("\t")
+        if tab:
+            result[key].append("".join(sign if sign.isprintable() else " " for sign in value[:LONGEST]))
+    return result
+
+
+def attempt(lines: Iterable[str], read: Callable[[str], T | None]) -> list[T]:
+    """What could be read; the other lines say nothing."""
+    result = []
+    for line in lines:
+        try:
+            value = read(line)
+        except (ValueError, IndexError):
+            continue
+        if value is not None:
+            result.append(value)
+    return result
+
+
+def unique(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return list(dict(pairs).items())
+
+
+def pair(line: str, separator: str) -> tuple[str, str]:
+    key, _, value = line.strip().partition(separator)
+    return key, value.strip().strip("\"'")
+
+
+def number(text: str) -> int:
+    """0 where it is none, or longer than any that a host could mean."""
+    digits = text.strip()
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
+
+
+def clocks(lines: list[str]) -> tuple[float, float]:
+    """At the beginning and at the end of the script; seconds alone where `date` knows no fractions."""
+    times = [float(match[0]) for line in lines if (match := re.match(r"[0-9]{1,12}(\.[0-9]{1,9})?", line))]
+    return (times[0], times[-1]) if times else (0.0, 0.0)
+
+
+def skew(start_s: float, end_s: float, sent_s: float, received_s: float) -> float:
+    """How far the host is ahead, at least: between sending and receiving it may have read its clock at any moment."""
+    most, least = start_s - sent_s, end_s - received_s
+    if most - least < 0:  # the clock was set meanwhile
+        return (most + least) / 2
+    return max(least, 0.0) + min(most, 0.0)
+
+
+def cgroup_version(mounts: list[str]) -> int:
+    kinds = {fields[2] for line in mounts if len(fields := line.split()) > 2}
+    return 2 if "cgroup2" in kinds else 1 if "tmpfs" in kinds else 0
+
+
+def disks(lines: list[str]) -> tuple[Disk, ...]:
+    """PATH and a line of `df -P -k`, whose last four columns are used, available, share, mount point."""
+    by_mount: dict[str, Disk] = {}
+    for line in lines:
+        fields = line.split()
+        if len(fields) >= 7:
+            total, free, mount = number(fields[-5]) << 10, number(fields[-3]) << 10, fields[-1]
+            by_mount.setdefault(mount, Disk(path=fields[0], total=total, free=free))
+    return tuple(by_mount.values())
+
+
+def read_fstab_swap(line: str) -> str | None:
+    fields = line.split()
+    is_swap = len(fields) > 2 and not fields[0].startswith("#") and fields[2] == "swap"
+    return fields[0] if is_swap else None
+
+
+def listeners(lines: Lines) -> tuple[Listener, ...]:
+    seen = attempt(lines["listener"], read_ss) or attempt(lines["socket"], read_socket)
+    return tuple({entry.port: entry for entry in seen}.values())
+
+
+def read_ss(line: str) -> Listener | None:
+    """Of `ss -ltnp`; one that only this host itself reaches is in the way all the same."""
+    fields = line.split()
+    if fields[0] != "LISTEN":
+        return None
+    program = re.search(r'\(\("([^"]*)"', line)
+    return Listener(port=int(fields[3].rpartition(":")[2]), program=program[1] if program else "")
+
+
+def read_socket(line: str) -> Listener | None:
+    """Of /proc/net/tcp: `sl local_address rem_address st ...` in hexadecimal; 0A listens."""
+    fields = line.split()
+    return Listener(port=int(fields[1].rpartition(":")[2], 16)) if fields[3] == "0A" else None
+
+
+def read_address(line: str) -> str | None:
+    """Of `ip -o addr`: `2: eth0    inet 10.0.0.5/24 brd ... scope global eth0`."""
+    fields = line.split()
+    link, family, address = fields[1].partition("@")[0], fields[2], fields[3]
+    if family not in ("inet", "inet6") or _CONTAINER_LINKS.match(link) or "link" in fields[4:]:
+        return None
+    parsed = ipaddress.ip_interface(address)
+    return None if parsed.is_loopback else str(parsed)
+
+
+def routes(lines: list[str]) -> tuple[str, ...]:
+    networks: list[IpNetwork] = attempt(lines, lambda line: ipaddress.ip_network(line.split()[0], strict=False))
+    return tuple(dict.fromkeys(str(network) for network in networks if network.prefixlen and not network.is_link_local))
+
+
+def source_address(lines: list[str], addresses: list[str]) -> str:
+    match = re.search(r"\bsrc ([0-9a-fA-F.:]+)", " ".join(lines))
+    by_kind = sorted(addresses, key=lambda address: ":" in address)
+    return match[1] if match else next((address.partition("/")[0] for address in by_kind), "")
+
+
+def firewall(lines: Lines, one: dict[str, str]) -> str:
+    filters = any("hook input" in line and "policy drop" in line for line in lines["nft"])
+    filters = filters or any(re.match(r"-P INPUT (DROP|REJECT)", line) for line in lines["iptables"])
+    return one.get("firewall", "") or ("nftables" if filters else "")
+
+
+def open_ports(lines: Lines) -> tuple[str, ...]:
+    """Of ufw: `6443/tcp  ALLOW  Anywhere`; of firewalld: `6443/tcp` or a service; of nftables: rules with dport."""
+    ports = []
+    for line in lines["opened"]:
+        fields = line.split()
+        if fields and (len(fields) == 1 or "ALLOW" in fields[1:3]):
+            ports.append(fields[0].replace("-", ":", 1) if "/" in fields[0] else fields[0])
+    for line in (*lines["nft"], *lines["iptables"]):
+        match = re.search(r"\b(tcp|udp)\b.*?dports? (?:\{([^}]*)\}|([0-9,:-]+))", line)
+        if match and re.search(r"accept|ACCEPT", line):
+            names = re.findall(r"[0-9]+(?:[:-][0-9]+)?", match[2] or match[3])
+            ports += [f"{name.replace('-', ':')}/{match[1]}" for name in names]
+    return tuple(dict.fromkeys(ports))
+
+
+def read_proxy(line: str) -> tuple[str, str] | None:
+    """Without the user's name and password, which are nobody's business here."""
+    name, value = pair(line.removeprefix("export"), "=")
+    return (name.lower(), re.sub(r"//[^/@]*@", "//", value)) if value else None
+
+
+def read_program(line: str) -> tuple[str, str]:
+    name, said = pair(line, " ")
+    match = _VERSION.search(said)
+    return name, match[1] if match else "unknown"
+
+
+def driver_version(lines: list[str]) -> str:
+    """Where the driver is not a module of this kernel (WSL, a container), nvidia-smi knows it."""
+    match = re.search(r"^nvidia-smi +([0-9]+\.[0-9.]+)", "\n".join(lines), re.MULTILINE)
+    return match[1] if match else ""
+
+
+def read_package(line: str) -> tuple[str, str] | None:
+    name, version, state = line.split()
+    return (name, version) if state == "installed" else None
+
+
+def units(lines: list[str]) -> tuple[tuple[str, str], ...]:
+    """Blocks of `systemctl show`, each with an Id; those that are not there are left out."""
+    result: list[tuple[str, str]] = []
+    block: dict[str, str] = {}
+    for line in (*lines, ""):
+        if line.strip():
+            key, value = pair(line, "=")
+            block[key] = value
+        elif block:
+            if block.get("LoadState") in ("loaded", "masked"):
+                state = block.get("ActiveState", "")
+                result.append((block.get("Id", "").removesuffix(".service"), _SOFT_STATES.get(state, state)))
+            block = {}
+    return tuple(result)
+
+
+def cluster(lines: Lines) -> str:
+    return next(iter(lines["cluster"]), "leftovers" if lines["leftover"] else "").strip()
+
+
+def pci(lines: Lines) -> list[tuple[str, str, str]]:
+    return [(fields[0], fields[1], fields[2]) for line in lines["pci"] if len(fields := line.split()) == 3]

@@ -1,0 +1,26 @@
+"""Reads all facts of a host in one round trip, as root where it can."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from longboat.clusters.hosts.connection import CommandFailed, HostConnection
+from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.observe.parse import parse
+from longboat.clusters.observe.probe_shell import script
+
+PROBE_S = 120.0  # several programs that hang, each cut off after 10 s, on a host that is slow anyway
+
+
+def read_facts(host: HostConnection) -> HostFacts:
+    """What the host is like; HostUnreachable or CommandFailed when it does not say."""
+    is_root = host.sudo not in ("asks", "none")
+    sent_s = time.time()
+    result = host.run(script(), as_root=is_root, timeout_s=PROBE_S)
+    received_s = time.time()
+    if "clock\t" not in result.stdout:
+        raise CommandFailed(host.name, result, hint="the host must have a POSIX shell and coreutils")
+    facts = parse(host.name, result.stdout, sent_s=sent_s, received_s=received_s)
+    return msgspec.structs.replace(facts, sudo=host.sudo, sudo_message=host.sudo_message)

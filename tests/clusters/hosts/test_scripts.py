@@ -1,0 +1,88 @@
+"""Scripts travel in characters that every login shell takes as they are."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longboat.clusters.hosts import scripts
+from longboat.clusters.hosts.output import HEAD, TAIL, Output
+from longboat.core.errors import EngineError
+
+SCRIPT = "printf '%s|' \"$0\" \"it's\" '$HOME' `echo !! \\\\` é\ncat <<'E'\nläst\nE\n"
+
+
+def out_of(command: str, stdin: bytes = b"") -> str:
+    done = subprocess.run(["/bin/sh", "-c", command], input=stdin, capture_output=True, check=True)
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize("padding", [0, scripts.SHRINK_FROM])
+def test_a_script_arrives_as_it_is(padding: int) -> None:
+    command = scripts.command(SCRIPT + "#" * padding, mark="MARK", timeout_s=30.2)
+    assert re.fullmatch(
+        r"timeout -k 5 31 sh -c 'eval \"\$\(printf %s [A-Za-z0-9+/=]+ \| base64 -d( \| gzip -d)?\)\"'", command
+    )
+    first, _, rest = out_of(command).partition("\n")
+    assert re.fullmatch("MARK [0-9]+", first)
+    assert rest == "sh|it's|$HOME|!!|\\|é|läst\n"
+
+
+def test_stdin_is_the_scripts() -> None:
+    assert out_of(scripts.command("cat", mark="M", timeout_s=9), b"data").endswith("\ndata")
+
+
+def test_too_long_and_impossible_scripts() -> None:
+    with pytest.raises(EngineError, match="too long for a command line; send it as stdin"):
+        scripts.command(os.urandom(200_000).hex(), mark="M", timeout_s=1)
+    with pytest.raises(EngineError, match="NUL"):
+        scripts.command("a\0b", mark="M", timeout_s=1)
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20), st.sampled_from([b"", b"noise\n", b"noise"]))
+def test_text_begins_after_the_mark_however_it_is_cut(pieces: list[bytes], noise: bytes) -> None:
+    lines: list[str] = []
+    output = Output(mark="longboat-77aa", on_line=lines.append)
+    whole = noise + b"longboat-77aa 12\n" + b"".join(pieces)
+    for start in range(0, len(whole), 7):
+        output.feed(whole[start : start + 7])
+    output.close()
+    text = b"".join(pieces).decode("utf-8", "replace")
+    assert (output.text(), output.after_mark) == (text, "12")
+    assert (
+        lines
+        == [part.decode("utf-8", "replace") for part in b"".join(pieces).split(b"\n") if part or True][: len(lines)]
+        or not text
+    )
+
+
+def test_without_the_mark_everything_is_kept() -> None:
+    output = Output(mark="longboat-77aa")
+    output.feed(b"This account is not available.\n")
+    assert (output.text(), output.after_mark) == ("This account is not available.\n", None)
+
+
+def test_output_is_bounded_and_says_so() -> None:
+    output = Output()
+    for _ in range(40):
+        output.feed(b"a" * 100_000)
+    output.feed(b"end")
+    text = output.text()
+    assert len(text) < HEAD + TAIL + 100
+    assert f"\n[... {4_000_003 - HEAD - TAIL} bytes left out ...]\n" in text
+    assert text.endswith("aaaend")
+
+
+def test_a_line_without_an_end_comes_in_pieces() -> None:
+    lines: list[str] = []
+    output = Output(on_line=lines.append)
+    for _ in range(100):
+        output.feed(b"b" * 10_000)
+    output.close()
+    assert sum(map(len, lines)) == 1_000_000
+    assert max(map(len, lines)) <= 64 << 10
