@@ -13,7 +13,7 @@ from typing import IO
 
 from longboat.clusters.hosts import scripts
 from longboat.clusters.hosts.connection import HostUnreachable
-from longboat.clusters.hosts.output import Output
+from longboat.clusters.hosts.output import ScriptOutput
 from longboat.clusters.hosts.settings import AskPassword
 from longboat.clusters.hosts.shell import ShellConnection
 
@@ -30,7 +30,7 @@ class LocalConnection(ShellConnection):
         return
 
     def _execute(
-        self, command: str, stdin: Iterator[bytes], streams: tuple[Output, Output], timeout_s: float
+        self, command: str, stdin: Iterator[bytes], streams: tuple[ScriptOutput, ScriptOutput], timeout_s: float
     ) -> int | None:
         try:
             process = subprocess.Popen(
@@ -63,7 +63,7 @@ class LocalConnection(ShellConnection):
         return code
 
 
-def _drain(pipe: IO[bytes], output: Output, lock: threading.Lock) -> None:
+def _drain(pipe: IO[bytes], output: ScriptOutput, lock: threading.Lock) -> None:
     with pipe:
         while data := os.read(pipe.fileno(), READ):
             with lock:

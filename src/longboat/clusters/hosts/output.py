@@ -11,7 +11,7 @@ TAIL = (1 << 20) - HEAD
 LONGEST_LINE = 64 << 10  # longer ones come in pieces, so that nothing waits for an end that never comes
 
 
-class Output:
+class ScriptOutput:
     """One stream. With a mark, the text starts after the line that begins with it: what a login shell says of its own
     accord comes before, and `after_mark` is the rest of that line.
     """

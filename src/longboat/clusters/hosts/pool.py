@@ -15,8 +15,8 @@ from longboat.clusters.spec import HostSpec
 from longboat.core.errors import EngineError, LongboatError, Refused
 
 if TYPE_CHECKING:
-    from longboat.clusters.hosts.event_loop import EventLoop
     from longboat.clusters.hosts.logins import Logins
+    from longboat.clusters.hosts.loop_thread import LoopThread
 
 T = TypeVar("T")
 THREADS = 64  # threads mostly wait for hosts; more would only cost memory
@@ -43,10 +43,10 @@ class Hosts:
     """Open connections, by the hosts' names in the order of the cluster file. Also those that could not be opened."""
 
     def __init__(
-        self, connections: dict[str, HostConnection], failures: dict[str, LongboatError], transport: Transport
+        self, connections: dict[str, HostConnection], failures: dict[str, LongboatError], connector: Connector
     ) -> None:
         self.connections, self.failures = connections, failures
-        self._transport = transport
+        self._connector = connector
 
     def __enter__(self) -> Hosts:
         return self
@@ -72,15 +72,15 @@ class Hosts:
         return answers
 
     def close(self) -> None:
-        self._transport.close()
+        self._connector.close()
 
 
-class Transport:
+class Connector:
     """Makes connections; the event loop for those over SSH starts with the first."""
 
     def __init__(self, settings: LoginSettings) -> None:
         self.settings = settings
-        self._ssh: tuple[EventLoop, Logins] | None = None
+        self._ssh: tuple[LoopThread, Logins] | None = None
         self._lock = threading.Lock()
         self._password: list[str | None] = []
 
@@ -99,7 +99,7 @@ class Transport:
             loop, logins = self._ssh
             loop.close(logins.close)
 
-    def _load_ssh(self) -> tuple[EventLoop, Logins]:
+    def _load_ssh(self) -> tuple[LoopThread, Logins]:
         with self._lock:
             if self._ssh is None:
                 try:
@@ -108,9 +108,9 @@ class Transport:
                     if error.name != "asyncssh":
                         raise
                     raise Refused("hosts over SSH need asyncssh", hint="pip install 'longboat[ssh]'") from error
-                from longboat.clusters.hosts.event_loop import EventLoop
+                from longboat.clusters.hosts.loop_thread import LoopThread
 
-                self._ssh = EventLoop(), Logins(self.settings)
+                self._ssh = LoopThread(), Logins(self.settings)
             return self._ssh
 
     def _ask_password(self) -> str | None:
@@ -123,13 +123,13 @@ class Transport:
 
 def connect(hosts: Sequence[HostSpec], settings: LoginSettings | None = None) -> Hosts:
     """Connect to all of them. Never raises for a host that cannot be reached: see `failures`."""
-    transport = Transport(settings or LoginSettings())
-    answers = side_by_side({host.name: host for host in hosts}, transport.open, stop=transport.close)
+    connector = Connector(settings or LoginSettings())
+    answers = side_by_side({host.name: host for host in hosts}, connector.open, stop=connector.close)
     if any(isinstance(error, Refused) for error in answers.errors.values()):
-        transport.close()
+        connector.close()
         raise next(error for error in answers.errors.values() if isinstance(error, Refused))
     connections = {host.name: answers.values[host.name] for host in hosts if host.name in answers.values}
-    return Hosts(connections, answers.errors, transport)
+    return Hosts(connections, answers.errors, connector)
 
 
 K = TypeVar("K")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from longboat.clusters.hosts import scripts
 from longboat.clusters.hosts.connection import CommandResult, HostUnreachable, Line, NoRoot
-from longboat.clusters.hosts.output import Output
+from longboat.clusters.hosts.output import ScriptOutput
 from longboat.clusters.hosts.settings import AskPassword
 
 FIND_SUDO_S = 30.0  # PAM may look up users over a network
@@ -28,7 +28,7 @@ class ShellConnection(ABC):
 
     @abstractmethod
     def _execute(
-        self, command: str, stdin: Iterator[bytes], streams: tuple[Output, Output], timeout_s: float
+        self, command: str, stdin: Iterator[bytes], streams: tuple[ScriptOutput, ScriptOutput], timeout_s: float
     ) -> int | None:
         """Run it, fill both streams; the exit code, or None when there was none within the time. HostUnreachable when
         the connection breaks, OSError when `stdin` could not be read to its end.
@@ -51,14 +51,9 @@ class ShellConnection(ABC):
         return self._sudo_message
 
     def run(
-        self,
-        script: str,
-        *,
-        stdin: bytes | Path = b"",
-        as_root: bool = True,
-        timeout_s: float = 60.0,
+        self, script: str, *, stdin: bytes | Path = b"", as_root: bool = True, timeout_s: float = 60.0,
         on_line: Line | None = None,
-    ) -> CommandResult:
+    ) -> CommandResult:  # fmt: skip
         sudo = self.sudo if as_root else "root"
         if sudo not in scripts.SUDO:
             raise NoRoot(self.name, self._sudo_message)
@@ -71,7 +66,7 @@ class ShellConnection(ABC):
     ) -> CommandResult:
         mark = f"longboat-{secrets.token_hex(8)}"
         command = scripts.command(script, mark=mark, timeout_s=timeout_s, sudo=sudo)
-        stdout, stderr = Output(mark=mark, on_line=on_line), Output(on_line=on_line)
+        stdout, stderr = ScriptOutput(mark=mark, on_line=on_line), ScriptOutput(on_line=on_line)
         started = time.monotonic()
         code = self._execute(command, stdin, (stdout, stderr), timeout_s + GRACE_S)
         if code is None or (code in (124, 137) and time.monotonic() - started >= timeout_s):

@@ -15,9 +15,9 @@ import asyncssh
 
 from longboat.clusters.hosts import scripts
 from longboat.clusters.hosts.connection import HostUnreachable
-from longboat.clusters.hosts.event_loop import EventLoop
 from longboat.clusters.hosts.logins import CONNECT_S, LOGIN_S, TRIES, Logins
-from longboat.clusters.hosts.output import Output
+from longboat.clusters.hosts.loop_thread import LoopThread
+from longboat.clusters.hosts.output import ScriptOutput
 from longboat.clusters.hosts.settings import AskPassword
 from longboat.clusters.hosts.shell import ShellConnection
 from longboat.clusters.spec import HostSpec
@@ -37,7 +37,7 @@ MOST_LINES = 10_000
 
 
 class _Session(asyncssh.SSHClientSession[bytes]):
-    def __init__(self, streams: tuple[Output, Output]) -> None:
+    def __init__(self, streams: tuple[ScriptOutput, ScriptOutput]) -> None:
         self.streams = streams
         self.code: int | None = None
         self.lost: Exception | None = None
@@ -68,7 +68,7 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 
 
 class SshConnection(ShellConnection):
-    def __init__(self, host: HostSpec, loop: EventLoop, logins: Logins, ask_password: AskPassword) -> None:
+    def __init__(self, host: HostSpec, loop: LoopThread, logins: Logins, ask_password: AskPassword) -> None:
         super().__init__(host.name, ask_password)
         self._host, self._loop, self._logins = host, loop, logins
         self._connection: asyncssh.SSHClientConnection | None = None
@@ -89,7 +89,7 @@ class SshConnection(ShellConnection):
                 self._loop.submit(_say_goodbye(connection)).result(KILL_S)
 
     def _execute(
-        self, command: str, stdin: Iterator[bytes], streams: tuple[Output, Output], timeout_s: float
+        self, command: str, stdin: Iterator[bytes], streams: tuple[ScriptOutput, ScriptOutput], timeout_s: float
     ) -> int | None:
         with self._sessions:
             connection = self.connect()
@@ -131,7 +131,7 @@ class SshConnection(ShellConnection):
         connection: asyncssh.SSHClientConnection,
         command: str,
         stdin: Iterator[bytes],
-        streams: tuple[Output, Output],
+        streams: tuple[ScriptOutput, ScriptOutput],
         timeout_s: float,
     ) -> int | None:
         session = _Session(streams)

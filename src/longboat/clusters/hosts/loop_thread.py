@@ -14,7 +14,7 @@ T = TypeVar("T")
 CLOSE_S = 15.0  # for ending scripts on hosts that still answer; more than one such end takes
 
 
-class EventLoop:
+class LoopThread:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
