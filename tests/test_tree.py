@@ -91,6 +91,7 @@ TESTED_BY = {
     "autoscaler/purchase/": "test_optimize.py",
     "autoscaler/scale_down/": "test_decide.py",
     "bundles/trees": "test_extraction.py",
+    "clusters/fields/": "test_cluster_file.py",
     "engines/kubernetes/explain/unschedulable": "test_pending.py",
     "engines/kubernetes/gate/reasons": "test_decide.py",
     "engines/kubernetes/reconcile/survivors": "test_node_loss.py",

@@ -85,12 +85,12 @@ def from_click(error: click.ClickException) -> UsageError:
     return UsageError(message[:1].lower() + message[1:], hint=hint)
 
 
-def unknown_command(name: str, known: Sequence[str]) -> UsageError:
+def unknown_command(name: str, known: Sequence[str], group: str) -> UsageError:
     if near := nearest(name, known):
-        return UsageError(f"no such command: {name}", hint=f"did you mean longboat {near}?")
-    if os.path.isfile(name):
-        return UsageError(f"no such command: {name}", hint=f"to run it: longboat run {name}")
-    return UsageError(f"no such command: {name}", hint="longboat --help lists the commands")
+        return UsageError(f"no such command: {name}", hint=f"did you mean {group} {near}?")
+    if "run" in known and os.path.isfile(name):
+        return UsageError(f"no such command: {name}", hint=f"to run it: {group} run {name}")
+    return UsageError(f"no such command: {name}", hint=f"{group} --help lists the commands")
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:

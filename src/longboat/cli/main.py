@@ -43,6 +43,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "cp": ("commands.runs.cp", "Copy files into or out of a run."),
     },
     "Set up": {
+        "cluster": ("cluster.group", "Make a cluster of machines, and take it down again."),
         "doctor": ("commands.setup.doctor", "Check this machine."),
         "secret": ("commands.setup.secret", "Keep secrets for runs."),
         "autoscaler": ("admin.autoscaler", "Grow and shrink pools of machines; say why."),
@@ -56,45 +57,50 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 }
 """Section of the help -> command -> (module of longboat.cli, one line of help)."""
 
-TABLE = {name: entry for commands in SECTIONS.values() for name, entry in commands.items()}
-
 COMPLETE_VAR = "_LONGBOAT_COMPLETE"
 
 
 class LazyCommands(click.Group):
-    """A group that imports a command when it is called."""
+    """A group that imports a command when it is called: `sections` is a table like SECTIONS."""
+
+    def __init__(self, *args: Any, sections: dict[str, dict[str, tuple[str, str]]] = SECTIONS, **attributes: Any):
+        super().__init__(*args, **attributes)
+        self.sections = sections
+        self.table = {name: entry for commands in sections.values() for name, entry in commands.items()}
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args or ["--help"])
 
     def list_commands(self, ctx: Context) -> list[str]:
-        return list(TABLE)
+        return list(self.table)
 
     def get_command(self, ctx: Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in TABLE:
+        if cmd_name not in self.table:
             return None
         from importlib import import_module
 
-        command: click.Command = import_module(f"longboat.cli.{TABLE[cmd_name][0]}").command
+        command: click.Command = import_module(f"longboat.cli.{self.table[cmd_name][0]}").command
         return command
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in TABLE:
+        if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in self.table:
             from longboat.cli.errors import unknown_command
 
-            raise unknown_command(args[0], list(TABLE))
+            raise unknown_command(args[0], list(self.table), ctx.command_path)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        width = max(map(len, TABLE))
-        for title, commands in SECTIONS.items():
+        width = max(map(len, self.table))
+        for title, commands in self.sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, (_, text) in commands.items()])
 
     def shell_complete(self, ctx: Context, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
 
-        found = [CompletionItem(name, help=text) for name, (_, text) in TABLE.items() if name.startswith(incomplete)]
+        found = [
+            CompletionItem(name, help=text) for name, (_, text) in self.table.items() if name.startswith(incomplete)
+        ]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
 

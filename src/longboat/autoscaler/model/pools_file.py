@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,15 @@ from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
 from longboat.fitting.model.nodes import NodeShape, Taint
 from longboat.fitting.model.quantities import CPU, DISK, MEMORY, PODS, amount
-from longboat.specs.fields.composites import AsWritten, Field, ListOf, MapOf, Shape
-from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Flag, Quantified, Text, WholeNumber, duration, number_of
+from longboat.specs.fields.composites import Field, ListOf, MapOf, Shape
+from longboat.specs.fields.labels import KEY, LABEL, taint_field
+from longboat.specs.fields.scalars import FieldPath, Flag, Quantified, Text, WholeNumber, duration, number_of
 from longboat.specs.yaml.mapping_file import FileHints, read_mapping
 from longboat.specs.yaml.yaml_tree import Mistakes, YamlNode
 
 NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 LABEL_KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 CLASS_NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
-LABEL_VALUE = r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
-EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 DEFAULT_PODS = 110
 UNSTATED = 1 << 60
 """Stands for a disk that nobody stated: every machine has one, and pods that ask for some of it are not turned away."""
@@ -98,37 +96,14 @@ def cpus(high: float) -> Quantified:
     )
 
 
-def label_fault(text: str) -> str | None:
-    if re.fullmatch(LABEL_VALUE, text):
-        return None
-    return f'found the text "{text[:80]}", expected a label\'s value: letters, digits, "-", "_" and ".", 63 at most'
-
-
-LABEL = AsWritten(expected="a label's value", check=label_fault)
-"""`true` and `1` are texts here, as nodes hold them."""
-
-
-def make_taint(values: dict[str, Any], _node: YamlNode, _at: FieldPath) -> Taint:
-    return Taint(key=values["key"], effect=values["effect"], value=values.get("value", ""))
-
-
-_KEY = Text(expected="a key such as nvidia.com/gpu", pattern=LABEL_KEY)
-
-TAINT = Shape(
-    fields=(
-        Field(name="key", kind=_KEY, doc="Key.", required=True),
-        Field(name="effect", kind=ChoiceOf(options=EFFECTS), doc="Effect.", required=True),
-        Field(name="value", kind=LABEL, doc="Value."),
-    ),
-    build=make_taint,
-)
+TAINT = taint_field(Taint)
 
 MACHINE = Shape(
     fields=(
         Field(name="cpus", kind=cpus(_LARGE), doc="CPUs that pods may use.", required=True),
         Field(name="memory", kind=Quantity(), doc="Memory that pods may use.", required=True),
         Field(name="gpus", kind=WholeNumber(high=1024), doc="GPUs.", default="0"),
-        Field(name="gpu_resource", kind=_KEY, doc="The name pods ask for them by.", default="nvidia.com/gpu"),
+        Field(name="gpu_resource", kind=KEY, doc="The name pods ask for them by.", default="nvidia.com/gpu"),
         Field(name="pods", kind=WholeNumber(low=1, high=10_000), doc="Pods at most.", default=str(DEFAULT_PODS)),
         Field(name="disk", kind=Quantity(), doc="Ephemeral storage.", default="enough"),
         Field(

@@ -1,0 +1,22 @@
+"""`longboat cluster`: the table of its commands. The module of a command is imported when it is called."""
+
+from __future__ import annotations
+
+import click
+
+from longboat.cli.main import LazyCommands
+
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Commands": {
+        "kubeconfig": ("cluster.kubeconfig", "Put a cluster into your kubeconfig, or take it out."),
+    },
+}
+"""As in cli.main: section -> command -> (module of longboat.cli, one line of help)."""
+
+
+@click.group("cluster", cls=LazyCommands, sections=SECTIONS, short_help="Make a cluster of machines.")
+def command() -> None:
+    """Make a Kubernetes cluster of machines that ssh reaches, or of this one, and take it down again.
+
+    A cluster.yaml says which machines; longboat cluster init writes it.
+    """

@@ -1,0 +1,76 @@
+"""Which cluster a command means: a cluster file, a name, `--hosts` or `--local`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from longboat.clusters.cluster_file import DEFAULT_FILE, cluster_of_hosts, local_cluster, read_cluster
+from longboat.clusters.spec import ClusterSpec
+from longboat.clusters.spec_store import known_clusters, load_spec
+from longboat.core.errors import NotFound, UsageError
+from longboat.engines.shared.home import Home
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CHOSEN = "longboat.cluster"
+DEFAULT_NAME = "cluster"
+LOCAL_NAME = "local"
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Read by `spec_of`; the commands need not hand them on."""
+    ctx.meta.setdefault(_CHOSEN, {})[param.name] = value
+
+
+def target_options(function: F) -> F:
+    """`[FILE]`, `--hosts`, `--local` and `--name`: the cluster that `spec_of` gives."""
+    kept: dict[str, Any] = {"expose_value": False, "callback": _keep}
+    options = (
+        click.argument("file", required=False, metavar="[FILE|NAME]", **kept),
+        click.option("--hosts", metavar="HOST,...", help="Without a file: user@host:port, joined by commas.", **kept),
+        click.option("--local", "is_local", is_flag=True, help="Without a file: this machine alone.", **kept),
+        click.option(
+            "--name", metavar="NAME", help="Name of a cluster without a file (default: cluster, or local).", **kept
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def spec_of() -> ClusterSpec:
+    """The cluster that the options of this command name; without any, that of ./cluster.yaml."""
+    chosen = click.get_current_context().meta.get(_CHOSEN, {})
+    file, hosts, name = chosen.get("file"), chosen.get("hosts"), chosen.get("name")
+    is_local = bool(chosen.get("is_local"))
+    if sum((file is not None, hosts is not None, is_local)) > 1:
+        raise UsageError("a file, --hosts and --local: one of them", hint="longboat cluster up --hosts gpu-1,gpu-2")
+    if hosts is not None:
+        return cluster_of_hosts([host.strip() for host in hosts.split(",")], name=name or DEFAULT_NAME)
+    if is_local:
+        return local_cluster(name=name or LOCAL_NAME)
+    if name is not None:
+        raise UsageError("--name is for a cluster without a file", hint="the file has a field `name`")
+    return named_cluster(file)
+
+
+def named_cluster(file: str | None) -> ClusterSpec:
+    """Of a file, else of a cluster that was made from here under this name."""
+    if (
+        file is None
+        or os.path.lexists(file)
+        or os.sep in file
+        or file.endswith((".yaml", ".yml", ".json"))
+        or file == "-"
+    ):
+        return read_cluster(file or DEFAULT_FILE)
+    home = Home()
+    spec = load_spec(file, home)
+    if spec is None:
+        known = ", ".join(known_clusters(home)) or "none"
+        raise NotFound(f"{file}: no such file, and no cluster of this name", hint=f"clusters made from here: {known}")
+    return spec

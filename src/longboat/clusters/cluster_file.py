@@ -1,0 +1,100 @@
+"""The cluster file: cluster.yaml to a ClusterSpec, every mistake with its line. Flags go the same way.
+
+What may be written is in `fields`; what is done with it in `plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from longboat.clusters.fields import rules
+from longboat.clusters.fields.cluster_fields import FILE
+from longboat.clusters.fields.consistency import FileCheck, resolved
+from longboat.clusters.spec import ClusterSpec, HostSpec, Source
+from longboat.specs.fields.scalars import FieldPath
+from longboat.specs.yaml.mapping_file import FileHints, read_mapping
+from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, from_python
+
+DEFAULT_FILE = "cluster.yaml"
+_BEGINS = "it begins like this: `name: lab` and `hosts: [user@gpu-1, user@gpu-2]`"
+_MISSING = "longboat cluster init writes one; --hosts a,b,c and --local do without"
+
+
+def read_cluster(path: str | Path) -> ClusterSpec:
+    """Raises JobError with all mistakes, or NotFound."""
+    mistakes = Mistakes()
+    root = read_mapping(
+        Path(path), mistakes, FileHints(_BEGINS, missing=_MISSING, folder=f"name the {DEFAULT_FILE} in it")
+    )
+    mistakes.raise_if_any()
+    assert root is not None
+    return _cluster(root, Path(path).absolute().parent, mistakes)
+
+
+def cluster_of_hosts(hosts: Sequence[str], *, name: str) -> ClusterSpec:
+    """A cluster without a file: `user@host:port` each, the first is the control plane."""
+    return _from_fields({"name": name, "hosts": list(hosts)}, "--hosts")
+
+
+def local_cluster(*, name: str) -> ClusterSpec:
+    """This machine as a cluster of one node."""
+    return _from_fields({"name": name, "kind": "local"}, "--local")
+
+
+def _from_fields(fields: Mapping[str, Any], flag: str) -> ClusterSpec:
+    mistakes = Mistakes()
+    root = from_python(fields, place=SourcePosition(flag), path="", mistakes=mistakes)
+    return _cluster(root, Path.cwd(), mistakes)
+
+
+def _cluster(root: YamlNode, folder: Path, mistakes: Mistakes) -> ClusterSpec:
+    values = FILE.read(root, FieldPath("", mistakes)) or {}
+    FileCheck(values, root, mistakes).check(folder)
+    mistakes.raise_if_any()
+    return _assemble(values, folder)
+
+
+def _assemble(values: dict[str, Any], folder: Path) -> ClusterSpec:
+    name, kind = values["name"], values.get("kind", "ssh")
+    network, source = values.get("network"), values.get("source")
+    if network is not None and network.manifest:
+        values["network"] = msgspec.structs.replace(network, manifest=resolved(network.manifest, folder))
+    if source is not None:
+        values["source"] = _resolved_source(source, folder)
+    hosts, defaults = values.pop("hosts", ()), values.pop("defaults", {})
+    if kind == "existing":
+        values.setdefault("context", name)
+    if kind == "local":
+        hosts = [{"name": name, "address": "", "role": "control-plane"}]
+    if "kubelet" in values:
+        values["settings"] = values.pop("kubelet")
+    return ClusterSpec(hosts=_hosts(hosts, defaults, folder) if hosts else (), **values)
+
+
+def _resolved_source(source: Source, folder: Path) -> Source:
+    return msgspec.structs.replace(
+        source,
+        location=source.location and resolved(source.location, folder),
+        images=source.images and resolved(source.images, folder),
+        repositories=tuple(
+            msgspec.structs.replace(each, key=resolved(each.key, folder)) for each in source.repositories
+        ),
+    )
+
+
+def _hosts(hosts: Sequence[dict[str, Any]], defaults: dict[str, Any], folder: Path) -> tuple[HostSpec, ...]:
+    if not any(host.get("role") == "control-plane" for host in hosts):
+        next(host for host in hosts if "role" not in host)["role"] = "control-plane"
+    made = []
+    for host in hosts:
+        fields = {**defaults, **host}
+        fields.setdefault("name", rules.node_name_of(host["address"]))
+        fields["labels"] = tuple({**defaults.get("labels", {}), **host.get("labels", {})}.items())
+        if "key" in fields:
+            fields["key"] = resolved(fields["key"], folder)
+        made.append(HostSpec(**fields))
+    return tuple(made)

@@ -1,0 +1,87 @@
+"""Kinds of values that only a cluster file has: short texts of hosts, sources and networks; GPUs; any JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from longboat.clusters.fields import rules
+from longboat.clusters.spec import Network, Source
+from longboat.core.jobs import Value
+from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Text
+from longboat.specs.yaml.yaml_tree import YamlNode, plain
+
+
+class HostText(Text, frozen=True):
+    """`user@host:port`, as the fields it stands for."""
+
+    expected: str = rules.LOGIN_EXPECTED
+
+    def read(self, node: YamlNode, at: FieldPath) -> Any:
+        text = super().read(node, at)
+        if text is None:
+            return None
+        try:
+            login = rules.parse_login(text)
+        except ValueError as error:
+            at.wrong(node, f"{self.expected}: {error}")
+            return None
+        given = {"address": login.host, "user": login.user, "port": login.port}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class GpuPresence(ChoiceOf, frozen=True):
+    """auto, yes or no. `true` and `false` are taken for the words: YAML readers differ on which is which."""
+
+    options: tuple[str, ...] = ("auto", "yes", "no")
+
+    def read(self, node: YamlNode, at: FieldPath) -> str | None:
+        if isinstance(node.value, bool):
+            return "yes" if node.value else "no"
+        return super().read(node, at)
+
+    def schema(self) -> dict[str, Any]:
+        return {"enum": [*self.options, True, False]}
+
+
+class SourceText(Text, frozen=True):
+    """`packages`, or the place that files come from."""
+
+    expected: str = "packages, a URL, a folder or a bundle file"
+
+    def read(self, node: YamlNode, at: FieldPath) -> Any:
+        text = super().read(node, at)
+        if text is None or text == "packages":
+            return text and Source()
+        return Source(kind="files", location=text)
+
+
+class NetworkText(ChoiceOf, frozen=True):
+    options: tuple[str, ...] = ("routes", "flannel")
+
+    def read(self, node: YamlNode, at: FieldPath) -> Any:
+        kind = super().read(node, at)
+        return kind and Network(kind=kind)  # type: ignore[arg-type]  # one of the options
+
+
+class JsonText(Value, frozen=True):
+    """Any value, kept as JSON."""
+
+    expected: str = "a value of KubeletConfiguration"
+
+    def read(self, node: YamlNode, at: FieldPath) -> str | None:
+        if node.value is None or _has_no_json(plain(node)):
+            at.wrong(node, self.expected)
+            return None
+        return msgspec.json.encode(plain(node)).decode()
+
+    def schema(self) -> dict[str, Any]:
+        return {}
+
+
+def _has_no_json(value: Any) -> bool:
+    if isinstance(value, (dict, list)):
+        return any(map(_has_no_json, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and not math.isfinite(value)
