@@ -69,7 +69,7 @@ def test_all_fields(tmp_path: Path) -> None:
     )
     assert spec.source == Source(repositories=(repository,), images=str(tmp_path / "images.tar"))
     assert spec.network == Network(kind="flannel", pods="10.32.0.0/12", services="10.96.0.0/16")
-    assert spec.settings == (("maxPods", "200"), ("evictionHard", '{"memory.available":"5%"}'))
+    assert spec.kubelet == (("maxPods", "200"), ("evictionHard", '{"memory.available":"5%"}'))
 
 
 def test_hosts_alone_are_enough(tmp_path: Path) -> None:

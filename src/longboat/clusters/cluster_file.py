@@ -70,8 +70,6 @@ def _assemble(values: dict[str, Any], folder: Path) -> ClusterSpec:
         values.setdefault("context", name)
     if kind == "local":
         hosts = [{"name": name, "address": "", "role": "control-plane"}]
-    if "kubelet" in values:
-        values["settings"] = values.pop("kubelet")
     return ClusterSpec(hosts=_hosts(hosts, defaults, folder) if hosts else (), **values)
 
 

@@ -8,6 +8,7 @@ from longboat.cli.main import LazyCommands
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Commands": {
+        "check": ("cluster.check", "Check a cluster file and show what it asks for."),
         "kubeconfig": ("cluster.kubeconfig", "Put a cluster into your kubeconfig, or take it out."),
     },
 }
