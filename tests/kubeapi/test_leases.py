@@ -190,7 +190,7 @@ def test_what_was_decided_in_one_term_is_not_written_in_the_next(
     first = Leader(proxied, proxied.namespace, "first", ttl_s=3)
     first.start()
     assert first.wait(60)
-    left_s = first.mandate()
+    left_s = first.remaining_term()
     bounded = proxied.within(left_s)
     bounded.create(config("before"))
     second = Leader(client, client.namespace, "second", ttl_s=3)
@@ -203,11 +203,11 @@ def test_what_was_decided_in_one_term_is_not_written_in_the_next(
         bounded.create(config("after"))
     second.stop()
     assert first.wait(60), "it leads again"
-    assert left_s() == 0.0 and first.mandate()() > 0.0
+    assert left_s() == 0.0 and first.remaining_term()() > 0.0
     with pytest.raises(LeaseExpired):
         bounded.create(config("after"))
     first.stop()
-    assert first.mandate()() == 0.0 and client.find(CONFIG_MAP, "after") is None
+    assert first.remaining_term()() == 0.0 and client.find(CONFIG_MAP, "after") is None
 
 
 def test_a_renewal_shows_that_nobody_has_held_it_since(client: Client, clock: Clock) -> None:

@@ -100,19 +100,19 @@ def test_credentials_that_are_gone_are_told_and_tried_again(
     with Client.open(environment={"KUBECONFIG": str(file)}) as other, reflecting(other) as found:
         found.sync()
         eventually(lambda: api_proxy.open_watches == 1)
-        assert found.is_fresh and not found.blindness()
+        assert found.is_fresh and not found.why_stale()
         source.take()
 
         def is_told() -> bool:
             api_proxy.drop_watches()  # what a program gave is used for a second at least
-            return source.file.name in found.blindness()
+            return source.file.name in found.why_stale()
 
         eventually(is_told)
         assert found.is_synced, "once it was"
         client.create(config("two"))
         source.give()
         until(found, lambda: set(data(found)) == {"one", "two"})
-        eventually(lambda: found.is_fresh and not found.blindness())
+        eventually(lambda: found.is_fresh and not found.why_stale())
 
 
 class Broken:
@@ -167,10 +167,10 @@ def test_silence_makes_it_old(proxied: Client, api_proxy: ApiProxy, monkeypatch:
         monkeypatch.setattr(watch, "BLIND_S", 0.5)
         eventually(lambda: not found.is_fresh)
         assert found.trouble is None, "the connection is there, and nothing comes"
-        assert "nothing was heard of configmaps for" in found.blindness()
-        assert not found.long_blindness()
+        assert "nothing was heard of configmaps for" in found.why_stale()
+        assert not found.why_long_stale()
         monkeypatch.setattr(watch, "UNHEALTHY_S", 0.5)
-        assert "configmaps" in found.long_blindness()
+        assert "configmaps" in found.why_long_stale()
         monkeypatch.undo()
         api_proxy.restore()
 
@@ -184,7 +184,7 @@ def test_a_dead_thread_is_blindness(client: Client) -> None:
         found._watch.close()
         found._thread.join(10.0)
         assert found.is_synced and not found.is_fresh
-        assert "has ended" in found.blindness() and found.long_blindness()
+        assert "has ended" in found.why_stale() and found.why_long_stale()
 
 
 def test_the_controller_says_which_watch_is_blind(

@@ -130,7 +130,7 @@ def test_jobs_pass_each_other_as_at_the_real_gate(machines: int, waits: list[int
     world = World([pool(max=machines, min=machines)], USUAL, WITH_LONGBOAT, start=0.0)
     moments = sorted({job.submitted for job in jobs.jobs} | {1000.0, 1100.0, 1110.0})
     for now in moments:
-        if world.happen(now):
+        if world.process_due(now):
             world.schedule(now)
         for job in jobs.jobs:
             if job.submitted == now:

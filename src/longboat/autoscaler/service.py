@@ -154,7 +154,7 @@ class AutoscalerService:
                 reported = self.leader.trouble
                 continue
             self.log.begin()
-            left_s = self.leader.mandate()
+            left_s = self.leader.remaining_term()
             self.say(f"{self.identity} {'looks only (dry run)' if self.config.is_dry else 'leads'}")
             self.loop(left_s, listeners).run(self.ending)
             if not self.ending.is_set():

@@ -40,7 +40,7 @@ class EarliestStart:
         failed, fits = 0, 1
         while not self._fits_after(min(fits, len(releases))):
             if fits >= len(releases):
-                self._go_to(0)
+                self._advance_to(0)
                 return None
             failed, fits = fits, fits * 2
         fits = min(fits, len(releases))
@@ -65,7 +65,7 @@ class EarliestStart:
         return UNKNOWN
 
     def _settle(self, count: int) -> None:
-        self._go_to(count)
+        self._advance_to(count)
         placement = place(self.pods, self.fleet, explain=False)
         assert isinstance(placement, Placement)
         self.nodes = placement.nodes
@@ -75,13 +75,13 @@ class EarliestStart:
                 freed = self.freed.setdefault(state.name, {})
                 for resource, amount in pod.shape.requests:
                     freed[resource] = freed.get(resource, 0) + amount
-        self._go_to(0)
+        self._advance_to(0)
 
     def _fits_after(self, count: int) -> bool:
-        self._go_to(count)
+        self._advance_to(count)
         return isinstance(place(self.pods, self.fleet, explain=False), Placement)
 
-    def _go_to(self, count: int) -> None:
+    def _advance_to(self, count: int) -> None:
         while self._done < count:
             gone = []
             for pod in self._releases[self._done][1]:

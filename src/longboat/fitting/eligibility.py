@@ -63,7 +63,7 @@ class Eligibility:
         return selected
 
     def _select(self, placing: NodeConstraints) -> tuple[str, ...]:
-        few = self._few(placing)
+        few = self._few_nodes(placing)
         if few is not None:
             return tuple(name for name in few if admits(placing, self._nodes[name]))
         names: list[str] = []
@@ -72,9 +72,9 @@ class Eligibility:
                 names += members
         return tuple(sorted(names))
 
-    def _few(self, placing: NodeConstraints) -> list[str] | None:
+    def _few_nodes(self, placing: NodeConstraints) -> list[str] | None:
         """The nodes with a label value that the rule insists on, if these are few."""
-        for key, _, values in _musts(placing):
+        for key, _, values in _required_values(placing):
             names = [name for value in values for name in self._index(key).get(value, ())]
             if len(names) <= _FEW:
                 return sorted(set(names))
@@ -105,7 +105,7 @@ class Eligibility:
         return classes_of
 
 
-def _musts(placing: NodeConstraints) -> Iterable[Requirement]:
+def _required_values(placing: NodeConstraints) -> Iterable[Requirement]:
     terms = [placing.selector]
     if placing.affinity is not None and len(placing.affinity) == 1:
         terms.append(placing.affinity[0])

@@ -35,7 +35,7 @@ class AffinityView:
         topology = fleet.topology
         shape = pod.shape
         self._apart = [(term, topology.domains(term.who, term.key)) for term in shape.apart]
-        self._kept = topology.keepers(pod)
+        self._kept = topology.repelling_terms(pod)
         self._near = [(term, topology.domains(term.who, term.key)) for term in shape.near]
         self._starts = bool(self._near) and all(term.who.matches(pod, topology.namespaces) for term in shape.near)
         self._spread = [_balance(constraint, pod, fleet) for constraint in shape.spread]
@@ -79,15 +79,15 @@ class AffinityView:
         reasons = []
         for term, counts in self._apart:
             if counts.get(labels.get(term.key, ""), 0) > 0:
-                reasons.append(f"wants no pod with {_who(term)} {_same(term.key)}, and one is there")
+                reasons.append(f"wants no pod with {_selector_text(term)} {_same(term.key)}, and one is there")
         for term, counts in self._kept:
             if counts.get(labels.get(term.key, ""), 0) > 0:
-                reasons.append(f"a pod there wants no pod with {_who(term)} {_same(term.key)}")
+                reasons.append(f"a pod there wants no pod with {_selector_text(term)} {_same(term.key)}")
         for term, counts in self._near:
             if term.key not in labels:
                 reasons.append(f"wants to be near others by {term.key}, a label that the node does not have")
             elif not counts.get(labels[term.key], 0) > 0 and not self.is_first:
-                reasons.append(f"wants a pod with {_who(term)} {_same(term.key)}, and none is there")
+                reasons.append(f"wants a pod with {_selector_text(term)} {_same(term.key)}, and none is there")
         for balance in self._spread:
             reasons += _spread_refusal(balance, labels.get(balance.spread.key))
         return reasons
@@ -121,7 +121,7 @@ def _balance(spread: SpreadConstraint, pod: Pod, fleet: Fleet) -> _Balance:
     return _Balance(spread, counts, spread.who.matches(pod, fleet.topology.namespaces))
 
 
-def _who(term: PodTerm) -> str:
+def _selector_text(term: PodTerm) -> str:
     return show_term(term.who.labels)
 
 

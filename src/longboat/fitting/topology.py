@@ -118,7 +118,7 @@ class Topology:
                         self._pods_by.setdefault(label, {})[(pod.namespace, pod.name)] = (pod, state)
         return self._pods_by.get(pair, {}).values()
 
-    def keepers(self, pod: Pod) -> list[tuple[PodTerm, Counts]]:
+    def repelling_terms(self, pod: Pod) -> list[tuple[PodTerm, Counts]]:
         """Terms of pods that are here and keep this one away, with the domains they hold."""
         if not self._owned:
             return []

@@ -133,7 +133,7 @@ class Client:
 
     def now(self) -> float:
         """The time by the server's clock, which all processes that look at a run have in common; ours may be wrong."""
-        return time.time() + self.transport.ahead_s
+        return time.time() + self.transport.clock_skew_s
 
     def close(self) -> None:
         self.transport.close()

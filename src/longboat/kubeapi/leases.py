@@ -204,7 +204,7 @@ class Leader:
     def is_leader(self) -> bool:
         return self._lease.is_held and not self._stopping.is_set()
 
-    def mandate(self) -> Callable[[], float]:
+    def remaining_term(self) -> Callable[[], float]:
         """How many seconds of this leadership are surely left, to be asked again and again.
 
         Once somebody else may have led it is 0 for good, though we lead again: what was decided before is void.

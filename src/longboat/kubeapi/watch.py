@@ -225,7 +225,7 @@ class Reflector(Generic[T]):
         """Whether the copy may be decided on: it was listed, it is followed, and news of it are not too old."""
         return self.is_synced and self._thread.is_alive() and self.age_s <= BLIND_S
 
-    def blindness(self) -> str:
+    def why_stale(self) -> str:
         """Why the copy cannot be relied on at the moment, for a person; empty when it can."""
         plural, trouble = self._scope.kind.plural, self.trouble
         if trouble is not None:
@@ -236,10 +236,10 @@ class Reflector(Generic[T]):
             return f"{plural} were not listed yet"
         return "" if self.is_fresh else f"nothing was heard of {plural} for {self.age_s:.0f} s"
 
-    def long_blindness(self) -> str:
+    def why_long_stale(self) -> str:
         """The same, once it has lasted so long that somebody must be called; empty before."""
         is_over = self.age_s > UNHEALTHY_S or not self._thread.is_alive()
-        return f"{self.blindness()} (for {self.age_s:.0f} s)" if is_over else ""
+        return f"{self.why_stale()} (for {self.age_s:.0f} s)" if is_over else ""
 
     def sync(self, timeout_s: float = 30.0) -> Reflector[T]:
         """Wait for the first list. What the server refuses for good is raised at once, other trouble in the end."""

@@ -65,7 +65,7 @@ class Replay:
         """Ends and machines first, so that who waits is served before who comes."""
         world = self.world
         before = world.changes
-        if world.happen(now):
+        if world.process_due(now):
             world.schedule(now)
         while self._arrival() <= now:
             world.submit(self.trace.jobs[self.next_job], now)

@@ -41,10 +41,12 @@ def trials(
 
 def marked(rated: Sequence[Trial]) -> list[Trial]:
     """Those on the curve are marked: cheaper than them only waits longer."""
-    return [msgspec.structs.replace(trial, is_best=not any(_beats(other, trial) for other in rated)) for trial in rated]
+    return [
+        msgspec.structs.replace(trial, is_best=not any(_dominates(other, trial) for other in rated)) for trial in rated
+    ]
 
 
-def _beats(trial: Trial, other: Trial) -> bool:
+def _dominates(trial: Trial, other: Trial) -> bool:
     mine, theirs = _axes(trial), _axes(other)
     return mine != theirs and all(left <= right for left, right in zip(mine, theirs))
 

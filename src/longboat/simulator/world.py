@@ -209,13 +209,13 @@ class World:
             if shape in hopeless:
                 continue
             if self._place(job, now):
-                self._leave(job)
+                self._stop_waiting(job)
             else:
                 hopeless.add(shape)
             if len(hopeless) >= len(self._shapes):
                 return
 
-    def _leave(self, job: SimulatedJob) -> None:
+    def _stop_waiting(self, job: SimulatedJob) -> None:
         """It waits no more."""
         del self.waiting[job]
         shape = self._shape(job)
@@ -231,7 +231,7 @@ class World:
         coming = [machine for machine in self.booting.values() if now <= machine.asked + LATE * machine.pool.boot_s]
         for job in gate.admit(self.waiting, coming, now):
             if self._place(job, now):
-                self._leave(job)
+                self._stop_waiting(job)
 
     def _place(self, job: SimulatedJob, now: float) -> bool:
         """Bind what fits; whole gangs or nothing where the policy holds gangs together. True: it runs."""
@@ -307,7 +307,7 @@ class World:
         else:
             held = sum(task.gpus * (now - task.bound_at) for task in job.tasks if task.machine is not None)
             self.tally.held_partial += held
-            self._leave(job)
+            self._stop_waiting(job)
         for task in job.tasks:
             if task.machine is not None:
                 self._unbind(task, now)
@@ -319,7 +319,7 @@ class World:
         self._count += 1
         heapq.heappush(self.events, (moment, kind, self._count, subject, number))
 
-    def happen(self, now: float) -> bool:
+    def process_due(self, now: float) -> bool:
         """Whatever is due now; True if something came of it."""
         before = self.changes
         while self.events and self.events[0][0] <= now:

@@ -131,7 +131,7 @@ def _fill(item: DataImport, part: str, stage: str) -> None:
         try:
             extract(Path(part), Path(stage), DATA_LIMITS)
         except BaseException as error:
-            _name_the_url(error, part, item.url)
+            _raise_with_url(error, part, item.url)
             raise
     else:
         os.mkdir(stage)
@@ -154,7 +154,7 @@ def _checked(item: DataImport, part: str) -> str:
     return checked
 
 
-def _name_the_url(error: BaseException, part: str, url: str) -> None:
+def _raise_with_url(error: BaseException, part: str, url: str) -> None:
     """A user knows the URL, not our name for the download."""
     if os.path.exists(part):
         os.unlink(part)

@@ -105,17 +105,17 @@ class Download:
         self._progress = progress
 
     def run(self) -> None:
-        self._distrust()
+        self._drop_unsynced()
         left, pause_s = self._transfer.attempts, self._transfer.backoff_s
         for _ in range(_MOST_CONNECTIONS):
-            before = self._have()
+            before = self._received()
             try:
                 self._attempt(before)
             except BROKEN as error:
                 reason = reason_of(error, self._transfer.timeout_s)
                 if is_untrusted(error):
                     raise EngineError(f"{self._source.shown}: cannot be trusted: {reason}") from None
-                if self._have() > before:
+                if self._received() > before:
                     left, pause_s = self._transfer.attempts, self._transfer.backoff_s
                 left -= 1
                 if left <= 0:
@@ -128,14 +128,14 @@ class Download:
                 return
         raise EngineError(f"{self._source.shown}: the connection breaks off again and again")
 
-    def _distrust(self) -> None:
+    def _drop_unsynced(self) -> None:
         """Of what was fetched before the machine restarted, only what was synced is sure to be what arrived."""
         if os.path.exists(self._notes()):
             notes = self._recalled()
-            if notes.boot != durable.boot_id() and self._have() > notes.synced:
+            if notes.boot != durable.boot_id() and self._received() > notes.synced:
                 os.truncate(self._place, notes.synced)
 
-    def _have(self) -> int:
+    def _received(self) -> int:
         try:
             return os.stat(self._place).st_size
         except FileNotFoundError:

@@ -19,11 +19,11 @@ from longboat.autoscaler.observe.orders import (
     OrderStore,
     PlacedOrder,
     failed,
+    note_deletion,
     orders_of,
     orphans,
     reconcile,
     retried,
-    shrank,
     without_machine,
     worked,
 )
@@ -141,7 +141,7 @@ def test_refusals_in_a_row_are_counted_until_something_works() -> None:
     assert (failure.count, failure.kind, failure.at, len(failure.message)) == (2, "stockout", NOW + 1, 200)
     assert worked(book, GPU, "b") is book
     assert worked(book, GPU, "a").failures == ()
-    assert shrank(book, GPU) is book, "a deletion says nothing about stock"
+    assert note_deletion(book, GPU) is book, "a deletion says nothing about stock"
     assert after(book, now=NOW + 7300).failures == ()
 
 
@@ -153,7 +153,7 @@ def test_refusals_of_different_kinds_are_counted_apart() -> None:
     found = {one.kind: (one.count, one.zone) for one in book.failures}
     assert found == {"stockout": (2, "a"), "throttled": (2, "a"), "auth": (1, None), "quota": (1, None)}
     assert worked(book, GPU, "b").failures == tuple(one for one in book.failures if one.kind == "stockout")
-    assert {one.kind for one in shrank(book, GPU).failures} == {"stockout", "quota"}
+    assert {one.kind for one in note_deletion(book, GPU).failures} == {"stockout", "quota"}
     assert retried(book, ["gpu"]).failures == () and retried(book, ["cpu"]) is book
 
 

@@ -193,9 +193,9 @@ def follow_logs(
                 while not live.is_complete:
                     if live.wants_state():
                         try:
-                            live.know(look())
+                            live.note_state(look())
                         except Unreachable as error:
-                            live.know_nothing(error)
+                            live.note_unreachable(error)
                     yield from live.arrived()
                 yield from logs.vanished(live)
 

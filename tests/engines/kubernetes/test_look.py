@@ -6,7 +6,7 @@ import msgspec
 
 from longboat.engines.kubernetes.gate.decide import GateCandidate, decide_gate
 from longboat.engines.kubernetes.gate.serve import created_within
-from longboat.engines.kubernetes.reconcile.outlook import AGAIN_S, foreseen
+from longboat.engines.kubernetes.reconcile.outlook import AGAIN_S, predicted
 from longboat.engines.kubernetes.records import Gate, State
 from longboat.fitting.model.pods import pod_of
 from tests.engines.kubernetes.run_samples import (
@@ -23,27 +23,27 @@ from tests.engines.kubernetes.run_samples import (
 
 
 def test_an_end_that_nobody_wrote_down_is_shown() -> None:
-    seen = foreseen(snapshot(ended(0, gang=verdict()), ended(1)), NOW)
+    seen = predicted(snapshot(ended(0, gang=verdict()), ended(1)), NOW)
     assert (seen.snapshot.state.phase, seen.snapshot.state.exit_code) == ("succeeded", 0)
 
 
 def test_a_retry_that_is_due_is_shown_and_looked_for_again() -> None:
     over = [ended(0, 3, gang=verdict(3, "exit")), ended(1, 3)]
-    seen = foreseen(snapshot(*over, job_=retried()), NOW)
+    seen = predicted(snapshot(*over, job_=retried()), NOW)
     assert (seen.snapshot.state.phase, seen.snapshot.state.attempt) == ("recovering", 1)
-    later = foreseen(seen.snapshot, NOW + 3600)
+    later = predicted(seen.snapshot, NOW + 3600)
     assert later.snapshot.state == seen.snapshot.state and later.again_at == NOW + 3600 + AGAIN_S
 
 
 def test_a_run_that_waits_is_not_looked_at_without_a_pause() -> None:
     held = msgspec.structs.replace(record(), gated_by="longboat")
     state = State(attempts=(opened(),), gate=Gate(reason="waits for a node"), reason="waits for a node")
-    seen = foreseen(snapshot(record=held, state=state, workloads=(workload(is_suspended=True),)), NOW)
+    seen = predicted(snapshot(record=held, state=state, workloads=(workload(is_suspended=True),)), NOW)
     assert seen.snapshot.state.reason == "waits for a node" and seen.again_at == NOW + AGAIN_S
 
 
 def test_a_run_that_runs_needs_no_further_look() -> None:
-    assert foreseen(snapshot(running(0), running(1)), NOW).again_at is None
+    assert predicted(snapshot(running(0), running(1)), NOW).again_at is None
 
 
 def test_the_order_at_the_gate_is_by_the_servers_clock() -> None:

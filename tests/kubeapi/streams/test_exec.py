@@ -22,7 +22,7 @@ from longboat.engines.kubernetes.exec.pod_exec import Remote
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Invalid, ObjectNotFound, Unreachable
 from longboat.kubeapi.streams import exec, websocket
-from longboat.kubeapi.streams.exec import V4, ContainerProcess, Session, converse, exit_code_in, run_in_pod
+from longboat.kubeapi.streams.exec import V4, ContainerProcess, Session, exit_code_in, relay_streams, run_in_pod
 from testbed.proxy import ApiProxy
 from tests.kubeapi.pods import SLEEPS, running
 
@@ -124,7 +124,7 @@ def test_the_older_protocol(client: Client, pod: str) -> None:
     out = io.BytesIO()
     session = Session(client, place, stdin=False, tty=False, protocols=(V4,))
     assert session.socket.protocol == V4
-    assert converse(session, None, out, None, timeout_s=60.0) == 4
+    assert relay_streams(session, None, out, None, timeout_s=60.0) == 4
     assert out.getvalue() == b"hi\n"
 
 

@@ -36,7 +36,7 @@ def test_one_that_is_refused_is_replaced_and_only_then_is_it_worth_another_try()
     first, second = Token("first", LATER), Token("second", LATER)
     one = bearer(first, second, second)
     assert one.token() is first
-    assert not one.heed(*refused(first, 403))
-    assert one.heed(*refused(first)) and one.token() is second
-    assert one.heed(*refused(first)), "another thread has a new one already"
-    assert not one.heed(*refused(second)), "the same again"
+    assert not one.learn_from(*refused(first, 403))
+    assert one.learn_from(*refused(first)) and one.token() is second
+    assert one.learn_from(*refused(first)), "another thread has a new one already"
+    assert not one.learn_from(*refused(second)), "the same again"

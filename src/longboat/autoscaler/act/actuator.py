@@ -36,7 +36,7 @@ from longboat.autoscaler.observe.orders import (
     OrderStore,
     PlacedOrder,
     failed,
-    shrank,
+    note_deletion,
     without_machine,
     worked,
 )
@@ -164,7 +164,7 @@ class Actuator:
             if error.kind != "not-found":
                 raise
         else:
-            self._store.save(shrank(self._store.book, pool))
+            self._store.save(note_deletion(self._store.book, pool))
         book = self._store.book
         for machine in machines:
             book = without_machine(book, machine)
@@ -263,12 +263,12 @@ class Actuator:
         # A binding that was under way when the mark was written has arrived by now, or will not be believed.
         trouble = recheck.why_occupied(body)
         if trouble:
-            self._take_mark_off(body["metadata"]["name"])
+            self._remove_mark(body["metadata"]["name"])
             return trouble
         self._remove(body, recheck)
         return ""
 
-    def _take_mark_off(self, node: str) -> None:
+    def _remove_mark(self, node: str) -> None:
         """Nothing is lost yet: it is decided anew."""
         body = self._client.find(NODE, node)
         if body is not None and DELETING in _annotations(body):
@@ -296,7 +296,7 @@ class Actuator:
                 continue
             there = recheck.why_not_finish(body)
             if there:
-                self._take_mark_off(meta["name"])
+                self._remove_mark(meta["name"])
                 results.append(ActionResult(action=action, trouble=there))
                 continue
             try:

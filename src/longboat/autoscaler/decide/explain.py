@@ -53,7 +53,7 @@ def _node(note: NodeNote, plan: ScalingPlan, snapshot: ClusterSnapshot, now: flo
         facts.append(f"idle since {format_time(note.idle_since)} ({show_age(now - note.idle_since)})")
     here = [pod for pod in snapshot.pods if pod.pod.node == note.node and not pod.pod.is_finished]
     for seen_pod in here[:MOST_LISTED]:
-        text = "part of the node, does not count" if seen_pod.daemon is not None else _tie(seen_pod, now)
+        text = "part of the node, does not count" if seen_pod.daemon is not None else _why_it_stays(seen_pod, now)
         asks = ", ".join(show_amount(name, count) for name, count in seen_pod.pod.shape.requests) or "nothing"
         facts.append(f"pod {seen_pod.name} (asks for {asks}): {text}")
     if len(here) > MOST_LISTED:
@@ -63,7 +63,7 @@ def _node(note: NodeNote, plan: ScalingPlan, snapshot: ClusterSnapshot, now: flo
     )
 
 
-def _tie(pod: SeenPod, now: float) -> str:
+def _why_it_stays(pod: SeenPod, now: float) -> str:
     if pod.kept and not pod.kept_now(now):
         return f"may be moved: {pod.kept}, and that is over"
     return pod.kept_now(now) or "may be moved"

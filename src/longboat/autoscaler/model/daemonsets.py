@@ -36,13 +36,13 @@ def daemons_by_pool(
     daemons = {}
     for pool in snapshot.pools:
         ready = by_pool.get(pool.name, [])
-        learnt = _on_most(ready, pods, known) if ready else _that_apply(everywhere.values(), pool)
-        stated = _that_apply(snapshot.daemons, pool)
+        learnt = _on_most(ready, pods, known) if ready else _matching_daemons(everywhere.values(), pool)
+        stated = _matching_daemons(snapshot.daemons, pool)
         daemons[pool.name] = tuple(sorted((*stated, *learnt), key=lambda daemon: daemon.name))
     return daemons
 
 
-def _that_apply(daemons: Iterable[Daemon], pool: Pool) -> list[Daemon]:
+def _matching_daemons(daemons: Iterable[Daemon], pool: Pool) -> list[Daemon]:
     return [daemon for daemon in daemons if admits(daemon.shape.placing, pool.machine)]
 
 

@@ -90,7 +90,7 @@ def _of_node(
     shape = node.shape
     if condition == "booting" and pool is not None and since is not None:
         expected, deadline = max(since + pool.boot_s, now), since + patience(pool, settings)
-        shape = _as_it_will_be(node.shape, pool)
+        shape = _shape_when_ready(node.shape, pool)
     return Machine(
         name=node.name,
         shape=shape,
@@ -160,7 +160,7 @@ def starting(node: SeenNode, pool: Pool) -> str | None:
     return None
 
 
-def _as_it_will_be(shape: NodeShape, pool: Pool) -> NodeShape:
+def _shape_when_ready(shape: NodeShape, pool: Pool) -> NodeShape:
     own = {name: count for name, count in shape.allocatable if count}
     return NodeShape(
         name=shape.name,

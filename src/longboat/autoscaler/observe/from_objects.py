@@ -126,7 +126,7 @@ def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> Clu
     gangs, alone = gangs_of(groups, members)
     if alone:
         waiting = {gang.name for gang in gangs}
-        pods = [_set_free(pod, waiting) if pod.name in alone else pod for pod in pods]
+        pods = [_without_gang(pod, waiting) if pod.name in alone else pod for pod in pods]
     return ClusterSnapshot(
         nodes=tuple(sorted((node for node, _ in nodes), key=lambda node: node.name)),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
@@ -138,7 +138,7 @@ def _snapshot(objects: Mapping[str, list[Body]], pools: tuple[Pool, ...]) -> Clu
         namespaces={
             body["metadata"]["name"]: body["metadata"].get("labels") or {} for body in objects.get("Namespace", ())
         },
-        odd=odd.said(),
+        odd=odd.reasons(),
     )
 
 
@@ -154,7 +154,7 @@ def _device_claims(objects: Mapping[str, list[Body]]) -> DeviceClaims:
         raise UsageError(f"a device class, slice or claim is not as Kubernetes writes it: {fault(bad)}") from None
 
 
-def _set_free(pod: SeenPod, waiting: set[str]) -> SeenPod:
+def _without_gang(pod: SeenPod, waiting: set[str]) -> SeenPod:
     """A pod more than its gang needs: served by itself, but not before a gang that still waits."""
     return msgspec.structs.replace(pod, gang=None, beyond=pod.gang if pod.gang in waiting else None)
 

@@ -133,10 +133,10 @@ class GangIndex:
             if is_over(body) or not self._is_wanted(body, key):
                 return []
             reason = self._too_many(body, _parallelism(body.get("spec") or {}))
-            stand_ins = self.stand_ins(body, body.get("spec") or {}, name) if not reason else []
+            placeholder_pods = self.placeholder_pods(body, body.get("spec") or {}, name) if not reason else []
         except Exception as bad:  # what a stranger wrote may fail anywhere
             reason = self.odd.note(body, bad)
-        return [(body, [self._held(body, reason)] if reason else stand_ins)]
+        return [(body, [self._held(body, reason)] if reason else placeholder_pods)]
 
     def _templates_of_jobset(self, body: Body) -> Templates:
         try:
@@ -145,7 +145,9 @@ class GangIndex:
             # Children are counted before they are named: there may be as many of them as of pods.
             reason = self._too_many(body, sum(_size(replicated) for replicated in _replicated(body)))
             templates = (
-                [(body, self.stand_ins(body, spec, job)) for job, spec in self._children(body)] if not reason else []
+                [(body, self.placeholder_pods(body, spec, job)) for job, spec in self._children(body)]
+                if not reason
+                else []
             )
         except Exception as bad:
             reason = self.odd.note(body, bad)
@@ -197,7 +199,7 @@ class GangIndex:
                 if (namespace_of(meta), name) not in self.jobs:
                     yield name, ((replicated.get("template") or {}).get("spec") or {})
 
-    def stand_ins(self, owner: Body, spec: Body, job: str) -> list[Pod]:
+    def placeholder_pods(self, owner: Body, spec: Body, job: str) -> list[Pod]:
         template = spec.get("template") or {}
         namespace = namespace_of(owner["metadata"])
         pod_spec = {**(template.get("spec") or {}), "priority": self.priority_of(template.get("spec") or {})}

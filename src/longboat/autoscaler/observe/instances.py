@@ -65,7 +65,7 @@ def list_instances(
             blind.update({pool.name: error.message for pool in mine})
             continue
         book = _renewed(book, mine)
-        book, doubted = _doubted(book, mine, answer, joined, config, now)
+        book, doubted = _incomplete_lists(book, mine, answer, joined, config, now)
         blind.update({failure.pool: failure.message for failure in doubted})
         blocked += doubted
         machines += [instance for instance in answer.machines if instance.pool not in blind]
@@ -77,7 +77,7 @@ def list_instances(
     return InstanceList(seen=seen, book=book, blind=blind, blocked=tuple(blocked), until=min(ends, default=None))
 
 
-def _doubted(
+def _incomplete_lists(
     book: OrderBook,
     pools: Sequence[Pool],
     answer: ProviderAnswer,

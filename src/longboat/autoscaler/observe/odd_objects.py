@@ -41,7 +41,7 @@ class OddObjects:
             else:
                 yield value
 
-    def said(self) -> tuple[str, ...]:
+    def reasons(self) -> tuple[str, ...]:
         """A sentence for each, in the order of their names."""
         texts = [f"{name}: {reason}" for name, reason in sorted(self._reasons.items())]
         more = len(texts) - MOST_SAID

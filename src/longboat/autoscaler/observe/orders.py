@@ -47,7 +47,7 @@ class PlacedOrder(Value, frozen=True):
     def missing(self) -> int:
         return max(self.count - len(self.machines), 0)
 
-    def stands_in(self) -> tuple[str, ...]:
+    def placeholder_names(self) -> tuple[str, ...]:
         """Names for machines that have no id yet."""
         return tuple(f"{self.token}/{number}" for number in range(self.missing))
 
@@ -212,7 +212,7 @@ def orders_of(book: OrderBook, seen: ProviderAnswer, joined: JoinedInstances, no
     orders = []
     for order in book.orders:
         alive = _alive(order, there, joined, now)
-        for machine in (*alive, *order.stands_in()):
+        for machine in (*alive, *order.placeholder_names()):
             known = there.get(machine)
             failed = known is not None and known.state == "failed"
             orders.append(
@@ -243,7 +243,7 @@ def worked(book: OrderBook, pool: Pool, zone: str | None) -> OrderBook:
     )
 
 
-def shrank(book: OrderBook, pool: Pool) -> OrderBook:
+def note_deletion(book: OrderBook, pool: Pool) -> OrderBook:
     """After a deletion that was taken: that says nothing about stock or quota."""
     return _without(book, lambda failure: _is_over(failure, pool))
 

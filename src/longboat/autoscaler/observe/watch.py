@@ -157,7 +157,7 @@ class ClusterWatcher:
 
     def blind_spots(self) -> list[str]:
         """What cannot be seen at the moment. Deciding without it would be deciding on old news."""
-        texts = [reflector.blindness() for reflector in list(self._reflectors.values())]
+        texts = [reflector.why_stale() for reflector in list(self._reflectors.values())]
         return [text for text in texts if text]
 
     def objects(self) -> Objects:

@@ -38,7 +38,7 @@ class ZoneLoads:
     """Machines of each set of similar pools in each zone, what is bought in this turn included."""
 
     def __init__(self, offers: Mapping[str, PoolOffer]) -> None:
-        self._sets = {name: _what_matters(offer) for name, offer in offers.items()}
+        self._sets = {name: _similarity_key(offer) for name, offer in offers.items()}
         self.peers: dict[object, list[str]] = {}
         self._zones: dict[tuple[object, str], int] = {}
         self._slots: dict[Slot, int] = {}
@@ -71,7 +71,7 @@ class ZoneLoads:
         return self._sets[pool], f"zone {zone}" if zone is not None else f"pool {pool}"
 
 
-def _what_matters(offer: PoolOffer) -> object:
+def _similarity_key(offer: PoolOffer) -> object:
     pool = offer.pool
     if pool.zero_or_max:
         return pool.name

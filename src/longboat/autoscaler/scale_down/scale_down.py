@@ -166,7 +166,7 @@ class ScaleDown(ScaleDownState):
         text = f"idle and cordoned by us {_ago(tenants, self.now)}"
         if memory is not None and memory.cordoned_at is not None and memory.cordoned_at > self.now:
             self.note(tenants.machine, "idle-unschedulable", f"{text}; looked at again in the next loop", idle=idle)
-        elif pool is not None and pool.zero_or_max and not self._all_out(pool):
+        elif pool is not None and pool.zero_or_max and not self._are_all_leaving(pool):
             self.note(
                 tenants.machine, "idle-unschedulable", f"{text}; goes when all machines of {pool.name} go", idle=idle
             )
@@ -177,7 +177,7 @@ class ScaleDown(ScaleDownState):
                 tenants.machine, "idle-unschedulable", f"{text}; deleted when max_shrink_per_loop allows", idle=idle
             )
 
-    def _all_out(self, pool: Pool) -> bool:
+    def _are_all_leaving(self, pool: Pool) -> bool:
         mine = [machine for machine in self.machines if machine.pool is not None and machine.pool.name == pool.name]
         return all(
             machine.condition == "failed" or (machine.cordon == "ours" and not self.growth.uncordons.get(machine.name))
@@ -246,7 +246,7 @@ class ScaleDown(ScaleDownState):
         room = self.staying[name] - booting - pool.min
         if count > room:
             count, why_not = max(room, 0), f"the pool's min is {pool.min}"
-        spare = self._empties(name) - self.settings.spare
+        spare = self._idle_count(name) - self.settings.spare
         if not pool.zero_or_max and count > spare:
             count, why_not = max(spare, 0), f"{counted(self.settings.spare, 'spare machine')} kept"
         zones: dict[str | None, int] = {}
@@ -276,7 +276,7 @@ class ScaleDown(ScaleDownState):
         else:
             self.note(tenants.machine, "idle", f"{how}; goes when max_shrink_per_loop allows", idle=since or self.now)
 
-    def _empties(self, pool: str) -> int:
+    def _idle_count(self, pool: str) -> int:
         """Ready machines of the pool with nothing on them that nobody waits for. One that boots may yet fail."""
         count = 0
         for machine in self.machines:

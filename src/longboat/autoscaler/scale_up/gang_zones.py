@@ -53,7 +53,7 @@ class GangZones:
                     mine.pay_all(choice[1].groups)
         if not chosen:
             return None
-        for kinds, purchase in (self._apart(chosen, mine), self._jointly(chosen)):
+        for kinds, purchase in (self._buy_separately(chosen, mine), self._jointly(chosen)):
             if purchase.is_complete and self._is_as_good(purchase, base):
                 return kinds, purchase
         return None
@@ -65,14 +65,14 @@ class GangZones:
         if len(places) < 2:
             return None
         mark = tuple((shape, len(pods)) for shape, pods in alike)
-        free = self._solo(mark, alike, None, mine)
+        free = self._buy_gang(mark, alike, None, mine)
         if free is None:
             return None
         able: list[tuple[Rank, Place, Purchase]] = []
         for place in places:
             if len(place[0]) > 1 and able:
                 break  # pools are mixed only where none has room for all
-            purchase = self._solo(mark, alike, place, mine)
+            purchase = self._buy_gang(mark, alike, place, mine)
             if purchase is not None and self._is_as_good(purchase, free):
                 able.append((self._rank(unit, rest, place, purchase), place, purchase))
         if not able:
@@ -122,7 +122,7 @@ class GangZones:
         places += [(tuple(sorted(pools)), zone) for zone, pools in sorted(by_zone.items()) if len(pools) > 1]
         return places[:MOST_PLACES]
 
-    def _solo(
+    def _buy_gang(
         self, mark: Mark, alike: list[tuple[PodShape, list[Pod]]], place: Place | None, mine: CapacityBudget
     ) -> Purchase | None:
         """What a gang of this mark is bought in this place (None: anywhere) with what is left."""
@@ -155,7 +155,7 @@ class GangZones:
         pools, zone = place
         return {pool: (zone,) for pool, zones in now.items() if pool in pools and zone in zones}
 
-    def _apart(
+    def _buy_separately(
         self, chosen: Mapping[int, tuple[Place, Purchase]], left: CapacityBudget
     ) -> tuple[list[DemandGroup], Purchase]:
         """Each gang on machines of its own, then the others."""

@@ -19,7 +19,7 @@ def is_plain(pod: Pod, fleet: Fleet) -> bool:
     shape = pod.shape
     if shape.near or shape.spread or any(term.key != HOSTNAME for term in shape.apart):
         return False
-    return fleet.topology.is_quiet or all(term.key == HOSTNAME for term, _ in fleet.topology.keepers(pod))
+    return fleet.topology.is_quiet or all(term.key == HOSTNAME for term, _ in fleet.topology.repelling_terms(pod))
 
 
 def settle(pods: Sequence[Pod], fleet: Fleet) -> list[Pod]:

@@ -20,7 +20,7 @@ from longboat.autoscaler.scale_up.headroom import ExtraMachines, Headroom, Scale
 from longboat.autoscaler.scale_up.placement import where, withdraw
 from longboat.autoscaler.scale_up.reasons import ReasonWriter
 from longboat.autoscaler.scale_up.serve import DemandServer, ServeResult
-from longboat.autoscaler.scale_up.upcoming_demand import soon
+from longboat.autoscaler.scale_up.upcoming_demand import pools_needed_soon
 from longboat.core.words import listing
 from longboat.fitting.fleet import Fleet
 
@@ -60,7 +60,7 @@ def grow(
     ]
     growth.budget, growth.fits = budget, fits
     growth.bought = {name: extra.count for name, extra in pools.items() if extra.count}
-    growth.soon = soon(outcome, fleets, fits, limits, now + settings.idle_s)
+    growth.soon = pools_needed_soon(outcome, fleets, fits, limits, now + settings.idle_s)
     words = ReasonWriter(fits, offers, limits, settings, now)
     growth.waiting = [*demand.held, *_waiting(demand, outcome, placed, going, words)]
     return growth

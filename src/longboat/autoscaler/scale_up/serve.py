@@ -16,7 +16,7 @@ from longboat.autoscaler.scale_up.demand import PendingWorkload
 from longboat.autoscaler.scale_up.fleets import Fleets
 from longboat.autoscaler.scale_up.gang_zones import GangZones
 from longboat.autoscaler.scale_up.placement import by_shape, is_plain, settle, where, withdraw
-from longboat.autoscaler.scale_up.topology import NewMachines, serve_neighbourly
+from longboat.autoscaler.scale_up.topology import NewMachines, serve_with_affinity
 from longboat.fitting.model.pods import Pod, PodShape
 from longboat.fitting.packing import Placement, take
 
@@ -80,7 +80,7 @@ class DemandServer:
         outcome.budget = self.budget.copy()
         for together in self._served_together(units):
             if not self._is_plain(together[0]):
-                self._serve_neighbourly(together, outcome.budget)
+                self._serve_with_affinity(together, outcome.budget)
                 continue
             for unit, rest in self._settle(together):
                 if rest and not all(self.fits.now(pod) for pod in rest):
@@ -99,7 +99,7 @@ class DemandServer:
                 spent = outcome.budget.copy()
                 spent.pay_all(outcome.purchase.groups)
                 before = len(outcome.new_machines)
-                self._serve_neighbourly(together, spent)
+                self._serve_with_affinity(together, spent)
                 for new in outcome.new_machines[before:]:
                     outcome.budget.pay_all(new.groups)
                 continue
@@ -180,14 +180,14 @@ class DemandServer:
         """Single pods that follow each other are served together: of one priority, and plain or of one shape."""
         together: list[PendingWorkload] = []
         for unit in units:
-            if together and not self._goes_with(unit, together[-1]):
+            if together and not self._is_served_with(unit, together[-1]):
                 yield together
                 together = []
             together.append(unit)
         if together:
             yield together
 
-    def _goes_with(self, unit: PendingWorkload, other: PendingWorkload) -> bool:
+    def _is_served_with(self, unit: PendingWorkload, other: PendingWorkload) -> bool:
         if len(unit.pods) > 1 or len(other.pods) > 1 or unit.priority != other.priority:
             return False
         if unit.pods[0].shape is other.pods[0].shape and self.fleets.ready.topology.is_quiet:
@@ -201,8 +201,8 @@ class DemandServer:
             return is_plain(unit.pods[0], self.fleets.ready)
         return all(is_plain(pod, self.fleets.ready) for pod in unit.pods)
 
-    def _serve_neighbourly(self, together: Sequence[PendingWorkload], budget: CapacityBudget) -> None:
-        new, refused = serve_neighbourly(together, self.fleets, self.fits, budget, self.outcome.new_machines)
+    def _serve_with_affinity(self, together: Sequence[PendingWorkload], budget: CapacityBudget) -> None:
+        new, refused = serve_with_affinity(together, self.fleets, self.fits, budget, self.outcome.new_machines)
         self.outcome.refused += refused
         if new.groups:
             self.outcome.new_machines.append(new)

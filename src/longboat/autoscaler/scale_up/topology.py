@@ -59,7 +59,7 @@ def _is_work(pod: Pod) -> bool:
     return pod.owner not in ("DaemonSet", "Node") and "@" not in pod.name
 
 
-def serve_neighbourly(
+def serve_with_affinity(
     units: Sequence[PendingWorkload], fleets: Fleets, fits: Fits, budget: CapacityBudget, earlier: Sequence[NewMachines]
 ) -> tuple[NewMachines, list[PendingWorkload]]:
     """Serve one gang, or alike single pods each on its own. Pods placed on existing machines stay in the fleets."""

@@ -20,7 +20,7 @@ from longboat.fitting.node_state import NodeState
 MOST_TRIED = 5  # each try is a whole placement; the first few units decide what is kept
 
 
-def soon(
+def pools_needed_soon(
     outcome: ServeResult, fleets: Fleets, fits: Fits, limits: Sequence[int | None], until: float
 ) -> dict[str, str]:
     """Pool -> why its idle machines stay."""

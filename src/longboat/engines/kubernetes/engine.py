@@ -233,9 +233,9 @@ class KubernetesEngine:
                 while not live.is_complete:
                     if live.wants_state():
                         try:
-                            live.know(self._observe(snapshot.record.name).state)
+                            live.note_state(self._observe(snapshot.record.name).state)
                         except Unreachable as error:
-                            live.know_nothing(error)
+                            live.note_unreachable(error)
                     yield from live.arrived()
                 yield from logs.vanished(live)
 

@@ -111,13 +111,13 @@ def _ending(
             Failure(cause="lost", exit_code=RUN_LOST_EXIT, message="no file tells how it ended"),
         )
     ending = read_ending(files.attempt_dir(state.attempt), record, state)
-    failure = judge(_without_words(ending, "no file tells how it ended"))
+    failure = judge(_with_lost_message(ending, "no file tells how it ended"))
     if failure is not None:
         return ("stopped" if ending.reason == "stop" else "failed"), failure.exit_code, failure
     return ("stopped", stop_code(ending), None) if ending.reason == "stop" else ("succeeded", 0, None)
 
 
-def _without_words(ending: AttemptEnd, words: str) -> AttemptEnd:
+def _with_lost_message(ending: AttemptEnd, words: str) -> AttemptEnd:
     """What a missing outcome means here: not that somebody was killed, but that nothing tells."""
     return msgspec.structs.replace(ending, lost_message=words)
 

@@ -14,7 +14,7 @@ from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_files import began_before_restart, is_started, read_ending
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd
 from longboat.engines.local.supervise.launchers import live_launchers
-from longboat.engines.local.supervise.pipes import drain, hold, let_go
+from longboat.engines.local.supervise.pipes import close_held, drain, hold
 from longboat.engines.local.supervise.processes import descendants, kill_until_gone, marked
 from longboat.engines.shared.files import last_lines_of, read_value, write_value
 
@@ -70,7 +70,7 @@ def ending_of_files(
         remove_containers(record.containers, record.uid, os.environ)
     kill_until_gone(lambda: [*marked(record.uid), *descendants(os.getpid())])
     drain(held, secrets)
-    let_go(held)
+    close_held(held)
     if not is_started(files, state.attempt) and not began_before_restart(state):
         return None
     return read_ending(folder, record, state)

@@ -83,7 +83,7 @@ def proxy_for(scheme: str, host: str, port: int, environment: Mapping[str, str])
     if address is not None and address.is_loopback:
         return ""
     excepted = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
-    if any(_excepts(entry.strip().lower(), host.lower(), port) for entry in excepted.split(",")):
+    if any(_is_bypassed(entry.strip().lower(), host.lower(), port) for entry in excepted.split(",")):
         return ""
     return proxy
 
@@ -95,7 +95,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _excepts(entry: str, host: str, port: int) -> bool:
+def _is_bypassed(entry: str, host: str, port: int) -> bool:
     if not entry or entry == "*":
         return entry == "*"
     address = _address(host)

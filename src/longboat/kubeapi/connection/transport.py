@@ -164,7 +164,7 @@ class Transport:
         self.target = dialing.target_of(access, environment)
         self.credentials = Credentials(access, environment)
         self.requests = 0
-        self.ahead_s = 0.0
+        self.clock_skew_s = 0.0
         self._has_answered = False
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
@@ -266,7 +266,7 @@ class Transport:
         connection.request(ask.method, self.target.prefix + ask.path, ask.body, headers)
         response = connection.getresponse()
         self._has_answered = True
-        self.ahead_s = ahead_s(self.ahead_s, response.headers.get("Date"), asked, time.time())
+        self.clock_skew_s = clock_skew_s(self.clock_skew_s, response.headers.get("Date"), asked, time.time())
         return response
 
     def _connection(self, ask: ApiRequest) -> Connection:
@@ -363,7 +363,7 @@ def _started_nothing(message: str) -> bool:
     return any(words in message for words in NOTHING_STARTED)
 
 
-def ahead_s(known_s: float, date: str | None, asked: float, answered: float) -> float:
+def clock_skew_s(known_s: float, date: str | None, asked: float, answered: float) -> float:
     """How far the server's clock is ahead of ours, from the whole second in which it answered; pure.
 
     What was known stays as long as it can be true: small differences cannot be told from the time an answer takes.

@@ -215,10 +215,10 @@ def run_in_pod(
     if not place.command:
         raise ValueError("no command")
     session = Session(client, place, stdin=stdin is not None, tty=tty, connect_s=connect_s)
-    return converse(session, stdin, stdout, stderr, timeout_s=timeout_s)
+    return relay_streams(session, stdin, stdout, stderr, timeout_s=timeout_s)
 
 
-def converse(
+def relay_streams(
     session: Session,
     stdin: BinaryIO | bytes | None,
     stdout: BinaryIO | None,

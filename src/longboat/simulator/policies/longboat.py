@@ -46,7 +46,7 @@ class Longboat(Policy):
         self._handled = float("-inf")  # machines that were due before this moment have been decided on
 
     def wants(self, world: World, now: float) -> float | None:
-        if self._is_called(world, now):
+        if self._has_new_demand(world, now):
             self._calls = -1
             return now
         due = self._due(world)
@@ -58,12 +58,12 @@ class Longboat(Policy):
     def look(self, world: World, now: float) -> float | None:
         due = self._due(world)
         is_due = (due is not None and due <= now) or (self._wake is not None and self._wake <= now)
-        if is_due or self._is_called(world, now):
+        if is_due or self._has_new_demand(world, now):
             self._decide(world, now)
         moments = [moment for moment in (self._wake, self._due(world)) if moment is not None]
         return min(moments, default=None)
 
-    def _is_called(self, world: World, now: float) -> bool:
+    def _has_new_demand(self, world: World, now: float) -> bool:
         """Whether something happened for which machines may be needed."""
         if world.calls == self._calls and len(world.idle) >= self.settings.spare:
             return False

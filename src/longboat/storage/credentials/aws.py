@@ -102,7 +102,7 @@ def _web_identity(environment: Mapping[str, str], transfer: Transfer) -> AwsKeys
     url = (given or f"https://sts.{region}.{suffix}").rstrip("/") + "/"
     request = HttpRequest("POST", url, headers, urllib.parse.urlencode(form).encode())
     exchange = HttpExchange(ca_bundle=environment.get("AWS_CA_BUNDLE"))
-    body = patiently(exchange, request, transfer, f"credentials of {role} cannot be had")
+    body = ask_with_retries(exchange, request, transfer, f"credentials of {role} cannot be had")
     try:
         (result,) = children(parse_xml(body), "AssumeRoleWithWebIdentityResult")
         (credentials,) = children(result, "Credentials")
@@ -113,7 +113,7 @@ def _web_identity(environment: Mapping[str, str], transfer: Transfer) -> AwsKeys
     return AwsKeys(key_id, secret, lent, expiry(text_of(credentials, "Expiration")))
 
 
-def patiently(exchange: HttpExchange, request: HttpRequest, transfer: Transfer, failure: str) -> bytes:
+def ask_with_retries(exchange: HttpExchange, request: HttpRequest, transfer: Transfer, failure: str) -> bytes:
     """The answer of a server of credentials. Raises EngineError, which begins with `failure`."""
     pause_s = transfer.backoff_s
     for left in reversed(range(transfer.attempts)):

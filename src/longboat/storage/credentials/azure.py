@@ -14,7 +14,7 @@ import urllib.parse
 from typing import TYPE_CHECKING, NamedTuple
 
 from longboat.core.errors import EngineError
-from longboat.storage.credentials.aws import patiently
+from longboat.storage.credentials.aws import ask_with_retries
 from longboat.storage.credentials.oauth_token import Token
 from longboat.storage.http import HttpExchange, HttpRejected, HttpRequest
 from longboat.storage.transfers import BROKEN
@@ -108,7 +108,7 @@ def find_token(environment: Mapping[str, str], transfer: Transfer) -> Token | No
     request = HttpRequest("POST", url, headers, urllib.parse.urlencode(form).encode())
     failure = "a token of the Azure identity cannot be had"
     try:
-        return token_of(patiently(HttpExchange(), request, transfer, failure))
+        return token_of(ask_with_retries(HttpExchange(), request, transfer, failure))
     except ValueError:
         raise EngineError(f"{failure}: {authority} is no token service") from None
 

@@ -49,7 +49,7 @@ class BearerToken:
                 self._was_sought = True
             return self._token
 
-    def heed(self, rejected: HttpRejected, request: HttpRequest) -> bool:
+    def learn_from(self, rejected: HttpRejected, request: HttpRequest) -> bool:
         """Whether the same request may do better with the token that is there now."""
         token = self._token
         if rejected.status != 401 or token is None:

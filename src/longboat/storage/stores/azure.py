@@ -70,8 +70,8 @@ class Azure(ObjectStore):
     def has_credentials(self) -> bool:
         return bool(self._account.key or self._account.sas or self._bearer.token())
 
-    def heed(self, rejected: HttpRejected, request: HttpRequest) -> bool:
-        return self._bearer.heed(rejected, request)
+    def learn_from(self, rejected: HttpRejected, request: HttpRequest) -> bool:
+        return self._bearer.learn_from(rejected, request)
 
     def request(
         self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None

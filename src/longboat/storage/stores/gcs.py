@@ -10,7 +10,7 @@ import urllib.parse
 from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError
-from longboat.storage.credentials.aws import home_file, patiently
+from longboat.storage.credentials.aws import ask_with_retries, home_file
 from longboat.storage.credentials.azure import token_of
 from longboat.storage.credentials.oauth_token import BearerToken, Token
 from longboat.storage.credentials.sigv4 import AwsKeys
@@ -55,8 +55,8 @@ class Gcs(S3):
         key_id, secret = (self._environment.get(f"GS_{name}") for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
         return AwsKeys(key_id, secret) if key_id and secret else None
 
-    def heed(self, rejected: HttpRejected, request: HttpRequest) -> bool:
-        return self._bearer.heed(rejected, request)
+    def learn_from(self, rejected: HttpRejected, request: HttpRequest) -> bool:
+        return self._bearer.learn_from(rejected, request)
 
     def request(
         self, method: str, key: str, query: Iterable[tuple[str, str]], headers: Mapping[str, str], body: bytes | None
@@ -97,7 +97,7 @@ def find_token(environment: Mapping[str, str], transfer: Transfer) -> Token | No
     body = urllib.parse.urlencode({**form, "grant_type": "refresh_token"}).encode()
     request = HttpRequest("POST", TOKENS, {"Content-Type": "application/x-www-form-urlencoded"}, body)
     try:
-        return token_of(patiently(HttpExchange(), request, transfer, f"{path}: no token can be had with it"))
+        return token_of(ask_with_retries(HttpExchange(), request, transfer, f"{path}: no token can be had with it"))
     except ValueError:
         raise EngineError(f"{path}: no token can be had with it") from None
 

@@ -77,7 +77,7 @@ class ObjectStore(abc.ABC):
     @abc.abstractmethod
     def has_credentials(self) -> bool: ...
 
-    def heed(self, rejected: HttpRejected, request: HttpRequest) -> bool:
+    def learn_from(self, rejected: HttpRejected, request: HttpRequest) -> bool:
         """Learn from the answer to a request; True when the same, signed anew, may now do better."""
         return False
 
@@ -200,7 +200,7 @@ class ObjectStore(abc.ABC):
             try:
                 return self._exchange.open(request, timeout_s)
             except HttpRejected as rejected:
-                if not self.heed(rejected, request):
+                if not self.learn_from(rejected, request):
                     raise
         return self._exchange.open(self.request(method, key, query, headers, body), timeout_s)
 

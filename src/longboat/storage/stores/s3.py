@@ -73,8 +73,8 @@ class S3(ObjectStore):
                 self._was_sought = True
             return self._keys
 
-    def heed(self, rejected: HttpRejected, request: HttpRequest) -> bool:
-        region = (rejected.headers.get("x-amz-bucket-region") or "") or _region_told(rejected)
+    def learn_from(self, rejected: HttpRejected, request: HttpRequest) -> bool:
+        region = (rejected.headers.get("x-amz-bucket-region") or "") or _region_in(rejected)
         if region and region != self._region and re.fullmatch(r"[a-z0-9-]{2,40}", region):
             self._region = region
         # Of several threads that are told at once, the first learns it, and all of them ask again.
@@ -207,7 +207,7 @@ def _kind(page: ET.Element) -> str:
     return page.tag.rpartition("}")[2]
 
 
-def _region_told(rejected: HttpRejected) -> str:
+def _region_in(rejected: HttpRejected) -> str:
     if rejected.code not in ("AuthorizationHeaderMalformed", "PermanentRedirect"):
         return ""
     try:

@@ -20,7 +20,7 @@ from longboat.engines.kubernetes.exec.files import (
     execute,
     is_lasting,
     pod_of,
-    spot_of,
+    pod_path_of,
 )
 from longboat.engines.kubernetes.records import Storage
 from longboat.kubeapi.client import Client
@@ -81,11 +81,11 @@ def test_places_of_users() -> None:
         ("./checkpoints/step-1", "checkpoints", "/data/ckpt/train-1/step-1"),
         ("checkpoints.txt", "work", "/longboat/node/work/checkpoints.txt"),
     ):
-        found = spot_of(record, text)
+        found = pod_path_of(record, text)
         assert (found.kind, found.path) == (kind, path)
     for text in ("/etc/passwd", "../../state.json", "artifacts/../../x", "checkpoints/../../../etc", "a\nb"):
         with pytest.raises(UsageError):
-            spot_of(record, text)
+            pod_path_of(record, text)
 
 
 def test_what_outlives_the_pods() -> None:

@@ -15,7 +15,7 @@ from longboat.engines.kubernetes.reconcile.survivors import SETTLING_S
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.status import STARTING
 from longboat.engines.kubernetes.submit.submission import is_same_submission
-from longboat.kubeapi.connection.transport import ahead_s
+from longboat.kubeapi.connection.transport import clock_skew_s
 from tests.engines.kubernetes.run_samples import NOW, ended, job, opened, record, retried, running, snapshot, workload
 
 
@@ -34,12 +34,12 @@ from tests.engines.kubernetes.run_samples import NOW, ended, job, opened, record
 def test_a_clock_is_wrong_only_by_more_than_an_answer_can_tell(
     known_s: float, server: float, took_s: float, found_s: float
 ) -> None:
-    assert ahead_s(known_s, formatdate(server, usegmt=True), NOW - took_s, NOW) == pytest.approx(found_s, abs=0.01)
+    assert clock_skew_s(known_s, formatdate(server, usegmt=True), NOW - took_s, NOW) == pytest.approx(found_s, abs=0.01)
 
 
 @pytest.mark.parametrize("date", [None, "", "yesterday"])
 def test_a_server_that_does_not_tell_the_time_changes_nothing(date: str | None) -> None:
-    assert ahead_s(7.0, date, NOW, NOW) == 7.0
+    assert clock_skew_s(7.0, date, NOW, NOW) == 7.0
 
 
 FAILED = (workload(failed="Job has failed indexes"),)

@@ -355,7 +355,7 @@ def test_who_waits_hears_of_ends_and_keeps_nothing_of_what_has_ended(client: Cli
     waiting = snapshot(job_=job(), workloads=(workload(is_suspended=True),))
     waiting = msgspec.structs.replace(waiting, record=msgspec.structs.replace(waiting.record, gated_by="longboat"))
     with Reconciler(client, "train") as driver:
-        driver._hear_gate(waiting)
+        driver._watch_other_runs(waiting)
         assert driver._gate is not None
         driver._gate.sync(LONG_S)
         (kept,) = driver._gate.items.values()

@@ -331,7 +331,7 @@ ALLOWED: list[tuple[str, dict[str, Any], ClusterFacts, list[str]]] = [
     (
         "a comfort",
         {},
-        seen(denied=(Permission(verb="create", resource="pods", subresource="exec", why="`exec`", need="comfort"),)),
+        seen(denied=(Permission(verb="create", resource="pods", subresource="exec", why="`exec`", need="optional"),)),
         ["create pods/exec"],
     ),
     ("old", {}, seen(version="v1.27.3"), ["v1.27.3 is older"]),

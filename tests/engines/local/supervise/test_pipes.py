@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import EngineError
-from longboat.engines.local.supervise.pipes import drain, hold, told_pipe
+from longboat.engines.local.supervise.pipes import drain, hold, variables_pipe
 
 
 def test_what_a_container_is_told_waits_for_it() -> None:
-    reader, writer = told_pipe({"TOKEN": "x" * 500_000, "NAME": "å\n"})
+    reader, writer = variables_pipe({"TOKEN": "x" * 500_000, "NAME": "å\n"})
     data = b""
     while not data.endswith(b"\n"):
         data += os.read(reader, 1 << 20)
@@ -27,7 +27,7 @@ def test_what_a_container_is_told_waits_for_it() -> None:
 
 def test_more_than_a_pipe_holds_is_refused() -> None:
     with pytest.raises(EngineError, match="larger"):
-        told_pipe({"TOKEN": "x" * (1 << 20)})
+        variables_pipe({"TOKEN": "x" * (1 << 20)})
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_the_rest_of_a_secret_that_a_killed_launcher_had_begun_to_read(
 def test_a_pipe_is_only_as_large_as_it_has_to_be() -> None:
     """All pipes of a user share one limit: a megabyte for each node, and 64 nodes have used it up."""
     for size, most in ((10, 1 << 16), (100_000, 1 << 17)):
-        reader, writer = told_pipe({"TOKEN": "x" * size})
+        reader, writer = variables_pipe({"TOKEN": "x" * size})
         assert fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ) <= most
         os.close(reader)
         os.close(writer)
@@ -73,11 +73,11 @@ def test_a_kernel_that_gives_no_larger_pipe_is_told_in_words(monkeypatch: pytest
     monkeypatch.setattr(fcntl, "fcntl", refuse)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(EngineError, match="bytes of secrets: Operation not permitted") as error:
-        told_pipe({"TOKEN": "x" * 500_000})
+        variables_pipe({"TOKEN": "x" * 500_000})
     assert "pipe-user-pages-soft" in str(error.value.hint) and len(os.listdir("/proc/self/fd")) == before
 
 
 def test_nobody_waits_for_a_pipe_that_holds_less_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcntl, "fcntl", lambda *_: 1 << 20)
     with pytest.raises(EngineError, match="no pipe holds"):
-        told_pipe({"TOKEN": "x" * 500_000})
+        variables_pipe({"TOKEN": "x" * 500_000})

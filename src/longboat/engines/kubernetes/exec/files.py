@@ -41,7 +41,7 @@ class PodPath(Value, frozen=True):
     path: str
 
 
-def spot_of(record: Record, text: str) -> PodPath:
+def pod_path_of(record: Record, text: str) -> PodPath:
     """A path of the user inside the working copy, the artifacts or the checkpoints. Raises UsageError."""
     head, _, rest = posixpath.normpath(text).partition("/")
     roots = {"artifacts": record.artifacts_dir, "checkpoints": record.checkpoint_dir}
@@ -93,7 +93,7 @@ def execute(
     pod = pod_of(snapshot, node=node, rank=rank)
     remote = Remote(client, snapshot.record.namespace, pod.name)
     chosen = "" if rank is None else str(rank)
-    code = _converse(remote, command_of("beside", NODE, chosen, *command))
+    code = _relay_streams(remote, command_of("beside", NODE, chosen, *command))
     if code == 127:
         exit_code, _, _ = remote.run(command_of("which", NODE, chosen, command[0]))
         if exit_code == pod_program.MISSING:
@@ -101,7 +101,7 @@ def execute(
     return code
 
 
-def _converse(remote: Remote, command: Sequence[str]) -> int:
+def _relay_streams(remote: Remote, command: Sequence[str]) -> int:
     """With our own input and output; at a terminal, with a terminal."""
     is_terminal = _isatty(sys.stdin) and _isatty(sys.stdout)
     stdin = sys.stdin.buffer if is_terminal or _has_input() else None
@@ -144,7 +144,7 @@ def _binary(stream: Any) -> BinaryIO:
 
 def copy_out(client: Client, snapshot: RunSnapshot, source: str, destination: Path, *, node: str | None = None) -> None:
     """Copy a file or folder out of a run."""
-    spot = spot_of(snapshot.record, source)
+    spot = pod_path_of(snapshot.record, source)
     with reaching(client, snapshot, spot, node=node) as remote:
         try:
             remote.copy_out(spot.path, destination)
@@ -156,7 +156,7 @@ def copy_in(client: Client, snapshot: RunSnapshot, source: Path, destination: st
     """Copy a file or folder into a run."""
     if not source.exists():
         raise NotFound(f"{source} does not exist")
-    spot = spot_of(snapshot.record, destination)
+    spot = pod_path_of(snapshot.record, destination)
     with reaching(client, snapshot, spot, node=node) as remote:
         remote.copy_in(source, spot.path)
 

@@ -29,7 +29,7 @@ from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.engines.kubernetes.exec import pod_program
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, ObjectNotFound, Unreachable
-from longboat.kubeapi.streams.exec import STDOUT, BoundedOutput, ContainerProcess, Session, converse, run_in_pod
+from longboat.kubeapi.streams.exec import STDOUT, BoundedOutput, ContainerProcess, Session, relay_streams, run_in_pod
 from longboat.kubeapi.streams.websocket import WebSocketClosed
 
 T = TypeVar("T")
@@ -193,7 +193,9 @@ class Remote:
         place = ContainerProcess(self.pod, self.namespace, self.container, tuple(command_of(verb, *arguments)))
         with self._explained():
             session = Session(self.client, place, stdin=stdin is not None, tty=False, needs_end=False)
-            code = converse(session, cast(BinaryIO, FramedOutput(stdin)) if stdin is not None else None, None, said)
+            code = relay_streams(
+                session, cast(BinaryIO, FramedOutput(stdin)) if stdin is not None else None, None, said
+            )
         self._check(code, said.getvalue(), arguments)
 
     @contextlib.contextmanager

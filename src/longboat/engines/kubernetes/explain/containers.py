@@ -129,13 +129,13 @@ def trouble_of(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]] = ())
         reported = state.get("waiting") or state.get("terminated") or {}
         reason, message = str(reported.get("reason") or ""), str(reported.get("message") or "")
         if reason in IMAGE_REASONS:
-            return pull_trouble(reason, _fuller(message, events), images.get(container.get("name"), ""))
+            return pull_trouble(reason, _pull_message(message, events), images.get(container.get("name"), ""))
         if reason in CONTAINER_REASONS or reason == "ContainerCannotRun":
             return container_trouble(reason, message)
     return None
 
 
-def _fuller(message: str, events: Iterable[Mapping[str, Any]]) -> str:
+def _pull_message(message: str, events: Iterable[Mapping[str, Any]]) -> str:
     """A pod in back-off has forgotten why; its event remembers."""
     if message and "back-off" not in message.lower():
         return message

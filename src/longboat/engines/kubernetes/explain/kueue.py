@@ -31,7 +31,7 @@ def waiting_words(mine: Workload, everybody: Iterable[Workload]) -> str:
     others = [other for other in everybody if other["metadata"].get("uid") != mine["metadata"].get("uid")]
     queue = str((mine.get("spec") or {}).get("queueName") or "")
     asked = dict(asked_of(mine))
-    said = said_of(mine)
+    said = kueue_reason(mine)
     lacking = {name: _short(name, count) for name, count in _LACKING.findall(said) if name in asked}
     ahead = [other for other in others if _is_waiting(other) and _queue(other) == queue and _rank(other) < _rank(mine)]
     wanted = sorted(lacking or [name for name in asked if is_scarce(name)] or asked, key=scarcity)
@@ -49,7 +49,7 @@ def waiting_words(mine: Workload, everybody: Iterable[Workload]) -> str:
     return words if lacking or not said else f"{words}: {said}"
 
 
-def said_of(workload: Workload) -> str:
+def kueue_reason(workload: Workload) -> str:
     """Kueue's own reason."""
     conditions = {
         condition.get("type"): condition for condition in (workload.get("status") or {}).get("conditions") or ()

@@ -13,7 +13,7 @@ from longboat.core.times import parse_time
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.explain.admission_errors import creation_troubles
 from longboat.engines.kubernetes.explain.containers import StartTrouble, trouble_of
-from longboat.engines.kubernetes.explain.kueue import said_of, waiting_words
+from longboat.engines.kubernetes.explain.kueue import kueue_reason, waiting_words
 from longboat.engines.kubernetes.explain.unschedulable import (
     asked_words,
     autoscaler_words,
@@ -107,7 +107,7 @@ def _conditions(body: Object) -> dict[str, Object]:
 def _workload(workload: Object, everybody: Sequence[Object]) -> list[StartTrouble]:
     if _conditions(workload).get("Admitted", {}).get("status") == "True":
         return []
-    said = said_of(workload)
+    said = kueue_reason(workload)
     is_shut = any(word in said for word in ("inactive", "doesn't exist", "is stopped"))
     hint = "ask who runs the queue" if is_shut else "it starts when others end, or ask for less"
     return [StartTrouble(what=waiting_words(workload, everybody), hint=hint)]
@@ -155,7 +155,7 @@ def _scheduling(facts: PendingFacts) -> list[StartTrouble]:
     reasons: list[str] = []
     for body in bodies.values():
         by_node = node_reasons(_alone(body), fleet) if fleet is not None else []
-        reasons += by_node or _scheduler_said(body)
+        reasons += by_node or _scheduler_messages(body)
     uids = [str((pod.get("metadata") or {}).get("uid")) for pod in unbound]
     said = autoscaler_words(event for event in facts.events if (event.get("involvedObject") or {}).get("uid") in uids)
     who = named([node_name(pod) for pod in unbound]) if unbound else "the run"
@@ -185,7 +185,7 @@ def _alone(body: Object) -> Pod:
     return Pod(name=pod.name, namespace=pod.namespace, shape=pod.shape, labels=pod.labels, priority=pod.priority)
 
 
-def _scheduler_said(pod: Object) -> list[str]:
+def _scheduler_messages(pod: Object) -> list[str]:
     scheduled = _conditions(pod).get("PodScheduled", {})
     return scheduler_reasons(str(scheduled.get("message") or "")) if scheduled.get("status") == "False" else []
 

@@ -212,7 +212,7 @@ class _Hall:
         upcoming = [
             upcoming_node
             for upcoming_node in room.upcoming
-            if _boots(upcoming_node, nodes.get(upcoming_node.shape.name))
+            if _is_booting(upcoming_node, nodes.get(upcoming_node.shape.name))
         ]
         for machine in upcoming:
             nodes.pop(machine.shape.name, None)
@@ -276,7 +276,7 @@ class _Hall:
         return WaitReasons(self.backfill.roomy)
 
 
-def _boots(machine: UpcomingNode, node: NodeShape | None) -> bool:
+def _is_booting(machine: UpcomingNode, node: NodeShape | None) -> bool:
     """Whether it is still to come: no node yet, or one with taints of its start or without its devices."""
     if node is None:
         return True

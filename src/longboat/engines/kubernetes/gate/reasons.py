@@ -98,7 +98,7 @@ class WaitReasons:
                 lacking.add(resource)
         ordered = sorted(lacking, key=scarcity)
         if ordered:
-            text = "waits for " + " and ".join(self._told(pods, resource) for resource in ordered)
+            text = "waits for " + " and ".join(self._shortage_text(pods, resource) for resource in ordered)
         else:
             text = f"no node takes all of it now: {shortfall.reason}" if shortfall else "waits"
         holders = self._holders(pods, ordered, namespace)
@@ -112,7 +112,7 @@ class WaitReasons:
             return None
         if not shortfall.lacks:
             return f"no node takes it: {shortfall.reason}"
-        parts = [self._told(pods, lack.resource) for lack in shortfall.lacks]
+        parts = [self._shortage_text(pods, lack.resource) for lack in shortfall.lacks]
         return f"waits for {' and '.join(parts)}; more than these nodes have, even with nothing else on them"
 
     def _place(self, pods: Sequence[Pod]) -> Placement | Shortfall:
@@ -126,7 +126,7 @@ class WaitReasons:
             answer = self._places[key] = place(pods, self.fleet)
         return answer
 
-    def _told(self, pods: Sequence[Pod], resource: str) -> str:
+    def _shortage_text(self, pods: Sequence[Pod], resource: str) -> str:
         each = [pod.shape.asks(resource) for pod in pods if pod.shape.asks(resource)]
         stock = self.stock(self._nodes(pods, resource), resource)
         text = show_asked(resource, sum(each))

@@ -138,7 +138,7 @@ def _serve_all(clients: Sequence[Client], gates: Sequence[HeldGate], snapshot: R
         waiting += verdict.action == "wait"
         state = _serve_one(client, run, verdict, now)
         if name == (clients[0].namespace, snapshot.record.name):
-            answered = _told(snapshot.state, state)
+            answered = _as_served(snapshot.state, state)
         elif _is_news(run.state.gate, state.gate, verdict, is_near=waiting <= NEAR):
             with contextlib.suppress(Conflict, ObjectNotFound):
                 write_state(client, verdict.run, run.version, state)
@@ -190,7 +190,7 @@ def _is_news(before: Gate, after: Gate, verdict: Admission, *, is_near: bool) ->
     return not is_only_words or is_near or not before.reason
 
 
-def _told(mine: State, served: State) -> State:
+def _as_served(mine: State, served: State) -> State:
     return msgspec.structs.replace(mine, gate=served.gate, reason=served.reason, phase=served.phase)
 
 
@@ -224,7 +224,7 @@ def _read(body: Any, namespace: str) -> tuple[Any, Record, State] | None:
     return body["metadata"], record, state
 
 
-def _sight(pod: Object) -> tuple[PodView, bool]:
+def _observed_pod(pod: Object) -> tuple[PodView, bool]:
     """A pod, and whether the scheduler found no node for it."""
     return pod_view(pod), pod_of(pod).is_unschedulable
 
@@ -272,7 +272,7 @@ def _with_pods(client: Client, runs: Sequence[WaitingRun]) -> list[WaitingRun]:
     Pods that have ended are looked for only in runs that lack one: they stay for as long as their runs do.
     """
     inside = [run.record.name for run in runs if run.is_in]
-    alive = _by_run(client, POD, inside, RunPod, _sight, fields=UNFINISHED)
+    alive = _by_run(client, POD, inside, RunPod, _observed_pod, fields=UNFINISHED)
     seen = [_with_alive(run, alive.get(run.record.name, ())) for run in runs]
     lacking = [run.record.name for run in seen if run.lacks_pods]
     ended = _by_run(client, POD, lacking, RunPod, pod_view, fields=ENDED)

@@ -149,7 +149,7 @@ def deployment_of(labels: Object, container: Object, volumes: list[Object], **an
 
 def _container(image: str, only: Sequence[str] | None) -> Object:
     command = ["longboat", "controller", "--lease", HOME, "--health-port", str(HEALTH_PORT)]
-    return {**container_of("controller", image, HEALTH_PORT, "512Mi"), "command": [*command, *only_words(only)]}
+    return {**container_of("controller", image, HEALTH_PORT, "512Mi"), "command": [*command, *only_options(only)]}
 
 
 def container_of(name: str, image: str, port: int, memory: str) -> Object:
@@ -174,7 +174,7 @@ def _probe(port: int, path: str, **numbers: int) -> Object:
     return {"httpGet": {"path": path, "port": port}, "failureThreshold": 3, **numbers}
 
 
-def only_words(only: Sequence[str] | None) -> list[str]:
+def only_options(only: Sequence[str] | None) -> list[str]:
     return ["--only", ",".join(only)] if only else []
 
 

@@ -182,7 +182,7 @@ class LiveLogs:
         self._is_stale = False
         return True
 
-    def know(self, state: State) -> None:
+    def note_state(self, state: State) -> None:
         """What was seen of the run just now. Raises Unreachable."""
         if state.is_final:
             # The watch may lag behind: these are all the pods there will ever be.
@@ -191,7 +191,7 @@ class LiveLogs:
         self.state = state
         self._answered = self._looked = time.monotonic()
 
-    def know_nothing(self, error: Unreachable) -> None:
+    def note_unreachable(self, error: Unreachable) -> None:
         """The run could not be observed. Raises the error once that has lasted too long."""
         self.state, self._looked = State(), time.monotonic()
         if time.monotonic() - self._answered > OUTAGE_S:

@@ -54,7 +54,7 @@ def batches(chunks: Iterable[bytes], *, is_last: bool = True) -> Iterator[list[b
         if newline:
             whole = b"".join((*rest, head, newline))
             rest, held = [], 0
-            yield whole.splitlines(keepends=True) if not _has_odd_ends(whole) else _split(whole)
+            yield whole.splitlines(keepends=True) if not _has_carriage_returns(whole) else _split(whole)
         if tail:
             rest.append(tail)
             held += len(tail)
@@ -65,7 +65,7 @@ def batches(chunks: Iterable[bytes], *, is_last: bool = True) -> Iterator[list[b
         yield [b"".join(rest)]
 
 
-def _has_odd_ends(data: bytes) -> bool:
+def _has_carriage_returns(data: bytes) -> bool:
     return b"\r" in data
 
 

@@ -34,7 +34,7 @@ def doubtful_hosts(state: State, pods: Sequence[PodView], now: float) -> set[str
     is_ending = bool(dead) and min(dead) < now - LATE_S
     hosts = set()
     for pod in current if not state.is_final else ():
-        if pod.host and _is_speechless(pod):
+        if pod.host and _ended_without_message(pod):
             hosts.add(pod.host)
     for pod in pods:
         is_late = pod.deleting_since is not None and pod.deleting_since < now - LATE_S
@@ -47,7 +47,7 @@ def doubtful_hosts(state: State, pods: Sequence[PodView], now: float) -> set[str
     return hosts
 
 
-def _is_speechless(pod: PodView) -> bool:
+def _ended_without_message(pod: PodView) -> bool:
     """Whether the cluster ended the pod, and its launcher had no word in it: so end pods whose node is deleted."""
     return pod.end is not None and pod.end.said is None and pod.end.cause in ("lost", "preemption")
 
@@ -84,7 +84,7 @@ def with_losses(snapshot: RunSnapshot, now: float) -> RunSnapshot:
 
 
 def _with_loss(pod: PodView, host: HostView | None) -> PodView:
-    if host is None or (pod.end is not None and (host.is_there or not _is_speechless(pod))):
+    if host is None or (pod.end is not None and (host.is_there or not _ended_without_message(pod))):
         return pod
     end = PodEnd(
         exit_code=RUN_LOST_EXIT,

@@ -76,7 +76,7 @@ def read_termination(text: str) -> NodeEnd | None:
     """The launcher's message; None for a text that is not one. Fields that make no sense are left out."""
     try:
         raw = msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
-        is_wild = _is_wild(raw)
+        is_wild = _is_out_of_range(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     if is_wild or not isinstance(raw, dict) or not isinstance(raw.get("v"), int) or "exit_code" not in raw:
@@ -86,12 +86,12 @@ def read_termination(text: str) -> NodeEnd | None:
     return _lenient(raw, NodeEnd)
 
 
-def _is_wild(value: object) -> bool:
+def _is_out_of_range(value: object) -> bool:
     """Whether a number in it is larger than any moment, code or rank, and would overflow where it is used or shown."""
     if isinstance(value, dict):
-        return any(map(_is_wild, value.values()))
+        return any(map(_is_out_of_range, value.values()))
     if isinstance(value, list):
-        return any(map(_is_wild, value))
+        return any(map(_is_out_of_range, value))
     return isinstance(value, (int, float)) and not abs(value) < MOST_NUMBER
 
 

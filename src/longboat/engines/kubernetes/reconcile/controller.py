@@ -116,7 +116,7 @@ class Controller:
 
     def blind_spots(self) -> list[str]:
         """What cannot be watched at the moment, and why. Turns go on: each reads its run anew, not what was watched."""
-        texts = [reflector.blindness() for reflector in self._needed()]
+        texts = [reflector.why_stale() for reflector in self._needed()]
         for kind, reflector in self._reflectors:
             if reflector.handler_trouble:
                 texts.append(f"a change of {kind.plural} was not taken: {reflector.handler_trouble}")
@@ -125,7 +125,7 @@ class Controller:
     def why_unhealthy(self) -> str:
         """Threads that ended, and watches that have been blind for long; empty: none."""
         ended = [f"the thread {thread.name} has ended" for thread in self._threads if not thread.is_alive()]
-        return "; ".join([*ended, *(text for reflector in self._needed() if (text := reflector.long_blindness()))])
+        return "; ".join([*ended, *(text for reflector in self._needed() if (text := reflector.why_long_stale()))])
 
     def _needed(self) -> list[Reflector[RunObject]]:
         """A cluster need not serve JobSets."""

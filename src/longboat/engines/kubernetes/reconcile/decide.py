@@ -36,9 +36,9 @@ from longboat.engines.kubernetes.reconcile.survivors import (
     LINGER_S,
     TELL_S,
     dead_members,
-    hurry_of,
+    pods_to_stop,
     settling_s,
-    told_to_stop,
+    survivor_deadline,
 )
 from longboat.engines.kubernetes.records import State, expected_nodes
 from longboat.engines.shared.retry_policy import describe, retry_after, retry_note, start_failure, stop_note
@@ -75,7 +75,7 @@ def _next(snapshot: RunSnapshot, now: float) -> Decision:
         snapshot = msgspec.structs.replace(snapshot, state=_opened(snapshot))
     if is_over(snapshot, attempt) and not _is_waiting(snapshot):
         return _concluded(snapshot, now)
-    return _stopping(snapshot, now) if snapshot.stop is not None else _going(snapshot, now)
+    return _stopping(snapshot, now) if snapshot.stop is not None else _continue_attempt(snapshot, now)
 
 
 def _remains(snapshot: RunSnapshot) -> tuple[Action, ...]:
@@ -141,21 +141,21 @@ def _opened(snapshot: RunSnapshot) -> State:
     return _replace(state, attempts=(*state.attempts, started))
 
 
-def _going(snapshot: RunSnapshot, now: float) -> Decision:
+def _continue_attempt(snapshot: RunSnapshot, now: float) -> Decision:
     """The attempt waits, starts or runs."""
     state, attempt = snapshot.state, snapshot.state.attempt
     workloads = snapshot.workloads_of(attempt)
     sentence = next((known.failure for known in state.attempts if known.number == attempt), None)
     trouble, again = _trouble(snapshot, now)
     if sentence is None and trouble is not None:
-        state, sentence = _sentenced(state, trouble), trouble
+        state, sentence = _with_failure(state, trouble), trouble
     if sentence is not None:
         return Decision(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
     progress = progress_of(snapshot)
     if snapshot.record.gated_by == "longboat" and any(workload.is_suspended for workload in workloads):
         held = hold_back(snapshot, now)
         if held is not None and held.failure is not None:
-            failed = _sentenced(held.state, held.failure)
+            failed = _with_failure(held.state, held.failure)
             return Decision(state=failed, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
         if held is not None and held.state.released:
             return Decision(actions=(Release(attempt=attempt),), after=held.state)
@@ -167,7 +167,7 @@ def _going(snapshot: RunSnapshot, now: float) -> Decision:
         failure = Failure(
             cause="preemption", exit_code=RUN_LOST_EXIT, message=progress.reason or "the queue took it back"
         )
-        new = _sentenced(state, failure)
+        new = _with_failure(state, failure)
         return Decision(state=new, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
     new = _progressed(state, progress, snapshot)
     if not state.broken and dead_members(snapshot):
@@ -175,10 +175,10 @@ def _going(snapshot: RunSnapshot, now: float) -> Decision:
         snapshot = msgspec.structs.replace(snapshot, state=new)
     back = _put_back_at(snapshot, progress)
     actions: tuple[Action, ...] = (Admit(attempt=attempt),) if back is not None and back <= now else ()
-    hurry = hurry_of(snapshot)
+    hurry = survivor_deadline(snapshot)
     if hurry is not None and now >= hurry.drop_at and all(pod.end for pod in snapshot.pods_of(attempt)):
         return _given_up(snapshot, now)
-    hurried, late = _hurried(snapshot, now)
+    hurried, late = _end_survivors(snapshot, now)
     times = [moment for moment in (again, back, late, _starting_look(snapshot, progress, now)) if moment is not None]
     return Decision(state=new, actions=(*actions, *hurried), again_at=min(times, default=None))
 
@@ -188,13 +188,13 @@ def _given_up(snapshot: RunSnapshot, now: float) -> Decision:
     failure = judge(snapshot, snapshot.state.attempt).failure
     if failure is None:
         return _concluded(snapshot, now)  # node 0 has said that all is well
-    state = _sentenced(snapshot.state, failure)
+    state = _with_failure(snapshot.state, failure)
     return Decision(state=state, actions=_removal(snapshot), again_at=now + SUSPICIOUS_S)
 
 
-def _hurried(snapshot: RunSnapshot, now: float) -> tuple[tuple[Action, ...], float | None]:
+def _end_survivors(snapshot: RunSnapshot, now: float) -> tuple[tuple[Action, ...], float | None]:
     """Members that outlive one of their own are told to end, and at last deleted; else when that will be."""
-    hurry = hurry_of(snapshot)
+    hurry = survivor_deadline(snapshot)
     left = [pod for pod in snapshot.pods_of(snapshot.state.attempt) if pod.end is None]
     if hurry is None or not left:
         return (), None
@@ -202,7 +202,7 @@ def _hurried(snapshot: RunSnapshot, now: float) -> tuple[tuple[Action, ...], flo
         return (), hurry.tell_at
     if now >= hurry.drop_at:
         return tuple(Delete(pod=pod.name, uid=pod.uid) for pod in left), now + LINGER_S
-    return tuple(SendStop(pod=pod.name, grace_s=hurry.grace_s) for pod in told_to_stop(left, snapshot)), now + LINGER_S
+    return tuple(SendStop(pod=pod.name, grace_s=hurry.grace_s) for pod in pods_to_stop(left, snapshot)), now + LINGER_S
 
 
 def _starting_look(snapshot: RunSnapshot, progress: Progress, now: float) -> float | None:
@@ -264,7 +264,7 @@ def _trouble(snapshot: RunSnapshot, now: float) -> tuple[Failure | None, float |
     return start_failure(pod.trouble.cause or "setup", f"node {pod.node}: {pod.trouble.what}{hint}"), None
 
 
-def _sentenced(state: State, failure: Failure) -> State:
+def _with_failure(state: State, failure: Failure) -> State:
     """The failure is noted before what shows it is removed."""
     attempts = tuple(
         msgspec.structs.replace(attempt, failure=failure) if attempt.number == state.attempt else attempt
@@ -292,7 +292,7 @@ def _stopping(snapshot: RunSnapshot, now: float) -> Decision:
     if state.told != snapshot.stop.at:
         left = [pod for pod in pods.values() if pod.end is None]
         noted_stop = _replace(noted, told=snapshot.stop.at, told_when=now)
-        actions = tuple(SendStop(pod=pod.name, grace_s=grace) for pod in told_to_stop(left, snapshot))
+        actions = tuple(SendStop(pod=pod.name, grace_s=grace) for pod in pods_to_stop(left, snapshot))
         return Decision(state=noted, actions=actions, after=noted_stop, again_at=now + grace + TELL_S)
     deadline = state.told_when + grace + TELL_S
     if now < deadline:

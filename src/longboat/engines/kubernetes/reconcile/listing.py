@@ -16,7 +16,7 @@ from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.observe.observe import list_queued, queue_of, snapshot_of
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view, workload_view
-from longboat.engines.kubernetes.reconcile.outlook import foreseen
+from longboat.engines.kubernetes.reconcile.outlook import predicted
 from longboat.engines.kubernetes.record_store import ListedRun, list_records
 from longboat.engines.kubernetes.records import State
 from longboat.engines.kubernetes.slim_objects import RunPod, SlimWorkload
@@ -38,12 +38,12 @@ def list_runs(client: Client, notice: Callable[[str], None]) -> Sequence[RunStat
     """Newest first."""
     seen = list(list_records(client, notice))
     opened = [listed_run for listed_run in seen if not listed_run.state.is_final]
-    states = foresee(client, opened, notice) if opened else {}
+    states = predicted_states(client, opened, notice) if opened else {}
     statuses = [brief_status(run.record, states.get(run.record.name, run.state)) for run in seen]
     return sorted(statuses, key=lambda status: (-status.created, status.name))
 
 
-def foresee(client: Client, opened: Sequence[ListedRun], notice: Callable[[str], None]) -> dict[str, State]:
+def predicted_states(client: Client, opened: Sequence[ListedRun], notice: Callable[[str], None]) -> dict[str, State]:
     """The states that turns would write; of a run whose parts cannot be seen, none."""
     kinds = {JOBSET if run.record.workload == "jobset" else JOB for run in opened}
     runs = [listed_run.record.name for listed_run in opened]
@@ -69,7 +69,7 @@ def foresee(client: Client, opened: Sequence[ListedRun], notice: Callable[[str],
             pods=[pod_view(body) for body in shown.get(name, ())],
             queue=queue_of(listed.record, listed.state, workloads, queued),
         )
-        states[name] = attended(snapshot, foreseen(snapshot, now).snapshot.state, now)
+        states[name] = with_overdue_restart(snapshot, predicted(snapshot, now).snapshot.state, now)
     return states
 
 
@@ -90,7 +90,7 @@ def with_steps(client: Client, runs: Sequence[RunStatus]) -> list[RunStatus]:
     return [with_step(run, *answers[run.name]) if run.name in answers else run for run in runs]
 
 
-def attended(snapshot: RunSnapshot, state: State, now: float) -> State:
+def with_overdue_restart(snapshot: RunSnapshot, state: State, now: float) -> State:
     """The state; of a run that should have been restarted long ago, with who can do that. Pure.
 
     A list takes no turns: it foresees the same retry again and again, for as long as nobody makes it.

@@ -25,10 +25,10 @@ class Reconciled(msgspec.Struct, frozen=True):
 
 def look(client: Client, run: str) -> Reconciled:
     """The run as a turn would show it; nothing is changed. Raises NotFound."""
-    return foreseen(observe(client, run, client.now()), client.now())
+    return predicted(observe(client, run, client.now()), client.now())
 
 
-def foreseen(snapshot: RunSnapshot, now: float) -> Reconciled:
+def predicted(snapshot: RunSnapshot, now: float) -> Reconciled:
     """With the state that turns would write until something must be done. Pure."""
     decided = Decision()
     for _ in range(MOST_TURNS):

@@ -27,7 +27,7 @@ from longboat.engines.kubernetes.reconcile.actions import Action, Decision
 from longboat.engines.kubernetes.reconcile.apply import apply
 from longboat.engines.kubernetes.reconcile.chain import drive_predecessors
 from longboat.engines.kubernetes.reconcile.decide import decide
-from longboat.engines.kubernetes.reconcile.outlook import AGAIN_S, MOST_TURNS, Reconciled, foreseen
+from longboat.engines.kubernetes.reconcile.outlook import AGAIN_S, MOST_TURNS, Reconciled, predicted
 from longboat.engines.kubernetes.record_store import write_state
 from longboat.engines.kubernetes.records import Record
 from longboat.engines.kubernetes.slim_objects import UNFINISHED
@@ -74,7 +74,7 @@ def turn_or_look(client: Client, run: str, may_act: Callable[[Record], bool]) ->
     look. Raises NotFound."""
     snapshot = observe(client, run, client.now())
     if not may_act(snapshot.record):
-        return foreseen(snapshot, client.now())
+        return predicted(snapshot, client.now())
     if drive_predecessors(client, snapshot, may_act, lambda before: turn(client, before).snapshot.state):
         snapshot = observe(client, run, client.now())
     return turn(client, run, snapshot=snapshot)
@@ -136,7 +136,7 @@ class OtherPod(msgspec.Struct):
 class Reconciler:
     """Follows one run to its end and takes its turns. Not for several threads, but for `poke` and `close`.
 
-    `may_act` says of a run as it is seen whether its turns are taken here; of another one they are only foreseen.
+    `may_act` says of a run as it is seen whether its turns are taken here; of another one they are only predicted.
     """
 
     def __init__(self, client: Client, run: str, may_act: Callable[[Record], bool] = lambda _: True) -> None:
@@ -173,7 +173,7 @@ class Reconciler:
             yield outlook.snapshot
             if outlook.snapshot.state.is_final or self._is_closed:
                 return
-            self._hear_gate(outlook.snapshot)
+            self._watch_other_runs(outlook.snapshot)
             if not self._wait(outlook, deadline):
                 return
             outlook = self._turn(deadline)
@@ -204,7 +204,7 @@ class Reconciler:
     def _changed(self, _: Change[Any]) -> None:
         self._wake.set()
 
-    def _hear_gate(self, snapshot: RunSnapshot) -> None:
+    def _watch_other_runs(self, snapshot: RunSnapshot) -> None:
         """While the run waits at the gate, the ends of other runs' pods concern it."""
         is_held = snapshot.record.gated_by == "longboat" and any(
             workload.is_suspended for workload in snapshot.workloads
@@ -213,13 +213,13 @@ class Reconciler:
             # Pods that have ended leave this watch as if they were deleted, and cost nothing however many there are.
             labels, fields = f"{names.MANAGED_BY}=longboat", UNFINISHED
             self._gate = Reflector(
-                self.client, POD, labels=labels, fields=fields, into=OtherPod, on_change=self._heard_of_other
+                self.client, POD, labels=labels, fields=fields, into=OtherPod, on_change=self._on_other_run
             )
         elif not is_held and self._gate is not None:
             self._gate.close()
             self._gate = None
 
-    def _heard_of_other(self, change: Change[Any]) -> None:
+    def _on_other_run(self, change: Change[Any]) -> None:
         if change.type == "DELETED":
             self._wake.set()
 

@@ -73,9 +73,9 @@ class ControllerService:
 
     def lead(self) -> None:
         """Take turns until told to end, or until another leads."""
-        left_s = self.leader.mandate()
+        left_s = self.leader.remaining_term()
 
-        def goes_on() -> bool:
+        def may_work() -> bool:
             return left_s() > 0 and not self.ending.is_set()
 
         self.say(f"{self.leader.identity} leads" + (f", in {self.where}" if self.where else ""))
@@ -83,13 +83,13 @@ class ControllerService:
             self.client.within(left_s),
             namespaces=self.served or None,
             say=self.say,
-            may_work=goes_on,
+            may_work=may_work,
         )
         self.controller = controller
         controller.start()
         try:
             since = 0.0
-            while goes_on():
+            while may_work():
                 self.ending.wait(LOOK_S)
                 since += LOOK_S
                 if since >= REPORT_S:

@@ -54,7 +54,7 @@ def _has_failed(end: PodEnd) -> bool:
     return bool(end.exit_code) or end.cause is not None
 
 
-def hurry_of(snapshot: RunSnapshot) -> SurvivorDeadline | None:
+def survivor_deadline(snapshot: RunSnapshot) -> SurvivorDeadline | None:
     """When the others must end; None while nobody is dead. `state.broken` is when somebody was first seen to be."""
     grace_s = snapshot.record.job.grace_s
     pods = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
@@ -87,7 +87,7 @@ def _wait_s(pod: PodView | None, grace_s: float) -> float:
     return max(CLOSING_S, grace_s + LINGER_S)
 
 
-def told_to_stop(pods: Sequence[PodView], snapshot: RunSnapshot) -> list[PodView]:
+def pods_to_stop(pods: Sequence[PodView], snapshot: RunSnapshot) -> list[PodView]:
     """Whose launchers are told to stop: node 0's, which tells all others; without it, everybody's."""
     reachable = [pod for pod in pods if is_reachable(pod, snapshot)]
     first = expected_nodes(snapshot.record.job)[0]

@@ -90,7 +90,7 @@ def capacity_problems(job: Job, capabilities: ClusterFacts, pods: Sequence[Pod])
         problems += _size_problems(seats, CPU, _cpus, "cpus")
         problems += _size_problems(seats, MEMORY, _memory, "memory")
         problems += _disk_problems(seats)
-    return problems or _joint_problems(seats) or [_apart(placed)]
+    return problems or _joint_problems(seats) or [_spread_problem(placed)]
 
 
 def ever(use: NodeUse) -> NodeShape:
@@ -100,7 +100,7 @@ def ever(use: NodeUse) -> NodeShape:
     return msgspec.structs.replace(use.node, taints=taints, allocatable=left, is_unschedulable=False)
 
 
-def _apart(placed: Shortfall) -> Problem:
+def _spread_problem(placed: Shortfall) -> Problem:
     """Each pod would fit, but not all of them beside each other: anti-affinity, spreading, ports."""
     role = placed.pod.name.rpartition("-")[0]
     reason = f"only {placed.placed} of {placed.wanted} pods of role {role} find a node beside the others"
@@ -280,7 +280,7 @@ def _joint_problems(seats: list[_Seat]) -> list[Problem]:
     for seat in seats:
         if times(seat.rooms, seat.needs) >= seat.role.nodes or not seat.rooms:
             continue
-        asked = ", ".join(_told(name, count) for name, count in seat.needs.items() if name != PODS)
+        asked = ", ".join(_amount_text(name, count) for name, count in seat.needs.items() if name != PODS)
         count = times(seat.rooms, seat.needs)
         nodes = f"{seat.role.nodes} nodes" if seat.role.nodes > 1 else "one node"
         fits = counted(count, "time")
@@ -340,7 +340,7 @@ def _labels_there(pod: Pod, nodes: Sequence[NodeShape]) -> str:
     return f"nodes here have: {'; '.join(parts)}"
 
 
-def _told(resource: str, count: int) -> str:
+def _amount_text(resource: str, count: int) -> str:
     if resource == CPU:
         return _cpus(count)
     return (

@@ -251,9 +251,9 @@ def _sleeping_queue(wanted: str | None, capabilities: ClusterFacts) -> list[str]
     return [f"queue {queue.name} lets nothing in now: {queue.message or 'it is not active'}"]
 
 
-def _comforts(job: Job, capabilities: ClusterFacts) -> list[str]:
+def _optional_permissions(job: Job, capabilities: ClusterFacts) -> list[str]:
     lacking: list[Permission] = [
-        permission for permission in capabilities.denied if permission.need in ("comfort", "helper", "gate", "kueue")
+        permission for permission in capabilities.denied if permission.need in ("optional", "helper", "gate", "kueue")
     ]
     if not lacking:
         return []
@@ -276,7 +276,7 @@ def _lost_secrets(job: Job, capabilities: ClusterFacts) -> list[str]:
 _NOTICES: tuple[Callable[[Job, ClusterFacts], list[str]], ...] = (
     _unknown_nodes,
     _old_version,
-    _comforts,
+    _optional_permissions,
     _unbound_claims,
     _lost_secrets,
 )

@@ -34,7 +34,7 @@ def quota_problems(job: Job, capabilities: ClusterFacts, pods: Sequence[Pod]) ->
             if resource is None or not roles:
                 continue
             each = {role.name: _asked(needs[role.name], key, resource, capabilities) for role in roles}
-            problem, notice = _one(quota, key, hard, roles, resource, each)
+            problem, notice = _quota_problem(quota, key, hard, roles, resource, each)
             problems += [problem] if problem else []
             notices += [notice] if notice else []
     return problems, notices
@@ -58,7 +58,7 @@ def resource_of(key: str) -> str | None:
     return plain if key.startswith("requests.") and "/" in plain else None
 
 
-def _one(
+def _quota_problem(
     quota: Quota, key: str, hard: str, roles: list[Role], resource: str, each: dict[str, int | None]
 ) -> tuple[Problem | None, str | None]:
     unstated = [role.name for role in roles if each[role.name] is None]

@@ -123,11 +123,11 @@ def _create(python: str, folder: Path) -> None:
             f"cannot make a virtual environment for setup: {detail[-1] if detail else 'venv failed'}",
             hint="on Debian and Ubuntu: apt-get install python3-venv",
         )
-    _see_parent(python, folder)
+    _inherit_parent_packages(python, folder)
     write_bytes(folder / _BOOT, (durable.boot_id() or "").encode())
 
 
-def _see_parent(python: str, folder: Path) -> None:
+def _inherit_parent_packages(python: str, folder: Path) -> None:
     """When the parent is itself a virtual environment, its packages stay visible too."""
     code = "import sys, sysconfig; print(sysconfig.get_path('purelib') if sys.prefix != sys.base_prefix else '')"
     parent = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()

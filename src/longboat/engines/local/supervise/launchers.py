@@ -17,7 +17,7 @@ from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import AttemptNode
 from longboat.engines.local.supervise.attempt_files import Heartbeat, Stall, reports_of
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome
-from longboat.engines.local.supervise.pipes import drain, hold, let_go, told_pipe
+from longboat.engines.local.supervise.pipes import close_held, drain, hold, variables_pipe
 from longboat.engines.local.supervise.processes import (
     ProcessId,
     descendants,
@@ -123,7 +123,7 @@ class Launchers:
     def _spawn_container(self, node: AttemptNode, marks: Mapping[str, str]) -> None:
         """podman or docker stays in the foreground as our child: it ends when the container has."""
         start = self.containers[node.name]
-        reader, writer = told_pipe(start.variables)
+        reader, writer = variables_pipe(start.variables)
         self._holds.append(writer)
         try:
             with disk(f"start the container of {node.name}"):
@@ -335,7 +335,7 @@ class Launchers:
         kill_until_gone(lambda: [*marked(self._uid, attempt=self._attempt), *descendants(os.getpid())])
         for node in self.nodes.values():
             self._drain(node)
-        let_go(self._held)
+        close_held(self._held)
         self._held = {}
         for end in self._lifeline or ():
             os.close(end)

@@ -21,7 +21,7 @@ PIPE_BYTES = 1 << 20
 _PIPES_FULL = "end other runs, or let an administrator raise fs.pipe-user-pages-soft (see `man 7 pipe`)"
 
 
-def told_pipe(variables: Mapping[str, str]) -> tuple[int, int]:
+def variables_pipe(variables: Mapping[str, str]) -> tuple[int, int]:
     """(read end, write end) of a pipe with these variables in its first line. Raises EngineError when they are too
     many for it, or the kernel gives the user no more room in pipes."""
     data = json.dumps(variables).encode() + b"\n"
@@ -71,7 +71,7 @@ def drain(held: Mapping[Path, int], secrets: Sequence[str] = ()) -> None:
             append_log(log, rest)
 
 
-def let_go(held: Mapping[Path, int]) -> None:
+def close_held(held: Mapping[Path, int]) -> None:
     for pipe, descriptor in held.items():
         os.close(descriptor)
         pipe.unlink(missing_ok=True)

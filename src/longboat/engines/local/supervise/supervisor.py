@@ -200,13 +200,13 @@ class Supervisor:
             if wanted is not None and wanted != slot.ticket.priority:
                 slot.change_priority(wanted)
                 self._save(priority=wanted)
-                self._poke_waiting()
+                self._wake_waiting()
             machine = observe_machine(self.home.root, os.environ, with_gpus=bool(slot.ticket.request.gpu_count))
             reason, gpus = slot.try_start(machine)
             if reason is None:
                 self._gpus = gpus
                 self._save(gpus=slot.ticket.gpus)
-                self._poke_waiting()
+                self._wake_waiting()
                 return
             if reason != self.state.reason:
                 self._save(phase="pending", reason=reason)
@@ -252,7 +252,7 @@ class Supervisor:
                 return
             if not is_running and launchers.reason is None:
                 is_running = self._note_running(launchers)
-            self._obey(launchers)
+            self._end_if_due(launchers)
             launchers.check()
             if time.monotonic() - pruned > PRUNE_S:
                 self._outputs.prune(self.state.attempt)
@@ -273,7 +273,7 @@ class Supervisor:
             self._save(reason=reason)
         return False
 
-    def _obey(self, launchers: Launchers) -> None:
+    def _end_if_due(self, launchers: Launchers) -> None:
         request = self.files.stop_request()
         if request is not None:
             launchers.end("stop", grace_s=self.job.grace_s if request.grace_s is None else request.grace_s)
@@ -308,7 +308,7 @@ class Supervisor:
         self._ports.release()
         if self._slot is not None:
             self._slot.release()
-            self._poke_waiting()
+            self._wake_waiting()
         self._wakeups.close()
 
     def fail_hard(self, message: str) -> None:
@@ -333,7 +333,7 @@ class Supervisor:
         if self.files.stop_request() is not None:
             raise StoppedBeforeStart
 
-    def _poke_waiting(self) -> None:
+    def _wake_waiting(self) -> None:
         """Tell the first runs of the queue to look again; each that starts tells the next."""
         assert self._slot is not None
         for name in self._slot.waiting()[:8]:

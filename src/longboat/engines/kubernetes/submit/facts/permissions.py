@@ -11,7 +11,7 @@ from typing import Literal
 
 from longboat.core.jobs import Value
 
-Need = Literal["always", "jobset", "job", "kueue", "secrets", "helper", "gate", "comfort"]
+Need = Literal["always", "jobset", "job", "kueue", "secrets", "helper", "gate", "optional"]
 """When a permission is needed: always, with JobSet or without, with Kueue, for a job with secrets of the submitter, to
 read a storage without pods, for the gate; `comfort`: something is not shown or not possible, nothing is refused."""
 
@@ -34,7 +34,7 @@ def _all(verbs: str, resource: str, why: str, group: str = "", need: Need = "alw
 
 
 def _part(verb: str, subresource: str, why: str) -> Permission:
-    return Permission(verb=verb, resource="pods", subresource=subresource, why=why, need="comfort")
+    return Permission(verb=verb, resource="pods", subresource=subresource, why=why, need="optional")
 
 
 PERMISSIONS: tuple[Permission, ...] = (
@@ -55,13 +55,13 @@ PERMISSIONS: tuple[Permission, ...] = (
     _part("create", "exec", "`exec`, `cp`, and a stop that keeps the grace"),
     _part("get", "portforward", "port forwarding"),
     _part("create", "portforward", "port forwarding"),
-    *_all("create list", "networkpolicies", "keeping other pods away", "networking.k8s.io", "comfort"),
-    *_all("list", "events", "why a run waits", need="comfort"),
-    *_all("get list create delete", "persistentvolumeclaims", "`longboat volume`, claims of jobs", need="comfort"),
-    *_all("list", "resourcequotas", "what the namespace may use", need="comfort"),
-    *_all("list", "limitranges", "what one pod may ask for", need="comfort"),
-    *_all("list", "services", "seeing that nothing is left", need="comfort"),
-    *_all("list", "poddisruptionbudgets", "seeing that nothing is left", "policy", "comfort"),
+    *_all("create list", "networkpolicies", "keeping other pods away", "networking.k8s.io", "optional"),
+    *_all("list", "events", "why a run waits", need="optional"),
+    *_all("get list create delete", "persistentvolumeclaims", "`longboat volume`, claims of jobs", need="optional"),
+    *_all("list", "resourcequotas", "what the namespace may use", need="optional"),
+    *_all("list", "limitranges", "what one pod may ask for", need="optional"),
+    *_all("list", "services", "seeing that nothing is left", need="optional"),
+    *_all("list", "poddisruptionbudgets", "seeing that nothing is left", "policy", "optional"),
     *_all("create", "pods", "reading a storage when no pod of the run lives", need="helper"),
 )
 """Every verb that the engine needs in the namespace of a run. One role with exactly these is printed by `role_for`."""
