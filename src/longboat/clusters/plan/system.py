@@ -8,13 +8,11 @@ from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.plan.inventory_shell import INVENTORY
 from longboat.clusters.plan.journal_shell import JOURNAL, put, undo
 from longboat.clusters.plan.steps import Kept, Step
+from longboat.clusters.ports import ports
 from longboat.clusters.spec import ClusterSpec, HostSpec
 
 MODULES_FILE, SYSCTL_FILE = "/etc/modules-load.d/longboat.conf", "/etc/sysctl.d/90-longboat.conf"
 SYSCTLS = (("net.ipv4.ip_forward", "1"),)
-NODE_PORTS = ("10250/tcp", "30000:32767/tcp")
-CONTROL_PORTS = ("6443/tcp", "2379:2380/tcp")
-VXLAN_PORTS = ("8472/udp",)
 COMMENT_SWAP = r"""
 awk '$1 !~ /^#/ && $3 == "swap" {print "# longboat: " $0; next} {print}' /etc/fstab > /etc/fstab.longboat
 chmod --reference=/etc/fstab /etc/fstab.longboat
@@ -86,11 +84,6 @@ def swap(_spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
         script += "swapoff -a\n"
     title = "switch swap off" if facts.swaps else "comment swap out of /etc/fstab"
     return Step(host=host.name, name="swap", title=title, script=script)
-
-
-def ports(spec: ClusterSpec, host: HostSpec) -> tuple[str, ...]:
-    wanted = NODE_PORTS + (VXLAN_PORTS if spec.network.kind == "flannel" else ())
-    return wanted + (CONTROL_PORTS if host.role == "control-plane" else ())
 
 
 def firewall(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept | None:

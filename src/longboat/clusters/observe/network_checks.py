@@ -1,0 +1,188 @@
+"""Checks of one host's network: ports, firewall, proxies, the way out, overlapping ranges; of all: one link. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+
+from longboat.clusters.observe.facts import HostFacts, HostProblem
+from longboat.clusters.observe.host_checks import is_ours
+from longboat.clusters.ports import ports as needed_ports
+from longboat.clusters.spec import ClusterSpec, HostSpec
+from longboat.core.words import listing
+
+Problems = Iterator[HostProblem]
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+OWN_PORTS = {"worker": (10250,), "control-plane": (6443, 10250, 2379, 2380, 10257, 10259)}
+SERVICES = {
+    "kube-apiserver": ("6443/tcp",),
+    "kubelet": ("10250/tcp",),
+    "etcd-server": ("2379:2380/tcp",),
+    "kube-nodeport-services": ("30000:32767/tcp",),
+    "kube-control-plane": ("6443/tcp", "10250/tcp", "2379:2380/tcp"),
+    "kube-worker": ("10250/tcp", "30000:32767/tcp"),
+}
+"""firewalld's names for them."""
+SPARE = {"pods": "172.29.0.0/16", "services": "172.30.0.0/16"}
+
+
+def ports(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Problems:
+    if is_ours(spec, facts) or facts.cluster not in ("", "leftovers"):  # the other cluster has been named already
+        return
+    for listener in facts.listeners:
+        if listener.port in OWN_PORTS[host.role]:
+            owner = listener.program or "another program"
+            yield HostProblem(
+                host=facts.name,
+                check="port",
+                message=f"port {listener.port} is taken by {owner}",
+                remedy="stop it; a cluster needs this port",
+            )
+
+
+def firewall(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Problems:
+    if not facts.firewall or spec.firewall == "ignore":
+        return
+    closed = [port for port in needed_ports(spec, host) if not is_open(port, facts.open_ports)]
+    if not closed:
+        return
+    can_open = facts.firewall in ("ufw", "firewalld")
+    repairs = spec.firewall == "open" and can_open
+    remedy = f"up opens them in {facts.firewall}; down closes them" if repairs else (
+        "`firewall: open` lets up do it, or open them for the other hosts" if can_open
+        else "open them in your own rules for the other hosts, then `firewall: ignore`"
+    )  # fmt: skip
+    yield HostProblem(
+        host=facts.name,
+        check="firewall",
+        severity="repair" if repairs else "error",
+        message=f"{facts.firewall} lets nothing through to {', '.join(closed)}",
+        remedy=remedy,
+    )
+
+
+def is_open(port: str, opened: tuple[str, ...]) -> bool:
+    """A range is open when one entry holds all of it. `Anywhere` is ufw's word for every port."""
+    first, last, protocol = _range(port)
+    entries = [entry for name in opened for entry in SERVICES.get(name, (name,))]
+    if "Anywhere" in entries:
+        return True
+    for entry in entries:
+        low, high, kind = _range(entry)
+        if low <= first and last <= high and kind in ("", protocol):
+            return True
+    return False
+
+
+def _range(entry: str) -> tuple[int, int, str]:
+    numbers, _, protocol = entry.partition("/")
+    low, _, high = numbers.partition(":")
+    if not low.isdecimal() or len(low) > 5 or (high and (not high.isdecimal() or len(high) > 5)):
+        return 1, 0, protocol  # a service that we do not know: no port at all
+    return int(low), int(high or low), protocol
+
+
+def proxies(spec: ClusterSpec, _host: HostSpec, facts: HostFacts) -> Problems:
+    variables = dict(facts.proxies)
+    if not any(variables.get(name) for name in ("http_proxy", "https_proxy", "all_proxy")):
+        return
+    direct = variables.get("no_proxy", "")
+    own = [facts.source_address] if facts.source_address else []
+    missing = [wanted for wanted in (spec.network.pods, spec.network.services, *own) if not _is_direct(wanted, direct)]
+    if missing:
+        yield HostProblem(
+            host=facts.name,
+            check="proxy",
+            severity="warning",
+            message=f"a proxy is set, and no_proxy leaves out {', '.join(missing)}: nodes would talk through it",
+            remedy=f"add {','.join(missing)} to no_proxy in /etc/environment",
+        )
+
+
+def _is_direct(wanted: str, direct: str) -> bool:
+    network = _network(wanted)
+    for entry in direct.replace(" ", ",").split(","):
+        if entry == "*":
+            return True
+        covering = _network(entry)
+        if network and covering and network.version == covering.version:
+            if int(covering.network_address) <= int(network.network_address) and int(network.broadcast_address) <= int(
+                covering.broadcast_address
+            ):
+                return True
+    return False
+
+
+def way_out(spec: ClusterSpec, _host: HostSpec, facts: HostFacts) -> Problems:
+    """A mirror inside the network needs no default route, but then all must come from it."""
+    has_own_sources = bool(spec.source.repositories and spec.source.images)
+    if facts.has_route_out or facts.proxies or spec.source.kind == "files" or has_own_sources:
+        return
+    yield HostProblem(
+        host=facts.name,
+        check="route",
+        message="there is no route out, and programs and images come from the internet",
+        remedy="add a route; or `source:` with a bundle (longboat cluster bundle), which needs none",
+    )
+
+
+def overlaps(spec: ClusterSpec, _host: HostSpec, facts: HostFacts) -> Problems:
+    ours = is_ours(spec, facts)
+    for field, text in (("pods", spec.network.pods), ("services", spec.network.services)):
+        wanted = _network(text)
+        if wanted is None:
+            continue
+        for name in dict.fromkeys((*facts.addresses, *facts.routes)):
+            other = _network(name)
+            if other is None or other.version != wanted.version or not other.overlaps(wanted):
+                continue
+            if ours and wanted.prefixlen <= other.prefixlen:  # the way to another node's pods
+                continue
+            yield HostProblem(
+                host=facts.name,
+                check="range",
+                message=f"the host is connected to {other}, which overlaps network.{field} {text}",
+                remedy=f"choose another range for network.{field}, such as {SPARE[field]}",
+            )
+            break
+
+
+def one_link(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> Problems:
+    """`routes` sends pods' packets straight to the other node: all must be on one link."""
+    if spec.network.kind != "routes" or len(spec.hosts) < 2:
+        return
+    links: dict[str, list[str]] = {}
+    for host in spec.hosts:
+        if host.name in facts and (link := _link(host, facts[host.name])):
+            links.setdefault(link, []).append(host.name)
+    if len(links) > 1:
+        usual = max(links.values(), key=len)
+        for link, names in links.items():
+            if names is usual:
+                continue
+            for name in names:
+                yield HostProblem(
+                    host=name,
+                    check="link",
+                    message=f"it is on {link}, and {listing(usual, 3)} elsewhere; network: routes needs one subnet",
+                    remedy="`network: {kind: flannel}` works across subnets; or give `node_address`",
+                )
+
+
+def _link(host: HostSpec, facts: HostFacts) -> str:
+    """The subnet of the address that other nodes use."""
+    address = host.node_address or facts.source_address
+    for entry in facts.addresses:
+        if entry.partition("/")[0] == address:
+            return str(ipaddress.ip_interface(entry).network)
+    return ""
+
+
+def _network(text: str) -> IpNetwork | None:
+    try:
+        return ipaddress.ip_network(text.strip(), strict=False)
+    except ValueError:
+        return None
+
+
+CHECKS = (ports, firewall, proxies, way_out, overlaps)

@@ -1,0 +1,14 @@
+"""Ports that a node needs open for the other nodes, as firewalls write them. Pure."""
+
+from __future__ import annotations
+
+from longboat.clusters.spec import ClusterSpec, HostSpec
+
+NODE_PORTS = ("10250/tcp", "30000:32767/tcp")
+CONTROL_PORTS = ("6443/tcp", "2379:2380/tcp")
+VXLAN_PORTS = ("8472/udp",)
+
+
+def ports(spec: ClusterSpec, host: HostSpec) -> tuple[str, ...]:
+    wanted = NODE_PORTS + (VXLAN_PORTS if spec.network.kind == "flannel" else ())
+    return wanted + (CONTROL_PORTS if host.role == "control-plane" else ())
