@@ -12,6 +12,7 @@ _MODULES = {
     "--agent": "starters.mpi_agent",
     "--pod": "pod_launcher",
     "--container": "container_launcher",
+    "--isolated": "isolated_command",
     "--import": "pod.fetch",
     "--tell": "pod.control",
     "--status": "pod.control",

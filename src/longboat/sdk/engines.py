@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from longboat.core.errors import UsageError
 from longboat.engines.engine import Engine
+
+if TYPE_CHECKING:
+    from longboat.engines.local.settings import LocalSettings
 
 ENGINES = ("local", "kubernetes")
 ENGINE_VARIABLE = "LONGBOAT_ENGINE"
@@ -37,22 +40,18 @@ def engine(
         raise UsageError("the local engine has no contexts or namespaces", hint="leave --engine local out")
     from longboat.engines.local.engine import LocalEngine
 
-    settings = local_settings()
-    return LocalEngine(
-        on_notice=on_notice,
-        claims=settings.get("claims"),
-        mounts=settings.get("mounts"),
-        containers=settings.get("containers", "auto"),
-    )
+    return LocalEngine(on_notice=on_notice, settings=local_settings())
 
 
-def local_settings() -> dict[str, Any]:
-    """What was set for this machine: folders that stand for claims and mounts of clusters, what runs containers."""
+def local_settings() -> LocalSettings:
+    """What was set for this machine."""
+    from longboat.engines.local.settings import LocalSettings
+
     if not has_settings():
-        return {}
+        return LocalSettings()
     from longboat.engines.kubernetes.settings import read_settings
 
-    return read_settings(os.environ).local
+    return LocalSettings(**read_settings(os.environ).local)
 
 
 def has_settings() -> bool:

@@ -308,6 +308,12 @@ LOCAL = Shape(
             doc="What runs jobs that name an image.",
             default="auto",
         ),
+        Field(
+            name="gpu_isolation",
+            kind=ChoiceOf(options=("auto", "off", "required")),
+            doc="Whether a run can open the device files of its own GPUs only.",
+            default="auto",
+        ),
     )
 )
 

@@ -13,13 +13,18 @@ from longboat.core.plans import DoctorCheck
 from longboat.core.resources import show_quantity
 from longboat.core.words import counted
 from longboat.engines.local.queue.machine import LocalMachine, observe_machine
+from longboat.engines.local.settings import Isolation, LocalSettings
 from longboat.engines.local.supervise.processes import boot_id
 from longboat.engines.shared.home import Home
 
 LOW_DISK = 1 << 30  # one checkpoint of a small model
 
 
-def examine(home: Home, environment: Mapping[str, str], containers: str = "auto") -> list[DoctorCheck]:
+def examine(
+    home: Home,
+    environment: Mapping[str, str],
+    settings: LocalSettings = LocalSettings(),  # noqa: B008
+) -> list[DoctorCheck]:
     machine = observe_machine(home.root, environment)
     return [
         _python(),
@@ -30,7 +35,8 @@ def examine(home: Home, environment: Mapping[str, str], containers: str = "auto"
         _loopback(),
         _processes(),
         _gpus(machine),
-        _containers(containers, machine, environment),
+        _gpu_isolation(settings.gpu_isolation),
+        _containers(settings.containers, machine, environment),
         DoctorCheck(
             name="machine", ok=True, detail=f"{counted(machine.cpus, 'CPU')}, {show_quantity(machine.memory)} of memory"
         ),
@@ -112,6 +118,24 @@ def _gpus(machine: LocalMachine) -> DoctorCheck:
         )
     kinds = ", ".join(f"{gpu.index}: {gpu.type or gpu.id}" for gpu in machine.gpus)
     return DoctorCheck(name="gpus", ok=True, detail=f"{len(machine.gpus)} ({kinds})")
+
+
+def _gpu_isolation(setting: Isolation) -> DoctorCheck:
+    """Whether a run reaches no more GPUs than it was given, whatever CUDA_VISIBLE_DEVICES says."""
+    from longboat.engines.local.queue.gpu_isolation import device_files, find_problem
+
+    name, devices = "gpu isolation", list(device_files().values())
+    if not devices:
+        return DoctorCheck(name=name, ok=True, detail="nothing to isolate: there are no device files of NVIDIA GPUs")
+    if setting == "off":
+        hint = "`longboat config unset local.gpu_isolation`"
+        return DoctorCheck(name=name, ok=None, detail="off: CUDA_VISIBLE_DEVICES alone keeps runs apart", hint=hint)
+    problem = find_problem(devices)
+    if problem is None:
+        detail = "enforced: a run can open the device files of its own GPUs only"
+        return DoctorCheck(name=name, ok=True, detail=detail)
+    detail = f"not enforced: {problem.reason}"
+    return DoctorCheck(name=name, ok=False if setting == "required" else None, detail=detail, hint=problem.hint)
 
 
 def _containers(setting: str, machine: LocalMachine, environment: Mapping[str, str]) -> DoctorCheck:

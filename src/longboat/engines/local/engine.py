@@ -15,6 +15,7 @@ from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, Prune
 from longboat.engines.engine import Submission
 from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.settings import LocalSettings
 from longboat.engines.local.status import ENGINE, brief_status, full_status
 from longboat.engines.local.supervise.spawn import spawn, supervisor_environment, take_over
 from longboat.engines.local.supervise.wakeups import wake
@@ -45,18 +46,12 @@ class LocalEngine:
         *,
         environment: Mapping[str, str] | None = None,
         on_notice: Callable[[str], None] | None = None,
-        claims: Mapping[str, str] | None = None,
-        mounts: Mapping[str, str] | None = None,
-        containers: str = "auto",
+        settings: LocalSettings = LocalSettings(),  # noqa: B008
     ) -> None:
-        """`claims`, `mounts`: folders of this machine that stand for those of a cluster. `containers`: what runs jobs
-        that name an image: podman, docker, auto or off."""
         self.environment = dict(os.environ if environment is None else environment)
         self.home = Home(home, environment=self.environment)
         self._notice = on_notice or (lambda text: None)
-        self.claims = dict(claims or {})
-        self.mounts = dict(mounts or {})
-        self._containers = containers
+        self._settings = settings
 
     # submitting
 
@@ -90,7 +85,14 @@ class LocalEngine:
 
         while True:
             name = submission.run_id or free_name(self.home, submission)
-            record = record_of(self.home, submission, name=name, snapshot=snapshot, containers=containers)
+            record = record_of(
+                self.home,
+                submission,
+                name=name,
+                snapshot=snapshot,
+                containers=containers,
+                gpu_isolation=self._settings.gpu_isolation,
+            )
             with held_interrupts() as pressed:  # a run without a supervisor would be started by whoever looks next
                 created = create_run(self.home, record, diff)
                 if created is not None:
@@ -124,10 +126,8 @@ class LocalEngine:
 
     def _preparation(self) -> SubmissionPreparation:
         from longboat.engines.local.submit.preparation import SubmissionPreparation
-        from longboat.engines.local.submit.volumes import LocalFolders
 
-        folders = LocalFolders(claims=self.claims, mounts=self.mounts, made=os.fspath(self.home.root / "claims"))
-        return SubmissionPreparation(self.home, self.environment, folders, self._containers)
+        return SubmissionPreparation(self.home, self.environment, self._settings)
 
     def resubmission(self, run: str) -> Submission:
         from longboat.engines.lifecycle.resubmission import with_recorded
@@ -340,7 +340,7 @@ class LocalEngine:
     def doctor(self) -> Sequence[DoctorCheck]:
         from longboat.engines.local.doctor import examine
 
-        return examine(self.home, self.environment, self._containers)
+        return examine(self.home, self.environment, self._settings)
 
 
 def _settle(recovered: Sequence[RunFiles]) -> None:

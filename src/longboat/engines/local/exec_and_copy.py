@@ -11,6 +11,7 @@ from typing import Any
 
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.variables import is_scrubbed
+from longboat.engines.local.queue.gpu_isolation import isolated
 from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.shared.files import copy, read_value
@@ -43,7 +44,8 @@ def execute(
     program = shutil.which(command[0], path=variables["PATH"])
     if program is None:
         raise NotFound(f"{command[0]}: command not found in the environment of {plan['node']}")
-    ended = subprocess.run([program, *command[1:]], cwd=plan["workdir"], env=variables, check=False)
+    argv = isolated(plan.get("hidden_devices", ()), [program, *command[1:]], is_required=plan.get("must_hide", False))
+    ended = subprocess.run(argv, cwd=plan["workdir"], env=variables, check=False)
     return ended.returncode if ended.returncode >= 0 else 128 - ended.returncode
 
 

@@ -17,6 +17,7 @@ from longboat.bundles import durable
 from longboat.core.jobs import Job, Value
 from longboat.core.runs import FINAL_PHASES, Attempt, Phase
 from longboat.engines.lifecycle.predecessors import Predecessor
+from longboat.engines.local.settings import Isolation
 from longboat.engines.local.supervise.processes import ProcessId
 from longboat.engines.shared.files import read_value, write_value
 from longboat.engines.shared.stop_request import StopRequest
@@ -52,6 +53,7 @@ class LocalRecord(Value, frozen=True):
     outside: dict[str, str] = {}  # links of the code that lead out of its folder: path in the working copy -> target
     after: tuple[Predecessor, ...] = ()  # runs that must have succeeded before it starts
     containers: str | None = None  # podman or docker: what runs roles that have an image; None: they run without it
+    gpu_isolation: Isolation = "auto"  # whether its nodes can open the device files of its own GPUs only
     mounts: dict[str, str] = {}  # what containers have at other paths: target -> folder of this machine
 
     def image_of(self, role: str) -> str | None:

@@ -12,6 +12,9 @@ from longboat.engines.local.records import LocalRecord, LocalState, RunFolder
 if TYPE_CHECKING:
     from longboat.core.layouts import NodeLayout
 
+LAUNCHER = os.fspath(Path(__file__).parents[2] / "launcher" / "__main__.py")
+"""The program that is given a node's plan, as a file: nothing of it is imported for that."""
+
 
 class RunFiles(RunFolder):
     def record(self) -> LocalRecord:

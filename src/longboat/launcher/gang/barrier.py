@@ -1,4 +1,4 @@
-"""The barrier before the ranks: the setup command, then the peers. Both end early when the node is told to end."""
+"""The barrier before the ranks: hidden devices, the setup command, then the peers. Both end early when the node is told to end."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ FILES_RETRY_S = 0.05
 DNS_RETRY_S = 0.5
 REPORT_S = 10.0
 """How often it is told whom a node waits for."""
-EXIT_PEERS = 209
+EXIT_SETUP = EXIT_PEERS = 209
 
 
 def prepare(
     state: LauncherState, before: Callable[[LauncherState], None] | None = None, membership: Membership | None = None
 ) -> None:
-    """Run setup, say that this node is ready, wait for the others. `state.failure` tells when that did not work."""
+    """Hide devices, run setup, say that this node is ready, wait for the others. `state.failure` tells when that did
+    not work."""
+    if state.plan.hidden_devices and not _hide_devices(state):
+        return
     if before is not None:
         before(state)
     if state.plan.setup and not state.is_over:
@@ -42,6 +45,21 @@ def prepare(
     elif state.plan.wait_kind != "none":
         state.phase = "waiting"
         _wait_for_peers(state)
+
+
+def _hide_devices(state: LauncherState) -> bool:
+    """GPUs that other runs have, or may get: before any process of the user starts. False when the node must end."""
+    from ..node.device_isolation import hide
+
+    try:
+        hide(state.plan.hidden_devices)
+    except OSError as error:
+        text = "device files of GPUs that are not this run's cannot be hidden: %s" % (error.strerror or error)
+        state.say(text)
+        if state.plan.must_hide:
+            state.failure = NodeFailure("setup", EXIT_SETUP, text)
+            return False
+    return True
 
 
 def _run_setup(state: LauncherState, command: str) -> None:

@@ -67,6 +67,8 @@ class NodePlan:
         self.checkpoint_store: str | None = raw.get("checkpoint_store")
         self.resume_from: str | None = raw.get("resume_from")
         self.resume_url: str | None = None  # what the folder to resume from is a copy of
+        self.hidden_devices: list[str] = list(raw.get("hidden_devices") or [])
+        self.must_hide = bool(raw.get("must_hide"))  # else the ranks start also where nothing can be hidden
         self.mpi: dict[str, Any] | None = raw.get("mpi")
         self.echo: bool | str = raw.get("echo") or False  # "pod": in the form of a pod's log
         self.line_port = int(wait.get("port") or 0)

@@ -11,6 +11,7 @@ import time
 
 from . import cgroups
 from .jsonfiles import read_bytes
+from .libc import call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,16 +133,9 @@ def raise_open_files() -> None:
 def become_subreaper() -> bool:
     """Make orphaned descendants children of this process. False where the system cannot."""
     try:
-        try:
-            import _ctypes  # a tenth of the cost of importing ctypes
-
-            prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type,unused-ignore]
-            return bool(_ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) == 0)
-        except (ImportError, AttributeError):
-            import ctypes
-
-            return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
-    except (ImportError, OSError, AttributeError):
+        call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        return True
+    except OSError:
         return False
 
 

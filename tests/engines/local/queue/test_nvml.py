@@ -1,59 +1,46 @@
-"""GPUs as the driver's library tells them: one with the same functions, compiled here, stands for it."""
+"""GPUs as the driver's library tells them: one with the same functions stands for it."""
 
 from __future__ import annotations
 
 import ctypes
-import shutil
-import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from longboat.engines.local.queue import machine, nvml
-
-LIBRARY = """
-#include <stdio.h>
-typedef struct { unsigned long long total, free, used; } memory_t;
-static int open_ = 0;
-int nvmlInit_v2(void) { open_++; return 0; }
-int nvmlShutdown(void) { open_--; return 0; }
-int opened(void) { return open_; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
-{ *device = (void *)(0x700000000000ul + index); return 0; }
-int nvmlDeviceGetUUID(void *device, char *text, unsigned length)
-{ return snprintf(text, length, "GPU-%p", device) >= (int)length; }
-int nvmlDeviceGetName(void *device, char *text, unsigned length)
-{ return snprintf(text, length, "NVIDIA H200") >= (int)length; }
-int nvmlDeviceGetMemoryInfo(void *device, memory_t *memory)
-{ memory->total = 150754820096ull; memory->free = memory->used = 1; return BROKEN; }
-"""
+from tests.engines.local.nvml_library import build_nvml
 
 
-@pytest.fixture
-def library(tmp_path: Path, request: pytest.FixtureRequest) -> ctypes.CDLL:
-    compiler = shutil.which("cc") or pytest.skip("no C compiler")
-    (tmp_path / "nvml.c").write_text(LIBRARY)
-    built = tmp_path / "libnvml.so"
-    command = [compiler, "-shared", "-fPIC", f"-DBROKEN={request.param}", "-o", str(built), str(tmp_path / "nvml.c")]
-    subprocess.run(command, check=True)
-    return ctypes.CDLL(str(built))
+def library(folder: Path, **options: Any) -> ctypes.CDLL:
+    return ctypes.CDLL(str(build_nvml(folder, devices=str(folder), **options)))
 
 
-@pytest.mark.parametrize("library", [0], indirect=True)
-def test_every_gpu_with_its_name_and_memory(library: ctypes.CDLL) -> None:
-    assert nvml.read_gpus(library) == (
-        nvml.NvmlGpu(uuid="GPU-0x700000000000", number=0, name="NVIDIA H200", memory=150754820096),
-        nvml.NvmlGpu(uuid="GPU-0x700000000001", number=1, name="NVIDIA H200", memory=150754820096),
-    )
-    assert library.opened() == 0
+def h200(number: int, minor: int | None) -> nvml.NvmlGpu:
+    return nvml.NvmlGpu(f"GPU-{number}", number, "NVIDIA H200", 150754820096, minor)
 
 
-@pytest.mark.parametrize("library", [999], indirect=True)
-def test_a_call_that_fails_leaves_nothing_open(library: ctypes.CDLL) -> None:
+def test_every_gpu_with_its_name_memory_and_device_file(tmp_path: Path) -> None:
+    built = library(tmp_path)
+    assert nvml.read_gpus(built) == (h200(0, 1), h200(1, 0))
+    assert built.opened() == 0
+
+
+def test_a_library_that_does_not_tell_the_device_file(tmp_path: Path) -> None:
+    assert nvml.read_gpus(library(tmp_path, has_minors=False)) == (h200(0, None), h200(1, None))
+
+
+def test_a_gpu_that_may_not_be_opened_is_none_of_ours(tmp_path: Path) -> None:
+    """In a run that has only the other one: the library counts both."""
+    (tmp_path / "nvidia0").mkdir()  # nothing that can be opened for writing, not even by root
+    assert nvml.read_gpus(library(tmp_path)) == (h200(0, 1),)
+
+
+def test_a_call_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
+    built = library(tmp_path, broken=999)
     with pytest.raises(nvml.NvmlError, match="nvmlDeviceGetMemoryInfo returned 999"):
-        nvml.read_gpus(library)
-    assert library.opened() == 0
+        nvml.read_gpus(built)
+    assert built.opened() == 0
 
 
 def test_without_a_driver_there_are_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ class Gpu(Value, frozen=True):
     type: str | None = None
     memory: int | None = None  # bytes
     is_stated: bool = False  # stated by LONGBOAT_GPUS, unknown to NVML
+    minor: int | None = None  # of its device file; None: not known
 
 
 class LocalMachine(Value, frozen=True):
@@ -63,7 +64,9 @@ def _nvml_gpus() -> tuple[Gpu, ...]:
 
     if _seen and time.monotonic() - _seen[0][0] < KNOWN_S:
         return _seen[0][1]
-    gpus = tuple(Gpu(id=gpu.uuid, index=gpu.number, type=gpu.name, memory=gpu.memory) for gpu in list_gpus())
+    gpus = tuple(
+        Gpu(id=gpu.uuid, index=gpu.number, type=gpu.name, memory=gpu.memory, minor=gpu.minor) for gpu in list_gpus()
+    )
     _seen[:] = [(time.monotonic(), gpus)]
     return gpus
 

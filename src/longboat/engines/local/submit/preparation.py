@@ -18,9 +18,11 @@ from longboat.core.words import listing
 from longboat.engines.engine import Submission
 from longboat.engines.local.containers.choice import ContainerChoice, hidden_links
 from longboat.engines.local.queue.machine import observe_machine
+from longboat.engines.local.settings import LocalSettings
 from longboat.engines.local.submit.in_place import check_in_place
 from longboat.engines.local.submit.preflight import check
 from longboat.engines.local.submit.volumes import LocalFolders, LocalizedJob, localize
+from longboat.engines.refusals import Problem
 from longboat.engines.shared.code_snapshot import (
     code_folder,
     code_notices,
@@ -40,11 +42,10 @@ class PreparedSubmission(Value, frozen=True):
 
 
 class SubmissionPreparation:
-    """`containers`: the setting that says what runs images."""
-
-    def __init__(self, home: Home, environment: Mapping[str, str], folders: LocalFolders, containers: str) -> None:
-        self._home, self._environment = home, environment
-        self._folders, self._containers = folders, containers
+    def __init__(self, home: Home, environment: Mapping[str, str], settings: LocalSettings) -> None:
+        self._home, self._environment, self._settings = home, environment, settings
+        made = os.fspath(home.root / "claims")
+        self._folders = LocalFolders(claims=settings.claims, mounts=settings.mounts, made=made)
 
     def job_of(self, submission: Submission) -> Job:
         """The job as its record holds it."""
@@ -63,7 +64,8 @@ class SubmissionPreparation:
         here = self._localize(submission, is_contained=is_contained)
         containers = msgspec.structs.replace(containers, mounts=here.mounts)
         submission = msgspec.structs.replace(submission, job=here.job)
-        notices = [*here.notices, *check(here.job, machine, here.problems, containers), *layout_notices(here.job)]
+        problems = [*here.problems, *self._isolation_problems()]
+        notices = [*here.notices, *check(here.job, machine, problems, containers), *layout_notices(here.job)]
         return PreparedSubmission(
             submission=submission, notices=[*notices, *self._secret_notices(submission)], containers=containers
         )
@@ -72,6 +74,18 @@ class SubmissionPreparation:
         return localize(
             submission.job, self._folders, base=submission.base, exists=os.path.exists, is_contained=is_contained
         )
+
+    def _isolation_problems(self) -> list[Problem]:
+        """Tried out only where runs may not start without."""
+        if self._settings.gpu_isolation != "required":
+            return []
+        from longboat.engines.local.queue.gpu_isolation import device_files, find_problem
+
+        problem = find_problem(list(device_files().values()))
+        if problem is None:
+            return []
+        hint = f"{problem.hint}; or `longboat config set local.gpu_isolation auto`"
+        return [(f"`local.gpu_isolation` is required: {problem.reason}", hint)]
 
     def _secret_notices(self, submission: Submission) -> list[str]:
         if not submission.job.secrets:
@@ -87,7 +101,7 @@ class SubmissionPreparation:
             return ContainerChoice()
         from longboat.engines.local.containers.program import choose
 
-        return choose(self._containers, submission.environment)
+        return choose(self._settings.containers, submission.environment)
 
 
 def take_code(

@@ -24,6 +24,7 @@ from longboat.engines.lifecycle.predecessors import Predecessor, predecessors_of
 from longboat.engines.local.containers.choice import ContainerChoice
 from longboat.engines.local.records import KEPT_VARIABLES, LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.settings import Isolation
 from longboat.engines.shared.checkpoint_store import COMPLETE, resume_address
 from longboat.engines.shared.code_snapshot import checkpoint_folder, code_folder, with_absolute_secrets
 from longboat.engines.shared.files import (
@@ -46,6 +47,7 @@ def record_of(
     name: str,
     snapshot: CodeSnapshot | None,
     containers: ContainerChoice | None = None,
+    gpu_isolation: Isolation = "auto",
 ) -> LocalRecord:
     job = with_absolute_secrets(submission)
     environment = submission.environment
@@ -71,6 +73,7 @@ def record_of(
         in_place=str(code_folder(submission)) if submission.in_place else None,
         after=_predecessors(home, job),
         containers=containers.program if containers else None,
+        gpu_isolation=gpu_isolation,
         mounts=containers.mounts if containers else {},
     )
 

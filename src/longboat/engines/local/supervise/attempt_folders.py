@@ -12,6 +12,7 @@ import msgspec
 from longboat.core.jobs import Value
 from longboat.core.layouts import Layout, NodeSite, lay_out, ports_needed, scrubbed
 from longboat.engines.local.containers.choice import CONTAINER_SCRATCH
+from longboat.engines.local.queue.gpu_isolation import node_devices
 from longboat.engines.local.queue.machine import Gpu
 from longboat.engines.local.queue.slots import SHARED, addresses_in
 from longboat.engines.local.records import LocalRecord
@@ -98,6 +99,7 @@ class AttemptPreparation:
                 with disk(f"create {pipe}"):
                     os.mkfifo(pipe, 0o600)
             plan = self._plan(node, given, environment, resume_from)
+            plan["hidden_devices"] = self._hidden_devices(node, given, gpus)
             write_bytes(node.plan, msgspec.json.format(msgspec.json.encode(plan), indent=1))
 
     def _make_work(self, node: AttemptNode) -> None:
@@ -168,6 +170,7 @@ class AttemptPreparation:
             },
             "grace_s": job.grace_s,
             "stall_s": job.stall_s,
+            "must_hide": self._record.gpu_isolation == "required",
             "memory_limit": role.resources.memory,
             "checkpoint_dir": self._record.checkpoint_dir,
             "checkpoint_writer": self._writer(),
@@ -178,6 +181,13 @@ class AttemptPreparation:
             "mpi": self._mpi(node),
             "echo": False,
         }
+
+    def _hidden_devices(
+        self, node: AttemptNode, own: tuple[Gpu, ...], all_nodes: Sequence[tuple[Gpu, ...]]
+    ) -> list[str]:
+        if self._record.image_of(node.layout.role) is not None:
+            return []
+        return node_devices(self._record.gpu_isolation, own, [gpu for gpus in all_nodes for gpu in gpus])
 
     def _scratch(self, node: AttemptNode, *, is_contained: bool) -> str:
         if is_contained:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from longboat.core.errors import RUN_SETUP_EXIT
 from longboat.core.runs import RankReport
 from longboat.engines.local.records import LocalRecord
-from longboat.engines.local.runfiles import AttemptNode
+from longboat.engines.local.runfiles import LAUNCHER, AttemptNode
 from longboat.engines.local.supervise.attempt_files import Heartbeat, Stall, reports_of
 from longboat.engines.local.supervise.attempt_outcome import AttemptEnd, NodeOutcome
 from longboat.engines.local.supervise.pipes import close_held, drain, hold, variables_pipe
@@ -31,7 +31,6 @@ from longboat.engines.shared.files import disk, last_lines_of, read_value, write
 if TYPE_CHECKING:
     from longboat.engines.local.containers.attempt import ContainerStart
 
-LAUNCHER = Path(__file__).parents[3] / "launcher" / "__main__.py"
 KILL_MARGIN_S = 5.0
 """A launcher that has not ended this long after the grace is killed with all its tree."""
 
@@ -116,7 +115,7 @@ class Launchers:
             self._spawn_container(node, marks)
             return
         variables = {**environment, **marks, "LONGBOAT_LIFELINE_FD": str(self._lifeline[0])}
-        command = (sys.executable, "-I", "-S", os.fspath(LAUNCHER), os.fspath(node.plan))
+        command = (sys.executable, "-I", "-S", LAUNCHER, os.fspath(node.plan))
         with disk(f"start the launcher of {node.name}"):
             self._execute(node, command, variables, self._stdin, blocked=_TOLD)  # unblocked once it listens
 

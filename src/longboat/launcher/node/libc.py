@@ -1,0 +1,37 @@
+"""Calls of the C library that Python has no function for. Linux only; elsewhere they raise OSError."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+
+def call(name: str, *arguments: int | bytes | None) -> None:
+    """Call a function that returns 0. Raises OSError with what it says instead."""
+    try:
+        function, read_errno = _function(name)
+    except (ImportError, OSError, AttributeError, ValueError):
+        raise OSError(errno.ENOSYS, "%s: %s" % (name, os.strerror(errno.ENOSYS))) from None
+    if function(*arguments) != 0:
+        code = read_errno()
+        raise OSError(code, "%s: %s" % (name, os.strerror(code)))
+
+
+def _function(name: str) -> tuple[Callable[..., int], Callable[[], int]]:
+    """The function, and what tells its errno."""
+    try:
+        import _ctypes  # a tenth of the cost of importing ctypes
+
+        flags = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO  # type: ignore[attr-defined,unused-ignore]
+        result: Any = type("Int", (_ctypes._SimpleCData,), {"_type_": "i"})
+        kind: Any = type("Function", (_ctypes.CFuncPtr,), {"_flags_": flags, "_restype_": result})
+        address = _ctypes.dlsym(_ctypes.dlopen(None, 0), name)  # type: ignore[arg-type,attr-defined,unused-ignore]
+        return kind(address), _ctypes.get_errno  # type: ignore[attr-defined,unused-ignore]
+    except (ImportError, AttributeError, TypeError):
+        import ctypes
+
+        return getattr(ctypes.CDLL(None, use_errno=True), name), ctypes.get_errno
