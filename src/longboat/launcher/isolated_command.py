@@ -11,6 +11,7 @@ import sys
 from .node.device_isolation import hide
 
 EXIT_USAGE, EXIT_SETUP = 201, 209
+EXIT_NOT_STARTED = 126  # what a shell gives
 
 
 def main(argv: list[str]) -> int:
@@ -23,4 +24,8 @@ def main(argv: list[str]) -> int:
         if argv[1] == "required":
             sys.stderr.write("%s\n" % (error.strerror or error))
             return EXIT_SETUP
-    os.execv(argv[3], argv[3:])
+    try:
+        os.execv(argv[3], argv[3:])
+    except OSError as error:
+        sys.stderr.write("%s: %s\n" % (argv[3], error.strerror))
+        return EXIT_NOT_STARTED

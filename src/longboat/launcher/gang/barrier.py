@@ -1,4 +1,5 @@
-"""The barrier before the ranks: hidden devices, the setup command, then the peers. Both end early when the node is told to end."""
+"""The barrier before the ranks: hidden devices, the setup command, the peers. All end early when the node is told to
+end."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class IsolationProblem(Value, frozen=True):
 
 
 def device_files(folder: Path = DEV) -> dict[int, str]:
-    """The device files of GPUs, by their minor number. Those of the driver itself (nvidiactl, ...) are not among them."""
+    """The device files of GPUs, by their minor number; none of the driver itself (nvidiactl, ...)."""
     if not (folder / "nvidiactl").exists():  # the usual case: nothing to list
         return {}
     numbers = (name[len(_PREFIX) :] for name in os.listdir(folder) if name.startswith(_PREFIX))
