@@ -29,6 +29,8 @@ KUBERNETES_COMMANDS = (
     "kubeadm",
     "kubectl",
 )
+HOST_COMMANDS = KUBERNETES_COMMANDS[4:]
+"""Those that are installed on hosts; the others are images."""
 OLDER_COMMANDS = KUBERNETES_COMMANDS[:5]
 """Those that run a cluster. kubectl and kubeadm are always the newer ones."""
 _STAMP = "k8s.io/component-base/version."
@@ -95,6 +97,14 @@ TARGETS = (
             "loopback": _CNI + "main/loopback",
             "portmap": _CNI + "meta/portmap",
         },
+    ),
+    Target("cni-bridge", "cni", {"bridge": _CNI + "main/bridge"}),
+    # Packages for hosts have them one by one: the one program for all would be on every host three times.
+    Target(
+        "kubernetes-host",
+        "kubernetes",
+        {name: f"k8s.io/kubernetes/cmd/{name}" for name in HOST_COMMANDS},
+        stamps=_stamps(KUBERNETES_VERSION),
     ),
     Target("coredns", "coredns", {"coredns": "."}),
     Target("jobset", "kubernetes", {"jobset": "sigs.k8s.io/jobset"}),

@@ -31,6 +31,7 @@ MOST = 200
 READY_S = 90.0
 STOP_S = 15.0
 COMMAND_S = 120.0
+CAP_SYS_RESOURCE = 24
 COMMANDS = {
     "systemd-nspawn": "systemd-container",
     "ssh": "openssh-client",
@@ -276,8 +277,22 @@ def own_files(record: Cluster, host: Host) -> dict[str, str]:
         "etc/ssh/ssh_host_ed25519_key.pub": identity.with_suffix(".pub").read_text(),
         "root/.ssh/authorized_keys": login.read_text(),
         f"home/{rootfs.USER}/.ssh/authorized_keys": login.read_text(),
+        **machine_files(Path("/proc/self/status").read_text()),
         **traits.files(host.traits),
     }
+
+
+def machine_files(status: str) -> dict[str, str]:
+    """What containerd needs to be told on a machine whose root may not protect a process from running out of memory.
+
+    Every pod's first process asks for that protection. A configuration of one's own is to import this folder, as
+    containerd's default one does.
+    """
+    capabilities = int(next(line.split()[1] for line in status.splitlines() if line.startswith("CapBnd:")), 16)
+    if capabilities >> CAP_SYS_RESOURCE & 1:
+        return {}
+    setting = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\n  restrict_oom_score_adj = true\n'
+    return {"etc/containerd/conf.d/testbed.toml": setting}
 
 
 def write_files(record: Cluster, host: Host) -> None:

@@ -42,7 +42,7 @@ def releases_of(target: Target) -> list[Release]:
     arch = ARCHITECTURES.get(platform.machine())
     if arch is None or platform.system() != "Linux":
         return []
-    if target.name in ("kubernetes", OLDER.name):
+    if target.name in ("kubernetes", "kubernetes-host", OLDER.name):
         version = OLDER_VERSION if target.name == OLDER.name else KUBERNETES_VERSION
         root = f"dl.k8s.io/release/v{version}/bin/linux/{arch}"
         return [Release(f"{root}/{name}", f"{root}/{name}.sha256", {name: ""}) for name in target.programs]
@@ -56,7 +56,7 @@ def releases_of(target: Target) -> list[Release]:
     if target.name == "runc":
         root = "github.com/opencontainers/runc/releases/download/v1.5.2"
         return [Release(f"{root}/runc.{arch}", f"{root}/runc.sha256sum", {"runc": ""})]
-    if target.name == "cni":
+    if target.name in ("cni", "cni-bridge"):
         file = f"github.com/containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-{arch}-v1.9.1.tgz"
         return [Release(file, f"{file}.sha256", {name: name for name in target.programs})]
     return []

@@ -1,15 +1,16 @@
-"""kubeadm, called by hand on hosts that have no way out: two hosts become a cluster that runs pods."""
+"""kubeadm, installed by apt and called by hand on hosts that have no way out: they become a cluster that runs pods."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from testbed import api, binaries, cleanup, kubeadm, requirements
+from testbed import api, apt_repository, cleanup, kubeadm, requirements
 from testbed.binaries import KUBERNETES_VERSION
 from testbed.hosts import Group, Host
 
@@ -19,6 +20,8 @@ PROBE = (
     "kubectl --server=https://kubernetes.default.svc.cluster.local get --raw /readyz --username=any --password=any "
     "--certificate-authority=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 )
+# kubeadm waits for one minute unless told otherwise, and a busy machine takes longer.
+PATIENT = dict.fromkeys(("controlPlaneComponentHealthCheck", "kubeletHealthCheck", "kubernetesAPICall"), "5m0s")
 KUBECTL = "sudo kubectl --kubeconfig=/etc/kubernetes/admin.conf"
 
 
@@ -32,6 +35,7 @@ def init_configuration(group: Group) -> str:
             "kind": "InitConfiguration",
             "localAPIEndpoint": {"advertiseAddress": first.address},
             "nodeRegistration": registration,
+            "timeouts": PATIENT,
         },
         {
             "apiVersion": "kubeadm.k8s.io/v1beta4",
@@ -42,7 +46,7 @@ def init_configuration(group: Group) -> str:
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "cgroupDriver": "cgroupfs",
+            "cgroupDriver": "systemd",
             "failCgroupV1": False,
             "failSwapOn": False,
             "localStorageCapacityIsolation": False,
@@ -80,15 +84,17 @@ def running_pods(first: Host) -> list[tuple[str, str]]:
 @pytest.mark.hosts
 @pytest.mark.slow
 def test_two_hosts_become_a_cluster(hosts: Callable[..., Group], state: Path) -> None:
-    lacks = requirements.missing_programs(kubeadm.TARGETS)
+    lacks = requirements.missing_programs(kubeadm.TARGETS) or apt_repository.missing()
     if lacks:
         pytest.skip(lacks)
-    programs = binaries.find(kubeadm.TARGETS)
     before = cleanup.inventory()
     group = hosts(2, "no-route")
     first, second = group.hosts
-    for number in range(2):
-        kubeadm.install(group, number, programs)
+    repository = apt_repository.serve(group)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda number: kubeadm.install(group, number, repository), range(2)))
+    state_of = "kubeadm version -o short; systemctl is-active containerd; systemctl is-enabled kubelet"
+    assert first.run(state_of).split() == [f"v{KUBERNETES_VERSION}", "active", "enabled"]
     first.run("cat > init.yaml", text=init_configuration(group))
     told = first.run(f"sudo kubeadm init --config init.yaml --ignore-preflight-errors={IGNORED} 2>&1", within_s=400)
     assert "initialized successfully" in told

@@ -1,0 +1,119 @@
+"""The images that kubeadm asks for, under their official names, in one archive for hosts that cannot pull any.
+
+All Kubernetes images are one layer: the program that is all its commands, and nft, which kube-proxy calls. Not here:
+putting them on a host (`kubeadm`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from testbed import binaries, images, rootfs
+from testbed.binaries import KUBERNETES_VERSION, Binaries
+from testbed.errors import TestbedError
+
+TARGETS = ("tools", "kubernetes", "etcd", "containerd", "runc", "cni", "coredns")
+
+
+def names(programs: Binaries) -> dict[str, str]:
+    """The images this version of kubeadm asks for, and the program that each is."""
+    command = [str(programs["kubeadm"]), "config", "images", "list", f"--kubernetes-version=v{KUBERNETES_VERSION}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise TestbedError(f"kubeadm does not tell its images: {done.stderr.strip()}")
+    return {name: name.rpartition("/")[2].partition(":")[0] for name in done.stdout.split()}
+
+
+def layer_files(program: str, programs: Binaries, base: Path) -> dict[str, Path | str]:
+    """What is in the layer of this program: a file to copy, or a link's target."""
+    if not program.startswith("kube-"):
+        return {f"usr/local/bin/{program}": programs[program], program: f"usr/local/bin/{program}"}
+    found: dict[str, Path | str] = {"usr/local/bin/kubernetes": programs["kubelet"].resolve()}
+    found |= {f"usr/local/bin/{name}": "kubernetes" for name in binaries.KUBERNETES_COMMANDS}
+    listed = subprocess.run(["chroot", str(base), "ldd", "/usr/sbin/nft"], capture_output=True, text=True, check=True)
+    libraries = [word for word in listed.stdout.split() if word.startswith("/")]
+    for path in ["/usr/sbin/nft", *libraries]:
+        found[path.lstrip("/")] = (base / path.lstrip("/")).resolve()
+    return found
+
+
+def write_layer(layer: Path, files: dict[str, Path | str]) -> None:
+    with tarfile.open(layer, "w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                entry.type, entry.linkname = tarfile.SYMTYPE, content
+                tar.addfile(entry)
+                continue
+            entry.mode, entry.size = 0o755, content.stat().st_size
+            with open(content, "rb") as opened:
+                tar.addfile(entry, opened)
+
+
+def archive() -> Path:
+    """All images of the newest version's kubeadm in one file; made if it is not in the cache yet.
+
+    It is an OCI layout in a tar file with the images under the names that kubeadm asks for, pause included:
+    `ctr -n k8s.io images import FILE` is all that a host needs.
+    """
+    programs = binaries.find(TARGETS)
+    keys = [binaries.key_of(binaries.BY_NAME[name]) for name in TARGETS]
+    key = hashlib.sha256("\0".join([*keys, rootfs.key(), "1"]).encode()).hexdigest()[:16]
+    wanted = binaries.cache_folder() / "images" / f"kubeadm-{key}.tar"
+    if wanted.exists():
+        return wanted
+    base = rootfs.get()
+    with images.image_lock("kubeadm") as folder:
+        if not wanted.exists():
+            print("testbed images: making those of kubeadm", file=sys.stderr, flush=True)
+            with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as scratch:
+                finished = Path(scratch) / "images.tar"
+                write_images(finished, Path(scratch) / "layer.tar", programs, base)
+                finished.rename(wanted)
+    return wanted
+
+
+def write_images(finished: Path, layer: Path, programs: Binaries, base: Path) -> None:
+    listed: list[dict[str, object]] = []
+    with tarfile.open(finished, "w") as tar:
+        images.add(tar, "oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}).encode())
+        groups: dict[str, list[str]] = {}
+        for name, program in names(programs).items():
+            groups.setdefault("kube-proxy" if program.startswith("kube-") else program, []).append(name)
+        for program, members in groups.items():
+            write_layer(layer, layer_files(program, programs, base))
+            listed += add_image(tar, layer, members)
+        images.add(tar, "index.json", json.dumps({"schemaVersion": 2, "manifests": listed}).encode())
+
+
+def add_image(tar: tarfile.TarFile, layer: Path, references: Sequence[str]) -> list[dict[str, object]]:
+    """One layer in the archive, and an image of it under each of the names."""
+    digest, size = images.digest_of(layer), layer.stat().st_size
+    tar.add(layer, f"blobs/sha256/{digest}")
+    listed = []
+    for name in references:
+        program = name.rpartition("/")[2].partition(":")[0]
+        config = {
+            "architecture": images.architecture(),
+            "os": "linux",
+            "config": {"Env": [f"PATH={images.PATH}"], "Entrypoint": [f"/usr/local/bin/{program}"]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+            "created": "1970-01-01T00:00:00Z",
+        }
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": images.add_blob(tar, "config.v1+json", config),
+            "layers": [images.descriptor("layer.v1.tar", digest, size)],
+        }
+        one = images.add_blob(tar, "manifest.v1+json", manifest)
+        one["annotations"] = {"io.containerd.image.name": name}
+        listed.append(one)
+    return listed
