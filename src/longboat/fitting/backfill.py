@@ -127,7 +127,7 @@ class Backfill:
         )
 
     def close(self) -> None:
-        """Nobody is judged any more: what is kept for reservations is free in the fleet."""
+        """End the round: places kept for reservations are free in the fleet again."""
         for reservation in self.reservations:
             self._drop(reservation)
 
@@ -148,7 +148,7 @@ class Backfill:
         return BackfillVerdict(starts=False, delays=delays or self._delayed(gang))
 
     def _delayed(self, gang: QueuedGang) -> str | None:
-        """Whom it would delay if it started: nobody, if it would not fit even beside no reservation."""
+        """The reserved gang that a start would delay; None if there is none, or the gang would not fit anyway."""
         keeping = [reservation for reservation in self.reservations if reservation.kept]
         if not keeping:
             return None
@@ -229,7 +229,7 @@ class Backfill:
             self.fleet.remove(pod)
 
     def _reserve(self, gang: QueuedGang) -> Reservation | None:
-        """None: it fits only when something ends of which nobody knows when.
+        """A reservation at the earliest start; None: that depends on pods without a known end.
 
         Of such gangs the first has one all the same. If all had, they would keep idle what none of them can use yet.
         """
@@ -294,7 +294,7 @@ class Backfill:
             if requests:
                 yield Pod(name=f"{name}/{node}", namespace=_KEPT, shape=PodShape(requests=requests)), node
 
-    # Who asks for the same
+    # gangs that compete for the same resource
 
     def _meets(self, gang: QueuedGang, reservation: Reservation) -> bool:
         return self._meet(gang, QueuedGang(name=reservation.name, pods=reservation.pods))

@@ -131,7 +131,7 @@ def _size(shape: PodShape, totals: dict[str, int]) -> tuple[tuple[tuple[int, int
     """Sorts by devices (GPUs before others, more before fewer), then by the largest share of anything else."""
     devices = sorted((scarcity(name)[0], -count, name) for name, count in shape.requests if is_scarce(name))
     shares = [count / max(1, totals.get(name, 0)) for name, count in shape.requests if not is_scarce(name)]
-    # Who asks for no device comes last.
+    # Pods without devices come last.
     return tuple(devices) or ((9, 0, ""),), -max(shares, default=0.0)
 
 

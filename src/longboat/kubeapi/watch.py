@@ -212,7 +212,7 @@ class Reflector(Generic[T]):
 
     @property
     def age_s(self) -> float:
-        """How long nobody has vouched for the copy: since the last list, event, bookmark, or watch that was opened.
+        """Age of the copy: seconds since the last list, event, bookmark, or watch that was opened.
 
         Before the first list: since it was begun.
         """

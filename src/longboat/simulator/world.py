@@ -181,7 +181,7 @@ class World:
     def _enqueue(self, job: SimulatedJob, now: float) -> None:
         job.created = now
         self.changes += 1
-        # At the gate whoever comes has those before him who wait.
+        # At the gate a new job queues behind those that wait.
         is_behind = bool(self.waiting) and self._gate is not None
         if not is_behind and self._place(job, now):
             return

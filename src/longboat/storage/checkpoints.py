@@ -239,7 +239,7 @@ def _folders(folder: Path) -> list[str]:
 
 
 def _set_aside(path: Path, attempt: int | None) -> bool:
-    """Remove one. Looked at once more after the rename: whoever was asleep meanwhile puts it back."""
+    """Remove a checkpoint. The fence is checked again after the rename; a process that was suspended undoes it."""
     fences.check(newest_attempt(path.parent), attempt)
     aside = path.parent / f"{_REMOVED}{path.name}-{os.getpid()}-{os.urandom(4).hex()}"
     try:

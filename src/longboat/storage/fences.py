@@ -93,7 +93,7 @@ def newest_of(names: Iterable[str]) -> int | None:
 
 
 def check(newest: int | None, attempt: int | None) -> None:
-    """Raises Fenced. `attempt` None: whoever asks is no attempt, and nothing holds him."""
+    """Raises Fenced where a newer attempt has started. `attempt` None: the caller is no attempt, and is not fenced."""
     if newest is not None and attempt is not None and newest > attempt:
         raise Fenced(
             f"attempt {newest + 1} of the run has started: what attempt {attempt + 1} saves does not count any more"

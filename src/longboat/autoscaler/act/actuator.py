@@ -154,7 +154,7 @@ class Actuator:
         return closed(pool, (pause,), self._settings, now)[0].reason if pause is not None else ""
 
     def _shrink(self, pool: Pool, machines: Sequence[str], tokens: Sequence[str] = ()) -> None:
-        """One that is not there is gone, which was wanted. Who may not delete must not buy, either."""
+        """A machine that is not found counts as deleted. A pool whose deletions are refused does not grow, either."""
         self._need_leadership()
         try:
             self._providers[pool.provider].shrink(pool, machines, tokens)
@@ -220,7 +220,7 @@ class Actuator:
     # nodes
 
     def _change(self, body: Object, spec: Object, annotations: Mapping[str, str | None]) -> str:
-        """At the version that was looked at: whoever was faster wins, unless it was only a heartbeat."""
+        """Patch the node at the observed version; retried on a conflict if only the heartbeat has changed."""
         name, seen = body["metadata"]["name"], body
         for _ in range(ATTEMPTS):
             meta = {"resourceVersion": seen["metadata"]["resourceVersion"], "annotations": dict(annotations)}

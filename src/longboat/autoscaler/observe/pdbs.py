@@ -18,7 +18,7 @@ def budgets_of(bodies: Iterable[Body], pods: Sequence[Pod], odd: OddObjects) -> 
     for body in sorted(bodies, key=lambda budget: (_namespace(budget), budget["metadata"]["name"])):
         try:
             yield _budget(body, pods)
-        except Exception as bad:  # whom it was to protect is not known: it allows nothing in its namespace
+        except Exception as bad:  # its selector cannot be read: no eviction is allowed in its namespace
             odd.note(body, bad)
             yield DisruptionBudget(namespace=_namespace(body), name=body["metadata"]["name"])
 

@@ -101,7 +101,7 @@ class Optimizer:
         return purchase, mine
 
     def _rank(self, purchase: Purchase) -> tuple[float, float, int, int, list[tuple[str, int]]]:
-        """Whoever serves more comes first, then whoever costs less, then whoever leaves fewer GPUs idle."""
+        """Sort key of candidates: fewest pods left pending, then least cost, then fewest idle GPUs."""
         unserved = sum(left * self._weight(kind) for kind, left in enumerate(purchase.left) if left)
         counts = sorted(purchase.counts().items())
         cost = cost_of(purchase, self.budget.offers)

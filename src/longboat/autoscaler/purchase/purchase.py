@@ -34,7 +34,7 @@ class MachineGroup:
 
 
 class Purchase:
-    """Machines to be bought, and the pods for whom there is none."""
+    """Machines to be bought, and the pods that none of them takes."""
 
     def __init__(self, left: Sequence[int]) -> None:
         self.groups: list[MachineGroup] = []

@@ -57,7 +57,7 @@ class EventDraft(NamedTuple):
 
 
 def events_of(turn: LoopTurn, home: str) -> Iterator[EventDraft]:
-    """Deeds on nodes, everybody who waits with what is done for them, pools that are not asked."""
+    """Events of one turn: pools in backoff, actions on nodes, pending runs and what was ordered for them."""
     for note in turn.plan.pools:
         for shut in note.backoffs:
             if shut.kind != "throttled":  # that passes within seconds
@@ -131,7 +131,7 @@ class Events:
             self._client.create(event)
         except LongboatError as error:
             if isinstance(error, ApiError) and _is_ending(error):
-                return True  # with its namespace goes everybody who could be told
+                return True  # the namespace is terminating, and the object of the event with it
             # Every event has another name: the same trouble is told once.
             trouble = error.message.replace(event["metadata"]["name"] if event else about.name, about.name)
             if trouble != self._trouble:

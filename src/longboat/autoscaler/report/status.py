@@ -71,7 +71,7 @@ class Report(Value, frozen=True):
     upcoming: tuple[
         UpcomingNode, ...
     ] = ()  # the first machines that are no node yet, or boot: the gate plans with them
-    is_public: bool = False  # it names nobody: the rest is not for whoever asked
+    is_public: bool = False  # without names of runs: the reader may not list other namespaces
 
 
 def report_of(turn: LoopTurn, before: Report | None, identity: str) -> Report:
@@ -188,7 +188,7 @@ class Reporter:
             self._write_one(name, report)
 
     def _write_one(self, name: str, report: Report) -> None:
-        """Unless it says what it said a moment ago: what is for everybody changes more rarely than the rest."""
+        """Skipped while unchanged: the public report changes more rarely than the full one."""
         text, at = self._written.get(name, (b"", 0.0))
         new = msgspec.json.encode(msgspec.structs.replace(report, at=0.0))
         if new == text and time.monotonic() - at < REFRESH_S:

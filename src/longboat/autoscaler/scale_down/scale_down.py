@@ -277,7 +277,7 @@ class ScaleDown(ScaleDownState):
             self.note(tenants.machine, "idle", f"{how}; goes when max_shrink_per_loop allows", idle=since or self.now)
 
     def _idle_count(self, pool: str) -> int:
-        """Ready machines of the pool with nothing on them that nobody waits for. One that boots may yet fail."""
+        """Ready machines of the pool that are idle and in no demand; booting ones do not count, they may yet fail."""
         count = 0
         for machine in self.machines:
             if machine.pool is not None and machine.pool.name == pool and machine.is_usable:

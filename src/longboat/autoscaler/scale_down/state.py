@@ -46,7 +46,7 @@ class ScaleDownState:
         return staying
 
     def relocate(self, moves: Sequence[Move]) -> None:
-        """These places are taken: nobody else can count on them, and where they are cannot be emptied without them."""
+        """Reserve places for relocated pods: their target node is drained only if they fit elsewhere too."""
         moved = {(pod.namespace, pod.name) for pod, _ in moves}
         for node, pods in list(self.arriving.items()):
             self.arriving[node] = [pod for pod in pods if (pod.namespace, pod.name) not in moved]

@@ -33,7 +33,7 @@ class PendingWorkload(Value, frozen=True):
 
 class Demand(Value, frozen=True):
     units: tuple[PendingWorkload, ...] = ()  # in the order in which they are served
-    held: tuple[PendingItem, ...] = ()  # those whom machines would not help
+    held: tuple[PendingItem, ...] = ()  # pending, but more machines would not help
 
 
 def demand_of(snapshot: ClusterSnapshot, settings: AutoscalerSettings) -> Demand:

@@ -101,7 +101,7 @@ def _put(pods: Sequence[Pod], fleet: Fleet, is_gang: bool) -> list[Pod]:
 
 
 def _whole(fleets: Fleets, earlier: Sequence[NewMachines], *, is_closed: bool = False) -> Fleet:
-    """Everything that is there, coming, or bought already, in one fleet; closed: nobody goes where it is not ready."""
+    """Ready, booting and ordered machines in one fleet; closed: no pod is placed on those that are not ready."""
     fleet = fleets.ready.copy()
     others = [(state.shape, list(state.pods.values())) for fleet in fleets.all[1:] for state in fleet.states.values()]
     others += [pair for new in earlier for pair in new.nodes]

@@ -195,7 +195,7 @@ class KubernetesEngine:
         return record.user == current_user() or record.name in self._ending
 
     def _drives(self, record: Record) -> bool:
-        """`_may_act`; whoever follows a run of another is told that it goes on by that other's doing."""
+        """`_may_act`, with a notice to a user who follows another user's run: it is not driven from here."""
         may_act = self._may_act(record)
         if not may_act and record.name not in self._followed:
             self._followed.add(record.name)

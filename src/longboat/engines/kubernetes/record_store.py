@@ -22,7 +22,7 @@ from longboat.kubeapi.kinds import CONFIG_MAP
 
 STOP = f"{names.DOMAIN}/stop"
 ALIVE = f"{names.DOMAIN}/submitter-alive-at"
-"""Annotation of the record: seconds since the epoch, by the server's clock. Whoever forges it delays his own run."""
+"""Annotation of the record: seconds since the epoch, by the server's clock. A forged value delays only that run."""
 PRIORITY = f"{names.DOMAIN}/priority"
 """Annotation of the record: the priority that a waiting run was given later than its job."""
 MOST_NODES = 50_000
@@ -82,7 +82,7 @@ class ListedRun(NamedTuple):
 
 
 def list_records(client: Client, notice: Callable[[str], None] = lambda _: None) -> Iterator[ListedRun]:
-    """All runs of the namespace; one whose record nobody may act upon is told of and left out."""
+    """All runs of the namespace; a run with a bad record is reported through `notice` and left out."""
     for body in client.list(CONFIG_MAP, labels=RUN_RECORDS, into=SlimRecord).items:
         if not is_record(body):
             continue
@@ -108,7 +108,7 @@ def _kind_of(body: Mapping[str, Any]) -> str | None:
 
 
 class BadRecord(EngineError):
-    """A record that nobody acts upon: it is damaged, of a newer version, or about another run than its object."""
+    """A record that is not acted upon: damaged, of a newer version, or about another run than its object."""
 
     def __init__(self, run: str, text: str) -> None:
         # Others wrote what is quoted here: nothing of it steers a terminal or fills a log.
@@ -117,7 +117,7 @@ class BadRecord(EngineError):
 
 
 def read_record(body: Mapping[str, Any]) -> tuple[Record, State]:
-    """Record and state of a ConfigMap: the one way in, for whoever acts and whoever shows. Raises BadRecord.
+    """Record and state of a ConfigMap, validated; every reader goes through here. Raises BadRecord.
 
     Tenants can write ConfigMaps. So a record is about the run of its object's own name and namespace or about none, and
     what it says is bounded before anything is computed from it.

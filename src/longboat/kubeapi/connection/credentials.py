@@ -78,7 +78,7 @@ class Credentials:
 
 def _bearer(token: str) -> str:
     if not (token.isascii() and token.isprintable()):
-        # Refused here, because whoever refuses it later shows it.
+        # Rejected here: http.client would reject it too, with the token in its message.
         raise KubeconfigError("the token has characters that no token has: a line break, or a letter beyond ASCII")
     return f"Bearer {token}"
 

@@ -147,7 +147,7 @@ class ResponseStream:
 
 
 def end(sock: socket.socket | None) -> None:
-    """Whoever reads from it now wakes up."""
+    """Shut the socket down; a thread that is blocked reading from it returns."""
     if sock is not None:
         try:
             # The plain one: SSLSocket.shutdown would forget the TLS state under a reader's feet.

@@ -60,7 +60,7 @@ def oracle(trace: Trace, pools: Sequence[Pool]) -> PolicyOutcome:
 
 
 def lower_bound(trace: Trace, pools: Sequence[Pool], longest_wait_s: float) -> float:
-    """GPU-hours that nobody can do without who starts every job within this time and never stops one.
+    """Lower bound on GPU-hours of any policy that starts every job within this time and evicts none.
 
     A job that lasts longer than that runs for certain from the latest start to the earliest end; the machines for what
     runs for certain, rounded up, are needed, and all the GPU-hours requested.

@@ -253,7 +253,7 @@ def piped(write: Callable[[BinaryIO], None]) -> Iterator[BinaryIO]:
     trouble: list[BaseException] = []
 
     def fill() -> None:
-        # Nobody may read any more: whoever did knows why.
+        # The reader may have stopped reading, and has reported why.
         with contextlib.suppress(BrokenPipeError), open(writer, "wb") as out:
             try:
                 write(out)

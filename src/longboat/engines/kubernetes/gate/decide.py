@@ -163,7 +163,7 @@ def _blind(waiting: list[GateCandidate], inside: list[GateCandidate], now: float
     """Nothing is known of the nodes: one gang at a time, so that no two take each other's."""
     unfinished = next((candidate for candidate in inside if candidate.rest), None)
     admissions = []
-    # Who was put back may be impossible, and nobody can tell: first come those who were put back less often.
+    # A run that was put back may never fit, and without nodes that cannot be known: those put back least go first.
     for candidate in sorted(waiting, key=lambda gate_candidate: gate_candidate.tries):
         if now < candidate.not_before:
             admissions.append(_wait(candidate, _pause(candidate, now)))
@@ -243,7 +243,7 @@ class _Hall:
         )
 
     def serve(self, waiting: list[GateCandidate]) -> list[Admission]:
-        # The words come last: they tell what is free when everybody who fits is in.
+        # Reasons are written last: they tell what is free after all that fit are admitted.
         judged = [self._judge(candidate) for candidate in waiting]
         self.backfill.close()
         return [admission if isinstance(admission, Admission) else admission() for admission in judged]

@@ -73,7 +73,7 @@ class HeldGate:
             self._changed.notify_all()
 
     def give_up(self) -> None:
-        """Whoever waits for a renewal waits no more."""
+        """Mark the Lease as lost; writers that wait for its renewal return."""
         with self._changed:
             self._is_lost = True
             self._changed.notify_all()
@@ -81,7 +81,7 @@ class HeldGate:
 
 @contextlib.contextmanager
 def hold_gates(clients: Sequence[Client]) -> Iterator[list[HeldGate]]:
-    """Those of these namespaces' gates that nobody else serves now, ours while the block runs."""
+    """Take the Leases of these namespaces' gates, those that are free, and renew them while the block runs."""
     with contextlib.ExitStack() as stack:
         gates = [gate for client in clients if (gate := stack.enter_context(_hold(client))) is not None]
         ending = threading.Event()

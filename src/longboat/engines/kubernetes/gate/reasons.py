@@ -38,7 +38,7 @@ class ResourceStock(Value, frozen=True):
 
 
 class WaitReasons:
-    """Who waits, and the fleet as it is at the end, which the words are about."""
+    """Builds the reasons of all waiting runs from the fleet as it is after this round of admission."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -88,7 +88,7 @@ class WaitReasons:
         return shortfall if isinstance(shortfall, Shortfall) else None
 
     def words(self, namespace: str, pods: Sequence[Pod], before: RunsAhead, shortfall: Shortfall | None) -> str:
-        """What it waits for, who holds it, who is before it; once everybody is judged."""
+        """The reason: what the run lacks, which runs hold it, which are before it. Called once all runs are judged."""
         lacking = set(before.resources) | {
             resource_shortfall.resource for resource_shortfall in (shortfall.lacks if shortfall else ())
         }
@@ -215,7 +215,7 @@ def _holder(pod: Pod) -> str:
 
 
 def _shown(holder: str, namespace: str) -> str:
-    """Those of the same namespace by name. Whoever serves the gate may see more than whoever reads these words."""
+    """Holders of the same namespace by name; others without, since the reader may have no rights there."""
     kind, _, name = holder.partition(" ")
     if name.partition("/")[0] != namespace:
         return f"{kind}s of other namespaces"

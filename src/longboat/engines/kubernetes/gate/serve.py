@@ -87,7 +87,7 @@ class WaitingRun(msgspec.Struct, frozen=True):
 
 
 def share_gate(client: Client, group: GateGroup) -> None:
-    """From now on whoever asks the gate by this client serves all gates of the group."""
+    """A turn through this client serves the gates of all namespaces of the group."""
     _SHARED[client] = group
 
 
@@ -160,7 +160,7 @@ def _look_at_all(
             continue  # rights were taken away there, or the namespace goes: that must not stop the gates of all others
         for run in seen:
             candidate = _candidate(run, now, claims)
-            # Those who wait at a gate that somebody else serves are his to judge; those who are in hold something.
+            # Another process judges the waiting runs of its gates; admitted runs count everywhere, for they hold nodes.
             if candidate is not None and (client.namespace in mine or candidate.let_in is not None):
                 runs[(candidate.namespace, candidate.run)] = run
                 candidates.append(candidate)
@@ -181,7 +181,7 @@ def _serve_one(client: Client, run: WaitingRun, verdict: Admission, now: float) 
 
 
 def _is_news(before: Gate, after: Gate, verdict: Admission, *, is_near: bool) -> bool:
-    """Whether it is written down for a run that did not ask. Whoever asks is told the newest words anyway."""
+    """Whether the record of a run other than the caller's is updated; the caller gets the newest reason anyway."""
     if before == after:
         return False
     if verdict.action == "keep":
@@ -266,7 +266,7 @@ def _waiting(meta: Any, record: Record, state: State, made: Sequence[WorkloadVie
 
 
 def _with_pods(client: Client, runs: Sequence[WaitingRun]) -> list[WaitingRun]:
-    """Who is not in is judged by the pods that it will have, and none of its pods is read.
+    """Admitted runs with their pods. Waiting runs are judged by the pods they will have; none of theirs is read.
 
     A pod that is not there is still to come, or it has ended and gave back what it held: both are told apart here.
     Pods that have ended are looked for only in runs that lack one: they stay for as long as their runs do.
@@ -308,7 +308,7 @@ def _claims(client: Client, runs: Iterable[WaitingRun]) -> Claims:
 
 
 def _candidate(run: WaitingRun, now: float, claims: Claims) -> GateCandidate | None:
-    """None for a run that no pods can be made of: its own turn says why, and nobody else waits for that."""
+    """None for a run whose pods cannot be built from its record: its own turn reports why."""
     record, state = run.record, run.state
     try:
         pods = gang_pods(record, state.attempt, claims)
@@ -331,7 +331,7 @@ def _candidate(run: WaitingRun, now: float, claims: Claims) -> GateCandidate | N
         ready=sum(pod.is_started for pod in run.pods) + len(run.ended),
         unschedulable=run.unschedulable,
         gate_s=record.gate_s,
-        # Less than nothing would end before it starts, and pass everybody.
+        # A negative timeout would end before the start, and always backfill.
         lasts_s=None if record.job.timeout_s is None else max(record.job.timeout_s, 0.0) + START_S,
     )
 
@@ -354,7 +354,7 @@ def _serve(client: Client, run: WaitingRun, verdict: Admission, now: float) -> S
         return msgspec.structs.replace(state, gate=gate, reason=verdict.reason, phase="pending")
     if verdict.action == "keep":
         again = max(gate.not_before, now + run.record.gate_s / 4)
-        # Whoever let it in may have died before that was noted; from now on it is counted.
+        # The process that admitted it may have died before it wrote that; the time counts from now.
         let_in = now if gate.let_in is None else gate.let_in
         return msgspec.structs.replace(state, gate=msgspec.structs.replace(gate, not_before=again, let_in=let_in))
     gate = Gate(tries=verdict.tries, not_before=verdict.not_before, reason=verdict.reason)

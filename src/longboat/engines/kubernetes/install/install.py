@@ -125,7 +125,7 @@ def _wait_for_pods(client: Client) -> None:
 
 
 def _lift_cordons(client: Client) -> None:
-    """Nobody would go on with machines that the autoscaler had begun to take out of use."""
+    """Uncordon nodes that the autoscaler was about to drain: without it they would stay cordoned."""
     for node in client.list(NODE).items:
         marks = node["metadata"].get("annotations") or {}
         if CORDONED in marks and DELETING not in marks and (node.get("spec") or {}).get("unschedulable"):
@@ -160,7 +160,7 @@ def absence(deployment: Object | None, namespace: str) -> tuple[str, str] | None
 
 
 def unattended(client: Client, run: str) -> tuple[str, str] | None:
-    """What nobody will do for a run that is left alone where no controller works, and what helps; None: nothing."""
+    """What a detached run lacks without a controller (admission, retries), and the hint; None: nothing."""
     record, state = read_record(find_record(client, run))
     if state.is_final:
         return None

@@ -49,7 +49,7 @@ class ByteBudget:
         self._held: dict[NodeReading, int] = {}
 
     def take(self, reading: NodeReading, count: int) -> None:
-        """Wait for room. Whoever holds nothing has it at once."""
+        """Wait for room in the buffer. A reader that holds nothing gets it at once, so that none starves."""
         with self._changed:
             while self._held.get(reading) and sum(self._held.values()) + count > self._limit:
                 self._changed.wait()

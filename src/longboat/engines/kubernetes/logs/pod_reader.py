@@ -142,7 +142,7 @@ class PodLog:
                 self.is_gone = True
                 return
             except Forbidden:
-                # Who may not read logs may still be allowed to exec, and who may do neither is told.
+                # Without the right to read logs, exec may still be allowed; without both, the error is raised.
                 if not self._has_files(None):
                     raise
                 yield from self._from_files(follow=not is_last)

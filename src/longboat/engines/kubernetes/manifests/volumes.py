@@ -96,7 +96,7 @@ def store_of(job: Job, *, run: str, uid: str) -> str | None:
 
 
 def storage_notices(job: Job, chosen: Storage | None) -> list[str]:
-    """Who keeps something should know where it goes with the pods."""
+    """Notices for jobs whose artifacts or checkpoints would be deleted with their pods."""
     keeps = job.artifacts or job.retries.count or job.checkpoints != Checkpoints()
     if not keeps or run_storage(job, chosen, run=job.name, uid="0" * 8) is not None:
         return []

@@ -28,7 +28,7 @@ MOST_HOSTS = 128
 
 
 def doubtful_hosts(state: State, pods: Sequence[PodView], now: float) -> set[str]:
-    """Nodes of pods that nobody vouches for: not ready, late to end or to start, or the last of a gang. Pure."""
+    """Nodes to be looked at: of pods that are not ready, late to start or to end, or the last of a gang. Pure."""
     current = [pod for pod in pods if pod.attempt == state.attempt]
     dead = [pod.end.ended or 0.0 for pod in current if pod.end is not None and pod.end.exit_code]
     is_ending = bool(dead) and min(dead) < now - LATE_S
@@ -53,7 +53,7 @@ def _ended_without_message(pod: PodView) -> bool:
 
 
 def first_doubt(snapshot: RunSnapshot) -> float | None:
-    """When the nodes of those who outlive a dead one of their gang are looked into; None: nobody does."""
+    """When the nodes of pods that outlive a failed member of their gang are looked at; None: no such pods."""
     current = snapshot.pods_of(snapshot.state.attempt)
     dead = [pod.end.ended for pod in current if pod.end is not None and pod.end.exit_code and pod.end.ended]
     if not dead or snapshot.state.is_final or all(pod.end for pod in current):

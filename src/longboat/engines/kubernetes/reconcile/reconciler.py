@@ -61,7 +61,7 @@ def turn(client: Client, run: str, *, snapshot: RunSnapshot | None = None) -> Re
         if decided.state is None and not decided.actions:
             return Reconciled(snapshot, decided.again_at)
         if decided.state is None and decided.actions == done:
-            return Reconciled(snapshot, client.now() + AGAIN_S)  # the gate is closed, or somebody takes his time
+            return Reconciled(snapshot, client.now() + AGAIN_S)  # the gate is closed, or another process holds it
         done = decided.actions
         after = _take(client, snapshot, decided)
         is_known = after is not None and not decided.actions
@@ -81,7 +81,7 @@ def turn_or_look(client: Client, run: str, may_act: Callable[[Record], bool]) ->
 
 
 def _take(client: Client, snapshot: RunSnapshot, decided: Decision) -> RunSnapshot | None:
-    """One turn. The run with what was written down, if nobody came between."""
+    """One turn: apply, and return the run with its new state; None on a conflict with another writer."""
     try:
         version = apply(client, snapshot, decided)
     except Conflict:

@@ -55,7 +55,7 @@ def _has_failed(end: PodEnd) -> bool:
 
 
 def survivor_deadline(snapshot: RunSnapshot) -> SurvivorDeadline | None:
-    """When the others must end; None while nobody is dead. `state.broken` is when somebody was first seen to be."""
+    """When surviving members must end; None while no member has failed. `state.broken`: first seen failed."""
     grace_s = snapshot.record.job.grace_s
     pods = {pod.node: pod for pod in snapshot.pods_of(snapshot.state.attempt)}
     first = pods.get(expected_nodes(snapshot.record.job)[0])
@@ -95,7 +95,7 @@ def pods_to_stop(pods: Sequence[PodView], snapshot: RunSnapshot) -> list[PodView
 
 
 def settling_s(snapshot: RunSnapshot, now: float) -> float:
-    """Ranks of a pod whose end nobody saw may still be ending on their node, with their grace."""
+    """Seconds in which ranks of a lost pod may still be ending on their node, within their grace period."""
     state, job = snapshot.state, snapshot.record.job
     pods = {pod.node: pod for pod in snapshot.pods_of(state.attempt)}
     silent = [pod.end.ended for pod in pods.values() if pod.is_lost and pod.end is not None and pod.end.ended]

@@ -88,7 +88,7 @@ def _permission_problems(capabilities: ClusterFacts) -> list[Problem]:
 
 
 def needed_denials(capabilities: ClusterFacts) -> list[Permission]:
-    """What somebody may not do who wants to run anything at all. With JobSet, nobody must be allowed to make Jobs."""
+    """Denied permissions without which nothing runs. Where JobSet is served, creating Jobs is not needed."""
     needs = ("always", "jobset") if capabilities.has_jobset else ("always", "job")
     return [permission for permission in capabilities.denied if permission.need in needs]
 

@@ -128,7 +128,7 @@ class AttemptContainers:
 
 
 def user_of(program: str) -> str:
-    """Who is the user outside: root inside, where podman or docker run without privileges, or the user is root."""
+    """The user in the container that is the caller outside: root in rootless podman or docker, else the same ids."""
     if program == "docker" and os.getuid() != 0:
         info = answer(program, ["info", "--format", "{{.SecurityOptions}}"], os.environ)
         if "rootless" not in info.stdout:

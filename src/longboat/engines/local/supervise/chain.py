@@ -29,7 +29,7 @@ def look_at_chain(home: Home, after: Sequence[Predecessor], succeeded: Collectio
 
 
 def _recover(files: RunFiles, record: LocalRecord) -> None:
-    """As any command would that looks at it: nobody else may look before this run, which waits for it, has begun."""
+    """Replace the vanished supervisor of a predecessor: no command may look at it before this run needs it."""
     if not files.is_own():
         return
     try:
