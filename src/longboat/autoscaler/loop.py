@@ -42,7 +42,7 @@ class AutoscalerLoop:
         self._watcher: ClusterWatcher | None = None
 
     def run(self, ending: threading.Event) -> None:
-        """Until it is told to end or may not work any more."""
+        """Take turns until it is closed or loses leadership."""
         watcher = self._watcher = ClusterWatcher(self._client)
         pause, is_synced = 0.0, False
         try:

@@ -100,7 +100,7 @@ class AutoscalerService:
         return self.config.is_dry or self.leader.is_leader
 
     def run(self) -> None:
-        """Until `ending` is set."""
+        """Serve until `ending` is set."""
         for text in differences(self.config.pools, self.providers):
             self.say(text)
         listeners: list[TurnListener] = [self.metrics, self.log]
@@ -161,7 +161,7 @@ class AutoscalerService:
                 self.say("another leads now")
 
     def loop(self, left_s: Callable[[], float], listeners: tuple[TurnListener, ...]) -> AutoscalerLoop:
-        """Of one leadership: whatever it writes, it writes while that lasts."""
+        """The loop of one term of leadership: it writes only while the term lasts."""
         config = self.config
         if config.is_dry:
             return AutoscalerLoop(self.client, config, self.providers, listeners=listeners)

@@ -31,7 +31,7 @@ def explain(error: OSError, place: str, *, otherwise: str = "") -> EngineError:
 
 
 def full_disk(path: str) -> str | None:
-    """That no file can be written here, in words; None: there is room, or nobody can tell."""
+    """The message that the disk is full; None: there is room, or that is not known."""
     try:
         there = os.statvfs(path)
     except OSError:

@@ -56,7 +56,7 @@ def is_on() -> bool:
 
 
 def boot_id() -> str | None:
-    """Of the machine's present boot; None where nothing tells. What was not synced in an earlier one may be lost."""
+    """Id of the machine's present boot; None if unknown. What was not synced in an earlier boot may be lost."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()

@@ -131,7 +131,7 @@ def _put_in_place(temporary: str, target: tuple[int, str], shown: str) -> None:
 
 
 def _in_the_way(shown: str, *, is_folder: bool) -> EngineError:
-    """Of something at the target that what is copied there, a folder or not, can neither replace nor be merged with."""
+    """The error for a file or folder at the target that can neither be replaced nor merged."""
     obstacle = "a link, which leads elsewhere," if os.path.islink(shown) else "a file" if is_folder else "a folder"
     copied = "what is copied there is a folder" if is_folder else "what is copied is not"
     return EngineError(f"{shown} is {obstacle} and {copied}", hint="remove it, or name another destination")

@@ -68,7 +68,7 @@ class BundleStore:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Nothing is collected while this is held."""
+        """Lock against garbage collection of objects."""
         self.prepare()
         with self._explained():
             fd = self._lock(fcntl.LOCK_SH)

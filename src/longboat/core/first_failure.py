@@ -47,7 +47,7 @@ class EndedRank:
 
     @property
     def has_failed(self) -> bool:
-        """By itself."""
+        """Whether it failed by itself, not as a consequence of another's failure."""
         return bool(self.exit_code) and self.ended_by is None
 
 

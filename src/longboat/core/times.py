@@ -15,7 +15,7 @@ from longboat.core.resources import format_duration
 
 
 def parse_time(text: object) -> float | None:
-    """Of an RFC 3339 time as programs write it, with or without a fraction; UTC where it has no zone. None: no such."""
+    """Seconds of an RFC 3339 time as programs write it, with or without a fraction; UTC by default. None: invalid."""
     if not isinstance(text, str):
         return None
     try:
@@ -25,7 +25,7 @@ def parse_time(text: object) -> float | None:
 
 
 def parse_iso_time(text: str) -> float | None:
-    """Of what a person writes: also a day, or hours and minutes only; UTC unless it says otherwise. None: no such."""
+    """Seconds of a time as people write it: a day, hours and minutes are enough; UTC by default. None: invalid."""
     try:
         # Before Python 3.11 no `Z` is understood.
         return _seconds(datetime.fromisoformat(text.replace("Z", "+00:00")))

@@ -105,7 +105,7 @@ class Backfill:
         return Fleet([*(state.shape for state in states.values()), *coming], lasting)
 
     def judge(self, gang: QueuedGang) -> BackfillVerdict:
-        """To be asked in the order of the queue."""
+        """Whether the gang starts now. Call it in the order of the queue."""
         lasts = UNKNOWN if gang.lasts_s is None else gang.lasts_s
         key = self._alike(gang.pods)
         if key is not None and key in self._failed and self._failed[key] <= lasts:
@@ -276,7 +276,7 @@ class Backfill:
         return self._known_releases
 
     def _kept(self, name: str, search: EarliestStart, start: float) -> Iterable[tuple[Pod, str]]:
-        """Until a known moment: what is not given back by then. Else all that is free of what it needs."""
+        """Capacity kept for it: up to a known start, what is not freed by then; else all it needs of what is free."""
         needs: dict[str, dict[str, int]] = {}
         for pod, node in zip(search.pods, search.nodes):
             mine = needs.setdefault(node, {})

@@ -105,7 +105,7 @@ class Fleet:
         self._forget()
 
     def remove_node(self, name: str) -> None:
-        """With the pods on it."""
+        """Remove a node with its pods."""
         state = self.states[name]
         for pod in list(state.pods.values()):
             self.remove(pod)

@@ -60,7 +60,7 @@ class IdenticalPods(Value, frozen=True):
 
 
 def place(pods: Sequence[Pod], fleet: Fleet, *, explain: bool = True) -> Placement | Shortfall:
-    """Where all of them could be put now, counting what they do to each other. The fleet is left as it is.
+    """A placement of all pods, with their effects on each other, or the shortfall. The fleet is left as it is.
 
     Without `explain` a Shortfall has no `lacks` and `refusals`, which take a look at every node.
     """
@@ -209,7 +209,7 @@ def _put(left: list[Pod], count: int, state: NodeState, fleet: Fleet) -> Pairs:
 
 
 def _shortfall(kind: IdenticalPods, pairs: Pairs, fleet: Fleet, explain: bool) -> Shortfall:
-    """With the pods still in the fleet that did find a place."""
+    """The shortfall, computed while the pods that found a place are still in the fleet."""
     pod = kind.pods[0]
     mine = {(pod.namespace, pod.name) for pod in kind.pods}
     placed = sum((pod.namespace, pod.name) in mine for pod, _ in pairs)

@@ -304,7 +304,7 @@ class Client:
         propagation: str = "Background",
         uid: str | None = None,
     ) -> None:
-        """It will be gone; that it is already is no error. With `uid`, another object of that name is left alone."""
+        """Delete an object; not found is no error. With `uid`, another object of that name is left alone."""
         options: dict[str, Any] = {"propagationPolicy": propagation}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s

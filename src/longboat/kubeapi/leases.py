@@ -227,7 +227,7 @@ class Leader:
             thread.start()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Until it leads; False when the time is over or it was stopped."""
+        """Wait until it leads; False on timeout or when it was stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self.is_leader or self._stopping.is_set(), timeout_s)
         return self.is_leader

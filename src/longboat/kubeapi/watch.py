@@ -77,7 +77,7 @@ class _Line(msgspec.Struct):
 
 
 class _Marked(msgspec.Struct):
-    """As much of an object as tells its version."""
+    """Metadata of an object, for its resourceVersion."""
 
     class Meta(msgspec.Struct, rename="camel"):
         resource_version: str = ""

@@ -43,7 +43,7 @@ class SimulatedGate:
     def admit(
         self, waiting: Iterable[SimulatedJob], coming: Iterable[SimulatedMachine], now: float
     ) -> list[SimulatedJob]:
-        """Those of the queue that start now."""
+        """Jobs of the queue that start now."""
         upcoming = [UpcomingNode(shape=self._node(machine), ready=machine.ready_at) for machine in coming]
         decision = Backfill(self._fleet, now, upcoming=upcoming)
         jobs: list[SimulatedJob] = []

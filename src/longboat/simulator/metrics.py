@@ -28,7 +28,7 @@ class PolicyMetrics:
             self.gang_waits.append(waited)
 
     def ordered(self, pool: str, now: float) -> None:
-        """One machine; a flap if one of the same pool was removed just before."""
+        """Count an ordered machine; a flap if one of the same pool was removed just before."""
         removed = self._removed.get(pool)
         while removed and removed[0] < now - FLAP_S:
             removed.popleft()

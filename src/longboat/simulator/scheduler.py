@@ -43,7 +43,7 @@ class Scheduler:
             group.pop(machine.name, None)
 
     def find(self, gpus: int) -> SimulatedMachine | None:
-        """Where a pod with so many GPUs goes."""
+        """The machine for a pod with so many GPUs."""
         best: dict[str, SimulatedMachine] | None = None
         score = (0.0, 0.0)
         for (free, size), group in self._groups.items():

@@ -31,7 +31,7 @@ def trials(
     conditions: Conditions = USUAL,
     interval_s: float = 10.0,
 ) -> Iterator[Trial]:
-    """One after the other, as they are done."""
+    """Run the trials one after the other; yields each when it is done."""
     for spare in SPARE:
         for idle_s in IDLE_S:
             tried = msgspec.structs.replace(settings, idle_s=idle_s, spare=spare)
@@ -40,7 +40,7 @@ def trials(
 
 
 def marked(rated: Sequence[Trial]) -> list[Trial]:
-    """Those on the curve are marked: cheaper than them only waits longer."""
+    """Mark trials on the Pareto front: none is both cheaper and faster to start jobs."""
     return [
         msgspec.structs.replace(trial, is_best=not any(_dominates(other, trial) for other in rated)) for trial in rated
     ]

@@ -216,7 +216,7 @@ class World:
                 return
 
     def _stop_waiting(self, job: SimulatedJob) -> None:
-        """It waits no more."""
+        """Remove a job from those that wait."""
         del self.waiting[job]
         shape = self._shape(job)
         self._shapes[shape] -= 1
@@ -224,7 +224,7 @@ class World:
             del self._shapes[shape]
 
     def _admit(self, gate: SimulatedGate, now: float) -> None:
-        """Those whom the gate lets in, where the scheduler puts them."""
+        """Admit jobs at the gate and place their pods as the scheduler would."""
         largest = max((free for free, count in self.open_counts().items() if count), default=0)
         if all(max(shape[:2]) > largest for shape in self._shapes):
             return
@@ -350,7 +350,7 @@ class World:
 
 
 def gpu_pools(pools: Iterable[Pool]) -> list[Pool]:
-    """Those with GPUs. Jobs of a trace ask for GPUs by one name."""
+    """Pools with GPUs. Jobs of a trace request GPUs by one resource name."""
     with_gpus = [pool for pool in pools if gpus_of(pool) > 0]
     if not with_gpus:
         raise UsageError("no pool has machines with GPUs", hint="give a pool `machine: {gpus: 8, ...}`")

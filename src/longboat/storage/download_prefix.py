@@ -126,7 +126,7 @@ def paths_of(where: ObjectUrl, objects: Iterable[ObjectInfo]) -> dict[str, Objec
 
 
 def _name(info: ObjectInfo) -> str:
-    """Of the file that an object arrives in. Another version of the object has another."""
+    """Name of the partial file of an object; each version of the object has its own."""
     return hashlib.sha256("\0".join((info.key, info.tag, str(info.size))).encode()).hexdigest()[:32]
 
 
@@ -144,7 +144,7 @@ class _Fetching:
         self._failed = threading.Event()
 
     def run(self, objects: Collection[ObjectInfo], odd: frozenset[ObjectInfo]) -> set[ObjectInfo]:
-        """Those that are not there any more as they were listed. Of `odd` ones any version is taken."""
+        """Download all; objects that have changed since they were listed. Of `odd` ones any version is taken."""
         self._total, self._odd = sum(info.size for info in objects), odd
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             for _ in pool.map(self._fetch, objects):

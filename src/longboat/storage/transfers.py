@@ -129,7 +129,7 @@ class Download:
         raise EngineError(f"{self._source.shown}: the connection breaks off again and again")
 
     def _drop_unsynced(self) -> None:
-        """Of what was fetched before the machine restarted, only what was synced is sure to be what arrived."""
+        """Truncate to what was synced if the machine has restarted since: the rest may be garbage."""
         if os.path.exists(self._notes()):
             notes = self._recalled()
             if notes.boot != durable.boot_id() and self._received() > notes.synced:
@@ -216,7 +216,7 @@ class Download:
         return notes
 
     def _write_notes(self, notes: _Notes) -> None:
-        """Not synced: where they are lost the download begins anew, and that is right."""
+        """Write the notes, unsynced: if they are lost, the download starts anew."""
         with open(self._notes(), "wb", opener=not_through_links) as file:
             file.write(json.dumps(notes._asdict()).encode())
 

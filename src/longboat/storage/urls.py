@@ -79,7 +79,7 @@ def object_url(url: str) -> ObjectUrl:
 
 
 def run_url(to: str, folder: str) -> str:
-    """Where the checkpoints of one run are: below `checkpoints.to`, in a folder of its own."""
+    """URL of a run's checkpoints: a folder of its own below `checkpoints.to`."""
     return f"{to.rstrip('/')}/{folder}"
 
 

@@ -194,7 +194,7 @@ class Actuator:
         return results
 
     def _why_not(self, action: ScalingAction, blind: Mapping[str, str]) -> str:
-        """Of what is asked of a provider: why it cannot be asked."""
+        """Why the provider cannot be called for this action; empty: it can."""
         if action.pool not in self._pools or action.kind not in ("grow", "delete", "forget"):
             return ""
         return blind.get(action.pool) or self._pause(self._pools[action.pool])
@@ -269,13 +269,13 @@ class Actuator:
         return ""
 
     def _remove_mark(self, node: str) -> None:
-        """Nothing is lost yet: it is decided anew."""
+        """Remove the deletion mark of a node that stays after all: it is decided anew in the next turn."""
         body = self._client.find(NODE, node)
         if body is not None and DELETING in _annotations(body):
             self._change(body, {}, {DELETING: None})
 
     def _remove(self, body: Object, recheck: Recheck) -> None:
-        """Of a node with the mark: the machine with all that belongs to it, then the node."""
+        """Delete the machine of a marked node, with what belongs to it, then the Node object."""
         meta = body["metadata"]
         pool = self._pools[meta["labels"][POOL_LABEL]]
         self._shrink(pool, (recheck.machine_of(body),))

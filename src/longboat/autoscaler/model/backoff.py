@@ -31,7 +31,7 @@ MOST_SAID = 200  # clouds answer with pages; the first words name the cause
 
 
 class BackoffWindow(Value, frozen=True):
-    """Where a pool is not asked, and until when."""
+    """Backoff of a pool or of one of its zones, and when it ends."""
 
     kind: FailureKind
     reason: str
@@ -109,7 +109,7 @@ def paused(
 def closed(
     pool: Pool, failures: Iterable[ProviderFailure], settings: AutoscalerSettings, now: float
 ) -> tuple[BackoffWindow, ...]:
-    """Where this pool is not asked now, the longest for every zone."""
+    """Current backoff windows of this pool, the longest of every zone."""
     windows: dict[str | None, BackoffWindow] = {}
     for provider_failure in sorted(failures, key=lambda failure: (failure.kind, failure.at, failure.message)):
         if not _concerns(provider_failure, pool):

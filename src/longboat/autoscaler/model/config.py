@@ -48,7 +48,7 @@ class AutoscalerConfig(Value, frozen=True, dict=True):
         return hashes
 
     def refusal(self, pool: str, kind: FailureKind, now: float, *, zone: str | None = None) -> ProviderFailure:
-        """One that is to be remembered."""
+        """The refusal to be stored for backoff."""
         provider = next((pool_settings.provider for pool_settings in self.pools if pool_settings.name == pool), "")
         setup = self.setups.get(pool, "") if kind == "auth" else ""
         zone = None if kind in IN_ALL_ZONES else zone

@@ -67,7 +67,7 @@ def _on_most(ready: list[Machine], pods: Mapping[str, list[SeenPod]], known: set
 
 
 def unpinned(shape: PodShape) -> PodShape:
-    """Without the affinity that pins a DaemonSet's pod to its own node."""
+    """The pod without the affinity that pins a DaemonSet's pod to its own node."""
     affinity = shape.placing.affinity
     if affinity is None:
         return shape

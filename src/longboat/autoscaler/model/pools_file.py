@@ -265,7 +265,7 @@ def read_pools(path: str | Path) -> tuple[tuple[Pool, ...], AutoscalerSettings]:
 
 
 def read_providers(path: str | Path) -> dict[str, ProviderSettings]:
-    """Those of the file, by name; commands start in the file's folder. `kwok` need not be named."""
+    """Provider settings by name; commands start in the file's folder. `kwok` need not be named."""
     providers: dict[str, ProviderSettings] = {"kwok": KwokSettings()}
     folder = str(Path(path).resolve().parent)
     for name, settings in (read_file(path).get("providers") or {}).items():

@@ -40,7 +40,7 @@ class Pool(Value, frozen=True):
 
 
 class ResourceLimits(Value, frozen=True):
-    """Of all pools together, milli-CPUs and bytes; None: none."""
+    """Limits of all pools together, in milli-CPUs and bytes; None: no limit."""
 
     cpus: int | None = None
     memory: int | None = None

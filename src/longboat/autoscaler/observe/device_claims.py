@@ -229,7 +229,7 @@ def _device_key(result: Body) -> DeviceKey:
 
 
 def _spec(body: Body) -> Body:
-    """Of a claim, or of what a template makes."""
+    """The spec of a ResourceClaim, or of the claims that a template makes."""
     spec: Body = body.get("spec") or {}
     return (spec.get("spec") or {}) if body.get("kind") == "ResourceClaimTemplate" else spec
 
@@ -264,7 +264,7 @@ def _users(pods: Iterable[Body]) -> dict[Named, dict[str, str | None]]:
 
 
 def _claim_names(body: Body) -> list[str]:
-    """Of a pod: for each of its entries the claim it names, or that was made for it; empty: not made yet."""
+    """ResourceClaims of a pod, one per entry: named, or made from a template; empty: not made yet."""
     statuses = (body.get("status") or {}).get("resourceClaimStatuses") or ()
     made = {entry.get("name"): entry.get("resourceClaimName") for entry in statuses}
     entries = body["spec"]["resourceClaims"]
@@ -272,7 +272,7 @@ def _claim_names(body: Body) -> list[str]:
 
 
 def _where(conditions: Conditions) -> str:
-    """With their domains: attributes of two domains may be called alike."""
+    """Attributes with their domains: two domains may use the same name."""
     return ", ".join(f"{domain}/{name} {value}".removeprefix("/") for domain, name, value in sorted(conditions))
 
 

@@ -117,7 +117,7 @@ def _text(value: Any) -> str:
 
 
 class DeviceRequest(Value, frozen=True):
-    """Of a claim: so many devices of a class that meet the conditions."""
+    """A request of a ResourceClaim: so many devices of a class that meet the conditions."""
 
     device_class: str
     count: int

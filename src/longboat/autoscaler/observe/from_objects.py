@@ -226,7 +226,7 @@ def _pod(body: Body, groups: GangIndex, claims: Claims) -> tuple[SeenPod, Key | 
 
 
 def _held_pod(body: Body, reason: str) -> SeenPod:
-    """One that cannot be read: nothing is bought for it, and where it runs it is not moved."""
+    """A pod that cannot be read: nothing is bought for it, and its node is not drained."""
     meta: Body = body["metadata"]
     spec: Body = body["spec"] if isinstance(body.get("spec"), dict) else {}
     status: Body = body["status"] if isinstance(body.get("status"), dict) else {}

@@ -91,7 +91,7 @@ def is_over(body: Body) -> bool:
 
 
 def least_of_group(body: Body) -> list[tuple[Key, int]]:
-    """Of a PodGroup: how many pods it needs at least, where it says so."""
+    """minMember or minCount of a PodGroup, where it has one."""
     meta, spec = body["metadata"], body.get("spec") or {}
     policy = (spec.get("schedulingPolicy") or spec.get("policy") or {}).get("gang") or {}
     least = spec.get("minMember") or policy.get("minCount")
@@ -99,7 +99,7 @@ def least_of_group(body: Body) -> list[tuple[Key, int]]:
 
 
 def least_of_workload(body: Body) -> list[tuple[Key, int]]:
-    """Of the Workload of Kubernetes itself, for each of its groups."""
+    """minCount of each group of a Workload of scheduling.k8s.io."""
     meta = body["metadata"]
     groups: list[tuple[Key, int]] = []
     for group in (body.get("spec") or {}).get("podGroups") or ():
@@ -110,7 +110,7 @@ def least_of_workload(body: Body) -> list[tuple[Key, int]]:
 
 
 def least_of_job(body: Body) -> list[tuple[Key, int]]:
-    """Of Volcano's Job."""
+    """minAvailable of a Volcano Job."""
     least = (body.get("spec") or {}).get("minAvailable")
     if is_batch_job(body) or not least:
         return []
@@ -118,7 +118,7 @@ def least_of_job(body: Body) -> list[tuple[Key, int]]:
 
 
 def holds_of_queue(body: Body) -> list[tuple[tuple[str, str], str]]:
-    """Of Kueue's Workload: (namespace, owner) -> why it is not let in; empty: it lacks nothing but machines."""
+    """Kueue Workloads: (namespace, owner) -> why it is not admitted; empty: only machines are missing."""
     spec, meta = body.get("spec") or {}, body["metadata"]
     if not str(body.get("apiVersion", "kueue")).startswith("kueue"):
         return []  # the Workload of Kubernetes itself

@@ -164,7 +164,7 @@ class GangIndex:
         return ""
 
     def _held(self, body: Body, reason: str) -> Pod:
-        """One pod in place of all that cannot be told."""
+        """One held pod that stands for a gang that cannot be read."""
         namespace, name = _full_name(body)
         self.holds[namespace, name] = reason
         return Pod(name=f"{name}/0", namespace=namespace)
@@ -257,7 +257,7 @@ def _is_suspended(body: Body) -> bool:
 
 
 def _is_chained(body: Body) -> bool:
-    """It waits for another run to succeed; room is made for it after that."""
+    """Whether it waits for another run to succeed: it is no demand before that."""
     return bool((body["metadata"].get("labels") or {}).get(CHAINED))
 
 

@@ -42,7 +42,7 @@ def list_instances(
     now: float,
     joined: JoinedInstances = NOBODY,
 ) -> InstanceList:
-    """Of pools whose provider cannot be asked: what was known. `joined`: machines that are nodes."""
+    """Instances of all providers; where a provider fails, as last known. `joined`: machines that are nodes."""
     machines: list[Instance] = []
     refusals: list[Refusal] = []
     blind: dict[str, str] = {}

@@ -20,7 +20,7 @@ MOST_TEXT = 300
 
 
 class OddObjects:
-    """Those of one look at the cluster, and why each cannot be read."""
+    """Unreadable objects of one observation, each with the reason."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}

@@ -177,7 +177,7 @@ def is_orphan(order: PlacedOrder, pools: Container[str]) -> bool:
 
 
 def orphans(book: OrderBook, pools: Container[str]) -> tuple[str, ...]:
-    """Of every such pool: what was ordered there, for a person."""
+    """Open orders of pools that are not in the pools file any more, as messages."""
     counts: dict[str, int] = {}
     for order in book.orders:
         if is_orphan(order, pools):
@@ -228,7 +228,7 @@ def orders_of(book: OrderBook, seen: ProviderAnswer, joined: JoinedInstances, no
 
 
 def failed(book: OrderBook, failure: ProviderFailure) -> OrderBook:
-    """One more refusal in a row, of its kind."""
+    """Count one more refusal of this kind in a row."""
     before = [known for known in book.failures if is_same(known, failure)]
     others = [known for known in book.failures if known not in before]
     count = failure.count + max((provider_failure.count for provider_failure in before), default=0)

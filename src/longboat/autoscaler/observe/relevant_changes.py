@@ -45,7 +45,7 @@ def _common(body: Body) -> object:
 
 
 def _conditions(body: Body) -> dict[str, tuple[object, object]]:
-    """Of each condition how it stands and why, without the times."""
+    """Conditions with status and reason, without their times."""
     conditions = (body.get("status") or {}).get("conditions") or ()
     return {str(condition.get("type")): (condition.get("status"), condition.get("reason")) for condition in conditions}
 

@@ -57,7 +57,7 @@ Objects = dict[str, list[Body]]
 
 
 def served(client: Client, followed: Container[Kind] = ()) -> list[Kind]:
-    """Those of the kinds that a cluster need not have, each in the version that this one serves."""
+    """Optional kinds that this cluster serves, in the served version."""
     groups = msgspec.json.decode(client.request("GET", "/apis")).get("groups") or ()
     versions = {group["name"]: [each["version"] for each in group.get("versions") or ()] for group in groups}
     plurals: dict[str, set[str]] = {}
@@ -147,7 +147,7 @@ class ClusterWatcher:
             self._reflectors.pop(kind).close()
 
     def wait(self, timeout_s: float) -> bool:
-        """Until something has changed, or the time is over."""
+        """Wait until something has changed; whether it has before the timeout."""
         is_changed = self._changed.wait(timeout_s)
         self._changed.clear()
         return is_changed

@@ -148,7 +148,7 @@ class KwokProvider:
             raise ProviderError(f"the ConfigMap {self._home}/{BOOKS} is not understood: {bad}") from None
 
     def _change(self, change: Callable[[KwokState, tuple[SimulatedFault, ...]], KwokState]) -> KwokState:
-        """At the version that was read; somebody else's change in between means reading again."""
+        """Read, change, replace at the version read; retried on a conflict."""
         for attempt in range(ATTEMPTS):
             config_map, books, faults = self._read()
             wanted = change(books, faults)

@@ -105,7 +105,7 @@ class CapacityBudget:
         return True
 
     def price(self, pool: str) -> float:
-        """Of the next machine of this pool."""
+        """Price of the next machine of this pool."""
         offer = self.offers[pool]
         if not offer.pool.zero_or_max:
             return price_key(offer)

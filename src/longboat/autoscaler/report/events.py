@@ -45,7 +45,7 @@ Key = tuple[str, str, str, str]
 
 
 class EventDraft(NamedTuple):
-    """One event to be: about whom, what, and whether it is bad."""
+    """An event to be written: its object, reason, message and type."""
 
     kind: Kind
     namespace: str
@@ -108,7 +108,7 @@ class Events:
         self._trouble = ""
 
     def failed(self, message: str) -> None:
-        """Of a loop that failed there is nobody to tell: events are in the cluster."""
+        """A failed turn writes no events: the API server may be what failed."""
 
     def turned(self, turn: LoopTurn) -> None:
         now: dict[Key, tuple[str, bool]] = {}

@@ -102,7 +102,7 @@ def report_of(turn: LoopTurn, before: Report | None, identity: str) -> Report:
 
 
 def public(report: Report) -> Report:
-    """As much of it as everybody may know: numbers of the pools, and machines that boot."""
+    """The public part of the report: numbers of the pools, and booting machines."""
     pools = tuple(
         PoolReport(
             note=PoolNote(pool=pool.note.pool, reason="", size=pool.note.size, coming=pool.note.coming),

@@ -57,7 +57,7 @@ class NodeTenants:
         return next((f"pod {pod.name} stays: {kept}" for pod in self.work if (kept := pod.kept_now(self.now))), "")
 
     def utilization(self) -> float:
-        """Of its GPUs where it has any, else of its CPU or memory, whichever is fuller."""
+        """Share of its GPUs in use; without GPUs, of CPU or memory, whichever is higher."""
         allocatable = self.machine.shape.allocatable
         own = self.machine.pool.gpu_resource if self.machine.pool is not None else ""
         gpus = [name for name, count in allocatable if count and (name == own or is_gpu(name))]

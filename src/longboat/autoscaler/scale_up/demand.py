@@ -68,7 +68,7 @@ def is_pending(pod: SeenPod) -> bool:
 
 
 def _zones_of_gangs(snapshot: ClusterSnapshot) -> dict[str, tuple[str, ...]]:
-    """Where the pods run of gangs that wait for the rest of theirs."""
+    """Zones in which partly running gangs have pods."""
     partly = {gang.name for gang in snapshot.gangs if gang.held}
     zones = {node.name: node.shape.zone for node in snapshot.nodes} if partly else {}
     running: dict[str, tuple[str, ...]] = {}

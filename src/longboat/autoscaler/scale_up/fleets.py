@@ -47,7 +47,7 @@ class Fleets:
 
     @property
     def all(self) -> tuple[Fleet, ...]:
-        """In the order in which they are used."""
+        """All fleets, in the order in which pods are placed on them."""
         return self.ready, self.coming, self.ours, self.bought
 
 

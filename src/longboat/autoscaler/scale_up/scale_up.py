@@ -113,7 +113,7 @@ def _for_whom(runs: list[str], count: int) -> str:
 
 
 def _buyers(outcome: ServeResult) -> dict[int, dict[str, int]]:
-    """Who (by id) gets how many places on new machines of which pool; alike pods in the order of the demand."""
+    """Places on new machines of each pool by demand (its id); identical pods in the order of the demand."""
     places: list[list[list[object]]] = [[] for _ in outcome.kinds]
     for group in outcome.purchase.groups:
         for kind, count in group.contents:
@@ -138,7 +138,7 @@ def _buyers(outcome: ServeResult) -> dict[int, dict[str, int]]:
 
 
 def _add_sharers(going: dict[int, dict[str, int]], demand: Demand, fleets: Fleets) -> None:
-    """Those with a place on a machine that is bought for somebody else."""
+    """Add demand that is placed on machines bought for other demand."""
     for unit in demand.units if fleets.bought.states else ():
         for pod in unit.pods if id(unit) not in going else ():
             state = fleets.bought.where(pod)

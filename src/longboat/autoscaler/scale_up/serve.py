@@ -113,7 +113,7 @@ class DemandServer:
         return outcome
 
     def _admit(self, wanting: list[tuple[PendingWorkload, list[Pod]]], hopeless: set[Mark]) -> None:
-        """As many as can be bought for: alike single pods are tried together, a gang as a whole."""
+        """Buy for as many as possible: identical single pods together, a gang as a whole."""
         outcome = self.outcome
         for batch in _alike(wanting):
             mark = tuple((shape, len(pods)) for shape, pods in by_shape(batch[0][1]))

@@ -38,7 +38,7 @@ class NewMachines:
 
 
 class _Trial:
-    """One way to serve: a fleet with candidates, and who is left."""
+    """One trial: a fleet with candidate machines, and the pods left unplaced."""
 
     def __init__(self, fleet: Fleet, new: dict[str, tuple[PoolOffer, Zone]], left: list[Pod]) -> None:
         self.fleet, self.new, self.left = fleet, new, left
@@ -153,7 +153,7 @@ def _fewest(
 def _trial(
     left: list[Pod], whole: Fleet, able: dict[str, set[Zone]], budget: CapacityBudget, each: int, is_gang: bool
 ) -> _Trial | None:
-    """With up to `each` candidates of every pool and zone."""
+    """A trial with up to `each` candidate machines of every pool and zone."""
     nodes: list[tuple[NodeShape, list[Pod]]] = []
     new: dict[str, tuple[PoolOffer, Zone]] = {}
     for pool, zones in able.items():

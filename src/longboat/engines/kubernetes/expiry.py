@@ -44,7 +44,7 @@ def is_due(snapshot: RunSnapshot, now: float, *, has_template: bool = False) -> 
 
 
 def expire_if_due(client: Client, run: str, look_s: float) -> float | None:
-    """By the controller: when to look again, at the latest after `look_s`; None: its objects go, or it is gone."""
+    """Called by the controller: when to check again, at most `look_s` later; None: it expires now, or is gone."""
     now = client.now()
     try:
         snapshot = observe(client, run, now)

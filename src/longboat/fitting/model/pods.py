@@ -140,7 +140,7 @@ def pod_of(body: Body, claims: Claims = _NO_CLAIMS) -> Pod:
 
 
 def pods_of(bodies: Iterable[Body], claims: Claims = _NO_CLAIMS) -> list[Pod]:
-    """Those that hold or want something: finished ones are left out."""
+    """Pods that hold or request resources: finished ones are left out."""
     pods = (pod_of(body, claims) for body in bodies)
     return [pod for pod in pods if not pod.is_finished]
 

@@ -119,7 +119,7 @@ class Session:
                 return channel, content
 
     def exit_code(self) -> int:
-        """Of the command, after `WebSocketClosed`. An `ApiError` if it never ran."""
+        """Exit code of the command, after `WebSocketClosed`. Raises ApiError if it never ran."""
         return exit_code_in(self._status)
 
     def close(self) -> None:

@@ -75,7 +75,7 @@ def clean_target(path: str) -> str:
 
 
 def is_below(place: str, folder: str) -> bool:
-    """Of clean paths: whether a place is this folder or lies in it."""
+    """Whether a clean path is this folder or lies in it."""
     return place == folder or place.startswith(folder + "/")
 
 

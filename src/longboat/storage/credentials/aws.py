@@ -186,7 +186,7 @@ def _keys(body: bytes) -> AwsKeys:
 
 
 def expiry(text: str) -> float | None:
-    """Of `2026-11-15T10:00:00Z`, also with fractions of a second."""
+    """Seconds of `2026-11-15T10:00:00Z`, also with fractions."""
     try:
         return float(timegm(time.strptime(text[:19], "%Y-%m-%dT%H:%M:%S")))
     except ValueError:

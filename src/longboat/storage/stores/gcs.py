@@ -73,7 +73,7 @@ class Gcs(S3):
 
 
 def find_token(environment: Mapping[str, str], transfer: Transfer) -> Token | None:
-    """Of a variable, of `gcloud auth application-default login`, of the machine's metadata; None: there is none."""
+    """OAuth token of a variable, of gcloud's application default login, of the machine's metadata; None: none."""
     given = environment.get("GOOGLE_OAUTH_ACCESS_TOKEN")
     if given:
         return Token(given, float("inf"))

@@ -64,7 +64,7 @@ class S3(ObjectStore):
         return self._credentials() is not None
 
     def _credentials(self, stale: AwsKeys | None = None) -> AwsKeys | None:
-        """Those we have, unless they are `stale`, or soon will be."""
+        """Current credentials, renewed if they are `stale` or about to expire."""
         with self.seeking:
             expires = self._keys.expires if self._keys is not None else None
             is_old = stale is not None and self._keys == stale
@@ -192,7 +192,7 @@ class S3(ObjectStore):
 
 
 def checked_endpoint(url: str) -> str:
-    """Without a slash at its end. Raises EngineError."""
+    """The endpoint's URL, validated, without a trailing slash. Raises EngineError."""
     try:
         parts = urllib.parse.urlsplit(url)
         is_fine = not url or (parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc)

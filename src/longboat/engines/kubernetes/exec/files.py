@@ -102,7 +102,7 @@ def execute(
 
 
 def _relay_streams(remote: Remote, command: Sequence[str]) -> int:
-    """With our own input and output; at a terminal, with a terminal."""
+    """Run with the caller's stdin and stdout, with a TTY where these are one."""
     is_terminal = _isatty(sys.stdin) and _isatty(sys.stdout)
     stdin = sys.stdin.buffer if is_terminal or _has_input() else None
     options: dict[str, Any] = {

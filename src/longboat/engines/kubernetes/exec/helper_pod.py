@@ -37,7 +37,7 @@ Object = dict[str, Any]
 
 
 class HelperPodOptions(Value, frozen=True):
-    """Whose helper pod it is, and what the cluster needs to start it."""
+    """Owner of a helper pod, and what the cluster needs to start it."""
 
     run: str = ""
     owner: str | None = None  # uid of the run's record
@@ -99,7 +99,7 @@ class HelperPod(Remote):
     def of_run(
         cls, client: Client, record: Record, paths: Sequence[str] | None = None, *, is_own: bool = False
     ) -> HelperPod:
-        """One that has these paths (default: the run's storage and checkpoints) where the run's pods have them.
+        """A helper pod with these paths (default: storage and checkpoints) mounted as in the run's pods.
 
         It has no other volume of the run: one that cannot be mounted may be just why the run failed. Unless the record
         is the caller's own (`is_own`: just made, here), it gets nothing that the run's Jobs have not got: a record can
@@ -182,7 +182,7 @@ class HelperPod(Remote):
         return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
     def _node_in_use(self) -> str | None:
-        """Where a claim is mounted now: one that only one node at a time may mount can be reached nowhere else."""
+        """Node where a claim is mounted now: a ReadWriteOnce claim can be mounted on no other."""
         claims = self._mounts.claims
         if not claims:
             return None

@@ -100,7 +100,7 @@ def _with(explanation: Explanation, start_troubles: Sequence[StartTrouble], fact
 
 
 class RunInspector:
-    """One look at everything around a run, at once."""
+    """Reads everything that may explain a run, in parallel."""
 
     def __init__(self, client: Client, snapshot: RunSnapshot, pool: ThreadPoolExecutor) -> None:
         self.client = client
@@ -173,7 +173,7 @@ class RunInspector:
         return [job for job in bodies if (job["metadata"].get("labels") or {}).get(names.ATTEMPT) == wanted]
 
     def events(self) -> list[Object]:
-        """Of everything that bears the attempt's name, and of claims; oldest first."""
+        """Events of all objects of the attempt and of its claims, oldest first."""
         start = names.attempt_name(self.run, self.attempt)
 
         def concerns(event: Object) -> bool:

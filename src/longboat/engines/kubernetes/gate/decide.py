@@ -122,7 +122,7 @@ def back_off_s(uid: str, tries: int) -> float:
 
 
 def _qualified(candidate: GateCandidate) -> GateCandidate:
-    """With pods that no pod of the cluster is called like: the gang's are plans, not objects."""
+    """The candidate with pod names that no pod of the cluster has: its pods do not exist yet."""
     pods = tuple(
         msgspec.structs.replace(
             pod, name=f"{candidate.run}/{pod.name}", namespace=candidate.namespace, run=candidate.run, node=None
@@ -160,7 +160,7 @@ def _look_after(candidate: GateCandidate, now: float, gate_s: float) -> Admissio
 
 
 def _blind(waiting: list[GateCandidate], inside: list[GateCandidate], now: float) -> list[Admission]:
-    """Nothing is known of the nodes: one gang at a time, so that no two take each other's."""
+    """Admission without rights to list nodes: one gang at a time, so that no two deadlock on partial placement."""
     unfinished = next((candidate for candidate in inside if candidate.rest), None)
     admissions = []
     # A run that was put back may never fit, and without nodes that cannot be known: those put back least go first.
@@ -202,7 +202,7 @@ def _pause(candidate: GateCandidate, now: float) -> str:
 
 
 class _Hall:
-    """One decision: the fleet with what is in it, filled up while runs are let in."""
+    """One round of admission: the fleet, filled up while runs are admitted."""
 
     def __init__(
         self, room: ClusterUsage, everyone: list[GateCandidate], inside: list[GateCandidate], now: float

@@ -39,7 +39,7 @@ _MAKING = threading.Lock()
 
 
 class HeldGate:
-    """One gate that is ours for this turn: `client` writes only while that is so."""
+    """A gate whose Lease is held for this turn; `client` writes only while it is held."""
 
     def __init__(self, client: Client, lease: Lease | None, took_s: float = 0.0) -> None:
         self.origin = client
@@ -62,7 +62,7 @@ class HeldGate:
         return self.lease is not None and not self._is_lost and self.lease.left_s < self.lease.ttl_s * 2 / 3
 
     def renew(self) -> None:
-        """In the renewing thread. After an error it is tried again: whether it is ours shows then."""
+        """Renew the Lease, in the renewing thread; retried after an error, as it may still be held."""
         assert self.lease is not None
         began, is_ours = clock(), True
         with contextlib.suppress(Exception):

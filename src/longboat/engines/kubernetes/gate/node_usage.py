@@ -69,7 +69,7 @@ def _list_pods(client: Client) -> list[SlimPod]:
 
 
 def bound_claims(client: Client) -> Claims:
-    """Where the claims of the client's namespace bind pods to. Volumes belong to no namespace and may be hidden."""
+    """Node affinity of the namespace's bound claims; empty where PersistentVolumes may not be listed."""
     claims = _list_or_nothing(client, PVC)
     volumes = _list_or_nothing(client, VOLUME) if claims else []
     return claims_of(claims, volumes)

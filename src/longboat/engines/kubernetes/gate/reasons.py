@@ -138,7 +138,7 @@ class WaitReasons:
         return text
 
     def _nodes(self, pods: Sequence[Pod], resource: str) -> tuple[str, ...]:
-        """Where pods that ask for the resource could be."""
+        """Nodes on which pods that request the resource could run."""
         choices = {id(names): names for names in self._choices(pods, resource)}
         if len(choices) == 1:
             return next(iter(choices.values()))

@@ -298,7 +298,7 @@ def created_within(stated: float, stamped: float | None) -> float:
 
 
 def _claims(client: Client, runs: Iterable[WaitingRun]) -> Claims:
-    """Where the runs' claims can be reached; nothing where that may not be read."""
+    """Node affinity of the volumes behind the runs' claims; empty without the right to list them."""
     storages = [run.record.storage for run in runs]
     volumes = [volume for run in runs for volume in run.record.job.volumes]
     is_needed = any(storage is not None and storage.claim for storage in storages) or any(

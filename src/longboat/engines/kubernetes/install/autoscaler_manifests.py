@@ -83,7 +83,7 @@ KWOK_LEASES: tuple[RbacRule, ...] = (RbacRule("coordination.k8s.io", "leases", (
 
 
 def autoscaler_objects(*, image: str, pools: str, version: str, simulates: bool) -> list[Object]:
-    """In the order in which they are to be applied, after the controller's. `pools`: the text of the pools file.
+    """Manifests in the order of their creation, after the controller's. `pools`: the text of the pools file.
 
     `simulates`: a pool has the provider `kwok`.
     """

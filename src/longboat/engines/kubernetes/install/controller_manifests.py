@@ -78,7 +78,7 @@ ELECTION: tuple[RbacRule, ...] = (
 
 
 def objects(*, image: str, only: Sequence[str] | None, version: str) -> list[Object]:
-    """In the order in which they are to be applied. `only`: the namespaces that the controller serves; None: all."""
+    """Manifests in the order of their creation. `only`: the namespaces that the controller serves; None: all."""
     named = {"name": CONTROLLER, "labels": {**LABELS, "app.kubernetes.io/version": version}}
     placed = {**named, "namespace": HOME}
     seen = {**placed, "name": SEEN}
@@ -108,7 +108,7 @@ def object_of(kind: Kind, metadata: Object, **fields: Any) -> Object:
 
 
 def binding_of(kind: Kind, metadata: Object, role: Kind, subject: Object | None = None) -> Object:
-    """To the service account that the labels name, unless another subject is given."""
+    """A binding to the service account that the labels name, unless another subject is given."""
     own = {
         "kind": SERVICE_ACCOUNT.kind,
         "name": metadata["labels"]["app.kubernetes.io/name"],
@@ -127,7 +127,7 @@ def rules_of(table: tuple[RbacRule, ...]) -> list[Object]:
 
 
 def deployment_of(labels: Object, container: Object, volumes: list[Object], **annotations: str) -> Object:
-    """One pod that the restricted level accepts, under the service account that the labels name."""
+    """A Deployment of one pod that fits the restricted level, under the service account that the labels name."""
     marks = {"annotations": {f"longboat.dev/{name}": value for name, value in annotations.items()}}
     return {
         "replicas": 1,

@@ -118,7 +118,7 @@ def uninstall(client: Client) -> Iterator[str]:
 
 
 def _wait_for_pods(client: Client) -> None:
-    """It lets go of its Lease and of the gate while it still may."""
+    """Wait until the pods are gone: they release their Leases while they still have the rights."""
     deadline = time.monotonic() + GONE_S
     while client.list(POD, namespace=HOME, labels=OURS).items and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -134,7 +134,7 @@ def _lift_cordons(client: Client) -> None:
 
 
 def lease_namespace(client: Client) -> str:
-    """Where `install` keeps Leases; where nothing is installed, the namespace at hand."""
+    """Namespace of the Leases: that of the installation, else the client's own."""
     try:
         return HOME if client.find(NAMESPACE, HOME) is not None else client.namespace
     except ApiError:
@@ -187,7 +187,7 @@ def _is_ready(deployment: Object) -> bool:
 
 
 def _is_rolled_out(deployment: Object) -> bool:
-    """It is ready, and nothing is left of an earlier one."""
+    """Whether the rollout is complete: ready, and no pod of an earlier revision left."""
     status = deployment.get("status") or {}
     return _is_ready(deployment) and status.get("replicas") == status.get("updatedReplicas")
 

@@ -164,7 +164,7 @@ class LiveLogs:
             self._is_stale = True
 
     def _pod_changed(self, change: Change[dict[str, Any]]) -> None:
-        """One that starts has a log to open; one that ends may be the end of the run."""
+        """A pod that starts has a log to open; one that ends may end the run."""
         view = pod_view(change.object)
         if change.type == "DELETED" or view.end is not None:  # the kubelet calls the pod itself ended a second later
             self._is_stale = True
@@ -289,7 +289,7 @@ def list_pods(client: Client, record: Record) -> list[dict[str, Any]]:
 
 
 def merged(lines: list[LogLine], query: LogQuery) -> Iterator[LogLine]:
-    """By time, each rank's and stream's own order kept; only what the query wants."""
+    """Lines of all nodes by time, in order per rank and stream, filtered by the query."""
     streams: dict[tuple[str, int, str, int], list[LogLine]] = {}
     matches = matcher(query)
     for line in lines:

@@ -21,7 +21,7 @@ SILENCE_S = 30.0
 
 
 class LauncherLogs:
-    """Of one pod. `is_usable` is False once it is known that there is no way: no right to exec, an older launcher."""
+    """Log files of one pod's launcher. `is_usable`: False without the right to exec, or with an older launcher."""
 
     def __init__(self, client: Client, namespace: str, pod: str) -> None:
         self.is_usable = True

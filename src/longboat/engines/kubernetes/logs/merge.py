@@ -144,7 +144,7 @@ class RunLogs:
 
     @contextmanager
     def follow(self, state: State) -> Iterator[LiveLogs]:
-        """Those that come, from what was read on. `state`: as it was seen just now."""
+        """New lines after those already read. `state`: as just observed."""
         with LiveLogs(self._client, self._record, self._query, open_log=self._open_log, notice=self._notice) as live:
             live.begin(state)
             yield live

@@ -17,7 +17,7 @@ from longboat.kubeapi.client import Client
 
 
 class NodeLog:
-    """Whose log it is, its reader (`log`), and the reader's source (`source`)."""
+    """A node of an attempt with the reader of its log (`log`) and the reader's source (`source`)."""
 
     def __init__(self, client: Client, namespace: str, pod: PodView, query: LogQuery, copies: LogSources) -> None:
         self.role = pod.role

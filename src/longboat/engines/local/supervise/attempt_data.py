@@ -67,7 +67,7 @@ class AttemptOutputs:
     def containers(
         self, attempt: int, report: Callable[[str], None], check: Callable[[], None]
     ) -> AttemptContainers | None:
-        """Those of the attempt, their images there; None for a run without. `check` raises when the run is stopped."""
+        """Containers of the attempt, images pulled; None for a run without. `check` raises when the run is stopped."""
         if self._record.containers is None:
             return None
         from longboat.engines.local.containers.attempt import AttemptContainers
@@ -113,7 +113,7 @@ class AttemptOutputs:
         return folder
 
     def _variables(self) -> dict[str, str]:
-        """With which object stores are reached."""
+        """Environment with the credentials of object stores."""
         from longboat.engines.shared.checkpoint_store import own_variables
         from longboat.engines.shared.secrets import read_secrets
 

@@ -171,13 +171,13 @@ class Supervisor:
         return self._conclude(ending)
 
     def _secret_values(self) -> list[str]:
-        """As far as they can be had: another command took the run over, perhaps in a shell without them."""
+        """Secret values that can still be read: the command that took over may run in a shell without them."""
         return list(readable_secrets(self.home, self.job.secrets, os.environ).values())
 
     # the steps of an attempt
 
     def _wait_for_runs(self) -> Failure | None:
-        """Until the runs have succeeded that this one starts after; a failure where they cannot any more."""
+        """Wait until all predecessors have succeeded; the failure if one cannot any more."""
         while self.record.after:
             self._raise_if_stopped()
             verdict = look_at_chain(self.home, self.record.after, self.state.succeeded)
@@ -318,7 +318,7 @@ class Supervisor:
     # waiting and waking
 
     def _pause(self, timeout_s: float) -> None:
-        """Until a child ends, a command wakes us, or the time is over."""
+        """Wait for the next wake-up, and store the state if that failed before."""
         self._wakeups.wait(min(timeout_s, TICK_S))
         if not self._is_saved:
             self._save()

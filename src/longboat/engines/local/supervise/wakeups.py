@@ -22,21 +22,21 @@ def wake(files: RunFiles) -> None:
 
 
 class Wakeups:
-    """Of this process, for one run."""
+    """Wake-ups of this process, the supervisor of one run."""
 
     def __init__(self, files: RunFiles) -> None:
         self._files = files
         self._descriptors = [self._open_fifo(), _catch_children()]
 
     def wait(self, timeout_s: float) -> None:
-        """Until a child ends, a command wakes us, or the time is over."""
+        """Wait until a child ends, a command wakes us, or the timeout."""
         ready, _, _ = select.select(self._descriptors, [], [], timeout_s)
         for descriptor in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(descriptor, 4096)
 
     def close(self) -> None:
-        """Nobody wakes us any more."""
+        """Remove the FIFO at the end of the run."""
         self._files.wake.unlink(missing_ok=True)
 
     def _open_fifo(self) -> int:
