@@ -9,13 +9,16 @@ import ast
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 from import_graph import folder_imports
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "longboat"
+TESTS = SOURCE.parents[1] / "tests"
 MOST_MODULES = 13  # what a reader can look over at once: a dozen and a little
 LONGEST_INIT = 12
+MOST_LINES = 400  # of a module: what a reader can keep in mind
 MOST_EQUAL_LINES = 8  # fewer are often a signature or a call that two places happen to share
 # Names that mean one thing each in the place where they are; why there may be two.
 TWICE = {
@@ -47,6 +50,11 @@ def folders(source: Path) -> list[str]:
         if modules > MOST_MODULES:
             problems.append(f"{init.parent}: {modules} modules; a folder holds at most {MOST_MODULES}")
     return problems
+
+
+def lengths(files: Iterable[Path]) -> list[str]:
+    counts = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
+    return [f"{file}: {count} lines; at most {MOST_LINES}" for file, count in counts.items() if count > MOST_LINES]
 
 
 def introductions(trees: dict[Path, ast.Module]) -> list[str]:
@@ -110,7 +118,7 @@ def main() -> int:
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE
     trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(source.rglob("*.py"))}
     problems = [*class_names(trees), *folders(source), *introductions(trees), *copies(trees)]
-    problems += permissions(trees, source)
+    problems += permissions(trees, source) + lengths([*trees, *sorted(TESTS.rglob("*.py"))])
     print("\n".join(problems) if trees else f"no files in {source}")
     return int(bool(problems) or not trees)
 

@@ -19,6 +19,17 @@ from typing import Any
 
 from tests.launcher.nodes import LAUNCHER, PATIENCE_S, end_all, survivors, until
 
+SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+STOPPABLE = """
+import os, signal, sys, time
+def leave(*_):
+    print('leaves', flush=True)
+    sys.exit(3 if os.environ['RANK'] == '1' else 0)
+signal.signal(signal.SIGTERM, leave)
+print('up', flush=True)
+time.sleep(600)
+"""
+
 
 def free_port(address: str) -> int:
     with socket.socket() as probe:
@@ -263,3 +274,10 @@ class Relay:
     def close(self) -> None:
         self._listener.close()
         self.cut()
+
+
+def checkpoint(folder: Path, step: int) -> Path:
+    path = folder / f"step-{step}"
+    path.mkdir(parents=True)
+    (path / ".complete").write_text("{}")
+    return path
