@@ -10,6 +10,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Commands": {
         "check": ("cluster.check", "Check a cluster file and show what it asks for."),
         "kubeconfig": ("cluster.kubeconfig", "Put a cluster into your kubeconfig, or take it out."),
+        "user": ("cluster.user", "Give people access to a namespace, and take it away."),
     },
 }
 """As in cli.main: section -> command -> (module of longboat.cli, one line of help)."""
