@@ -16,13 +16,13 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
-from testbed import api, binaries, controlplane, kwok, namespaces, network, node, processes, profiles
+from testbed import api, binaries, controlplane, driver, kwok, namespaces, network, node, processes, profiles
 from testbed.binaries import Binaries
 from testbed.clusters import Cluster
 from testbed.errors import TestbedError
 from testbed.processes import Process
 
-NODE_PART = re.compile(r"(node-(\d+))-(containerd|kubelet|kube-proxy)")
+NODE_PART = re.compile(r"(node-(\d+))-(containerd|kubelet|kube-proxy|nvidia-device-plugin)")
 NODE_PORTS = {"kubelet": 10250, "kube-proxy": 10256}
 # Reading sees what is there already, writing goes to the small disk. What was written well is kept: containerd has
 # noted that it has it.
@@ -50,7 +50,7 @@ PERIOD_S = 0.1
 
 def proper_name(name: str) -> str:
     """The recorded name: `kube-apiserver` and `kubelet` are taken for `apiserver` and `node-0-kubelet`."""
-    if name in ("containerd", "kubelet", "kube-proxy"):
+    if name in ("containerd", "kubelet", "kube-proxy", node.PLUGIN):
         return f"{node.name_of(0)}-{name}"
     return name.removeprefix("kube-")
 
@@ -167,6 +167,8 @@ def works(cluster: Cluster, programs: Binaries, started: Process) -> Callable[[]
     if part and part[3] == "containerd":
         asked = [str(programs["ctr"]), "-a", node.SOCKET, "version"]
         return lambda: bool(namespaces.run(real_holder_of(cluster, int(part[2])), asked))
+    if part and part[3] == node.PLUGIN:
+        return lambda: shown_gpus(cluster, int(part[2])) > 0
     if part:
         place = (network.node_address(cluster, int(part[2])), NODE_PORTS[part[3]])
         return lambda: accepts(place)
@@ -189,6 +191,30 @@ def accepts(place: tuple[str, int]) -> bool:
     except OSError:
         return False
     return True
+
+
+def shown_gpus(cluster: Cluster, number: int) -> int:
+    with contextlib.closing(api.Api(cluster, timeout_s=5.0)) as with_api:
+        return node.shown_gpus(with_api, node.name_of(number))
+
+
+@contextlib.contextmanager
+def gpu_error(cluster: Cluster, gpu: int, xid: int = 79, *, number: int = 0) -> Iterator[None]:
+    """A GPU of a real node reports an Xid error, until the end: then all are as new, for the device plugin too.
+
+    One at a time for a node: tests that share it wait for each other.
+    """
+    root = node.driver_root(cluster, number)
+    with driver.error_lock(root):
+        driver.add_error(root, gpu, xid)
+        try:
+            yield
+        finally:
+            driver.repair(root)
+            # It never takes a GPU back by itself; this has it look at them anew.
+            signal_component(cluster, f"{node.name_of(number)}-{node.PLUGIN}", signal.SIGHUP)
+            healed = lambda: shown_gpus(cluster, number) == node.GPUS  # noqa: E731
+            api.wait_for("the GPUs are back", healed, READY_S)
 
 
 ACTIONS: dict[str, Callable[[Cluster, str], object]] = {

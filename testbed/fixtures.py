@@ -3,9 +3,10 @@ Faults on demand: `api_proxy`, `registry`. Containers of this machine: `podman`.
 
 A test marked `pods` gets a cluster with a real node, shared by all workers of the test run; one marked `cluster` gets a
 control plane with KWOK, one for each worker, so that tests may add simulated nodes without seeing each other's. With
-`pytest.mark.pods("controllers")` the real node runs JobSet and Kueue as well: a cluster of its own, also shared. They
-are started when first asked for and removed by the last one who used them. What an earlier, killed run left is removed
-first. Where a machine lacks something, the test is skipped with one line that names it.
+`pytest.mark.pods("controllers")` the real node runs JobSet and Kueue as well, with `pods("nvidia")` it has GPUs of a
+stand-in driver and NVIDIA's device plugin: clusters of their own, also shared. They are started when first asked for
+and removed by the last one who used them. What an earlier, killed run left is removed first. Where a machine lacks
+something, the test is skipped with one line that names it.
 """
 
 from __future__ import annotations

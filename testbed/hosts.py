@@ -17,7 +17,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import binaries, cgroups, cleanup, clusters, namespaces, network, processes, rootfs, settings, traits
+from testbed import (
+    binaries,
+    cgroups,
+    cleanup,
+    clusters,
+    driver,
+    namespaces,
+    network,
+    processes,
+    rootfs,
+    settings,
+    traits,
+)
 from testbed.clusters import Cluster
 from testbed.controlplane import wait_running
 from testbed.errors import Missing, TestbedError
@@ -131,7 +143,7 @@ def up(name: str, count: int, wanted: Sequence[str] = (), *, lease: bool = False
     if not 1 <= count <= MOST:
         raise TestbedError(f"a group has 1 to {MOST} hosts, not {count}")
     found = traits.combine(wanted, count)
-    lacks = missing()
+    lacks = missing() or (driver.missing() if any(one.gpus for one in found) else None)
     if lacks:
         raise Missing(lacks)
     if any(one.delay for one in found):
@@ -300,6 +312,9 @@ def write_files(record: Cluster, host: Host) -> None:
         file = room_of(host) / "files" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
+    if host.traits.gpus:
+        machine = int(host.name.removeprefix("host-")) + 1
+        driver.write_host_files(room_of(host) / "files", host.traits.gpus, machine, has_driver=host.traits.has_driver)
     (room_of(host) / "files").chmod(0o700)
 
 

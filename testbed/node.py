@@ -9,13 +9,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from testbed import api, cgroups, controlplane, dns, images, namespaces, network, processes
+from testbed import api, cgroups, controlplane, dns, driver, images, namespaces, network, processes
 from testbed.binaries import Binaries
 from testbed.certificates import Certificate, node_certificate, write_kubeconfig
 from testbed.clusters import Cluster
 from testbed.processes import Launch, Process
 
 TARGETS = ("containerd", "runc", "cni", "coredns")
+GPU_PROFILE = "nvidia"
+GPU_TARGETS = ("nvidia-device-plugin", "nvidia-container-toolkit")
+PLUGIN = "nvidia-device-plugin"
+GPU = "nvidia.com/gpu"
+GPUS = 8
+"""Of each real node in a cluster that has that profile."""
 SOCKET = "/run/containerd/containerd.sock"
 REAL_LABEL = dns.REAL_LABEL
 READY_S = 90.0
@@ -140,10 +146,27 @@ def write_files(cluster: Cluster, programs: Binaries, number: int) -> None:
     write_kubeconfig(cluster, f"node-{name}", folder / "kubeconfig")
 
 
+def driver_root(cluster: Cluster, number: int) -> Path:
+    return cluster.folder / name_of(number) / "driver"
+
+
+def plugin_arguments(cluster: Cluster, programs: Binaries, number: int) -> list[str]:
+    root = driver_root(cluster, number)
+    return [
+        str(programs[PLUGIN]),
+        "--device-list-strategy=cdi-cri",
+        f"--nvidia-driver-root={root}",
+        f"--container-driver-root={root}",
+        f"--nvidia-cdi-hook-path={programs['nvidia-cdi-hook']}",
+    ]
+
+
 def component_arguments(cluster: Cluster, programs: Binaries, number: int) -> dict[str, list[str]]:
     name = name_of(number)
     folder = cluster.folder / name
+    plugin = {PLUGIN: plugin_arguments(cluster, programs, number)} if GPU_PROFILE in cluster.profiles else {}
     return {
+        **plugin,
         "containerd": [str(programs["containerd"]), "--config", str(folder / "containerd.toml"), "--log-level", "info"],
         "kubelet": [
             str(programs["kubelet"]),
@@ -159,7 +182,7 @@ def component_arguments(cluster: Cluster, programs: Binaries, number: int) -> di
 
 
 def start_component(cluster: Cluster, programs: Binaries, number: int, component: str, holder: int) -> Process:
-    """Start (again) containerd, kubelet or kube-proxy of one node."""
+    """Start (again) containerd, kubelet, kube-proxy or the device plugin of one node."""
     name = f"{name_of(number)}-{component}"
     launch = Launch(
         name,
@@ -178,6 +201,8 @@ def start_runtime(cluster: Cluster, programs: Binaries, number: int, holder: int
     cgroups.make(f"{cluster.cgroup}/{name_of(number)}")
     images.clone(store, cluster.folder / name_of(number) / "lib/containerd")
     write_files(cluster, programs, number)
+    if GPU_PROFILE in cluster.profiles:
+        driver.make_root(driver_root(cluster, number), GPUS, number + 1)
     return start_component(cluster, programs, number, "containerd", holder)
 
 
@@ -194,6 +219,12 @@ def wait_runtime(programs: Binaries, holder: int, running: Process) -> None:
 
 def start_agents(cluster: Cluster, programs: Binaries, number: int, holder: int) -> list[Process]:
     return [start_component(cluster, programs, number, agent, holder) for agent in ("kubelet", "kube-proxy")]
+
+
+def shown_gpus(with_api: api.Api, name: str) -> int:
+    """How many GPUs of a node the scheduler may hand out."""
+    found = with_api.get(api.path_of("Node", "v1", name=name)) or {}
+    return int(found.get("status", {}).get("allocatable", {}).get(GPU, 0))
 
 
 def is_ready(with_api: api.Api, name: str) -> bool:

@@ -6,6 +6,7 @@ two-nodes  and a second one
 gpu        and simulated GPU nodes
 jobset     a real node and the JobSet controller in it
 kueue      a real node and the Kueue controller in it
+nvidia     a real node with eight GPUs of a stand-in driver, handed out by NVIDIA's device plugin
 older      the oldest Kubernetes that Longboat works with, in place of the newer one
 """
 
@@ -20,7 +21,7 @@ from testbed.errors import TestbedError
 from testbed.kwok import Group
 from testbed.manifests import Controller
 
-NAMES = ("api", "pods", "two-nodes", "gpu", "jobset", "kueue", "older")
+NAMES = ("api", "pods", "two-nodes", "gpu", "jobset", "kueue", "nvidia", "older")
 CONTROLLERS = {one.name: one for one in (jobset.CONTROLLER, kueue.CONTROLLER)}
 """In the order in which they start: Kueue looks after objects of JobSet, and its webhooks stop other deployments."""
 DEFAULT_FLEET = "4"
@@ -41,7 +42,8 @@ class Parts:
         real = node.TARGETS if self.real_nodes else ()
         simulated = kwok.TARGETS if self.simulates else ()
         older = (OLDER.name,) if "older" in self.profiles else ()
-        return (*controlplane.TARGETS, *older, *real, *simulated, *(one.name for one in self.controllers))
+        nvidia = node.GPU_TARGETS if node.GPU_PROFILE in self.profiles else ()
+        return (*controlplane.TARGETS, *older, *real, *nvidia, *simulated, *(one.name for one in self.controllers))
 
     @property
     def controllers(self) -> tuple[Controller, ...]:
@@ -59,7 +61,7 @@ def combine(names: Sequence[str], fleet: Sequence[str] = ()) -> Parts:
     unknown = sorted(wanted - set(NAMES))
     if unknown:
         raise TestbedError(f"no profile {', '.join(unknown)}; there are {', '.join(NAMES)}")
-    if wanted & {"two-nodes", *CONTROLLERS}:
+    if wanted & {"two-nodes", node.GPU_PROFILE, *CONTROLLERS}:
         wanted.add("pods")
     groups = tuple(kwok.parse_group(text) for text in fleet or ([DEFAULT_FLEET] if "gpu" in wanted else []))
     real_nodes = 2 if "two-nodes" in wanted else 1 if "pods" in wanted else 0

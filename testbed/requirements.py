@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from testbed import binaries, build, images, manifests, namespaces, profiles
+from testbed import binaries, build, driver, images, manifests, namespaces, profiles
 from testbed.errors import Missing
 
-KINDS = {"cluster": ("api", "gpu"), "pods": ("pods",), "controllers": ("jobset", "kueue"), "older": ("pods", "older")}
+KINDS = {
+    "cluster": ("api", "gpu"),
+    "pods": ("pods",),
+    "controllers": ("jobset", "kueue"),
+    "nvidia": ("nvidia",),
+    "older": ("pods", "older"),
+}
 """Kind of test to the profiles its cluster has."""
 
 
@@ -19,6 +25,8 @@ def missing(kind: str) -> str | None:
         lacks = namespaces.missing() or missing_images(parts.images)
     for controller in parts.controllers:
         lacks = lacks or manifests.missing(controller)
+    if "nvidia" in parts.profiles:
+        lacks = lacks or driver.missing()
     return lacks
 
 

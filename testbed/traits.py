@@ -9,6 +9,8 @@ old-containerd    a configuration of containerd 1 that switches Kubernetes' part
 swap              a line for swap in /etc/fstab
 busy-port=PORT    somebody listens there already
 junk              the last three; ports 6443 and 10250
+gpus[=COUNT]      GPUs (8) of a stand-in driver: nvidia-smi, libraries, device files, what the kernel shows of them
+no-driver         the GPUs are on the PCI bus and nothing else of them is there
 """
 
 from __future__ import annotations
@@ -26,13 +28,14 @@ _VALUES = {
     "clock": (r"[+-][1-9][0-9]*[smh]", "+1h"),
     "disk": (r"[1-9][0-9]*[MG]", "1G"),
     "busy-port": (r"[1-9][0-9]{0,4}", ""),
+    "gpus": (r"[1-9]|[1-5][0-9]|6[0-4]", "8"),
 }
 # systemd's own programs wait for several things at once in a way that the false clock breaks.
 _TRUE_CLOCK = (
     "systemd-logind", "systemd-journald", "systemd-hostnamed", "systemd-timedated", "systemd-localed", "systemd-run",
     "systemctl", "journalctl", "loginctl", "machinectl", "busctl", "systemd",
 )  # fmt: skip
-FLAGS = ("no-route", "old-containerd", "swap", "junk")
+FLAGS = ("no-route", "old-containerd", "swap", "junk", "no-driver")
 NAMES = (*FLAGS, *_VALUES)
 JUNK_PORTS = (6443, 10250)
 SMALLEST_DISK = 64 << 20
@@ -40,7 +43,7 @@ SMALLEST_DISK = 64 << 20
 
 @dataclass(frozen=True)
 class Traits:
-    """All that is wrong with one host."""
+    """All that is wrong, or special, with one host."""
 
     no_route: bool = False
     slow: str = ""
@@ -50,6 +53,8 @@ class Traits:
     old_containerd: bool = False
     swap: bool = False
     busy_ports: tuple[int, ...] = ()
+    gpus: int = 0
+    has_driver: bool = True
 
 
 def combine(wanted: Sequence[str], count: int) -> list[Traits]:
@@ -87,6 +92,10 @@ def add(traits: Traits, name: str, value: str) -> Traits:
         return replace(traits, clock_s=int(value[:-1]) * _UNITS[value[-1]])
     if name == "disk":
         return replace(traits, disk_bytes=checked_disk(value))
+    if name == "gpus":
+        return replace(traits, gpus=int(value))
+    if name == "no-driver":
+        return replace(traits, has_driver=False, gpus=traits.gpus or int(_VALUES["gpus"][1]))
     ports = {"busy-port": (checked_port(value),) if value else (), "junk": JUNK_PORTS}.get(name, ())
     return replace(
         traits,

@@ -5,6 +5,7 @@ The record is written before the first process starts, so that whatever happens 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -129,6 +130,17 @@ def start_with_nodes(cluster: Cluster, programs: Binaries, holders: list[int], s
         node.wait_runtime(programs, holder, runtimes[number])
         running += node.start_agents(cluster, programs, number, holder)
     wait_nodes(cluster, len(holders), running)
+    if node.GPU_PROFILE in cluster.profiles:
+        start_gpus(cluster, programs, holders)
+
+
+def start_gpus(cluster: Cluster, programs: Binaries, holders: list[int]) -> None:
+    """Device plugins, once the kubelets accept them."""
+    numbers = range(len(holders))
+    running = [node.start_component(cluster, programs, number, node.PLUGIN, holders[number]) for number in numbers]
+    with contextlib.closing(api.Api(cluster)) as with_api:
+        shown = lambda: all(node.shown_gpus(with_api, node.name_of(number)) == node.GPUS for number in numbers)  # noqa: E731
+        controlplane.wait_running("the nodes show their GPUs", shown, running, node.READY_S)
 
 
 def in_background(work: Callable[[], None]) -> Callable[[], None]:

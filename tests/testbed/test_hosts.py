@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed import cleanup, clusters, network, processes
+from testbed import cleanup, clusters, driver, network, processes
 from testbed import hosts as machines
 from testbed.errors import Missing, TestbedError
 from testbed.hosts import Group
@@ -126,6 +126,29 @@ def test_a_small_disk_and_what_others_left(state: Path, hosts: Start) -> None:
     listening = "sudo ss -Hltn 'sport = :6443 or sport = :10250' | wc -l"
     assert processes.wait_until(lambda: host.run(listening) == "2\n", 30)
     assert plain.run(f"{listening}; ls /etc/containerd 2>&1 | wc -l; cat /etc/fstab") == "0\n1\n"
+
+
+@pytest.mark.hosts
+def test_hosts_with_gpus_of_a_stand_in_driver(state: Path, hosts: Start) -> None:
+    """One with its driver, one whose GPUs are on the bus alone; both as good as new after a restart."""
+    group = hosts(2, "0:gpus=2", "1:gpus=3", "1:no-driver")
+    ready, bare = group.hosts
+    seen = "nvidia-smi -L; ls /dev | grep ^nvidia; cat /proc/driver/nvidia/version /sys/module/nvidia/version"
+    count = "grep -l 0x10de /sys/bus/pci/devices/*/vendor | wc -l"
+    told = ready.run(f"{seen}; {count}")
+    assert told.startswith(f"GPU 0: NVIDIA H200 (UUID: {driver.uuid(1, 0)})\nGPU 1: ")
+    assert told.endswith(f"\n{driver.VERSION}\n2\n") and told.count(driver.VERSION) == 2
+    assert set(driver.device_minors(2, 1)) <= set(told.split())
+    assert bare.run(f"{count}; ls /dev | grep -c ^nvidia; ls /sys/module/nvidia /proc/driver/nvidia 2>&1; true") == (
+        "3\n0\nls: cannot access '/sys/module/nvidia': No such file or directory\n"
+        "ls: cannot access '/proc/driver/nvidia': No such file or directory\n"
+    )
+    for host in group.hosts:
+        assert host.run("systemctl is-system-running --wait || systemctl --failed") == "running\n"
+    machines.switch_off(group.record, ready)
+    machines.switch_on(group.record, ready)
+    assert processes.wait_until(lambda: machines.answers(ready), 60)
+    assert ready.run(f"{seen}; {count}") == told
 
 
 @pytest.mark.hosts

@@ -26,6 +26,13 @@ def test_an_older_kubernetes_comes_beside_the_newer_after_which_it_counts() -> N
     assert "kubernetes-older" not in profiles.combine(["pods"]).targets
 
 
+def test_gpus_of_a_real_node_need_one_and_nvidia_s_programs() -> None:
+    parts = profiles.combine(["nvidia"])
+    assert parts.profiles == ("api", "pods", "nvidia") and parts.real_nodes == 1
+    assert {"nvidia-device-plugin", "nvidia-container-toolkit"} <= set(parts.targets)
+    assert not {"nvidia-device-plugin"} & set(profiles.combine(["pods"]).targets), "made only where it is asked for"
+
+
 def test_a_fleet_asks_for_the_gpu_profile() -> None:
     parts = profiles.combine([], ["100:h100x8", "4:cpu"])
     assert parts.profiles == ("api", "gpu")

@@ -17,13 +17,16 @@ def test_traits_are_for_all_hosts_or_for_one() -> None:
     ]
     junk = Traits(old_containerd=True, swap=True, busy_ports=(6443, 10250))
     assert traits.combine(["junk", "busy-port=6443"], 1) == [junk]
+    assert traits.combine(["gpus", "1:gpus=2", "1:no-driver"], 2) == [Traits(gpus=8), Traits(gpus=2, has_driver=False)]
+    assert traits.combine(["no-driver"], 1) == [Traits(gpus=8, has_driver=False)]
     assert traits.combine(["no-route", "delay=20ms"], 1) == [Traits(no_route=True, delay="20ms")]
 
 
 @pytest.mark.parametrize(
     "text",
     ["nosuch", "2:slow", "slow=1mbit;reboot", "clock=1h", "disk=1M", "disk=x", "busy-port", "busy-port=0",
-     "busy-port=22", "busy-port=70000", "junk=1", "no-route=", "slow=", "-1:slow", ""],
+     "busy-port=22", "busy-port=70000", "junk=1", "no-route=", "slow=", "-1:slow", "",
+     "gpus=0", "gpus=65", "gpus=x", "no-driver=1"],
 )  # fmt: skip
 def test_mistakes_are_named(text: str) -> None:
     with pytest.raises(TestbedError):

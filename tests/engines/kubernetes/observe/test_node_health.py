@@ -11,7 +11,7 @@ from longboat.core.jobs import Retries
 from longboat.core.runs import RunStatus
 from longboat.engines.kubernetes.explain.explain import node_facts
 from longboat.engines.kubernetes.observe.node_health import node_troubles
-from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
+from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot, pod_view
 from longboat.engines.kubernetes.observe.termination import PodEnd
 from longboat.engines.kubernetes.records import State
 from tests.engines.kubernetes.manifest_samples import job, record, role
@@ -86,6 +86,39 @@ def test_what_is_told_of_a_node(body: dict[str, Any] | None, expected: list[tupl
     assert all(
         (trouble.node, trouble.members, trouble.ranks) == ("n1", ("worker-1",), (4, 5, 6, 7)) for trouble in found
     )
+
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        (None, ("reports 1 of 8 nvidia.com/gpu unhealthy", f"if a rank fails of it, {THEN}")),
+        ((), ("reports 1 of 8 nvidia.com/gpu unhealthy", "not those of the run: it goes on")),
+        (("GPU-3",), ("reports 1 of 8 nvidia.com/gpu unhealthy, of the run: GPU-3", f"if a rank fails of it, {THEN}")),
+    ],
+)
+def test_gpus_that_their_plugin_has_given_up(devices: tuple[str, ...] | None, expected: tuple[str, str]) -> None:
+    """Capacity counts all devices, allocatable the healthy ones; of memory and the like the difference is kept back."""
+    body = node()
+    body["status"] |= {"capacity": {GPU: "8", "memory": "64Gi"}, "allocatable": {GPU: "7", "memory": "60Gi"}}
+    (trouble,) = node_troubles(seen(pod(1, "n1", unhealthy_devices=devices)), {"n1": body})
+    assert (trouble.what, trouble.follows) == expected
+    body["status"]["allocatable"][GPU] = "8"
+    assert node_troubles(seen(pod(1, "n1", unhealthy_devices=devices)), {"n1": body}) == ()
+
+
+def test_the_health_of_a_pod_s_own_devices() -> None:
+    """As a kubelet from 1.36 on tells it; devices whose health is not known are no trouble."""
+    devices = [
+        {"resourceID": "GPU-3", "health": "Unhealthy"},
+        {"resourceID": "GPU-4", "health": "Healthy"},
+        {"resourceID": "GPU-5", "health": "Unknown"},
+    ]
+    status = {"name": "main", "allocatedResourcesStatus": [{"name": GPU, "resources": devices}]}
+    assert pod_view({"status": {"containerStatuses": [status]}}).unhealthy_devices == ("GPU-3",)
+    assert pod_view({"status": {"containerStatuses": [{"name": "main"}]}}).unhealthy_devices is None
 
 
 def test_a_silent_node_and_one_that_says_no() -> None:

@@ -1,7 +1,8 @@
 """Health of the cluster's nodes that a run's pods are on: what speaks against one, since when, and what follows. Pure.
 
 Conditions and taints are shown in the words of whoever set them: node-problem-detector, a GPU operator or a cloud tell
-of an Xid, a link that is down or a coming maintenance there. When a node counts as lost is decided in `node_loss`.
+of an Xid, a link that is down or a coming maintenance there. Devices that their plugin has given up are counted. When a
+node counts as lost is decided in `node_loss`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Any, NamedTuple
 
 from longboat.core.runs import NodeTrouble
 from longboat.core.times import parse_time
+from longboat.core.words import listing
 from longboat.engines.kubernetes.observe.node_loss import limit_of
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import ranks_of
 from longboat.fitting.model.nodes import taints_of, tolerations_of, untolerated
+from longboat.fitting.model.quantities import amounts
 
 Object = Mapping[str, Any]
 
@@ -75,6 +78,7 @@ def _signs(body: Object | None, pods: Sequence[PodView], snapshot: RunSnapshot) 
         sign = _condition(condition, limit_of(snapshot), then)
         if sign is not None:
             yield sign
+    yield from _devices(body, pods, then)
     yield from _closed(body, pods, then)
 
 
@@ -93,6 +97,20 @@ def _condition(condition: Object, lost_s: float, then: str) -> _Sign | None:
     if kind in PRESSURES:
         return _Sign(f"is short of {PRESSURES[kind]}", since, f"its kubelet may evict pods of the run, {then}")
     return _Sign(f"reports {kind}{': ' if said else ''}{said}", since, f"if a rank fails of it, {then}")
+
+
+def _devices(body: Object, pods: Sequence[PodView], then: str) -> Iterator[_Sign]:
+    """A kubelet counts every device as its capacity, and as allocatable those that their plugin calls healthy."""
+    status = body.get("status") or {}
+    healthy = dict(amounts(status.get("allocatable")))
+    ours = [device for pod in pods for device in pod.unhealthy_devices or ()]
+    is_elsewhere = not ours and all(pod.unhealthy_devices is not None for pod in pods)
+    follows = "not those of the run: it goes on" if is_elsewhere else f"if a rank fails of it, {then}"
+    for resource, count in amounts(status.get("capacity")):
+        lost = count - healthy.get(resource, 0)
+        if "/" in resource and lost > 0:  # a domain before the name: handed out by a device plugin
+            whose = f", of the run: {listing(ours, 4)}" if ours else ""
+            yield _Sign(f"reports {lost} of {count} {resource} unhealthy{whose}", None, follows)
 
 
 def _closed(body: Object, pods: Sequence[PodView], then: str) -> Iterator[_Sign]:

@@ -45,6 +45,7 @@ class PodView(Value, frozen=True):
     is_forced: bool = False  # deleted without a grace: only a finalizer keeps it
     is_lost: bool = False  # its node is lost; `end` is our judgement, nobody reported it
     tolerations: tuple[dict[str, Any], ...] = ()  # of one pod that was read whole, not of a list
+    unhealthy_devices: tuple[str, ...] | None = None  # GPUs it has; None: the cluster does not tell (before 1.36)
     end: PodEnd | None = None
 
     @property
@@ -149,8 +150,17 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         deleting_since=parse_time(meta.get("deletionTimestamp")),
         tolerations=tuple(spec.get("tolerations") or ()),
         is_forced="deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds") == 0,
+        unhealthy_devices=_unhealthy_devices(container),
         end=end,
     )
+
+
+def _unhealthy_devices(container: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Devices of a container that their plugin has given up. Their health may be unknown too: that says nothing."""
+    told = container.get("allocatedResourcesStatus")
+    devices = [device for resource in told or () for device in resource.get("resources") or ()]
+    unhealthy = tuple(str(device.get("resourceID")) for device in devices if device.get("health") == "Unhealthy")
+    return None if told is None else unhealthy
 
 
 def mount_trouble(events: Iterable[Mapping[str, Any]]) -> StartTrouble | None:
