@@ -57,7 +57,7 @@ def fresh_name(folder: str) -> str:
     return f"{folder}/{os.getpid()}-{next(_serial)}-{os.urandom(4).hex()}"
 
 
-def write_all(fd: int, data: bytes | memoryview) -> None:
+def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]

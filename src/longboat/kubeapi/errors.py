@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from longboat.core.errors import EngineError
+
+T = TypeVar("T")
 
 BUSY = (429, 503)
 """Statuses of a server that has not begun with the request."""
@@ -65,3 +67,13 @@ class LeaseExpired(ApiError):
 
 class KubeconfigError(EngineError):
     """The kubeconfig cannot be used: not there, not YAML, an unknown context, a way to log in that we do not speak."""
+
+
+def answer_or_none(ask: Callable[[], T]) -> T | None:
+    """The answer; None where the server refuses it or does not serve it. Raises Unreachable: that is no answer."""
+    try:
+        return ask()
+    except Unreachable:
+        raise
+    except ApiError:
+        return None

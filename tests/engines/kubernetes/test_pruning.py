@@ -14,7 +14,8 @@ from longboat.engines.kubernetes import pruning
 from longboat.engines.kubernetes.engine import KubernetesEngine
 from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.records import State
-from longboat.engines.kubernetes.status import brief_status, current_user
+from longboat.engines.kubernetes.status import brief_status
+from longboat.engines.shared.home import current_user
 from longboat.kubeapi.client import Client
 from tests.engines.kubernetes.run_samples import ended, record, running, snapshot
 

@@ -9,7 +9,7 @@ from longboat.autoscaler.model.machines import Machine, machines_of, pods_by_nod
 from longboat.autoscaler.model.plan import NodeNote, PoolNote, ScalingPlan
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot
 from longboat.autoscaler.purchase.offers import PoolOffer, limits_left, machines_within, offers_of
-from longboat.autoscaler.scale_down.scale_down import shrink
+from longboat.autoscaler.scale_down.scale_down import ScaleDown
 from longboat.autoscaler.scale_up.demand import demand_of
 from longboat.autoscaler.scale_up.fleets import Fleets
 from longboat.autoscaler.scale_up.headroom import ScaleUp
@@ -25,7 +25,7 @@ def decide(snapshot: ClusterSnapshot, settings: AutoscalerSettings, now: float) 
     limits = limits_left(settings.limits, machines)
     fleets = Fleets(machines, pods, daemons, settings, snapshot.namespaces)
     growth = grow(demand_of(snapshot, settings), fleets, offers, limits, settings, now)
-    actions, notes = shrink(snapshot, fleets, growth, pods, settings, now)
+    actions, notes = ScaleDown(snapshot, fleets, growth, pods, settings, now).run()
     return ScalingPlan(
         actions=(*growth.actions, *actions),
         waiting=tuple(growth.waiting),

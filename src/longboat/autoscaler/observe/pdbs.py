@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from longboat.autoscaler.model.snapshot import DisruptionBudget
 from longboat.autoscaler.observe.odd_objects import OddObjects
 from longboat.fitting.model.pods import Pod
@@ -40,14 +42,8 @@ def _budget(body: Body, pods: Sequence[Pod]) -> DisruptionBudget:
     allowed = status.get("disruptionsAllowed")
     if allowed is None:
         allowed = _allowed(spec, [pod for pod in pods if budget.covers(pod)])
-    return DisruptionBudget(
-        namespace=budget.namespace,
-        name=budget.name,
-        selector=budget.selector,
-        expressions=budget.expressions,
-        selects_nothing=budget.selects_nothing,
-        allowed=max(int(allowed), 0),
-        spares_unready=not _frees_unready(spec, status),
+    return msgspec.structs.replace(
+        budget, allowed=max(int(allowed), 0), spares_unready=not _frees_unready(spec, status)
     )
 
 

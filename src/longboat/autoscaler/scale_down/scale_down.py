@@ -6,17 +6,13 @@ delete. Whatever speaks against it in between lifts the cordon.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from longboat.autoscaler.model.machines import Machine
 from longboat.autoscaler.model.plan import NodeNote, NodeState, ScalingAction
-from longboat.autoscaler.model.snapshot import POOL_LABEL, AutoscalerSettings, ClusterSnapshot, Pool, SeenPod
+from longboat.autoscaler.model.snapshot import POOL_LABEL, Pool, SeenPod
 from longboat.autoscaler.scale_down.consolidation import consolidate
 from longboat.autoscaler.scale_down.node_usage import NodeTenants
 from longboat.autoscaler.scale_down.replacement import Replacements
 from longboat.autoscaler.scale_down.state import ScaleDownState
-from longboat.autoscaler.scale_up.fleets import Fleets
-from longboat.autoscaler.scale_up.headroom import ScaleUp
 from longboat.autoscaler.scale_up.relocation import moves_off
 from longboat.autoscaler.scale_up.upcoming_demand import has_work
 from longboat.core.times import show_age
@@ -299,15 +295,3 @@ def _ago(tenants: NodeTenants, now: float) -> str:
     if memory is None or memory.cordoned_at is None:
         return ""
     return f"{show_age(now - memory.cordoned_at)} ago"
-
-
-def shrink(
-    snapshot: ClusterSnapshot,
-    fleets: Fleets,
-    growth: ScaleUp,
-    pods: Mapping[str, list[SeenPod]],
-    settings: AutoscalerSettings,
-    now: float,
-) -> tuple[list[ScalingAction], list[NodeNote]]:
-    """Actions on nodes, and the state of every node."""
-    return ScaleDown(snapshot, fleets, growth, pods, settings, now).run()

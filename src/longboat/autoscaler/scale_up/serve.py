@@ -82,11 +82,7 @@ class DemandServer:
             if not self._is_plain(together[0]):
                 self._serve_with_affinity(together, outcome.budget)
                 continue
-            for unit, rest in self._settle(together):
-                if rest and not all(self.fits.now(pod) for pod in rest):
-                    self._refuse(unit)
-                elif rest:
-                    outcome.buyers.append((unit, rest))
+            outcome.buyers += self._wanting(together)
         self._buy(outcome.buyers, outcome.budget)
         return outcome
 
@@ -103,13 +99,7 @@ class DemandServer:
                 for new in outcome.new_machines[before:]:
                     outcome.budget.pay_all(new.groups)
                 continue
-            wanting = []
-            for unit, rest in self._settle(together):
-                if rest and not all(self.fits.now(pod) for pod in rest):
-                    self._refuse(unit)
-                elif rest:
-                    wanting.append((unit, rest))
-            self._admit(wanting, hopeless)
+            self._admit(self._wanting(together), hopeless)
         return outcome
 
     def _admit(self, wanting: list[tuple[PendingWorkload, list[Pod]]], hopeless: set[Mark]) -> None:
@@ -154,6 +144,16 @@ class DemandServer:
     def _refuse(self, unit: PendingWorkload) -> None:
         withdraw(unit.pods, self.fleets.all)
         self.outcome.refused.append(unit)
+
+    def _wanting(self, together: Sequence[PendingWorkload]) -> list[tuple[PendingWorkload, list[Pod]]]:
+        """Units that need new machines, with these pods; those that no pool can serve now are refused."""
+        wanting = []
+        for unit, rest in self._settle(together):
+            if rest and not all(self.fits.now(pod) for pod in rest):
+                self._refuse(unit)
+            elif rest:
+                wanting.append((unit, rest))
+        return wanting
 
     def _settle(self, together: Sequence[PendingWorkload]) -> Iterable[tuple[PendingWorkload, list[Pod]]]:
         """Put the units on what is there or coming; with each, the pods that found no place."""

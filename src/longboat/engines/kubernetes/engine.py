@@ -190,7 +190,7 @@ class KubernetesEngine:
     def _may_act(self, record: Record) -> bool:
         """Whether turns of the run are taken here. What a record says of its user is anybody's word: that a turn does
         no harm to whoever takes it does not rest on this, but on `creation`."""
-        from longboat.engines.kubernetes.status import current_user
+        from longboat.engines.shared.home import current_user
 
         return record.user == current_user() or record.name in self._ending
 
@@ -329,8 +329,8 @@ class KubernetesEngine:
         """Runs of the caller, or of everybody; that others' stay is told once. A record's user is anybody's word: this
         keeps mistakes away, and rights of the cluster keep strangers away."""
         from longboat.core.words import counted
-        from longboat.engines.kubernetes.status import current_user
         from longboat.engines.lifecycle.pruning import expired
+        from longboat.engines.shared.home import current_user
 
         runs, own = self.list(), current_user()
         if query.all_users:

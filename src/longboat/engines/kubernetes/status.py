@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,16 +23,6 @@ STARTING = "is being started"
 MOST_ASKED = 64
 """Launchers asked for their ranks in one status; of a larger gang, the first so many."""
 ASKED_AT_ONCE = 8  # each is a connection through the API server
-
-
-def current_user() -> str:
-    """Who runs are submitted by from here."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def brief_status(record: Record, state: State) -> RunStatus:

@@ -60,6 +60,16 @@ class Home:
         make_folder(self.runs, is_durable=True)
 
 
+def current_user() -> str:
+    """The user in records of runs that are submitted from here."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
 def numbered_names(base: str) -> Iterator[str]:
     """BASE, BASE-2, BASE-3, ..., each as short as a run's name has to be."""
     for number in itertools.count(1):

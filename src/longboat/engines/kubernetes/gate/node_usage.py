@@ -19,7 +19,7 @@ from longboat.fitting.model.nodes import node_of
 from longboat.fitting.model.pods import Claims, pods_of
 from longboat.fitting.model.volumes import claims_of
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound, Unreachable
+from longboat.kubeapi.errors import Forbidden, ObjectNotFound, answer_or_none
 from longboat.kubeapi.kinds import CONFIG_MAP, NODE, POD, PVC, VOLUME, Kind
 
 AUTOSCALER_STATUS = "longboat-autoscaler-status"
@@ -37,12 +37,7 @@ class _Told(Value, frozen=True):
 
 def observe_upcoming(client: Client, now: float) -> tuple[UpcomingNode, ...]:
     """Machines that the autoscaler has ordered and that boot; none where that cannot be read."""
-    try:
-        body = client.find(CONFIG_MAP, AUTOSCALER_STATUS, namespace=names.SYSTEM)
-    except Unreachable:
-        raise
-    except ApiError:
-        return ()
+    body = answer_or_none(lambda: client.find(CONFIG_MAP, AUTOSCALER_STATUS, namespace=names.SYSTEM))
     try:
         report = msgspec.json.decode(str(((body or {}).get("data") or {}).get("report") or "{}"), type=_Told)
     except msgspec.DecodeError:

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from longboat.bundles.disk import errors_explained
+from longboat.bundles.disk import errors_explained, write_all
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes.logs.lines import FOREIGN, PodLine
 from longboat.engines.shared.logfiles import Reader, Source, sources
@@ -134,8 +134,6 @@ class SpooledNode:
 def append(path: Path, data: bytes | bytearray) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        write_all(descriptor, data)
     finally:
         os.close(descriptor)

@@ -27,7 +27,7 @@ from longboat.engines.kubernetes.manifests.volumes import places, run_storage
 from longboat.engines.kubernetes.record_store import hash_of_record, is_record, read_record, read_stop
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.kubernetes.settings import ClusterSettings
-from longboat.engines.kubernetes.status import STARTING, current_user
+from longboat.engines.kubernetes.status import STARTING
 from longboat.engines.kubernetes.submit.code.upload import (
     Upload,
     plan_upload,
@@ -37,7 +37,7 @@ from longboat.engines.kubernetes.submit.free_names import free_names
 from longboat.engines.kubernetes.submit.planned_pods import is_gated, pod_fields, queue_of
 from longboat.engines.kubernetes.submit.preparation import PreparedRun
 from longboat.engines.kubernetes.submit.submission_heartbeat import beating
-from longboat.engines.shared.home import Home
+from longboat.engines.shared.home import Home, current_user
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import AlreadyExists, ApiError, Forbidden, Invalid
 from longboat.kubeapi.kinds import CONFIG_MAP

@@ -4,7 +4,6 @@ written."""
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
 import shutil
 import sys
@@ -36,7 +35,7 @@ from longboat.engines.shared.files import (
     try_lock,
     write_bytes,
 )
-from longboat.engines.shared.home import Home, numbered_names
+from longboat.engines.shared.home import Home, current_user, numbered_names
 from longboat.storage.urls import is_object_url, run_url
 
 
@@ -58,7 +57,7 @@ def record_of(
         job=job,
         base=submission.base,
         created=time.time(),
-        user=_user(),
+        user=current_user(),
         bundle=snapshot.hash if snapshot else None,
         commit=snapshot.commit if snapshot else None,
         dirty=bool(snapshot and snapshot.dirty),
@@ -226,10 +225,3 @@ def _path_append(home: Home, environment: Mapping[str, str]) -> tuple[str, ...]:
         write_bytes(shim, b'#!/bin/sh\nexec python3 "$@"\n')
         shim.chmod(0o700)
     return (str(shim.parent),)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

@@ -41,7 +41,7 @@ from longboat.engines.kubernetes.submit.facts.surroundings import (
 from longboat.engines.kubernetes.submit.kueue_quotas import flavor_quotas
 from longboat.kubeapi import kinds
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError, Forbidden, Unreachable
+from longboat.kubeapi.errors import Forbidden, answer_or_none
 
 JOBSET_GROUP = "jobset.x-k8s.io"
 KUEUE_GROUP = "kueue.x-k8s.io"
@@ -237,12 +237,7 @@ class _Look:
 
     def result(self, future: Future[T]) -> T | None:
         """What was found; None where it is forbidden or the server cannot do it."""
-        try:
-            return future.result()
-        except Unreachable:
-            raise
-        except ApiError:
-            return None
+        return answer_or_none(future.result)
 
     def json(self, path: str, accept: str | None = None) -> dict[str, Any]:
         body = msgspec.json.decode(self.client.request("GET", path, accept=accept))
@@ -294,12 +289,7 @@ class _Look:
 
     def _or_none(self, kind: kinds.Kind) -> list[dict[str, Any]] | None:
         """All of a kind, or None where it may not be listed or is not served."""
-        try:
-            return self.client.list(kind).items
-        except Unreachable:
-            raise
-        except ApiError:
-            return None
+        return answer_or_none(lambda: self.client.list(kind).items)
 
     def device_classes(
         self, served: Mapping[str, tuple[str, ...]], uses: tuple[NodeUse, ...] | None
@@ -307,12 +297,7 @@ class _Look:
         """Classes of GPUs, only where no node has a plain resource and claims are served as we write them."""
         if DRA_VERSION not in served.get(DRA_GROUP, ()) or uses is None or offers_of([use.node for use in uses]):
             return ()
-        try:
-            names = [str(item["metadata"]["name"]) for item in self.client.list(kinds.DEVICE_CLASS).items]
-        except Unreachable:
-            raise
-        except ApiError:
-            return ()
+        names = [str(item["metadata"]["name"]) for item in self._or_none(kinds.DEVICE_CLASS) or ()]
         return tuple(
             sorted((name for name in names if "gpu" in name), key=lambda name: (not name.endswith("nvidia.com"), name))
         )
@@ -363,12 +348,7 @@ class _Look:
         return tuple(permission for permission, given in zip(wanted, answers) if given is False)
 
     def _may(self, permission: Permission) -> bool | None:
-        try:
-            return self.allowed(permission)
-        except Unreachable:
-            raise
-        except ApiError:
-            return None
+        return answer_or_none(lambda: self.allowed(permission))
 
 
 def _wants_gpus(job: Job | None) -> bool:
