@@ -94,6 +94,8 @@ def test_cp_both_ways(sleeping) -> None:
     sleeping("cp", "in.txt", "sleeper/worker-1:sub/in.txt")
     sleeping("cp", "sleeper/1:sub/in.txt", "out.txt")
     assert (sleeping.folder / "out.txt").read_text() == "hello"
+    assert sleeping("cp", "sleeper/1:sub/in.txt", "-").out == "hello"
+    assert "only a file can be printed" in sleeping("cp", "sleeper/1:sub", "-", code=201).err
     assert sleeping("cp", "sleeper:sub/in.txt", "x", code=202).err.startswith("error: ")
     assert "exactly one side" in sleeping("cp", "a", "b", code=201).err
     assert "no such file: missing" in sleeping("cp", "missing", "-:x", code=202).err

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import cast
 
+import msgspec
 import pytest
 
-from longboat.cli.attach import RunWatcher, exit_code
+from longboat.cli.attach import RunWatcher, exit_code, replay_words
 from longboat.core.runs import Attempt, Failure, RunStatus
 from longboat.engines.engine import Engine
 
@@ -100,3 +102,33 @@ def test_a_run_that_is_being_started_needs_no_words(capsys: pytest.CaptureFixtur
     watcher.report(status("pending", 0, "is being started"))
     watcher.report(status("running", 0))
     assert capsys.readouterr().err == ""
+
+
+class Answers:
+    """An engine as far as a look at a run needs it."""
+
+    def __init__(self, answer: RunStatus) -> None:
+        self.answer = answer
+
+    def status(self, run: str) -> RunStatus:
+        return self.answer
+
+
+@pytest.mark.parametrize("phase", ["running", "succeeded"])
+def test_why_there_is_another_attempt_is_said_before_its_output(phase: str, capsys: pytest.CaptureFixture[str]) -> None:
+    watcher = RunWatcher(cast(Engine, Answers(status(phase, 1))), status("pending", 0), quiet=False)
+    watcher.report(status("running", 0))
+    watcher.note_output(0)
+    assert capsys.readouterr().err == ""
+    watcher.note_output(1)
+    said = capsys.readouterr().err
+    assert said == "longboat: r: attempt 1 failed: lost: node n1 (worker-0) was lost\n", "before this line is printed"
+    watcher.note_output(1)
+    watcher.report(status(phase, 1))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_that_was_there_already_is_no_fresh_start() -> None:
+    assert "exists already and is running: nothing new" in replay_words(status("running", 0))
+    ended = msgspec.structs.replace(status("stopped", 0), ended=time.time() - 120)
+    assert replay_words(ended) == " exists already and was stopped 2m ago: this is its log, nothing is started"

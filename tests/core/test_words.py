@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from longboat.core.words import counted, listing
+from longboat.core.words import counted, listing, nearest
 
 
 def test_the_first_are_named_and_the_others_counted() -> None:
@@ -15,3 +15,10 @@ def test_a_noun_agrees_with_its_count() -> None:
     assert [counted(count, "GPU") for count in (0, 1, 2)] == ["0 GPUs", "1 GPU", "2 GPUs"]
     assert [counted(count, "CPU") for count in (1.0, 0.5)] == ["1 CPU", "0.5 CPUs"]
     assert (counted(2, "process"), counted(12000, "file")) == ("2 processes", "12,000 files")
+
+
+def test_a_guess_is_made_only_where_it_is_likely() -> None:
+    names = ["--procs", "--nodes", "--gpus", "status", "Train.py"]
+    assert [nearest(name, names) for name in ("--epochs", "bogus", "x", "")] == [[], [], [], []]
+    assert nearest("--node", names) == ["--nodes"] and nearest("noeds", names) == ["--nodes"]
+    assert nearest("stats", names) == ["status"] and nearest("trian.py", names) == ["Train.py"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.engines.refusals import agreed, refusal
+from longboat.core.jobs import Gpus, Job, Resources, Role
+from longboat.engines.refusals import agreed, changed_fields, refusal
 
 
 def test_one_reason_is_a_sentence_and_several_are_a_list() -> None:
@@ -35,3 +36,14 @@ def test_one_reason_is_a_sentence_and_several_are_a_list() -> None:
 )
 def test_sizes_that_fit_are_not_contradictory(hints: list[str], said: list[str]) -> None:
     assert agreed(hints) == said
+
+
+def test_another_job_is_told_in_the_words_of_job_files() -> None:
+    def job(run: str, *, gpus: int = 0, names: tuple[str, ...] = ("worker",)) -> Job:
+        resources = Resources(gpus=Gpus(count=gpus))
+        roles = tuple(Role(name=name, run=run, resources=resources) for name in names)
+        return Job(name="a", roles=roles, ends=names, framework_reason=run)
+
+    assert changed_fields(job("x"), job("x")) == []
+    assert changed_fields(job("x"), job("y", gpus=2)) == ["run", "gpus"]
+    assert changed_fields(job("x", names=("a", "b")), job("y", names=("a", "b"))) == ["roles.a.run", "roles.b.run"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import sys
@@ -16,12 +17,13 @@ from longboat.cli.output.log_printer import LinePrinter
 from longboat.cli.output.terminal import clean, paint, say
 from longboat.cli.output.times import show_duration
 from longboat.core.errors import RUN_LOST_EXIT, RUN_STOPPED_EXIT, EngineError
-from longboat.core.jobs import Job
 from longboat.core.runs import LogQuery, RunStatus
 from longboat.core.words import counted
 from longboat.engines.engine import Engine
 from longboat.engines.shared.retry_policy import describe
 
+NEW_PHASES = ("pending", "starting")
+"""Of a run that was submitted a moment ago."""
 FIRST_LOOK_S = 0.6
 LOOK_S = 1.0
 CALM_LOOK_S = 15.0
@@ -39,10 +41,11 @@ LAST_LOOK_S = 0.1
 def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunStatus:
     """Print the log until the run has ended; returns its end."""
     printer = LinePrinter(prefixes=ranks > 1, attempts=None if quiet else run.retries + 1)
+    printer.attempt = 0  # a first attempt that said nothing was one too
     with RunWatcher(engine, run, quiet=quiet, printer=printer) as watcher:
         if not quiet:
             size = f" ({counted(run.nodes, 'node')}, {counted(ranks, 'rank')})" if ranks > 1 else ""
-            say(f"longboat: run {run.name}{size}")
+            say(f"longboat: run {run.name}{size}" + (replay_words(run) if run.phase not in NEW_PHASES else ""))
         try:
             for line in engine.logs(run.name, LogQuery(follow=True, pieces=True)):
                 watcher.note_output(line.attempt)
@@ -57,6 +60,15 @@ def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunSta
     if not quiet:
         summarise(ended, printer.say)
     return ended
+
+
+def replay_words(run: RunStatus) -> str:
+    """Of a run that was there already: nothing is started."""
+    if not run.is_final:
+        return f" exists already and is {run.phase}: nothing new is started"
+    age = f" {show_duration(time.time() - run.ended)} ago" if run.ended else ""
+    ending = "was stopped" if run.phase == "stopped" else run.phase
+    return f" exists already and {ending}{age}: this is its log, nothing is started"
 
 
 def told_of_run(error: OSError, name: str) -> Exception:
@@ -83,6 +95,7 @@ class RunWatcher:
         self.told = ""
         self.counted, self.counted_at = "", 0.0
         self.interrupts = 0
+        self.lock = threading.Lock()  # who shows the log looks too, when a new attempt speaks
         self.asked: SimpleQueue[str] = SimpleQueue()
         self.thread = threading.Thread(target=self.watch, daemon=True)
         self.before: object = None
@@ -101,15 +114,14 @@ class RunWatcher:
             self.thread.join(LAST_LOOK_S)
         signal.signal(signal.SIGINT, self.before)  # type: ignore[arg-type]
 
-    def look(self) -> None:
-        self.asked.put("look")
-
     def note_output(self, attempt: int) -> None:
-        """Output of this attempt is shown: it runs, whatever a look from before says."""
+        """Output of this attempt is about to be shown: it runs, whatever a look from before says, and why there is
+        another attempt is said first."""
         if attempt > self.shown:
             self.shown = attempt
-            if attempt:
-                self.look()
+            if attempt and not self.quiet:
+                with contextlib.suppress(Exception):  # as in `watch`
+                    self.act("look")
 
     def interrupted(self, _number: int, _frame: FrameType | None) -> None:
         """SimpleQueue.put is the one way to talk to a thread that is safe in a signal handler."""
@@ -146,6 +158,10 @@ class RunWatcher:
 
     def report(self, run: RunStatus) -> None:
         """Say what changed. A run that simply runs, or is being started, needs no words."""
+        with self.lock:
+            self._report(run)
+
+    def _report(self, run: RunStatus) -> None:
         if run.reason == BEING_STARTED:
             return
         waits = run.phase in ("pending", "recovering") and not self.ran < run.attempt <= self.shown
@@ -154,6 +170,8 @@ class RunWatcher:
         if run.phase == "running":
             self.ran = run.attempt
         if self.quiet or run.is_final:
+            if not self.quiet and run.attempt > before[1]:
+                self.tell_failure(run)
             return
         if now == before:
             self.tell_slow_start(run)
@@ -222,7 +240,3 @@ def exit_code(run: RunStatus) -> int:
     if run.exit_code is not None:
         return run.exit_code
     return {"succeeded": 0, "stopped": RUN_STOPPED_EXIT}.get(run.phase, RUN_LOST_EXIT)
-
-
-def rank_count(job: Job) -> int:
-    return sum(role.nodes * role.procs for role in job.roles)

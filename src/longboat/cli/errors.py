@@ -14,6 +14,7 @@ import click
 
 from longboat.cli.output.terminal import paint
 from longboat.core.errors import EngineError, InternalError, JobError, LongboatError, UsageError
+from longboat.core.words import nearest
 
 INTERRUPTED_EXIT = 130
 BROKEN_PIPE_EXIT = 141
@@ -79,7 +80,7 @@ def from_click(error: click.ClickException) -> UsageError:
         message = f"no such option: {error.option_name}"
         names = [name for param in ctx.command.params for name in param.opts] if ctx else []
         if near := nearest(error.option_name, [name for name in names if name.startswith("--")]):
-            hint = f"did you mean {near}?"
+            hint = f"did you mean {near[0]}?"
     if hint is None and ctx is not None:
         hint = f"{ctx.command_path} --help shows how it is used"
     return UsageError(message[:1].lower() + message[1:], hint=hint)
@@ -87,17 +88,10 @@ def from_click(error: click.ClickException) -> UsageError:
 
 def unknown_command(name: str, known: Sequence[str], group: str) -> UsageError:
     if near := nearest(name, known):
-        return UsageError(f"no such command: {name}", hint=f"did you mean {group} {near}?")
+        return UsageError(f"no such command: {name}", hint=f"did you mean {group} {near[0]}?")
     if "run" in known and os.path.isfile(name):
         return UsageError(f"no such command: {name}", hint=f"to run it: {group} run {name}")
     return UsageError(f"no such command: {name}", hint=f"{group} --help lists the commands")
-
-
-def nearest(name: str, known: Sequence[str]) -> str | None:
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, known, n=1, cutoff=0.6)
-    return found[0] if found else None
 
 
 def wants_traceback() -> bool:

@@ -128,7 +128,7 @@ def torchrun_shape(command: Command) -> TorchrunShape | None:
 def command_notices(job: Job) -> tuple[str, ...]:
     """Where a command contradicts the job's numbers, or will not work as the user expects; one line each."""
     notices = [text for role in job.roles for text in _role_notices(job, role.name)]
-    tasks = sum(role.nodes * role.procs for role in job.roles)
+    tasks = job.ranks
     if job.framework == "tensorflow" and tasks > 1:
         if not any("TF_USE_LEGACY_KERAS" in role.env for role in job.roles):
             notices.append(
@@ -160,7 +160,7 @@ def _role_notices(job: Job, name: str) -> Iterator[str]:
                 "`torchrun script.py` or `python script.py` lets Longboat place the ranks"
             )
         if program in MPIRUN_PROGRAMS:
-            world = sum(other.nodes * other.procs for other in job.roles)
+            world = job.ranks
             processes = mpirun_processes(role.run)
             if processes is not None and processes != world and job.nodes > 1:
                 yield (

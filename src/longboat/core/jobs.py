@@ -150,6 +150,10 @@ class Job(Value, frozen=True):
         return sum(role.nodes for role in self.roles)
 
     @property
+    def ranks(self) -> int:
+        return sum(role.nodes * role.procs for role in self.roles)
+
+    @property
     def gpus(self) -> int:
         """GPUs of the whole job."""
         return sum(role.nodes * role.resources.gpus.count for role in self.roles)

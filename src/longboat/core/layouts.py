@@ -94,7 +94,7 @@ def lay_out(job: Job, *, run: str, uid: str, attempt: int, sites: Sequence[NodeS
     """Lay the job out over the sites, one per node, roles in their order."""
     _check_sites(job, sites)
     addresses = tuple(site.address for site in sites)
-    world_size = sum(role.nodes * role.procs for role in job.roles)
+    world_size = job.ranks
     facts = RunFacts(
         run=run,
         uid=uid,

@@ -157,12 +157,15 @@ class PruneQuery(Value, frozen=True):
     phases: tuple[Phase, ...] = FINAL_PHASES
     dry_run: bool = False  # only say what would be removed
     all_users: bool = False  # those of others too, where several submit to one place
+    checkpoints: bool = False  # also what runs left that were removed before that moment
 
 
 class PrunedItem(Value, frozen=True):
     """One thing that was removed, or would be."""
 
-    kind: Literal["run", "environment", "data"]  # the others: kept for runs, and no run needs it any more
+    kind: Literal[
+        "run", "environment", "data", "checkpoints"
+    ]  # the last: of a removed run; the others: kept for runs, and no run needs it any more
     name: str
     phase: Phase | None = None
     ended: float | None = None

@@ -1,14 +1,26 @@
-"""Lists of names and counted nouns in messages. Pure text; not tables, and nothing about terminals."""
+"""Lists of names, counted nouns and likely spellings in messages. Pure text; not tables, nothing about terminals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def listing(names: Sequence[str], most: int, *, separator: str = ", ", count: int | None = None) -> str:
     """`a, b and 3 more`: the first `most` of them. `count`: how many there are, where not all are given."""
     more = (len(names) if count is None else count) - min(most, len(names))
     return separator.join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+NEAR = 0.75
+"""How alike two names must be: one letter of four wrong, or two of them swapped. With less a guess misleads."""
+
+
+def nearest(name: str, names: Iterable[str], most: int = 1) -> list[str]:
+    """The names that were probably meant, best first."""
+    import difflib  # only when something was misspelt
+
+    bare = {known.strip("-").lower(): known for known in names}
+    return [bare[near] for near in difflib.get_close_matches(name.strip("-").lower()[:60], bare, most, NEAR)]
 
 
 def counted(count: float, noun: str) -> str:

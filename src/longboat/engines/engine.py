@@ -70,7 +70,13 @@ class Engine(Protocol):
         """Ask the run to stop and return; `wait` waits for it (promise 5). Nothing happens to an ended run."""
 
     def delete(self, run: str, *, purge: bool = False) -> None:
-        """Stop it if it runs, then remove every trace; checkpoints stay unless `purge` (promise 7)."""
+        """Stop it if it runs, then remove every trace; checkpoints stay unless `purge` (promise 7).
+
+        With `purge`, the checkpoints of a run that was removed before go too, as far as `kept_checkpoints` knows them.
+        """
+
+    def kept_checkpoints(self, run: str) -> str | None:
+        """Where the checkpoints of a removed run still are; None: there are none that this engine knows of."""
 
     def prune(self, query: PruneQuery) -> Iterator[PrunedItem]:
         """Remove ended runs as `delete` does, and what only they needed; each is told once it is gone, or with

@@ -6,12 +6,13 @@ Which reasons there are is found by the preflight of each engine.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from longboat.core.errors import Refused, UsageError
 from longboat.core.jobs import DataImport, Gpus, Job
 from longboat.core.resources import parse_cpus, parse_quantity, show_quantity
 from longboat.core.runs import RunStatus
+from longboat.core.words import listing
 
 Problem = tuple[str, str | None]
 """A reason, and what would help."""
@@ -49,13 +50,30 @@ def check_same_job(run: RunStatus, job: Job) -> None:
     """A run id that is given again stands for the same job, or it is a mistake. `job`: as `run.spec` shows jobs."""
     if run.spec is None:
         return
-    names = [name for name in Job.__struct_fields__ if name != "framework_reason"]
-    changed = [name for name in names if getattr(run.spec, name) != getattr(job, name)]
+    changed = changed_fields(run.spec, job)
     if changed:
         raise UsageError(
-            f"the run {run.name} exists already, of another job: not the same {', '.join(changed)}",
+            f"the run {run.name} exists already, of another job: not the same {listing(changed, 8)}",
             hint=f"choose another id, or remove that run first: longboat rm {run.name}",
         )
+
+
+def changed_fields(old: Job, new: Job) -> list[str]:
+    """What is not the same, as job files call it: `run`, `gpus`, `roles.ps.nodes`."""
+    from longboat.specs.dump import job_to_mapping
+
+    def differing(before: Mapping[str, object], after: Mapping[str, object], place: str = "") -> list[str]:
+        names: list[str] = []
+        for name in dict.fromkeys((*before, *after)):
+            pair = before.get(name), after.get(name)
+            if pair[0] == pair[1]:
+                continue
+            first, second = pair
+            is_deeper = (place + name).startswith("roles") and isinstance(first, dict) and isinstance(second, dict)
+            names += differing(first, second, f"{place}{name}.") if is_deeper else [place + name]  # type: ignore[arg-type]
+        return names
+
+    return differing(job_to_mapping(old), job_to_mapping(new))
 
 
 def agreed(hints: Iterable[str]) -> list[str]:

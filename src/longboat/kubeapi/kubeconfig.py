@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from longboat.core.words import nearest
 from longboat.kubeapi.errors import KubeconfigError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -149,10 +150,8 @@ def _file_names(config: Kubeconfig) -> str:
 
 
 def _nearest(wanted: str, known: Iterable[str]) -> str:
-    import difflib
-
     names = sorted(known)
-    near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.5)
+    near = nearest(wanted, names)
     if near:
         return f"did you mean {near[0]!r}?"
     return f"contexts: {', '.join(names) or 'none'}"

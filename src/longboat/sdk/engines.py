@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from longboat.core.errors import UsageError
 from longboat.engines.engine import Engine
+from longboat.sdk.problems import plain_errors
 
 if TYPE_CHECKING:
     from longboat.engines.local.settings import LocalSettings
@@ -16,6 +17,7 @@ ENGINES = ("local", "kubernetes")
 ENGINE_VARIABLE = "LONGBOAT_ENGINE"
 
 
+@plain_errors
 def engine(
     name: str | None = None,
     *,

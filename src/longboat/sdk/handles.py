@@ -9,9 +9,11 @@ from pathlib import Path
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.runs import Explanation, LogLine, LogQuery, Phase, RunStatus
 from longboat.engines.engine import Engine
+from longboat.sdk.arguments import check_query, list_of, path_of, seconds_of, text_of, wrong
+from longboat.sdk.copying import target_here, target_in_run
 from longboat.sdk.engines import engine as engine_named
 from longboat.sdk.names import find_run
-from longboat.sdk.problems import plain_errors
+from longboat.sdk.problems import plain_errors, plain_lines
 
 
 class Run:
@@ -47,7 +49,7 @@ class Run:
     @plain_errors
     def wait(self, timeout_s: float | None = None) -> RunStatus:
         """Block until the run has ended. Raises WaitTimeout; the run goes on then."""
-        return self._engine.wait(self.name, timeout_s=timeout_s)
+        return self._engine.wait(self.name, timeout_s=seconds_of("timeout_s", timeout_s))
 
     @plain_errors
     def logs(
@@ -60,13 +62,22 @@ class Run:
         tail: int | None = None,
     ) -> Iterator[LogLine]:
         """Lines of all ranks (or of these), of all attempts; with `follow` until the run has ended."""
-        query = LogQuery(follow=follow, ranks=tuple(ranks), roles=tuple(roles), since=since, tail=tail)
-        return self._engine.logs(self.name, query)
+        if tail is not None and (not isinstance(tail, int) or tail < 0):
+            raise wrong("tail", tail, "a number of lines")
+        query = LogQuery(
+            follow=follow,
+            ranks=list_of("ranks", ranks, int, "whole numbers"),
+            roles=list_of("roles", roles, str, "names"),
+            since=seconds_of("since", since),
+            tail=tail,
+        )
+        check_query(self._engine.status(self.name), query)
+        return plain_lines(self._engine.logs(self.name, query))
 
     @plain_errors
     def stop(self, grace_s: float | None = None) -> None:
         """Ask the run to stop and return; `wait` waits for it."""
-        self._engine.stop(self.name, grace_s=grace_s)
+        self._engine.stop(self.name, grace_s=seconds_of("grace_s", grace_s))
 
     @plain_errors
     def delete(self, *, purge: bool = False) -> None:
@@ -83,7 +94,8 @@ class Run:
         """Run a command beside the ranks: their working copy and environment, this process' streams. Its exit code."""
         if isinstance(command, str) or not command:
             raise UsageError("exec takes the words of a command", hint='exec(["sh", "-c", "..."]) runs a shell line')
-        return self._engine.exec(self.name, list(command), node=node, rank=rank)
+        words = list_of("command", command, str, "words")
+        return self._engine.exec(self.name, words, node=node, rank=rank)
 
     @plain_errors
     def cp(
@@ -93,26 +105,31 @@ class Run:
 
         `run.cp(":artifacts/plot.png", ".")`, `run.cp("config.yaml", ":conf/config.yaml")`.
         """
-        come, go = os.fspath(source), os.fspath(destination)
+        come, go = path_of("source", source), path_of("destination", destination)
         if come.startswith(":") == go.startswith(":"):
             raise UsageError("exactly one side begins with a colon: that in the run", hint='cp(":artifacts/x", ".")')
         if come.startswith(":"):
-            self._engine.copy_from(self.name, come[1:] or ".", Path(go), node=node)
+            self._engine.copy_from(self.name, come[1:] or ".", target_here(come[1:], go), node=node)
         elif not os.path.exists(come):
             raise NotFound(f"no such file: {come}")
         else:
-            self._engine.copy_to(self.name, Path(come), go[1:] or ".", node=node)
+            self._engine.copy_to(self.name, Path(come), target_in_run(Path(come), go[1:] or "."), node=node)
+
+
+def engine_of(engine: Engine | str | None) -> Engine:
+    """An engine itself, the one with this name, or the one that is set as default."""
+    return engine_named(engine) if engine is None or isinstance(engine, str) else engine
 
 
 @plain_errors
-def runs(*, engine: Engine | None = None) -> list[Run]:
+def runs(*, engine: Engine | str | None = None) -> list[Run]:
     """All runs, newest first."""
-    place = engine or engine_named()
+    place = engine_of(engine)
     return [Run(status.name, place) for status in place.list()]
 
 
 @plain_errors
-def get(name: str, *, engine: Engine | None = None) -> Run:
+def get(name: str, *, engine: Engine | str | None = None) -> Run:
     """The run with this name, with a name that begins like this, or the latest for `-`. Raises NotFound."""
-    place = engine or engine_named()
-    return Run(find_run(place, name).name, place)
+    place = engine_of(engine)
+    return Run(find_run(place, text_of("name", name)).name, place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from longboat.core.errors import NotFound, UsageError
 from longboat.core.runs import RunStatus
-from longboat.core.words import listing
+from longboat.core.words import listing, nearest
 from longboat.engines.engine import Engine
 
 LATEST = "-"
@@ -44,7 +44,5 @@ def match(text: str, names: list[str], *, is_whole: bool = False) -> str:
 
 
 def nearest_hint(text: str, names: list[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(text, names, n=3, cutoff=0.5)
+    near = nearest(text, names, 3)
     return f"did you mean {listing(near, 3)}?" if near else "longboat ps -a lists all runs"

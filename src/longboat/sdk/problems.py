@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from longboat.core.errors import JobError, LongboatError
@@ -22,6 +22,15 @@ def readable(error: LongboatError) -> str:
 
 def _hinted(text: str, hint: str | None) -> str:
     return f"{text}\nhint: {hint}" if hint else text
+
+
+def plain_lines(lines: Iterator[T]) -> Iterator[T]:
+    """The same for what is read piece by piece."""
+    try:
+        yield from lines
+    except LongboatError as error:
+        error.args = (readable(error),)
+        raise error.with_traceback(None) from None
 
 
 def plain_errors(function: Callable[P, T]) -> Callable[P, T]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from longboat.core.errors import UsageError
 from longboat.core.jobs import Job
 from longboat.engines.engine import Engine, Submission
-from longboat.sdk.engines import engine as engine_named
-from longboat.sdk.handles import Run
+from longboat.sdk.arguments import path_of, text_of, wrong
+from longboat.sdk.handles import Run, engine_of
 from longboat.sdk.problems import plain_errors
 
 JobSource = Job | Mapping[str, object] | str | os.PathLike[str]
@@ -32,20 +32,20 @@ def run(
     *,
     run_id: str | None = None,
     base: str | os.PathLike[str] | None = None,
-    engine: Engine | None = None,
+    engine: Engine | str | None = None,
     **fields: object,
 ) -> Run:
     """Submit and return at once; the run goes on without this process.
 
     `run_id` makes it idempotent: the same id again gives the run that exists. Relative paths of the job are relative
-    to `base`: by default the folder of the job file, else the current one.
+    to `base`: by default the folder of the job file, else the current one. `engine`: one, or its name.
     """
     checked, folder = load(source, fields)
-    place = engine or engine_named()
+    place = engine_of(engine)
     submission = Submission(
         job=checked,
-        base=os.path.abspath(base if base is not None else folder),
-        run_id=run_id,
+        base=os.path.abspath(path_of("base", base) if base is not None else folder),
+        run_id=None if run_id is None else text_of("run_id", run_id),
         environment=dict(os.environ),
     )
     return Run(place.submit(submission).name, place)
@@ -62,7 +62,9 @@ def load(source: JobSource | None, fields: Mapping[str, object]) -> tuple[Job, s
     files: list[Path] = []
     if isinstance(source, Mapping):
         fields = {**source, **fields}
-    elif source is not None:
+    elif isinstance(source, (str, os.PathLike)):
         files = [Path(source)]
+    elif source is not None:
+        raise wrong("a job", source, "a Job, a mapping, or the path of a job file")
     loaded = read_job(files, fields=fields, environment=dict(os.environ))
     return loaded.job, loaded.base

@@ -102,7 +102,7 @@ def remove_own(folder: Path) -> list[str]:
     that others put there. Raises EngineError."""
     try:
         children = list(os.scandir(folder))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise explain(error, str(folder)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from longboat.core.errors import NotFound
@@ -82,3 +83,11 @@ def test_with_a_checkpoint_or_other_code() -> None:
     assert again(first, resume=None, fresh_code=False) == first
     assert again(first, resume=None, fresh_code=True).code is None
     assert again(first, resume="a", fresh_code=False).job.checkpoints.resume == "a"
+
+
+def test_it_may_start_after_other_runs_and_in_place_it_has_no_code_of_then() -> None:
+    first = Submission(job=msgspec.structs.replace(JOB, after=("a",)), base="/", in_place=True)
+    assert again(first, resume=None, fresh_code=False).job.after == ("a",)
+    assert again(first, resume=None, fresh_code=False, after=()).job.after == ()
+    assert again(first, resume=None, fresh_code=False, after=("b",)).job.after == ("b",)
+    assert "it runs in place: with the files that its folder holds now" in changed_since(first, is_cluster=False)

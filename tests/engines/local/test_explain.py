@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from longboat.core.jobs import Job, Role
 from longboat.core.runs import Attempt, Failure, Phase, RankReport, RankStatus, RunStatus
 from longboat.engines.local.explain import explain_status
 
 MiB = 1 << 20
+NO_MODULE = "ModuleNotFoundError: No module named 'einops.layers'"
 
 
 def status(phase: Phase, **more: object) -> RunStatus:
@@ -92,6 +94,12 @@ FAILURES = [
         ["not found"],
     ),
     (Failure(cause="exit", exit_code=5, message=""), ["exit code 5"], [], [], ["longboat logs run"]),
+    (Failure(cause="exit", exit_code=126, message="./x: not executable"), [], [], [], ["chmod +x"]),
+    (Failure(cause="exception", exit_code=1, message=NO_MODULE), [], [], [], ["install einops"]),
+    (Failure(cause="exit", exit_code=1, message="", rank=rank(tail=(NO_MODULE,))), [], [], [], ["install einops"]),
+    (Failure(cause="oom", exit_code=1, message="CUDA out of memory. Tried", rank=rank()), [], [], [], ["the GPU's"]),
+    (Failure(cause="oom", exit_code=1, message="MemoryError", rank=rank()), [], [], [], ["raise `memory`"]),
+    (Failure(cause="image", exit_code=209, message="not found"), [], [], [], ["podman pull IMAGE"]),
 ]
 
 
@@ -158,3 +166,14 @@ def test_a_full_disk_is_the_advice_whatever_failed_of_it() -> None:
     ):
         steps = explain_status(status("failed"), failure, ()).next_steps
         assert any("a disk or a quota was full" in step for step in steps), steps
+
+
+def test_a_job_of_one_rank_has_nobody_to_compare_with_and_a_chain_leads_to_its_first_failure() -> None:
+    spec = Job(name="job", roles=(Role(name="worker", run="x", image="a/b:1"),), after=("first", "second"))
+    hang = Failure(cause="hang", exit_code=210, message="no progress", rank=rank(stacks="s"))
+    assert "raise `stall`" in explain_status(status("failed", spec=spec), hang, ()).next_steps[1]
+    never = Failure(cause="dependency", exit_code=209, message="it was to start after first, which failed")
+    steps = explain_status(status("failed", spec=spec), never, ()).next_steps
+    assert steps[:2] == ("longboat explain first", "longboat explain second") and "run --after" in steps[2]
+    image = Failure(cause="image", exit_code=209, message="no such tag")
+    assert "podman pull a/b:1 " in explain_status(status("failed", spec=spec), image, ()).next_steps[1]

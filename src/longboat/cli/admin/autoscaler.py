@@ -127,10 +127,10 @@ def explain(name: str, output: str, **where: str | None) -> None:
     scaling_plan = decide(saved.snapshot, saved.settings, saved.now)
     explanation = explain_name(name, scaling_plan, saved.snapshot, saved.settings, saved.now)
     if explanation is None:
-        from longboat.cli.errors import nearest
+        from longboat.core.words import nearest
 
         near = nearest(name, names_in(scaling_plan))
-        hint = f"did you mean {near}?" if near else "longboat autoscaler plan lists them all"
+        hint = f"did you mean {near[0]}?" if near else "longboat autoscaler plan lists them all"
         raise NotFound(f"no node, run, pod or pool is called {name}", hint=hint)
     if output == "text":
         from longboat.cli.output.terminal import clean

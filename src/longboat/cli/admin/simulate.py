@@ -109,7 +109,7 @@ def run(asked: SimulateOptions, conditions: Conditions) -> None:
 
 
 def _policies(names: Sequence[str]) -> list[str]:
-    from longboat.cli.errors import nearest
+    from longboat.core.words import nearest
     from longboat.simulator.policies import NAMES
 
     found = list(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
@@ -118,7 +118,7 @@ def _policies(names: Sequence[str]) -> list[str]:
     for name in found:
         if name not in NAMES:
             near = nearest(name, NAMES)
-            hint = f"did you mean {near}?" if near else f"one of {', '.join(NAMES)}, or all"
+            hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(NAMES)}, or all"
             raise UsageError(f"no such policy: {name}", hint=hint)
     return found or ["longboat"]
 
@@ -135,13 +135,13 @@ def _trace(asked: SimulateOptions) -> tuple[Trace, PolicyOutcome | None]:
         hint = "longboat autoscaler simulate jobs.csv --pools pools.yaml, or generate:philly instead of a file"
         raise UsageError("the argument TRACE is missing", hint=hint)
     if asked.trace.startswith(GENERATE):
-        from longboat.cli.errors import nearest
+        from longboat.core.words import nearest
         from longboat.simulator.generators import GENERATORS, generate
 
         kind = asked.trace.removeprefix(GENERATE)
-        near = None if kind in GENERATORS else nearest(kind, list(GENERATORS))
+        near = [] if kind in GENERATORS else nearest(kind, list(GENERATORS))
         if near:
-            raise UsageError(f"no such generator: {kind}", hint=f"did you mean {GENERATE}{near}?")
+            raise UsageError(f"no such generator: {kind}", hint=f"did you mean {GENERATE}{near[0]}?")
         return generate(kind, seed=asked.seed, jobs=asked.jobs), None
     from longboat.simulator.traces import read_trace
 

@@ -13,15 +13,19 @@ import msgspec
 from longboat.cli.input.flags import fields_of
 from longboat.cli.input.targets import resolve
 from longboat.core.commands import with_arguments
-from longboat.core.errors import UsageError
+from longboat.core.errors import NotFound, UsageError
 from longboat.core.jobs import Job
 from longboat.engines.engine import Engine, Submission
-from longboat.sdk.names import find_run
+from longboat.sdk.names import LATEST, find_run
 from longboat.specs.read import LoadedJob, read_job
 
 
 def load(words: tuple[str, ...], command: tuple[str, ...], options: dict[str, Any], place: Engine) -> LoadedJob:
     """The checked Job of the words and flags."""
+    if options["in_place"] and options["include"]:
+        raise UsageError(
+            "--include with --in-place", hint="leave --include out: in place, a run sees every file of its folder"
+        )
     cwd = Path.cwd()
     home, workdir = Path(os.path.expanduser("~")), options["workdir"]
     target = resolve(words, command, cwd=cwd, home=home, workdir=workdir)
@@ -88,7 +92,11 @@ def resumed(options: dict[str, Any], place: Engine) -> dict[str, Any]:
     wanted = options.get("resume")
     if not wanted or "/" in wanted:
         return options if not wanted else {**options, "resume": os.path.abspath(wanted)}
-    return {**options, "resume": find_run(place, wanted).name}
+    try:
+        name = place.status(wanted).name if wanted != LATEST else find_run(place, wanted).name
+    except NotFound:  # before what begins like it: the checkpoints of a removed run go by its name
+        name = wanted if place.kept_checkpoints(wanted) is not None else find_run(place, wanted).name
+    return {**options, "resume": name}
 
 
 def submission_of(loaded: LoadedJob, run_id: str | None, *, in_place: bool = False) -> Submission:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -9,6 +10,8 @@ import click
 
 from longboat.cli.input.engine_option import engine_options
 from longboat.cli.input.targets import is_job_file
+from longboat.core.errors import UsageError
+from longboat.core.words import nearest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,6 +75,18 @@ class TargetCommand(click.Command):
             ctx.allow_interspersed_args = True
             if "--" in args:
                 args, command = args[: args.index("--")], args[args.index("--") + 1 :]
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, list(args))
+        except click.NoSuchOption as error:
+            if not (ctx.allow_interspersed_args and words) or nearest(error.option_name, self._flags()):
+                raise
+            theirs = shlex.join(args[args.index(error.option_name) :]) if error.option_name in args else "..."
+            raise UsageError(
+                f"no such option: {error.option_name}",
+                hint=f"what is for the job's command comes after --: longboat {self.name} {words[0]} -- {theirs}",
+            ) from None
         ctx.params["command"] = tuple(command)
         return rest
+
+    def _flags(self) -> list[str]:
+        return [name for param in self.params for name in param.opts if name.startswith("--")]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from longboat.core.errors import NotFound, UsageError
+from longboat.core.words import nearest
 from longboat.specs.yaml.mapping_file import STDIN
 
 JOB_SUFFIXES = (".yaml", ".yml", ".json")
@@ -50,7 +51,8 @@ def from_files(words: Sequence[str]) -> list[Path]:
     strange = next((word for word in words if not is_job_file(word)), None)
     if strange is not None:
         raise UsageError(
-            f"{strange} is not a job file", hint="several job files merge left to right; change fields with --set a.b=c"
+            f"{strange} is not a job file",
+            hint=f"what is for the job's command comes after --: longboat run {words[0]} -- {strange}",
         )
     return [Path(word) for word in words]
 
@@ -136,13 +138,11 @@ def missing_script(script: str, arguments: Sequence[str], path: Path) -> Excepti
 
 
 def nearest_file(path: Path) -> str | None:
-    from difflib import get_close_matches
-
     try:
         names = sorted(entry.name for entry in os.scandir(path.parent) if entry.is_file())
     except OSError:
         return None
-    near = get_close_matches(path.name, names, n=1)
+    near = nearest(path.name, names)
     return f"did you mean {near[0]}?" if near else None
 
 

@@ -280,6 +280,9 @@ class KubernetesEngine:
         self.client.patch(CONFIG_MAP, run, asked)
         self._observe(run)
 
+    def kept_checkpoints(self, run: str) -> str | None:
+        return None  # what a storage holds of removed runs is not noted anywhere
+
     def delete(self, run: str, *, purge: bool = False) -> None:
         from longboat.core.words import listing
         from longboat.engines.kubernetes.reconcile.reconciler import wait_for_end

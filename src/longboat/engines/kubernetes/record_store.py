@@ -154,7 +154,7 @@ def _check_size(name: str, job: Job) -> None:
     """Lists are made of nodes and of ranks, for all runs in one process."""
     if not 0 < job.nodes <= MOST_NODES or any(role.nodes < 0 for role in job.roles):
         raise BadRecord(name, f"is damaged: it asks for {job.nodes} nodes, and a run has 1 to {MOST_NODES}")
-    ranks = sum(role.nodes * role.procs for role in job.roles)
+    ranks = job.ranks
     if ranks > MOST_RANKS or any(role.procs < 0 for role in job.roles):
         raise BadRecord(name, f"is damaged: it asks for {ranks} ranks, and a run has at most {MOST_RANKS}")
 

@@ -88,7 +88,7 @@ def predecessors_of(job: Job, status_of: Callable[[str], RunStatus]) -> tuple[Pr
             ending = "failed" if status.phase == "failed" else "was stopped"
             raise Refused(
                 f"after: {name} {ending}, so this run could never start",
-                hint=f"longboat rerun {name}, then name the new run",
+                hint=f"longboat rerun {name}, then give the new run to --after",
             )
         known.append(Predecessor(run=name, uid=status.uid))
     return tuple(known)

@@ -98,15 +98,22 @@ def changed_since(submission: Submission, *, is_cluster: bool) -> list[str]:
     images = sorted({role.image for role in job.roles if role.image and "@sha256:" not in role.image})
     if is_cluster and images:
         notices.append(f"images named by a tag may be others now: {listing(images, 4)}")
+    if submission.in_place:
+        notices.append("it runs in place: with the files that its folder holds now")
     folder = submission.environment.get("VIRTUAL_ENV")
     if not is_cluster and folder and not os.path.isdir(folder):
         notices.append(f"the Python environment {folder} is gone")
     return notices
 
 
-def again(submission: Submission, *, resume: str | None, fresh_code: bool) -> Submission:
-    """The submission of the next run: from a checkpoint of that one, or with the code as the folder has it now."""
+def again(
+    submission: Submission, *, resume: str | None, fresh_code: bool, after: tuple[str, ...] | None = None
+) -> Submission:
+    """The submission of the next run: from a checkpoint of that one, with the code as the folder has it now, after
+    other runs than that one."""
     job = submission.job
+    if after is not None:
+        job = msgspec.structs.replace(job, after=after)
     if resume is not None:
         checkpoints = msgspec.structs.replace(job.checkpoints, resume=resume)
         job = msgspec.structs.replace(job, checkpoints=checkpoints)

@@ -258,7 +258,12 @@ class LocalEngine:
     def delete(self, run: str, *, purge: bool = False) -> None:
         from longboat.engines.local.removal import remove_run
 
-        directory = self.home.run_dir(run)
+        try:
+            directory = self.home.run_dir(run)
+        except NotFound:
+            if purge and self._purge_left(run):
+                return
+            raise
         try:
             _, _, state = self._observe(run)
             if not state.is_final:
@@ -269,19 +274,40 @@ class LocalEngine:
             write_value(directory / "stop.json", StopRequest(at=time.time()))
             wake(RunFiles(directory))
         if purge:
-            self._purge_store(RunFiles(directory))
-        rest = remove_run(self.home, directory, purge=purge)
-        if rest:
-            from longboat.core.words import listing
+            self._purge_store_of(RunFiles(directory))
+        left = remove_run(self.home, directory, purge=purge)
+        if left.checkpoints is not None:
+            self._notice(f"checkpoints of {run} stay in {left.checkpoints}; longboat rm --purge {run} removes them")
+        self._tell_foreign(left.foreign)
 
-            self._notice(f"not written by Longboat, so it stays: {listing(rest, 5)}")
+    def kept_checkpoints(self, run: str) -> str | None:
+        from longboat.engines.local.left_checkpoints import left_by
 
-    def _purge_store(self, files: RunFiles) -> None:
-        """Checkpoints in an object store. While they cannot be removed, the run stays."""
+        record = left_by(self.home, run)
+        return None if record is None else record.checkpoint_store or record.checkpoint_dir
+
+    def _purge_left(self, run: str) -> bool:
+        from longboat.engines.local.left_checkpoints import purge_left
+
+        is_there, foreign = purge_left(self.home, run, lambda record: self._purge_store(record, is_own=True))
+        self._tell_foreign(foreign)
+        return is_there
+
+    def _tell_foreign(self, paths: Sequence[str]) -> None:
+        from longboat.core.words import listing
+
+        if paths:
+            self._notice(f"not written by Longboat, so it stays: {listing(paths, 5)}")
+
+    def _purge_store_of(self, files: RunFiles) -> None:
         try:
             record = files.record()
         except EngineError:
             return
+        self._purge_store(record, is_own=files.is_own())
+
+    def _purge_store(self, record: LocalRecord, *, is_own: bool) -> None:
+        """Checkpoints in an object store. While they cannot be removed, the run stays."""
         if record.checkpoint_store is None:
             return
         from longboat.engines.shared.checkpoint_store import (
@@ -291,7 +317,7 @@ class LocalEngine:
             submitters_variables,
         )
 
-        if files.is_own():
+        if is_own:
             purge(record.checkpoint_store, submitters_variables(self.home, record.job, self.environment))
         else:
             purge_for(record.job, record.checkpoint_store, callers_variables(self.home, self.environment))

@@ -12,6 +12,7 @@ import msgspec
 from longboat.core.errors import EngineError, LongboatError
 from longboat.core.runs import FINAL_PHASES, PrunedItem, PruneQuery, RunStatus
 from longboat.engines.lifecycle.pruning import expired
+from longboat.engines.local.left_checkpoints import prune_left
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.removal import collect_code, remove_run
 from longboat.engines.local.runfiles import RunFiles
@@ -41,6 +42,8 @@ def prune(home: Home, runs: Sequence[RunStatus], query: PruneQuery) -> Iterator[
         collect_code(home)
     if set(query.phases) == set(FINAL_PHASES):  # who asks for failed runs means these alone
         yield from _prune_shared(home, query, gone)
+    if query.checkpoints:
+        yield from prune_left(home, query)
 
 
 def _prune_shared(home: Home, query: PruneQuery, gone: set[str]) -> Iterator[PrunedItem]:

@@ -45,6 +45,7 @@ class LocalRecord(Value, frozen=True):
     environment: dict[str, str] = {}  # KEPT_VARIABLES of the submitter
     path_append: tuple[str, ...] = ()  # folders after PATH, for a `python` where the user has none
     checkpoint_dir: str = ""
+    made_folder: str | None = None  # it, or the topmost above it that this run makes: who made it may remove it
     checkpoint_store: str | None = None  # their address in an object store; the folder is then a copy
     resume_from: str | None = None  # the checkpoint of another run to begin with
     root: str = ""  # the folder that the code was taken of

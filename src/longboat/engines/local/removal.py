@@ -9,30 +9,37 @@ from pathlib import Path
 
 from longboat.bundles import durable
 from longboat.core.errors import EngineError
+from longboat.core.jobs import Value
 from longboat.engines.lifecycle.resubmission import noted_code
+from longboat.engines.local.left_checkpoints import note_left, purge_folder
 from longboat.engines.local.queue.slots import discard_ticket
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.processes import kill_until_gone, marked
-from longboat.engines.shared.code_snapshot import checkpoint_folder
 from longboat.engines.shared.files import disk, is_current, open_lock, remove_tree
 from longboat.engines.shared.home import Home
-from longboat.storage.checkpoints import remove_own
 
 
-def remove_run(home: Home, directory: Path, *, purge: bool, is_last: bool = True) -> list[str]:
-    """The run has ended. Its name is free at once; its files follow. What a purge leaves, because it is not ours.
+class LeftFiles(Value, frozen=True):
+    """What is still there of a removed run."""
+
+    checkpoints: str | None = None  # where they are
+    foreign: list[str] = []  # what a purge leaves, because it is not ours
+
+
+def remove_run(home: Home, directory: Path, *, purge: bool, is_last: bool = True) -> LeftFiles:
+    """The run has ended. Its name is free at once; its files follow.
 
     `is_last`: no other is removed after it, and code that no run needs any more goes now.
     """
     files = RunFiles(directory)
     if not directory.is_dir():
-        return []
+        return LeftFiles()
     lock = open_lock(files.lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the supervisor may be about to leave
         if not is_current(lock, files.lock):
-            return []  # somebody else has removed it meanwhile
+            return LeftFiles()  # somebody else has removed it meanwhile
         record: LocalRecord | None = None
         trash = directory.parent / f".gone-{os.urandom(6).hex()}"
         with contextlib.suppress(EngineError):
@@ -43,31 +50,21 @@ def remove_run(home: Home, directory: Path, *, purge: bool, is_last: bool = True
                 from longboat.engines.local.containers.program import remove_containers
 
                 remove_containers(record.containers, uid, os.environ)
+        left = (
+            LeftFiles(checkpoints=note_left(home, files, record)) if record is not None and not purge else LeftFiles()
+        )
         with disk(f"remove {directory}"):
             discard_ticket(home, directory.name)
             directory.rename(trash)
             durable.sync_folder(str(directory.parent))  # what was removed does not come back
     finally:
         os.close(lock)
-    rest = _purge(record) if purge and record is not None else []
+    if purge and record is not None:
+        left = LeftFiles(foreign=purge_folder(home, record))
     remove_tree(trash)
     if is_last:
         collect_code(home)
-    return rest
-
-
-def _purge(record: LocalRecord) -> list[str]:
-    """Remove the checkpoints; what stays. A folder in our own home is ours as a whole, one that the job names is not:
-    its user may have kept other things there before, or put them there since."""
-    folder = Path(record.checkpoint_dir)
-    if checkpoint_folder(record.job) is None:
-        remove_tree(folder)
-        rest = []
-    else:
-        rest = [str(folder / name) for name in remove_own(folder)]
-    with contextlib.suppress(OSError):
-        folder.parent.rmdir()
-    return rest
+    return left
 
 
 def collect_code(home: Home) -> None:

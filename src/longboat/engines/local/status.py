@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from longboat.bundles.disk import full_disk
+from longboat.core.errors import EngineError
 from longboat.core.runs import RunStatus, latest_step
 from longboat.engines.local.records import LocalRecord, LocalState
 from longboat.engines.local.runfiles import RunFiles
@@ -35,10 +37,12 @@ def full_status(files: RunFiles, record: LocalRecord, state: LocalState) -> RunS
 
     ranks = rank_statuses(files, record, state)
     step, metrics = latest_step(ranks)
-    if record.checkpoint_store is None:
-        newest: Path | str | None = newest_complete(Path(record.checkpoint_dir))
-    else:
+    newest: Path | str | None = None
+    if record.checkpoint_store is not None:
         newest = sent_checkpoint(files)
+    else:
+        with contextlib.suppress(EngineError):  # a folder that cannot be read takes nothing else of the status away
+            newest = newest_complete(Path(record.checkpoint_dir))
     return msgspec.structs.replace(
         brief_status(record, state),
         reason=state.reason or ("" if state.is_final else problem_of(files, state)),

@@ -10,41 +10,11 @@ from collections.abc import Mapping
 
 from longboat.core.resources import show_quantity
 from longboat.core.runs import Explanation, Failure, RankReport, RunStatus
+from longboat.engines.shared.advice import ADVICE, next_steps
 
 _SILENT_S = 600.0
 _LONG = 240
 """Characters of a message in the headline; the lines below it have the rest."""
-
-NO_SPACE = "No space left on device"
-"""As the C library says it, and with it every program."""
-
-ADVICE: Mapping[str, str] = {
-    "exception": "mend the exception above, then run again",
-    "oom": "lower the batch size, or raise `memory` (or ask for GPUs with more memory)",
-    "hang": "compare the ranks' stacks: the odd one out did not reach the collective the others wait in",
-    "timeout": "raise `timeout`, or checkpoint and resume with `--resume RUN`",
-    "lost": "set `retries` to have the run taken up again from its newest checkpoint",
-    "peers": "look at launcher.log of the missing nodes in the run's directory",
-    "setup": "run the setup command by hand in a copy of the code",
-    "data": "check the URL and the checksum in `data`",
-    "signal": "SIGKILL without our doing is often the kernel's out-of-memory killer: see `dmesg`",
-}
-"""What to do next, by cause; RUN stands for the run's name. `signal` is that of SIGKILL."""
-
-SIGNAL_ADVICE: Mapping[int, str] = {
-    signal.SIGSEGV: "SIGSEGV: native code read or wrote a wrong address; the end of its log has the Python stack",
-    signal.SIGBUS: "SIGBUS: mapped memory could not be had, often a full /dev/shm: raise `shm`, or use fewer workers",
-    signal.SIGABRT: "SIGABRT: it ended itself (a failed assertion, an error in C++ or NCCL): see its last lines",
-    signal.SIGFPE: "SIGFPE: native code divided by zero; the end of its log has the Python stack",
-    signal.SIGILL: "SIGILL: an instruction that this CPU does not have: a package was built for another machine",
-    signal.SIGTERM: "SIGTERM: something asked it to end, and Longboat did not: the script, or a tool beside it",
-    signal.SIGINT: "SIGINT: something interrupted it, and Longboat did not: the script, or a tool beside it",
-    signal.SIGHUP: "SIGHUP: the process lost its terminal or its parent: start it without `nohup` or `screen`",
-    signal.SIGPIPE: "SIGPIPE: it wrote to a pipe that nobody reads any more: see the command behind the `|`",
-    signal.SIGXCPU: "SIGXCPU: a limit of CPU time was reached: see `ulimit -t`",
-    signal.SIGXFSZ: "SIGXFSZ: a limit of file size was reached: see `ulimit -f`",
-}
-"""The same for a rank that died of another signal, in one true sentence each."""
 
 
 def shortened(text: str, limit: int) -> str:
@@ -118,7 +88,7 @@ def _post_mortem(
         cause=failure.cause,
         facts=tuple(facts),
         lines=_lines(failure, setup_log),
-        next_steps=_next_steps(status, failure, advice),
+        next_steps=next_steps(status, failure, advice),
     )
 
 
@@ -179,23 +149,3 @@ def _lines(failure: Failure, setup_log: tuple[str, ...]) -> tuple[str, ...]:
     if rank.traceback:
         return tuple(rank.traceback.splitlines()[-20:])
     return rank.tail[-10:]
-
-
-def _signal_advice(failure: Failure, advice: Mapping[str, str]) -> str | None:
-    number = (failure.rank.signal if failure.rank is not None else None) or failure.exit_code - 128
-    return advice.get("signal") if number == signal.SIGKILL else SIGNAL_ADVICE.get(number)
-
-
-def _next_steps(status: RunStatus, failure: Failure, advice: Mapping[str, str]) -> tuple[str, ...]:
-    name, rank = status.name, failure.rank
-    steps = [f"longboat logs {name} --rank {rank.rank}" if rank is not None else f"longboat logs {name}"]
-    told = _signal_advice(failure, advice) if failure.cause == "signal" else advice.get(failure.cause)
-    if failure.exit_code == 127:
-        told = "the command was not found: check `run` and `setup`"
-    if any(NO_SPACE in text for text in (failure.message, *(rank.tail if rank is not None else failure.tail))):
-        told = "a disk or a quota was full: `df -h` and `df -i` show which; free some space, or write less"
-    if told:
-        steps.append(told.replace("RUN", name))
-    if status.retries == 0 and failure.cause in ("signal", "oom"):
-        steps.append("`retries: 2` restarts the whole gang from the newest complete checkpoint")
-    return tuple(steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Protocol
 
+from longboat.core.errors import RUN_STOPPED_EXIT
 from longboat.core.jobs import Job
 from longboat.core.runs import Attempt, Phase, RunStatus
 
@@ -53,7 +54,7 @@ def brief(engine: str, record: RunRecord, state: RunState) -> RunStatus:
         created=record.created,
         nodes=job.nodes,
         gpus=job.gpus,
-        exit_code=state.exit_code,
+        exit_code=RUN_STOPPED_EXIT if state.phase == "stopped" and state.exit_code is None else state.exit_code,
         started=state.started,
         ended=state.ended,
         attempt=state.attempt,

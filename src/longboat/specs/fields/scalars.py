@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
-from longboat.core import resources
+from longboat.core import resources, words
 from longboat.core.jobs import Value
 from longboat.specs.yaml.yaml_tree import Mistakes, YamlNode, join
 
@@ -65,11 +65,8 @@ def quote(text: str) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """`; did you mean "gpus"?`, or nothing."""
-    import difflib  # only when there is something to say
-
-    names = list(names)
-    matches = difflib.get_close_matches(name.lower()[:60], names, n=1, cutoff=0.6)
-    return f'; did you mean "{matches[0]}"?' if matches else ""
+    near = words.nearest(name, names)
+    return f'; did you mean "{near[0]}"?' if near else ""
 
 
 def number_of(node: YamlNode, at: FieldPath, expected: str) -> int | float | None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from longboat.cli.commands.runs.ps import is_recent, row, run_record, selector
+from longboat.cli.commands.runs.ps import is_recent, row, run_record, selector, unmatched
 from longboat.core.errors import UsageError
 from longboat.core.runs import RunStatus
 
@@ -90,3 +90,9 @@ def test_status_in_full(longboat) -> None:
     assert "exit code: " in text and "ATTEMPT  STARTED" in text and "RANK  NODE" in text
     both = json.loads(longboat("status", "bad", "bad", "-o", "json").out)
     assert [run["name"] for run in both] == ["bad", "bad"]
+
+
+def test_the_term_that_selects_nothing_is_named() -> None:
+    runs = [msgspec.structs.replace(RUN, labels=labels) for labels in ({"team": "a"}, {"stage": "test"})]
+    assert unmatched(["team=x,stage"], runs) == "team=x"
+    assert unmatched(["team=a", "stage"], runs) == "all of team=a, stage"

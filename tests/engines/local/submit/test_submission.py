@@ -13,6 +13,7 @@ import pytest
 from longboat.core.errors import NotFound, Refused
 from longboat.core.jobs import Checkpoints, Secret
 from longboat.engines.engine import Submission
+from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.submit.submission import (
     checkpoint_dir,
     create_run,
@@ -147,3 +148,14 @@ def test_ctrl_c_while_a_run_is_made_stops_it(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(KeyboardInterrupt):
         engine.submit(submission(tmp_path, "train"))
     assert engine.wait("train", timeout_s=60).phase == "stopped"
+
+
+def test_checkpoints_in_a_file_or_below_one_are_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    engine = LocalEngine(tmp_path / "home")
+    for to in ("file", "file/deeper"):
+        made = job(checkpoints=Checkpoints(to=to), workdir=None)
+        with pytest.raises(Refused, match="file is not a folder"):
+            engine.plan(Submission(job=made, base=str(tmp_path)))
+    assert engine.plan(Submission(job=job(checkpoints=Checkpoints(to="a/b"), workdir=None), base=str(tmp_path)))
+    assert not (tmp_path / "a").exists()

@@ -102,3 +102,11 @@ def test_containers_have_a_volume_at_its_target_as_well() -> None:
     assert here.mounts == {"/mnt/data": "/here"} and here.notices == [] and here.problems == []
     without = localize(given, LocalFolders(), base="/", exists=lambda path: True)
     assert without.job == here.job and "nothing is mounted" in without.notices[0]
+
+
+def test_a_volume_in_another_is_refused_before_it_is_tried() -> None:
+    outer, inner = Volume(target="data", path="./data"), Volume(target="data/./in", path="/opt/shared")
+    assert [reason for reason, _ in localized(outer, inner).problems] == [
+        "`volumes.data/in` lies in `volumes.data`, and a volume is a link here"
+    ]
+    assert localized(outer, Volume(target="data2", path="/opt/shared")).problems == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,13 +10,19 @@ from longboat.cli.commands.jobs.run import submit
 from longboat.cli.input.arguments import run_argument
 from longboat.cli.input.engine_option import engine_options, open_engine
 from longboat.cli.output.terminal import note
-from longboat.core.errors import UsageError
+from longboat.core.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from longboat.core.jobs import Job
+    from longboat.engines.engine import Engine
 
 
 @click.command("rerun", short_help="Run a run once more.")
 @run_argument
 @click.option("--fresh-code", is_flag=True, help="With the code as its folder has it now.")
 @click.option("--resume", is_flag=True, help="Start from the newest checkpoint of that run.")
+@click.option("--after", multiple=True, metavar="RUN", help="After this run, not those that it started after.")
+@click.option("--no-after", is_flag=True, help="At once, not after the runs that it started after.")
 @click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
 @click.option("--id", "run_id", help="The new run's own name.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
@@ -37,7 +43,9 @@ def command(run: str, fresh_code: bool, resume: bool, run_id: str | None, **opti
 
     place = open_engine(quiet=options["quiet"])
     name = find_run(place, run).name
-    submission = again(place.resubmission(name), resume=name if resume else None, fresh_code=fresh_code)
+    after = predecessors(place, options)
+    submission = again(place.resubmission(name), resume=name if resume else None, fresh_code=fresh_code, after=after)
+    check_predecessors(place, name, submission.job)
     submission = msgspec.structs.replace(submission, run_id=run_id)
     notices = changed_since(submission, is_cluster=place.name != "local")
     if options["dry_run"]:
@@ -48,3 +56,26 @@ def command(run: str, fresh_code: bool, resume: bool, run_id: str | None, **opti
         for notice in notices:
             note(notice)
     return submit(place, submission, options)
+
+
+def predecessors(place: Engine, options: dict[str, Any]) -> tuple[str, ...] | None:
+    """The runs that the new one starts after; None: those of the old one."""
+    from longboat.sdk.names import find_run
+
+    if options["no_after"] and options["after"]:
+        raise UsageError("--after and --no-after together", hint="one of them")
+    if options["no_after"]:
+        return ()
+    return tuple(find_run(place, run).name for run in options["after"]) or None
+
+
+def check_predecessors(place: Engine, run: str, job: Job) -> None:
+    """One that was removed cannot be waited for."""
+    for name in job.after:
+        try:
+            place.status(name)
+        except NotFound:
+            raise NotFound(
+                f"{run} started after {name}, which was removed",
+                hint="--after RUN names another run, --no-after none",
+            ) from None

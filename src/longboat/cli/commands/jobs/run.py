@@ -83,10 +83,10 @@ def follow(place: Engine, submission: Submission, *, quiet: bool) -> int:
     # Imported first: once the run is there, Ctrl-C is for it.
     import msgspec
 
-    from longboat.cli.attach import attach, exit_code, rank_count
+    from longboat.cli.attach import attach, exit_code
     from longboat.cli.input.rank_input import rank_input
 
-    ranks = rank_count(submission.job)
+    ranks = submission.job.ranks
     with rank_input(ranks) as stdin:
         run = place.submit(msgspec.structs.replace(submission, stdin=stdin))
     ended = attach(place, run, ranks=ranks, quiet=quiet)

@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from longboat.cli.attach import exit_code, rank_count
+from longboat.cli.attach import exit_code
 from longboat.cli.input.arguments import output_option, run_argument
 from longboat.cli.input.engine_option import engine_options, open_engine
 from longboat.cli.output.log_printer import JsonPrinter, LinePrinter
 from longboat.cli.output.terminal import say
 from longboat.cli.output.times import parse_moment
-from longboat.core.errors import NotFound, UsageError
+from longboat.core.errors import UsageError
 from longboat.core.runs import LogQuery, RunStatus
-from longboat.engines.shared.logfiles import matcher
+from longboat.sdk.arguments import check_query
 from longboat.sdk.names import find_run
 
 
@@ -45,6 +45,8 @@ def command(run: str, timestamps: bool, output: str, **options: Any) -> int:
     place = open_engine()
     status = find_run(place, run)
     query = make_query(options, time.time(), output)
+    if (query.ignore_case or query.invert_match) and not query.grep:
+        raise UsageError("-i and -v go with --grep", hint=f"longboat logs {status.name} --grep PATTERN -i")
     check_query(status, query)
     printer: LinePrinter | JsonPrinter = JsonPrinter()
     if output == "text":
@@ -87,25 +89,5 @@ def highlight(query: LogQuery) -> list[re.Pattern[bytes]]:
     return []
 
 
-def check_query(run: RunStatus, query: LogQuery) -> None:
-    """A rank, role or attempt that the run does not have would print nothing, and look like an empty log."""
-    matcher(query)
-    if (query.ignore_case or query.invert_match) and not query.grep:
-        raise UsageError("-i and -v go with --grep", hint=f"longboat logs {run.name} --grep PATTERN -i")
-    most = run.retries + 1 if query.follow and not run.is_final else run.attempt + 1
-    if query.attempt is not None and query.attempt >= most:
-        hint = f"its attempts are 1 to {most}" if most > 1 else "it has one attempt"
-        raise NotFound(f"{run.name} has no attempt {query.attempt + 1}", hint=hint)
-    if run.spec is None:
-        return
-    count, roles = rank_count(run.spec), [role.name for role in run.spec.roles]
-    for rank in query.ranks:
-        if rank >= count:
-            raise NotFound(f"{run.name} has no rank {rank}", hint=f"its ranks are 0 to {count - 1}")
-    for role in query.roles:
-        if role not in roles:
-            raise NotFound(f"{run.name} has no role {role!r}", hint=f"its roles: {', '.join(roles)}")
-
-
 def is_many(run: RunStatus) -> bool:
-    return rank_count(run.spec) > 1 if run.spec else len(run.ranks) > 1
+    return run.spec.ranks > 1 if run.spec else len(run.ranks) > 1

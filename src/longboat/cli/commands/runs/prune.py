@@ -26,12 +26,13 @@ HEAD = ("NAME", "WHAT", "PHASE", "ENDED", "SIZE", "USER")
 @click.command("prune", short_help="Remove runs that ended long ago.")
 @duration_option("--older-than", help="Runs that ended longer ago than this: 30d, 12h. Required.")
 @click.option("--failed", is_flag=True, help="Only runs that failed.")
+@click.option("--checkpoints", is_flag=True, help="Also checkpoints of runs that were removed that long ago.")
 @click.option("--all-users", is_flag=True, help="On a cluster: also runs that others submitted.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @output_option()
 @engine_options
-def command(older_than: float | None, failed: bool, all_users: bool, dry_run: bool, yes: bool, output: str) -> int:
+def command(older_than: float | None, failed: bool, dry_run: bool, yes: bool, output: str, **options: bool) -> int:
     """Remove runs that ended long ago: their logs, artifacts and working copies; checkpoints stay.
 
     Runs that have not ended are never removed. On this machine the Python environments, imported data and code that no
@@ -43,7 +44,9 @@ def command(older_than: float | None, failed: bool, all_users: bool, dry_run: bo
     place = open_engine()
     now = time.time()
     phases = ("failed",) if failed else FINAL_PHASES
-    query = PruneQuery(ended_before=now - older_than, phases=phases, dry_run=True, all_users=all_users)
+    query = PruneQuery(ended_before=now - older_than, phases=phases, dry_run=True, **options)
+    if query.checkpoints and place.name != "local":
+        raise UsageError("--checkpoints is for removed runs of this machine", hint="on a cluster: rm --purge")
     is_asked = is_terminal(sys.stdin) and not yes
     if dry_run or is_asked:
         items = list(place.prune(query))
@@ -94,7 +97,12 @@ def summary(items: Sequence[PrunedItem]) -> str:
     """`3 runs and 1 environment, 1.2Gi`; the size where all of it is known."""
     if not items:
         return "nothing"
-    plurals = {"run": "runs", "environment": "environments", "data": "data imports"}
+    plurals = {
+        "run": "runs",
+        "environment": "environments",
+        "data": "data imports",
+        "checkpoints": "checkpoint folders",
+    }
     kinds = Counter(item.kind for item in items)
     words = [f"{count} {plurals[kind] if count > 1 else plurals[kind][:-1]}" for kind, count in kinds.items()]
     sizes = [item.size for item in items if item.size is not None]

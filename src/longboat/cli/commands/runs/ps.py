@@ -16,6 +16,7 @@ from longboat.cli.output.terminal import say
 from longboat.cli.output.times import show_duration
 from longboat.core.errors import UsageError
 from longboat.core.runs import RunStatus
+from longboat.core.words import counted
 
 RECENT_S = 24 * 3600
 HEAD = ("NAME", "PHASE", "NODES", "GPUS", "AGE", "TIME", "EXIT", "INFO")
@@ -43,13 +44,18 @@ def command(everything: bool, labels: Sequence[str], watch: bool, output: str) -
 
         return watch_runs(look, RunTable(output, run_record, row, HEAD, WIDE_HEAD))
     now = time.time()
-    listed = [run for run in place.list() if wanted(run.labels)]
+    known = place.list()
+    listed = [run for run in known if wanted(run.labels)]
     runs = [run for run in listed if everything or is_recent(run, now)]
     if output in ("wide", "json", "yaml"):
         runs = list(place.with_steps(runs))
-    show(runs, output, record=run_record, tables=lambda wide: print_runs(runs, wide=wide, now=now))
+    if known and not listed:
+        say(f"no run matches {unmatched(labels, known)}")
+    if runs or not known or output not in ("table", "wide"):
+        show(runs, output, record=run_record, tables=lambda wide: print_runs(runs, wide=wide, now=now))
     if len(runs) < len(listed) and output in ("table", "wide"):
-        say(f"{len(listed) - len(runs)} more: {placed('longboat ps -a')}")
+        more = "more" if runs else f"{counted(len(listed), 'run').partition(' ')[2]} ended more than a day ago"
+        say(f"{len(listed) - len(runs)} {more}: {placed('longboat ps -a')}")
     return 0
 
 
@@ -88,8 +94,18 @@ def show_metrics(metrics: Mapping[str, float]) -> str:
 
 def selector(texts: Sequence[str]) -> Callable[[dict[str, str]], bool]:
     """A predicate over labels from `k=v`, `k==v`, `k!=v`, `k` and `!k`, joined by commas or repeated."""
-    terms = [_term(part.strip()) for text in texts for part in text.split(",")]
+    terms = [_term(part) for part in parts(texts)]
     return lambda labels: all(holds(labels) for holds in terms)
+
+
+def parts(texts: Sequence[str]) -> list[str]:
+    return [part.strip() for text in texts for part in text.split(",")]
+
+
+def unmatched(texts: Sequence[str], runs: Sequence[RunStatus]) -> str:
+    """The terms that select no run at all; where each selects some, all of them."""
+    alone = [part for part in parts(texts) if not any(_term(part)(run.labels) for run in runs)]
+    return ", ".join(alone) or f"all of {', '.join(parts(texts))}"
 
 
 def _term(text: str) -> Callable[[dict[str, str]], bool]:

@@ -10,16 +10,16 @@ import click
 from longboat.cli.input.arguments import runs_argument
 from longboat.cli.input.engine_option import engine_options, open_engine, placed
 from longboat.cli.output.terminal import is_terminal, say
-from longboat.core.errors import EngineError, UsageError
+from longboat.core.errors import EngineError, NotFound, UsageError
 from longboat.core.runs import RunStatus
-from longboat.core.words import counted
+from longboat.core.words import counted, listing
 from longboat.engines.engine import Engine
 from longboat.sdk.names import find_run
 
 
 @click.command("rm", short_help="Remove runs; checkpoints stay.")
 @runs_argument
-@click.option("--purge", is_flag=True, help="Remove the checkpoints too.")
+@click.option("--purge", is_flag=True, help="Remove the checkpoints too; also of a run that was removed before.")
 @click.option(
     "-f", "--force", is_flag=True, help="Also runs that have not ended, or cannot be read: they are stopped first."
 )
@@ -31,41 +31,45 @@ def command(runs: Sequence[str], purge: bool, force: bool, everything: bool, yes
     if bool(runs) == everything:
         raise UsageError("name the runs to remove, or --all", hint="longboat ps -a lists them; - is the latest")
     place = open_engine()
-    damaged: list[str] = []
+    unread: list[str] = []
     if everything:
         found = [run for run in place.list() if force or run.is_final]
     else:
-        found, damaged = chosen(place, runs, force=force)
+        found, unread = chosen(place, runs, force=force, purge=purge)
+    names = list(dict.fromkeys([*(run.name for run in found), *unread]))
     alive = [run.name for run in found if not run.is_final]
     if alive and not force:
-        names = " ".join(alive)
         raise UsageError(
             f"{', '.join(alive)} {'has' if len(alive) == 1 else 'have'} not ended",
-            hint=f"{placed(f'longboat stop {names}')}, or longboat rm --force",
+            hint=f"{placed('longboat stop ' + ' '.join(alive))}, or longboat rm --force",
         )
     if not yes and (purge or everything) and is_terminal(sys.stdin):
-        confirm(found, purge=purge)
-    for name in dict.fromkeys([*(run.name for run in found), *damaged]):
+        confirm(names, purge=purge)
+    for name in names:
         place.delete(name, purge=purge)
         print(name)
 
 
-def chosen(place: Engine, runs: Sequence[str], *, force: bool) -> tuple[list[RunStatus], list[str]]:
-    """The runs that are meant; by force also those of an exact name whose record cannot be read."""
-    found, damaged = [], []
+def chosen(place: Engine, runs: Sequence[str], *, force: bool, purge: bool) -> tuple[list[RunStatus], list[str]]:
+    """The runs that are meant, and exact names: of runs whose record cannot be read, by force; of removed runs, to
+    purge the checkpoints that they left."""
+    found, unread = [], []
     for run in runs:
         try:
             found.append(find_run(place, run, is_whole=True))
         except EngineError:
             if not force:
                 raise
-            damaged.append(run)
-    return found, damaged
+            unread.append(run)
+        except NotFound:
+            if not purge or place.kept_checkpoints(run) is None:
+                raise
+            unread.append(run)
+    return found, unread
 
 
-def confirm(found: Sequence[RunStatus], *, purge: bool) -> None:
+def confirm(runs: Sequence[str], *, purge: bool) -> None:
     """Ask before many runs or checkpoints go; only where somebody can answer."""
-    names = ", ".join(run.name for run in found[:8]) + (", ..." if len(found) > 8 else "")
-    say(f"{counted(len(found), 'run')}: {names}")
+    say(f"{counted(len(runs), 'run')}: {listing(runs, 8)}")
     what = "Remove them with their checkpoints?" if purge else "Remove them?"
     click.confirm(what, abort=True, err=True)

@@ -26,7 +26,8 @@ from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
 from longboat.engines.kubernetes.records import is_chained
 from longboat.engines.kubernetes.slim_objects import UNFINISHED, BoundPod, SlimNode
 from longboat.engines.kubernetes.status import expiry_words, full_status
-from longboat.engines.shared.explanations import ADVICE, explain_status
+from longboat.engines.shared.advice import ADVICE
+from longboat.engines.shared.explanations import explain_status
 from longboat.kubeapi import kinds
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError

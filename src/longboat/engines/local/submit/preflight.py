@@ -125,12 +125,11 @@ def _floor(value: float) -> str:
 
 def _crowd_notices(job: Job, machine: LocalMachine) -> list[str]:
     """Many ranks on few CPUs: told before they start."""
-    ranks = sum(role.nodes * role.procs for role in job.roles)
-    if ranks <= CROWD * machine.cpus:
+    if job.ranks <= CROWD * machine.cpus:
         return []
-    start_s = (ranks + job.nodes) * START_S / machine.cpus
+    start_s = (job.ranks + job.nodes) * START_S / machine.cpus
     slow = f", and starting them takes about {format_duration(round(start_s))}" if start_s >= SLOW_START_S else ""
-    return [f"{counted(ranks, 'rank')} share {counted(machine.cpus, 'CPU')} here{slow}"]
+    return [f"{counted(job.ranks, 'rank')} share {counted(machine.cpus, 'CPU')} here{slow}"]
 
 
 def _image_notices(job: Job, containers: ContainerChoice) -> list[str]:

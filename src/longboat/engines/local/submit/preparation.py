@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -24,6 +25,7 @@ from longboat.engines.local.submit.preflight import check
 from longboat.engines.local.submit.volumes import LocalFolders, LocalizedJob, localize
 from longboat.engines.refusals import Problem
 from longboat.engines.shared.code_snapshot import (
+    checkpoint_folder,
     code_folder,
     code_notices,
     snapshot_of,
@@ -64,7 +66,7 @@ class SubmissionPreparation:
         here = self._localize(submission, is_contained=is_contained)
         containers = msgspec.structs.replace(containers, mounts=here.mounts)
         submission = msgspec.structs.replace(submission, job=here.job)
-        problems = [*here.problems, *self._isolation_problems()]
+        problems = [*here.problems, *self._isolation_problems(), *_checkpoint_problems(submission)]
         notices = [*here.notices, *check(here.job, machine, problems, containers), *layout_notices(here.job)]
         return PreparedSubmission(
             submission=submission, notices=[*notices, *self._secret_notices(submission)], containers=containers
@@ -102,6 +104,20 @@ class SubmissionPreparation:
         from longboat.engines.local.containers.program import choose
 
         return choose(self._settings.containers, submission.environment)
+
+
+def _checkpoint_problems(submission: Submission) -> list[Problem]:
+    """The folder that the job names must be one, or one that can be made."""
+    to = checkpoint_folder(submission.job)
+    if to is None:
+        return []
+    folder = Path(os.path.abspath(os.path.join(submission.base, os.path.expanduser(to))))
+    there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not there.is_dir():
+        return [(f"`checkpoints.to`: {there} is not a folder", "name a folder; it is made if it is not there")]
+    if not os.access(there, os.W_OK | os.X_OK):
+        return [(f"`checkpoints.to`: {there} cannot be written to", "name a folder of your own")]
+    return []
 
 
 def take_code(

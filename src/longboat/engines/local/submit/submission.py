@@ -51,6 +51,7 @@ def record_of(
     job = with_absolute_secrets(submission)
     environment = submission.environment
     uid = os.urandom(6).hex()
+    checkpoints = _own_checkpoint_dir(home, submission, name, uid)
     return LocalRecord(
         name=name,
         uid=uid,
@@ -63,7 +64,8 @@ def record_of(
         dirty=bool(snapshot and snapshot.dirty),
         environment={key: environment[key] for key in KEPT_VARIABLES if key in environment},
         path_append=_path_append(home, environment),
-        checkpoint_dir=str(_own_checkpoint_dir(home, submission, name, uid)),
+        checkpoint_dir=str(checkpoints),
+        made_folder=_made_folder(home, checkpoints),
         checkpoint_store=_store_of(job, name, uid),
         resume_from=_resume_from(home, submission),
         outside=snapshot.outside if snapshot else {},
@@ -99,6 +101,14 @@ def _own_checkpoint_dir(home: Home, submission: Submission, name: str, uid: str)
     from longboat.storage.checkpoints import newest_complete
 
     return folder if newest_complete(folder) is None else folder.with_name(f"{name}-{uid[:8]}")
+
+
+def _made_folder(home: Home, folder: Path) -> str | None:
+    """The topmost folder of this path that is not there yet; those in our own home are ours in any case."""
+    if folder.parent == home.root / "checkpoints":
+        return str(folder.parent)
+    missing = [str(path) for path in (folder, *folder.parents) if not path.exists()]
+    return missing[-1] if missing else None
 
 
 def _store_of(job: Job, name: str, uid: str) -> str | None:
@@ -186,8 +196,8 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
     if address is not None:
         return address
     folder, store = Path(submission.base) / os.path.expanduser(wanted), None
-    with contextlib.suppress(NotFound):
-        record = RunFiles(home.run_dir(wanted)).record()
+    record = _run_to_resume(home, wanted)
+    if record is not None:
         folder, store = Path(record.checkpoint_dir), record.checkpoint_store
     newest = checkpoint_at(folder)
     if newest is None and store is not None:
@@ -195,6 +205,15 @@ def _resume_from(home: Home, submission: Submission) -> str | None:
     if newest is None:
         raise NotFound(f"no complete checkpoint to resume from in {folder}", hint=COMPLETE)
     return str(newest)
+
+
+def _run_to_resume(home: Home, name: str) -> LocalRecord | None:
+    """The run of this name, also one that was removed and left its checkpoints."""
+    with contextlib.suppress(NotFound):
+        return RunFiles(home.run_dir(name)).record()
+    from longboat.engines.local.left_checkpoints import left_by
+
+    return left_by(home, name)
 
 
 def _predecessors(home: Home, job: Job) -> tuple[Predecessor, ...]:

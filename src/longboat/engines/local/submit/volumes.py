@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -73,6 +73,7 @@ def localize(
             renamed[volume.target] = source.folder
         target = source.folder if is_absolute else volume.target
         volumes.append(Volume(target=target, path=source.folder))
+    problems += _nested(volumes)
     if renamed and not is_contained:
         notices.append(
             f"nothing is mounted here: commands, env and data that name {', '.join(renamed)} are given its folder;"
@@ -81,6 +82,20 @@ def localize(
     changed = msgspec.structs.replace(job, volumes=tuple(volumes))
     mounts = {target: folder for target, folder in renamed.items() if os.path.isabs(folder)}
     return LocalizedJob(_with_paths(changed, renamed), problems, notices, mounts)
+
+
+def _nested(volumes: Sequence[Volume]) -> list[Problem]:
+    """In a working copy a volume is a link: another one behind it would be made in the folder of the first."""
+    targets = [os.path.normpath(volume.target) for volume in volumes if not os.path.isabs(volume.target)]
+    return [
+        (
+            f"`volumes.{inner}` lies in `volumes.{outer}`, and a volume is a link here",
+            "give it a place beside the other",
+        )
+        for inner in targets
+        for outer in targets
+        if inner.startswith(f"{outer}/")
+    ]
 
 
 def _source_of(volume: Volume, folders: LocalFolders, base: str, exists: Callable[[str], bool]) -> _VolumeSource:

@@ -241,11 +241,12 @@ class AttemptOutputs:
             short_tmpdir.forget(scratch, self._home.root)
             remove_tree(scratch)
         remove_tree(self._files.directory / "volumes")
+        from longboat.engines.local.left_checkpoints import remove_made
         from longboat.storage.checkpoints import forget_attempts
 
         with contextlib.suppress(OSError, EngineError):
             forget_attempts(Path(self._record.checkpoint_dir))
-            Path(self._record.checkpoint_dir).rmdir()
+        remove_made(self._record)
 
 
 def load_code(home: Home, record: LocalRecord) -> CodeSnapshot | None:

@@ -65,7 +65,7 @@ class Launchers:
         self._secrets: list[str] = []  # their values, for what a killed launcher leaves
         self._names = [secret.name for secret in record.job.secrets]
         self._stdin: int | None = None
-        self._has_stdin = sum(role.nodes * role.procs for role in record.job.roles) == 1
+        self._has_stdin = record.job.ranks == 1
         self._has_store = record.checkpoint_store is not None
         self._program = record.containers
         self.containers: Mapping[str, ContainerStart] = {}  # by node; a node without one is a process of this machine
