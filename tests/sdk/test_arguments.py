@@ -37,7 +37,7 @@ def handle() -> sdk.Run:
         (lambda: handle().logs(tail=-1), "tail: found int -1"),
         (lambda: handle().wait(timeout_s="1m"), "timeout_s: found str '1m', expected seconds"),
         (lambda: handle().stop(-1), "grace_s: found int -1"),
-        (lambda: handle().exec(["sh", 3]), "command: found int 3, expected a list of words"),
+        (lambda: handle().exec(["sh", 3]), "command: found int 3, expected a list of words"),  # type: ignore[list-item]
         (lambda: handle().cp(3, "."), "source: found int 3, expected a path"),
     ],
 )

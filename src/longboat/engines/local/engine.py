@@ -281,13 +281,13 @@ class LocalEngine:
         self._tell_foreign(left.foreign)
 
     def kept_checkpoints(self, run: str) -> str | None:
-        from longboat.engines.local.left_checkpoints import left_by
+        from longboat.engines.local.removal import left_by
 
         record = left_by(self.home, run)
         return None if record is None else record.checkpoint_store or record.checkpoint_dir
 
     def _purge_left(self, run: str) -> bool:
-        from longboat.engines.local.left_checkpoints import purge_left
+        from longboat.engines.local.removal import purge_left
 
         is_there, foreign = purge_left(self.home, run, lambda record: self._purge_store(record, is_own=True))
         self._tell_foreign(foreign)

@@ -12,9 +12,8 @@ import msgspec
 from longboat.core.errors import EngineError, LongboatError
 from longboat.core.runs import FINAL_PHASES, PrunedItem, PruneQuery, RunStatus
 from longboat.engines.lifecycle.pruning import expired
-from longboat.engines.local.left_checkpoints import prune_left
 from longboat.engines.local.records import LocalRecord
-from longboat.engines.local.removal import collect_code, remove_run
+from longboat.engines.local.removal import collect_code, prune_left, remove_run
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.supervise.attempt_data import data_name, load_code
 from longboat.engines.local.supervise.environments import environment_name

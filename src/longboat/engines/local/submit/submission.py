@@ -211,7 +211,7 @@ def _run_to_resume(home: Home, name: str) -> LocalRecord | None:
     """The run of this name, also one that was removed and left its checkpoints."""
     with contextlib.suppress(NotFound):
         return RunFiles(home.run_dir(name)).record()
-    from longboat.engines.local.left_checkpoints import left_by
+    from longboat.engines.local.removal import left_by
 
     return left_by(home, name)
 

@@ -241,7 +241,7 @@ class AttemptOutputs:
             short_tmpdir.forget(scratch, self._home.root)
             remove_tree(scratch)
         remove_tree(self._files.directory / "volumes")
-        from longboat.engines.local.left_checkpoints import remove_made
+        from longboat.engines.local.removal import remove_made
         from longboat.storage.checkpoints import forget_attempts
 
         with contextlib.suppress(OSError, EngineError):

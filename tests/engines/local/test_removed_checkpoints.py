@@ -12,8 +12,8 @@ from longboat.core.jobs import Checkpoints, Job
 from longboat.core.runs import PruneQuery
 from longboat.engines.engine import Submission
 from longboat.engines.local.engine import LocalEngine
-from longboat.engines.local.left_checkpoints import prune_left
 from longboat.engines.local.records import LocalRecord, LocalState
+from longboat.engines.local.removal import prune_left
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.submit.submission import record_of
 from longboat.engines.shared.home import Home
