@@ -16,6 +16,7 @@ from longboat.engines.lifecycle.resubmission import noted_code
 from longboat.engines.local.queue.slots import discard_ticket
 from longboat.engines.local.records import LocalRecord
 from longboat.engines.local.runfiles import RunFiles
+from longboat.engines.local.supervise.attempt_data import remove_made
 from longboat.engines.local.supervise.processes import kill_until_gone, marked
 from longboat.engines.shared.files import (
     disk,
@@ -91,8 +92,8 @@ def collect_code(home: Home) -> None:
         remove_tree(leftover)
 
 
-# Checkpoints of removed runs: the record of a run that leaves some is kept as `removed/UID.json` in the home, so that its
-# name still leads to them (`--resume`, `rm --purge`, `prune --checkpoints`).
+# Checkpoints of removed runs: the record of a run that leaves some is kept as `removed/UID.json` in the home, so that
+# its name still leads to them (`--resume`, `rm --purge`, `prune --checkpoints`).
 
 
 def note_left(home: Home, files: RunFiles, record: LocalRecord) -> str | None:
@@ -156,18 +157,6 @@ def purge_folder(home: Home, record: LocalRecord) -> list[str]:
         rest = [str(folder / name) for name in remove_own(folder)]
     remove_made(record)
     return rest
-
-
-def remove_made(record: LocalRecord) -> None:
-    """Remove the run's checkpoint folder and those above it, as far as the run made them and nothing is in them."""
-    if record.made_folder is None:
-        return
-    folder, top = Path(record.checkpoint_dir), Path(record.made_folder)
-    with contextlib.suppress(OSError):
-        while folder.is_relative_to(top):
-            with contextlib.suppress(FileNotFoundError):
-                folder.rmdir()
-            folder = folder.parent
 
 
 def _notes(home: Home) -> list[tuple[Path, LocalRecord]]:

@@ -241,12 +241,23 @@ class AttemptOutputs:
             short_tmpdir.forget(scratch, self._home.root)
             remove_tree(scratch)
         remove_tree(self._files.directory / "volumes")
-        from longboat.engines.local.removal import remove_made
         from longboat.storage.checkpoints import forget_attempts
 
         with contextlib.suppress(OSError, EngineError):
             forget_attempts(Path(self._record.checkpoint_dir))
         remove_made(self._record)
+
+
+def remove_made(record: LocalRecord) -> None:
+    """Remove the run's checkpoint folder and those above it, as far as the run made them and nothing is in them."""
+    if record.made_folder is None:
+        return
+    folder, top = Path(record.checkpoint_dir), Path(record.made_folder)
+    with contextlib.suppress(OSError):
+        while folder.is_relative_to(top):
+            with contextlib.suppress(FileNotFoundError):
+                folder.rmdir()
+            folder = folder.parent
 
 
 def load_code(home: Home, record: LocalRecord) -> CodeSnapshot | None:
