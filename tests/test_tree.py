@@ -98,6 +98,7 @@ TESTED_BY = {
     "engines/kubernetes/submit/capacity": "test_preflight.py",
     "engines/kubernetes/submit/facts/": "test_cluster_facts.py",
     "engines/kubernetes/submit/quotas": "test_preflight.py",
+    "engines/shared/advice": "test_explain.py",
     "engines/shared/explanations": "test_explain.py",
     "engines/shared/run_summary": "test_status.py",
     "fitting/earliest_start": "test_backfill.py",
