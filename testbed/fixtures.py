@@ -215,9 +215,9 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
         made.remove()
 
 
-@pytest.fixture
-def hosts(session_clusters: Clusters) -> Iterator[Callable[..., machines.Group]]:
-    """Starts machines reached over SSH, `hosts(2, "1:no-route")`, and removes them after the test."""
+@contextlib.contextmanager
+def host_groups(session_clusters: Clusters) -> Iterator[Callable[..., machines.Group]]:
+    """Starts machines reached over SSH, `start(2, "1:no-route")`, and removes them in the end."""
     lacks = machines.missing() or requirements.missing_programs(("tools",))
     if lacks:
         pytest.skip(lacks)
@@ -235,4 +235,18 @@ def hosts(session_clusters: Clusters) -> Iterator[Callable[..., machines.Group]]
                 last.callback(os.close, lease)
             return group
 
+        yield start
+
+
+@pytest.fixture
+def hosts(session_clusters: Clusters) -> Iterator[Callable[..., machines.Group]]:
+    """Starts machines of the test's own."""
+    with host_groups(session_clusters) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def module_hosts(session_clusters: Clusters) -> Iterator[Callable[..., machines.Group]]:
+    """Starts machines that the tests of a module share."""
+    with host_groups(session_clusters) as start:
         yield start

@@ -6,9 +6,11 @@ Bastions are shared: one login serves all hosts behind it. Everything here runs 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import re
 import socket
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,8 +26,9 @@ from longboat.clusters.spec import HostSpec
 
 AT_ONCE = 8
 """sshd drops logins beyond 10 that are not finished yet (MaxStartups), and one bastion may carry all of ours."""
-TRIES = 5
-FIRST_DELAY_S = 0.5
+RETRY_S = 60.0
+"""How long a server may drop us: others log in there too, and each gets his turn within seconds."""
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 8.0
 CONNECT_S = 15.0
 LOGIN_S = 30.0  # a host that looks up our name in a DNS without an answer takes 10 to 20 s
 KEEPALIVES = 3
@@ -84,17 +87,19 @@ class Logins:
         self, host: HostSpec, arguments: dict[str, Any], config: SSHClientConfig
     ) -> asyncssh.SSHClientConnection:
         self._slots = self._slots or asyncio.Semaphore(AT_ONCE)
-        for attempt in range(TRIES):
+        deadline = time.monotonic() + RETRY_S
+        for attempt in itertools.count():
             try:
                 async with self._slots:
                     return await self._try_once(host, arguments, config)
             except (ConnectionResetError, BrokenPipeError, asyncssh.ConnectionLost):
                 tunnel = arguments["tunnel"]
-                if attempt == TRIES - 1 or (tunnel is not None and tunnel.is_closed()):
+                if time.monotonic() > deadline or (tunnel is not None and tunnel.is_closed()):
                     raise
             # Many that were dropped together do not come back together.
-            await asyncio.sleep(FIRST_DELAY_S * 2**attempt * random.uniform(0.5, 1.5))
-        raise AssertionError("the last try returns or raises")
+            delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempt, 8))
+            await asyncio.sleep(delay_s * random.uniform(0.5, 1.5))
+        raise AssertionError("a try returns or raises")
 
     async def _try_once(
         self, host: HostSpec, arguments: dict[str, Any], config: SSHClientConfig

@@ -90,5 +90,6 @@ class ShellConnection(ABC):
         if tried.code == 0:
             self._password = password
             return "password", ""
-        said = tried.stderr.strip().splitlines()
-        return way, (said[0][:200] if said else "the password was refused")
+        # The password may be right and the account not allowed to use sudo; all else sudo says is about its tries.
+        denied = [line for line in tried.stderr.splitlines() if "sudoers" in line or "not allowed" in line]
+        return way, (denied[0][:200] if denied else "sudo refused the password")

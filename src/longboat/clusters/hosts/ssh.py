@@ -15,7 +15,7 @@ import asyncssh
 
 from longboat.clusters.hosts import scripts
 from longboat.clusters.hosts.connection import HostUnreachable
-from longboat.clusters.hosts.logins import CONNECT_S, LOGIN_S, TRIES, Logins
+from longboat.clusters.hosts.logins import CONNECT_S, LOGIN_S, RETRY_S, Logins
 from longboat.clusters.hosts.loop_thread import LoopThread
 from longboat.clusters.hosts.output import ScriptOutput
 from longboat.clusters.hosts.settings import AskPassword
@@ -31,7 +31,7 @@ OPEN_S = 30.0
 KILL_S = 10.0
 # A second line of defence: each step inside the event loop has a limit of its own.
 SLACK_S = OPEN_S + KILL_S + 15.0
-LOGIN_LIMIT_S = TRIES * (CONNECT_S + LOGIN_S) + 60.0  # what the login's own limits add up to, with some for its slot
+LOGIN_LIMIT_S = RETRY_S + 3 * (CONNECT_S + LOGIN_S)  # also for a bastion, and for a slot
 MOST_LINES = 10_000
 """Waiting for a slow reader; past that lines are left out of the live view, never of the result."""
 
@@ -148,7 +148,7 @@ class SshConnection(ShellConnection):
                 await asyncio.wait_for(session.closed.wait(), DRAIN_S)
         finally:
             if not session.ended.is_set():
-                await asyncio.shield(self._kill(connection, streams[0].after_mark))
+                await _to_its_end(self._kill(connection, streams[0].after_mark))
             feeding.cancel()
             unread = (await asyncio.gather(feeding, return_exceptions=True))[0]
             channel.abort()
@@ -183,6 +183,14 @@ async def _feed(channel: asyncssh.SSHClientChannel[bytes], session: _Session, st
         channel.write_eof()
     except (BrokenPipeError, asyncssh.Error):
         return
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """However often we are cancelled meanwhile: by an interrupt first, by the end of the loop after it."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
 
 
 async def _say_goodbye(connection: asyncssh.SSHClientConnection) -> None:

@@ -11,7 +11,7 @@ from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.observe.parse import parse
 from longboat.clusters.observe.probe_shell import script
 
-PROBE_S = 120.0  # several programs that hang, each cut off after 10 s, on a host that is slow anyway
+PROBE_S = 120.0  # several programs that hang, each cut off after 15 s, on a host that is slow anyway
 
 
 def read_facts(host: HostConnection) -> HostFacts:

@@ -17,7 +17,7 @@ say() { printf '%s\\t%s\\n' "$1" "$2"; }
 lines() { sed -n "1,LINESs/^/$1	/p"; }
 first() { if [ -r "$2" ]; then say "$1" "$(head -n 1 "$2" 2>/dev/null | tr -d '\\000')"; fi; }
 # Programs that ask a daemon or a driver may wait for ever.
-soon() { timeout 10 "$@" 2>/dev/null </dev/null; }
+soon() { timeout 15 "$@" 2>/dev/null </dev/null; }
 version() { if has "$1"; then say program "$1 $(timeout 10 "$@" 2>&1 </dev/null | head -n 3 | tr '\\n' ' ')"; fi; }
 probe() {
 say clock "$(date +%s.%N)"
