@@ -3,8 +3,9 @@
     python3 bench/gpu.py longboat-cluster.tar.xz [--rounds 3] [--steps 200] [-o bench/gpu.json] [PART...]
 
 Needs root, a Python with torch, Longboat's dependencies, and the archive that `python -m testbed pack` writes (its
-cluster shows the machine's GPUs as nvidia.com/gpu and runs the machine's own Python in pods). Everything in one
-command; a part that fails is noted with its output and the others go on. The exit code is 1 if any part failed.
+cluster shows the machine's GPUs as nvidia.com/gpu and runs the machine's own Python in pods); `-` for parts that need
+no cluster (starts, isolation). Everything in one command; a part that fails is noted with its output and the others go
+on. The exit code is 1 if any part failed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,13 @@ WITHOUT = {"embedded": [], "kubernetes": ["--on", "plain"]}
 """Where runs without GPUs go: in the cluster they are pods without any privilege."""
 LIMIT_S = 300.0
 STARTS = 9
+ALONE = ("starts", "isolation")
+"""Parts without a cluster."""
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+PRODUCT = (
+    "import torch; a = torch.ones(4096, 4096, device='cuda', dtype=torch.bfloat16); "
+    "print(torch.cuda.get_device_name(0), float((a @ a)[0, 0]))"
+)
 
 
 class Bench:
@@ -40,6 +48,7 @@ class Bench:
         self.folder = folder
         self.steps = steps
         self.rounds = rounds
+        self.prefix: list[str] = []  # in front of every command: as whom it runs
         self.start = [sys.executable, str(folder / "longboat-cluster" / "start")]
         self.environment = {
             **os.environ,
@@ -53,7 +62,13 @@ class Bench:
 
     def call(self, command: list[str], *, code: int | None = 0, limit_s: float = LIMIT_S) -> str:
         done = subprocess.run(
-            command, env=self.environment, cwd=SCRIPTS, capture_output=True, text=True, timeout=limit_s, check=False
+            [*self.prefix, *command],
+            env=self.environment,
+            cwd=SCRIPTS,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
         )
         if code is not None and done.returncode != code:
             raise RuntimeError(
@@ -172,6 +187,56 @@ class Bench:
             raise RuntimeError(f"a pod without GPUs reached one: {found['kubernetes']}")
         return found
 
+    def isolation(self) -> dict[str, Any]:
+        """What runs of the embedded engine reach when they widen CUDA_VISIBLE_DEVICES, as root and as a user; what that
+        costs a run without GPUs."""
+        found: dict[str, Any] = {}
+        self.folder.chmod(0o755)
+        for name, prefix in (("root", ()), ("user", NOBODY)):
+            home = self.folder / f"home-{name}"
+            home.mkdir(exist_ok=True)
+            if prefix:
+                os.chown(home, 65534, 65534)
+            own = Bench(self.folder, self.steps, self.rounds)
+            own.environment.update(LONGBOAT_HOME=str(home), HOME=str(home), LONGBOAT_SLOTS=str(home / "slots"))
+            own.environment.update(GIT_CONFIG_COUNT="1", GIT_CONFIG_KEY_0="safe.directory", GIT_CONFIG_VALUE_0="*")
+            own.prefix = list(prefix)
+            found[name] = own.widening()
+        found["start of `true`, s"] = self.trivial_starts()
+        return found
+
+    def widening(self) -> dict[str, Any]:
+        checks = json.loads(self.longboat("doctor", "-o", "json", code=None))
+        told: dict[str, Any] = {
+            "doctor": [check["detail"] for check in checks if check["name"] in ("gpus", "gpu isolation")],
+            "one GPU": json.loads(self.longboat("run", "-q", "-n", "with", "--gpus", "1", "sees.py")),
+            "no GPU": json.loads(self.longboat("run", "-q", "-n", "without", "sees.py")),
+        }
+        self.set_isolation("off")
+        told["off"] = json.loads(self.longboat("run", "-q", "-n", "off", "sees.py"))
+        self.set_isolation("required")
+        told["nvidia-smi in a run without GPUs"] = self.longboat("run", "-q", "--", "nvidia-smi", "-L", code=None)
+        told["nvidia-smi in a run with one"] = self.longboat("run", "-q", "--gpus", "1", "--", "nvidia-smi", "-L")
+        told["exec beside a run without GPUs"] = self.longboat("exec", "without", "--", "nvidia-smi", "-L", code=None)
+        told["product of matrices"] = self.longboat("run", "-q", "--gpus", "1", "--", "python3", "-c", PRODUCT).strip()
+        if told["one GPU"]["given"] != 1 or told["no GPU"]["widened"] != 0 or told["off"]["widened"] < 1:
+            raise RuntimeError(json.dumps(told))
+        return told
+
+    def set_isolation(self, value: str) -> None:
+        self.longboat("config", "set", "local.gpu_isolation", value)
+
+    def trivial_starts(self) -> dict[str, float]:
+        """Medians, taken in turns: a run of `true`, with and without."""
+        taken: dict[str, list[float]] = {"auto": [], "off": []}
+        for _ in range(2 * STARTS):
+            for value, times in taken.items():
+                self.set_isolation(value)
+                began = time.monotonic()
+                self.longboat("run", "-q", "--", "true")
+                times.append(time.monotonic() - began)
+        return {value: statistics.median(times[1:]) for value, times in taken.items()}
+
     def failing(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, place in PLACES.items():
@@ -268,9 +333,12 @@ def main() -> int:
             "queueing": bench.queueing,
             "seeing": bench.seeing,
             "failing": bench.failing,
+            "isolation": bench.isolation,
         }
         try:
+            without = str(arguments.archive) == "-"
             wanted = [name for name in parts if not arguments.parts or name in (*arguments.parts, "cluster")]
+            wanted = [name for name in wanted if name in ALONE or not without]
             for name in wanted:
                 began = time.monotonic()
                 try:
@@ -280,7 +348,8 @@ def main() -> int:
                 print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
                 arguments.output.write_text(json.dumps(results, indent=1) + "\n")
         finally:
-            bench.down()
+            if str(arguments.archive) != "-":
+                bench.down()
     print(json.dumps(results, indent=1))
     return 1 if results["failed"] else 0
 
