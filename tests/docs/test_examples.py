@@ -156,7 +156,7 @@ def test_the_role_on_the_page_is_the_one_that_runs_need() -> None:
 
 
 def test_every_setting_is_on_the_page() -> None:
-    from longboat.engines.kubernetes.settings import FIELDS
+    from longboat.engines.kubernetes.setting_fields import FIELDS
 
     text = ON_CLUSTER.read_text()
     assert [field.name for field in FIELDS if f"| `{field.name}" not in text] == []

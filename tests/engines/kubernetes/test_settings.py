@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from longboat.core.errors import EngineError, JobError, UsageError
-from longboat.engines.kubernetes.records import CodeStore, Storage
+from longboat.engines.kubernetes.records import CodeStore, GpuDriver, Storage
 from longboat.engines.kubernetes.settings import ClusterSettings, images_of, read_settings, write_setting
 from tests.engines.kubernetes.manifest_samples import job, role
 
@@ -87,6 +87,9 @@ def test_every_setting_is_read_and_a_context_comes_over_the_rest(home: dict[str,
         ("kubernetes: {topology: {required: a, preferred: b}}", "1:24", "expected one of them"),
         ("kubernetes: {images: {pytorch: x}}", "1:23", "expected a framework"),
         ("kubernetes: {allow_host_paths: yes}", "1:32", "expected true or false"),
+        ("kubernetes: {gpu: {mode: hostpath}}", "1:19", "found mode hostpath and no driver, expected its folder"),
+        ("kubernetes: {gpu: {driver: /usr/lib/nvidia-384}}", "1:19", "found driver, which is for `mode: hostpath`"),
+        ("kubernetes: {gpu: {mode: hostpath, driver: lib}}", "1:44", "expected an absolute path"),
         ("kubernetes: {gate_s: 1}", "1:22", "a duration"),
         ("contexts: {a: {context: b}}", "1:16", "unknown field"),
         ("engine: local\nengine: local", "2:1", "written twice"),
@@ -139,6 +142,25 @@ def test_an_object_store_for_code_stands_beside_a_storage_or_alone(home: dict[st
     write_setting(home, "kubernetes.storage.claim", "training")
     both = read_settings(home).cluster()
     assert (both.storage, both.code_store) == (Storage(claim="training"), alone.code_store)
+
+
+def test_the_driver_of_the_nodes_is_set_for_all_clusters_or_for_one(home: dict[str, str]) -> None:
+    write(
+        home,
+        """
+kubernetes: {gpu: {mode: hostpath, driver: /usr/lib/nvidia-384}}
+contexts:
+  new: {gpu: {mode: plugin}}
+  other: {gpu: {mode: hostpath, driver: /opt/nvidia, libcuda: none}}
+local: {gpu_isolation: required}
+""",
+    )
+    settings = read_settings(home)
+    libcuda = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+    assert settings.cluster("old").gpu_driver == GpuDriver(folder="/usr/lib/nvidia-384", libcuda=libcuda)
+    assert settings.cluster("new").gpu_driver is None
+    assert settings.cluster("other").gpu_driver == GpuDriver(folder="/opt/nvidia")
+    assert settings.local == {"gpu_isolation": "required"}
 
 
 def test_what_was_written_by_hand_is_kept_when_a_key_is_set(home: dict[str, str]) -> None:

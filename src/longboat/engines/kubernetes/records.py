@@ -34,6 +34,13 @@ class CodeStore(Value, frozen=True):
     secret: str | None = None  # a Secret of the namespace: variables with which pods read there
 
 
+class GpuDriver(Value, frozen=True):
+    """The NVIDIA driver as the nodes themselves have it, for pods that ask for GPUs."""
+
+    folder: str  # libraries; programs in its `bin`
+    libcuda: str | None = None  # the file, where it is not in the folder
+
+
 class Record(Value, frozen=True):
     """What was submitted, and what was found out about the cluster then. Never changes."""
 
@@ -50,6 +57,7 @@ class Record(Value, frozen=True):
     gated_by: str = "none"  # "none", "longboat", "kueue": who lets it in
     images: dict[str, str] = {}  # role -> image
     gpu_resource: str | None = None  # "nvidia.com/gpu", ...; "dra:CLASS": devices of that DeviceClass
+    gpu_driver: GpuDriver | None = None  # what GPU pods mount of their nodes; None: the cluster brings it
     gpu_selector: dict[str, dict[str, tuple[str, ...]]] = {}  # role -> label of nodes -> values; one label suffices
     bundle: str | None = None  # hash of the code
     packs: tuple[str, ...] = ()  # Secrets that hold it, in order

@@ -11,7 +11,7 @@
     local:                            # what stands for volumes of a cluster on this machine
       claims: {datasets: /home/me/data}
 
-It holds no secrets. What is not set is found out from the cluster, or has the default said in `FIELDS`.
+It holds no secrets. What is not set is found out from the cluster, or has the default said in `setting_fields`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from typing import Any, Literal
 import msgspec
 
 from longboat.core.errors import EngineError, UsageError
-from longboat.core.jobs import FRAMEWORKS, Job, Value
-from longboat.engines.kubernetes.records import CodeStore, Storage
+from longboat.core.jobs import Job, Value
+from longboat.engines.kubernetes.records import CodeStore, GpuDriver, Storage
+from longboat.engines.kubernetes.setting_fields import CONFIG, GpuChoice, StorageChoice
 from longboat.engines.shared.home import Home
-from longboat.specs.fields import rules
-from longboat.specs.fields.composites import Field, ListOf, MapOf, Shape
-from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Flag, Text, duration
+from longboat.specs.fields.scalars import FieldPath
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, plain
 
 FILE = "config.yaml"
@@ -56,6 +55,7 @@ class ClusterSettings(Value, frozen=True):
     priority_class: str | None = None
     topology: dict[str, str] = {}
     gpu_resource: str | None = None
+    gpu_driver: GpuDriver | None = None  # the driver of the nodes that GPU pods mount; None: the cluster brings it
     allow_host_paths: bool = False
     gate_s: float = DEFAULT_GATE_S
     node_lost: float = DEFAULT_NODE_LOST_S
@@ -65,13 +65,6 @@ class ClusterSettings(Value, frozen=True):
     service_account: str | None = None
     network_policy: bool = True
     pod: dict[str, Any] = {}  # laid over every pod's template
-
-
-class StorageChoice(Value, frozen=True):
-    """The setting `storage`: what is mounted, and where large code goes."""
-
-    mounted: Storage | None = None
-    code: CodeStore | None = None
 
 
 class Settings(Value, frozen=True):
@@ -86,7 +79,8 @@ class Settings(Value, frozen=True):
         images = {**self.kubernetes.get("images", {}), **own.get("images", {})}
         merged = {**self.kubernetes, **own, "images": images}
         chosen = merged.pop("storage", None) or StorageChoice()
-        return ClusterSettings(**merged, storage=chosen.mounted, code_store=chosen.code)
+        driver = (merged.pop("gpu", None) or GpuChoice()).driver
+        return ClusterSettings(**merged, storage=chosen.mounted, code_store=chosen.code, gpu_driver=driver)
 
 
 def path_of(environment: Mapping[str, str]) -> Path:
@@ -137,208 +131,6 @@ def images_of(job: Job, settings: ClusterSettings) -> tuple[dict[str, str], list
             f" or once with `longboat config set kubernetes.images.{job.framework} IMAGE`"
         )
     return images, notices
-
-
-def _storage(values: dict[str, Any], node: YamlNode, at: FieldPath) -> StorageChoice | None:
-    mounted = {name: values[name] for name in ("claim", "nfs", "path") if name in values}
-    if len(mounted) > 1 or not (mounted or "url" in values):
-        given = " and ".join(mounted or values) or "none"
-        at.problem(node, f"found {given}, expected exactly one of claim, nfs, path, or a url, or both")
-        return None
-    if "secret" in values and "url" not in values:
-        at.problem(node, "found secret, which is for the url, and no url")
-        return None
-    code = CodeStore(url=values["url"], secret=values.get("secret")) if "url" in values else None
-    return StorageChoice(mounted=Storage(**mounted) if mounted else None, code=code)
-
-
-def _object_url(url: str) -> str | None:
-    from longboat.core.errors import Refused
-    from longboat.storage.urls import object_url
-
-    try:
-        object_url(url)
-    except Refused as error:
-        return f"{error.message}; {error.hint}" if error.hint else error.message
-    return None
-
-
-def _absolute(path: str) -> str | None:
-    if not path.startswith("/") or ".." in path.split("/"):
-        return "expected an absolute path of the nodes, without .."
-    return None
-
-
-def _one_topology(values: dict[str, Any], node: YamlNode, at: FieldPath) -> dict[str, str]:
-    if len(values) > 1:
-        at.problem(node, "found required and preferred, expected one of them")
-    return values
-
-
-class PodOverlay(Value, frozen=True):
-    """A part of a pod template in Kubernetes' own words, which the API server checks."""
-
-    expected: str = "a mapping with metadata and spec, as in a pod template"
-
-    def read(self, node: YamlNode, at: FieldPath) -> dict[str, Any] | None:
-        strange = (
-            [key for key in node.value if key not in ("metadata", "spec")] if isinstance(node.value, dict) else [""]
-        )
-        if strange:
-            at.wrong(node, self.expected)
-            return None
-        value: dict[str, Any] = plain(node)
-        return value
-
-    def schema(self) -> dict[str, Any]:
-        part = {"type": "object"}
-        return {"type": "object", "properties": {"metadata": part, "spec": part}, "additionalProperties": False}
-
-
-def _text(expected: str, pattern: str | None = None, **more: Any) -> Text:
-    return Text(expected=expected, pattern=pattern, **more)
-
-
-_NAME = _text(f"a name: {rules.SUBDOMAIN_EXPECTED}", rules.SUBDOMAIN)
-_IMAGE = _text(rules.IMAGE_EXPECTED, rules.IMAGE)
-_LABEL = _text(rules.LABEL_KEY_EXPECTED, rules.LABEL_KEY)
-
-STORAGE = Shape(
-    fields=(
-        Field(name="claim", kind=_NAME, doc="A PersistentVolumeClaim of the namespace."),
-        Field(name="nfs", kind=_text("server:/path", rules.NFS), doc="An NFS export."),
-        Field(name="path", kind=_text("a folder of the nodes", check=_absolute), doc="A folder that all nodes have."),
-        Field(
-            name="url",
-            kind=_text("s3://BUCKET/NAME, gs://... or az://...", rules.STORE_URL, check=_object_url),
-            doc="An object store for code that is too large for Secrets.",
-        ),
-        Field(name="secret", kind=_NAME, doc="A Secret whose keys are variables for reading the url in pods."),
-    ),
-    build=_storage,
-)
-
-TOPOLOGY = Shape(
-    fields=(
-        Field(name="required", kind=_LABEL, doc="All pods on nodes with the same value of this label, or none."),
-        Field(name="preferred", kind=_LABEL, doc="The same, if it can be."),
-    ),
-    build=_one_topology,
-)
-
-FIELDS = (
-    Field(name="namespace", kind=_NAME, doc="Namespace of the runs.", default="the context's"),
-    Field(name="image", kind=_IMAGE, doc="Image of jobs that name none."),
-    Field(
-        name="images",
-        kind=MapOf(item=_IMAGE, what="frameworks and images", key="|".join(FRAMEWORKS), key_expected="a framework"),
-        doc="The same for one framework.",
-        default="{}",
-    ),
-    Field(name="storage", kind=STORAGE, doc="Where runs keep checkpoints, artifacts and logs."),
-    Field(name="queue", kind=_NAME, doc="Kueue's LocalQueue of jobs that name none."),
-    Field(name="priority_class", kind=_NAME, doc="Kueue's WorkloadPriorityClass."),
-    Field(name="topology", kind=TOPOLOGY, doc="Kueue: how close the pods of a run must be."),
-    Field(name="gpu_resource", kind=_LABEL, doc="The GPU resource to ask for.", default="what most nodes offer"),
-    Field(name="allow_host_paths", kind=Flag(), doc="Jobs may mount folders of the nodes.", default="false"),
-    Field(
-        name="gate_s",
-        kind=duration(10.0, 86400.0),
-        doc="How long a gang that was admitted may take until all its pods are ready.",
-        default="300",
-    ),
-    Field(
-        name="node_lost",
-        kind=duration(10.0, 3600.0),
-        doc="A node that is silent for so long is lost, and the attempt with it.",
-        default="60s",
-    ),
-    Field(
-        name="keep",
-        kind=duration(60.0, 10 * 365 * 86400.0),
-        doc="Objects of a run are removed by the controller so long after its end; its record and its storage stay.",
-        default="until `rm`",
-    ),
-    Field(
-        name="log_wait_s",
-        kind=duration(0.0, 3600.0),
-        doc="How long an ended node waits for attached readers of its log that are behind.",
-        default="120",
-    ),
-    Field(name="pull_secrets", kind=ListOf(item=_NAME, what="names"), doc="Secrets for pulling images.", default="[]"),
-    Field(name="service_account", kind=_NAME, doc="Service account of the pods.", default="default"),
-    Field(
-        name="network_policy",
-        kind=Flag(),
-        doc="Each run has a NetworkPolicy: only its own pods may open connections to them.",
-        default="true",
-    ),
-    Field(name="pod", kind=PodOverlay(), doc="Laid over every pod: metadata and spec as Kubernetes knows them."),
-)
-
-_FOLDER = _text("a folder of this machine: an absolute path, or one that begins with ~/", r"(/|~/).*")
-
-LOCAL = Shape(
-    fields=(
-        Field(
-            name="claims",
-            kind=MapOf(
-                item=_FOLDER,
-                what="claims and folders",
-                key=rules.SUBDOMAIN,
-                key_expected=f"a claim: {rules.SUBDOMAIN_EXPECTED}",
-            ),
-            doc="Folders that stand for a cluster's claims.",
-            default="{}",
-        ),
-        Field(
-            name="mounts",
-            kind=MapOf(
-                item=_FOLDER,
-                what="targets and folders",
-                key=rf"/\S+|{rules.NFS}",
-                key_expected="where the job mounts it, such as /mnt/data, or an NFS export server:/path",
-            ),
-            doc="Folders that stand for absolute targets of volumes, or for NFS exports.",
-            default="{}",
-        ),
-        Field(
-            name="containers",
-            kind=ChoiceOf(options=("auto", "podman", "docker", "off")),
-            doc="What runs jobs that name an image.",
-            default="auto",
-        ),
-        Field(
-            name="gpu_isolation",
-            kind=ChoiceOf(options=("auto", "off", "required")),
-            doc="Whether a run can open the device files of its own GPUs only.",
-            default="auto",
-        ),
-    )
-)
-
-_CONTEXT = Field(name="context", kind=_text("a context of the kubeconfig"), doc="The cluster to use.")
-
-CONFIG = Shape(
-    fields=(
-        Field(
-            name="engine", kind=ChoiceOf(options=("local", "kubernetes")), doc="The default engine.", default="local"
-        ),
-        Field(name="kubernetes", kind=Shape(fields=(_CONTEXT, *FIELDS)), doc="For every cluster.", default="{}"),
-        Field(name="local", kind=LOCAL, doc="For runs on this machine.", default="{}"),
-        Field(
-            name="contexts",
-            kind=MapOf(
-                item=Shape(fields=FIELDS),
-                what="contexts and their settings",
-                key=r"[^\x00-\x1f\x7f]{1,253}",
-                key_expected="the name of a context",
-            ),
-            doc="For one context of the kubeconfig.",
-            default="{}",
-        ),
-    )
-)
 
 
 def _tree(path: Path) -> YamlNode:

@@ -40,6 +40,8 @@ def node_environment(plan: NodePlan, inherited: dict[str, str]) -> dict[str, str
     env.setdefault("PYTHONFAULTHANDLER", "1")
     env.setdefault("PYTHONUNBUFFERED", "1")
     env["PATH"] = ":".join(plan.path_prepend + [env.get("PATH") or os.defpath] + plan.path_append)
+    if plan.library_path:
+        env["LD_LIBRARY_PATH"] = ":".join(plan.library_path + [each for each in (env.get("LD_LIBRARY_PATH"),) if each])
     env["PYTHONPATH"] = ":".join(part for part in (env.get("PYTHONPATH"), package_folder(plan)) if part)
     return env
 

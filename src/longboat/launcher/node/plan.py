@@ -50,6 +50,7 @@ class NodePlan:
         self.unset: list[str] = list(raw.get("unset") or [])
         self.path_prepend: list[str] = list(raw.get("path_prepend") or [])
         self.path_append: list[str] = list(raw.get("path_append") or [])
+        self.library_path: list[str] = list(raw.get("library_path") or [])
         self.ranks = [RankPlan(rank) for rank in raw.get("ranks") or []]
         self.setup: str | None = raw.get("setup")
         self.setup_lock: str | None = raw.get("setup_lock")

@@ -70,6 +70,8 @@ def _plan(gang: dict[str, Any], rank: int, root: str, inherited: list[str]) -> d
         env={**(role.get("env") or {}), **(node.get("env") or {})},
         unset=matching(inherited, shared.get("unset") or []),
         ranks=[{**each, "env": {**(gang.get("rank_env") or {}), **(each.get("env") or {})}} for each in node["ranks"]],
+        path_prepend=role.get("path_prepend"),
+        library_path=role.get("library_path"),
         memory_limit=role.get("memory_limit"),
         peers=[{"node": name_of(each), "address": each["address"]} for each in gang["nodes"]],
         wait=_wait(gang, root),

@@ -13,6 +13,7 @@ from longboat.core.errors import Refused
 from longboat.engines.kubernetes.gate.decide import ClusterUsage, GateCandidate, decide_gate
 from longboat.engines.kubernetes.settings import ClusterSettings
 from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
+from longboat.engines.kubernetes.submit.facts.gpu_inventory import LEGACY_GPU
 from longboat.engines.kubernetes.submit.facts.surroundings import Limit, NodeUse, Quota
 from longboat.engines.kubernetes.submit.planned_pods import planned_pods
 from longboat.engines.kubernetes.submit.preflight import check
@@ -158,3 +159,17 @@ def test_preflight_refuses_exactly_what_the_gate_would_never_let_in(
     except Refused:
         is_taken = False
     assert is_taken == (verdict.action == "let_in")
+
+
+@pytest.mark.parametrize(("offered", "is_let_in"), [("2", True), ("1", False)])
+def test_gpus_by_their_old_name_are_counted_by_preflight_and_gate(
+    tmp_path: Path, offered: str, is_let_in: bool
+) -> None:
+    """Up to Kubernetes 1.8. Two pods of one GPU each, on one node."""
+    facts = seen(node("a", **{LEGACY_GPU: offered}))
+    job = job_of(tmp_path, nodes=2, gpus=1)
+    pods = planned_pods(job, facts)
+    assert [dict(each.shape.requests)[LEGACY_GPU] for each in pods] == [1, 1]
+    candidate = GateCandidate(run="r", uid="u", created=0.0, pods=pods)
+    (verdict,) = decide_gate([candidate], ClusterUsage(nodes=tuple(use.node for use in facts.nodes or ())), 1.0)
+    assert (verdict.action == "let_in") == is_let_in

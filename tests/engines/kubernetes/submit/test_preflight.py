@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from longboat.core.errors import Refused
-from longboat.engines.kubernetes.records import Storage
+from longboat.engines.kubernetes.records import GpuDriver, Storage
 from longboat.engines.kubernetes.settings import ClusterSettings
 from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
+from longboat.engines.kubernetes.submit.facts.gpu_inventory import LEGACY_GPU
 from longboat.engines.kubernetes.submit.facts.permissions import PERMISSIONS, Permission
 from longboat.engines.kubernetes.submit.facts.surroundings import (
     Autoscaler,
@@ -56,6 +57,13 @@ def claims(*modes: str, phase: str = "Bound") -> dict[str, Any]:
 REFUSED: list[tuple[str, dict[str, Any], ClusterFacts, list[str], list[str]]] = [
     ("gpus of one node", {"gpus": 3}, seen(gpu_node("a", 2)), ["3 GPUs", "there are 2"], ["`gpus: 2`"]),
     ("gpus of all", {"nodes": 3, "gpus": 1}, seen(gpu_node("a", 2)), ["3 GPUs", "there are 2"], ["`nodes: 2`"]),
+    (
+        "gpus by their old name",
+        {"gpus": 3},
+        seen(node("a", has={LEGACY_GPU: "2"}), node("b", has={LEGACY_GPU: "2"})),
+        ["3 GPUs", "2"],
+        ["`gpus: 2`"],
+    ),
     (
         "gpus over several nodes",
         {"nodes": 2, "gpus": 8},
@@ -338,6 +346,8 @@ ALLOWED: list[tuple[str, dict[str, Any], ClusterFacts, list[str]]] = [
     ("restricted", {"volumes": {"/d": {"claim": "data"}}}, seen(security="restricted"), []),
     ("a secret that is gone", {}, seen(lost_secrets=("registry",)), ["image pull secret registry does not exist"]),
     ("dra", {"gpus": 1}, seen(device_classes=("gpu.nvidia.com",)), []),
+    ("old name of GPUs", {"gpus": 2}, seen(node("a", has={LEGACY_GPU: "4"})), ["are asked for as alpha.kubernetes.io"]),
+    ("old name, none asked for", {}, seen(node("a", has={LEGACY_GPU: "4"})), []),
 ]
 
 
@@ -361,3 +371,12 @@ def test_the_settings_of_the_context_count_too(tmp_path: Path) -> None:
         check(job, seen(security="restricted"), ClusterSettings(storage=Storage(nfs="server:/export")))
     with pytest.raises(Refused, match="no queue research"):
         check(job, seen(groups=KUEUE, queues=()), ClusterSettings(queue="research"))
+
+
+def test_the_driver_of_the_nodes_needs_a_namespace_that_allows_its_mount(tmp_path: Path) -> None:
+    settings = ClusterSettings(gpu_driver=GpuDriver(folder="/usr/lib/nvidia-384"))
+    gpus = job_of(tmp_path, gpus=1)
+    with pytest.raises(Refused, match="mounts /usr/lib/nvidia-384 .* level baseline does not allow"):
+        check(gpus, seen(gpu_node("a", 1), security="baseline"), settings)
+    check(gpus, seen(gpu_node("a", 1), security="privileged"), settings)
+    check(job_of(tmp_path), seen(gpu_node("a", 1), security="baseline"), settings)

@@ -282,6 +282,9 @@ def environment(node: str, plan: dict[str, Any], rank: str) -> dict[str, str]:
         variables.update(plan_of_rank["env"])
     path = [*(plan.get("path_prepend") or []), variables.get("PATH", os.defpath), *(plan.get("path_append") or [])]
     variables["PATH"] = os.pathsep.join(path)
+    libraries = [*(plan.get("library_path") or []), variables.get("LD_LIBRARY_PATH", "")]
+    if any(libraries):
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
     variables["LONGBOAT_CHECKPOINT_DIR"] = plan.get("checkpoint_dir") or ""
     variables["LONGBOAT_ARTIFACTS_DIR"] = plan.get("artifacts_dir") or ""
     return variables

@@ -22,6 +22,7 @@ from longboat.core.resources import show_quantity
 from longboat.core.words import counted
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import volumes
+from longboat.engines.kubernetes.manifests.gpu_driver import driver_paths
 from longboat.engines.kubernetes.records import Record
 from longboat.engines.shared.secret_urls import variable_of
 
@@ -83,7 +84,7 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
     return {
         "version": VERSION,
         "plan": _shared_plan(record, layout),
-        "roles": {role.name: _role(role, _nodes_of(layout, role)) for role in job.roles},
+        "roles": {role.name: _role(record, role, _nodes_of(layout, role)) for role in job.roles},
         "nodes": _nodes(job, layout),
         "rank_env": _shared(rank.env for node in layout.nodes for rank in node.ranks),
         "deciding": list(job.ends),
@@ -180,11 +181,12 @@ def _shared_plan(record: Record, layout: Layout) -> dict[str, Any]:
     }
 
 
-def _role(role: Role, nodes: Sequence[NodeLayout]) -> dict[str, Any]:
+def _role(record: Record, role: Role, nodes: Sequence[NodeLayout]) -> dict[str, Any]:
     return {
         "command": nodes[0].command,
         "env": {**_shared(node.env for node in nodes), **engine_env(role)},
         "memory_limit": role.resources.memory,
+        **driver_paths(record, role),
     }
 
 

@@ -15,6 +15,7 @@ from longboat.core.resources import format_cpus, format_quantity
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.manifests import gpu_packing, volumes
 from longboat.engines.kubernetes.manifests.gang_file import engine_env
+from longboat.engines.kubernetes.manifests.gpu_driver import driver_volumes
 from longboat.engines.kubernetes.manifests.overlay import overlaid
 from longboat.engines.kubernetes.manifests.security_context import container_security, pod_security
 from longboat.engines.kubernetes.records import Record
@@ -92,7 +93,7 @@ def _container(record: Record, role: Role) -> Object:
             "securityContext": container_security(record.security),
             "terminationMessagePath": "/dev/termination-log",
             "terminationMessagePolicy": "File",
-            "volumeMounts": _mounts(record),
+            "volumeMounts": _mounts(record) + driver_volumes(record, role)[1],
         }
     )
 
@@ -154,7 +155,7 @@ def _volumes(record: Record, role: Role, attempt: int) -> list[Object]:
         volume_list.append({"name": "code", "projected": {"sources": sources, "defaultMode": 0o444}})
     if record.code_store is not None and record.code_store.secret is not None:
         volume_list.append({"name": "store", "secret": {"secretName": record.code_store.secret, "defaultMode": 0o444}})
-    return volume_list + volumes.pod_volumes(record)[0]
+    return volume_list + volumes.pod_volumes(record)[0] + driver_volumes(record, role)[0]
 
 
 def _mounts(record: Record) -> list[Object]:

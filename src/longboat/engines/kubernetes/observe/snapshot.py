@@ -20,7 +20,7 @@ MONITOR_GRACE_S = 40.0
 """What the node controller waits for a silent kubelet before it says Unknown: its default, the shorter of two."""
 LEASE_BELIEVED_S = 60.0  # a Lease that stopped long before says nothing about this silence: its clock may be wrong
 MOST_INDEXES = 100_000  # more than pods of any job here; anybody may write such a range
-_NO_FOLDER = re.compile(r"hostPath type check failed: (\S+) is not a directory")
+_NOT_THERE = re.compile(r'(?:volume "([^"]*)".*)?hostPath type check failed: (\S+) is not a (directory|file)')
 
 
 class PodView(Value, frozen=True):
@@ -170,10 +170,13 @@ def mount_trouble(events: Iterable[Mapping[str, Any]]) -> StartTrouble | None:
     if last.get("reason") not in ("FailedMount", "FailedAttachVolume"):
         return None
     message = " ".join(str(last.get("message") or "").split())
-    missing = _NO_FOLDER.search(message)
+    missing = _NOT_THERE.search(message)
     if missing:
-        text = f"volumes: {missing[1]} is no folder of the node"
-        return StartTrouble(what=text, hint="make it there, or use a claim", cause="setup", is_final=True)
+        is_driver = (missing[1] or "").startswith("nvidia-")  # of `manifests.gpu_driver`
+        kind = "folder" if missing[3] == "directory" else "file"
+        text = f"{'the GPU driver' if is_driver else 'volumes'}: {missing[2]} is no {kind} of the node"
+        hint = "`gpu` of the context's settings says where it is" if is_driver else "make it there, or use a claim"
+        return StartTrouble(what=text, hint=hint, cause="setup", is_final=True)
     return StartTrouble(what=f"a volume cannot be mounted: {message[:300]}", hint="check `volumes`", cause="setup")
 
 

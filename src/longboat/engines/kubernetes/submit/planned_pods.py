@@ -41,6 +41,7 @@ def pod_fields(
         "workload": workload_kind(job, capabilities, queue=queue, storage=storage),
         "images": images_of(job, settings)[0],
         "gpu_resource": _gpu_resource(job, capabilities),
+        "gpu_driver": settings.gpu_driver,
         "gpu_selector": _gpu_selector(job, capabilities),
         "storage": storage,
         "security": "restricted" if capabilities.security == "restricted" else "baseline",

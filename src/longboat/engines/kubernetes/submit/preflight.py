@@ -17,6 +17,7 @@ from longboat.engines.kubernetes.records import Storage
 from longboat.engines.kubernetes.settings import ClusterSettings
 from longboat.engines.kubernetes.submit.capacity import capacity_problems
 from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts, ContextChoices, named_claims
+from longboat.engines.kubernetes.submit.facts.gpu_inventory import LEGACY_GPU
 from longboat.engines.kubernetes.submit.facts.permissions import Permission, format_permissions, grant
 from longboat.engines.kubernetes.submit.facts.surroundings import ClaimView
 from longboat.engines.kubernetes.submit.kueue_quotas import queue_quota_problems
@@ -47,6 +48,7 @@ def check(
     problems += _account_problems(capabilities)
     problems += _data_problems(job)
     problems += _security_problems(job, capabilities, storage)
+    problems += _driver_problems(job, capabilities, settings)
     problems += _claim_problems(job, capabilities, settings)
     pods = planned_pods(job, capabilities, settings, claims)
     problems += limit_problems(job, capabilities, pods)
@@ -155,6 +157,24 @@ def _security_problems(job: Job, capabilities: ClusterFacts, storage: Storage | 
             reason = f"{place}: the namespace's Pod Security level {level} allows no {kind} as volumes"
             problems.append((reason, "use a claim: `{claim: NAME}`"))
     return problems
+
+
+def _driver_problems(job: Job, capabilities: ClusterFacts, settings: ClusterSettings | None) -> list[Problem]:
+    """The driver of the nodes is mounted, which only the privileged level lets in."""
+    if not job.gpus or settings is None or settings.gpu_driver is None or capabilities.security == "privileged":
+        return []
+    reason = (
+        f"`gpu: {{mode: hostpath}}` of this context mounts {settings.gpu_driver.folder} of the nodes,"
+        f" which the namespace's Pod Security level {capabilities.security} does not allow"
+    )
+    return [(reason, "use a namespace of level privileged, or a device plugin that brings the driver")]
+
+
+def _legacy_gpus(job: Job, capabilities: ClusterFacts) -> list[str]:
+    asked = {capabilities.gpu_resource(role.resources.gpus) for role in job.roles}
+    if LEGACY_GPU not in asked:
+        return []
+    return [f"GPUs are asked for as {LEGACY_GPU}: nodes here offer them by that old name only"]
 
 
 def _claim_problems(job: Job, capabilities: ClusterFacts, settings: ContextChoices | None) -> list[Problem]:
@@ -276,6 +296,7 @@ def _lost_secrets(job: Job, capabilities: ClusterFacts) -> list[str]:
 _NOTICES: tuple[Callable[[Job, ClusterFacts], list[str]], ...] = (
     _unknown_nodes,
     _old_version,
+    _legacy_gpus,
     _optional_permissions,
     _unbound_claims,
     _lost_secrets,

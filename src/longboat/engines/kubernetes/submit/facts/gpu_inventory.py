@@ -12,7 +12,9 @@ from longboat.fitting.model.nodes import NodeShape
 from longboat.fitting.model.quantities import is_gpu
 
 DEFAULT_GPU = "nvidia.com/gpu"
-PLAIN = (DEFAULT_GPU, "amd.com/gpu", "alpha.kubernetes.io/nvidia-gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
+LEGACY_GPU = "alpha.kubernetes.io/nvidia-gpu"
+"""The name of GPUs up to Kubernetes 1.8."""
+PLAIN = (DEFAULT_GPU, "amd.com/gpu", LEGACY_GPU, "gpu.intel.com/i915", "gpu.intel.com/xe")
 MIG = "nvidia.com/mig-"
 
 GPU_LABELS = (
@@ -109,14 +111,19 @@ def _memory_of(node: NodeShape, resource: str) -> int | None:
 
 
 def offer_for(wanted: Gpus, offers: Sequence[GpuOffer]) -> GpuOffer | None:
-    """The offer to ask for: whole GPUs before parts of one, then the resource with most GPUs that match."""
+    """The offer to ask for: whole GPUs before parts of one, the old name only where there is no other, then the
+    resource with most GPUs that match."""
     fitting = [offer for offer in offers if offer.matches(wanted)]
     if not fitting:
         return None
     totals: dict[str, int] = {}
     for offer in fitting:
         totals[offer.resource] = totals.get(offer.resource, 0) + offer.total
-    best = max(totals, key=lambda resource: (not resource.startswith(MIG), totals[resource], resource))
+
+    def preference(resource: str) -> tuple[bool, bool, int, str]:
+        return (not resource.startswith(MIG), resource != LEGACY_GPU, totals[resource], resource)
+
+    best = max(totals, key=preference)
     return next(offer for offer in fitting if offer.resource == best)
 
 
