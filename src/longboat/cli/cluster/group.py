@@ -8,6 +8,7 @@ from longboat.cli.main import LazyCommands
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Commands": {
+        "init": ("cluster.init", "Write a cluster file, from hosts or a few questions."),
         "check": ("cluster.check", "Check a cluster file and show what it asks for."),
         "kubeconfig": ("cluster.kubeconfig", "Put a cluster into your kubeconfig, or take it out."),
         "user": ("cluster.user", "Give people access to a namespace, and take it away."),
