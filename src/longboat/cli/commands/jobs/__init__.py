@@ -1,4 +1,4 @@
 """Commands that read or write job files: run, check, init, import, schema.
 
-What becomes of a run is in `runs`. May import `input`, `output`, `sdk`, `engines`, `specs`.
+What becomes of a run is in `runs`. May import `input`, `output`, `sdk`, `engines`, `specs`, `clusters.fields`.
 """
