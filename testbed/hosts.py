@@ -55,7 +55,7 @@ COMMANDS = {
 # Layers cannot be put on top of an overlay, and container runtimes do that below /var: there it is a real folder.
 _MAKE_DISK = """
 set -e
-host=$1; base=$2; size=$3; user=$4
+host=$1; base=$2; size=$3; user=$4; password=$5; free=$6
 mkdir -p "$host/disk" "$host/root"
 if [ "$size" != 0 ]; then
     truncate -s "$size" "$host/disk.img"
@@ -69,6 +69,10 @@ mount --bind "$host/disk/var" "$host/root/var"
 cp -r "$host/files/." "$host/root/"
 chmod 600 "$host/root/etc/ssh/ssh_host_ed25519_key"
 chown -R "$(stat -c %u:%g "$host/root/home/$user")" "$host/root/home/$user"
+if [ -n "$password" ]; then echo "$user:$password" | chroot "$host/root" chpasswd; fi
+if [ "$free" != 0 ]; then
+    fallocate -l $(($(df --output=avail -B1 "$host/disk" | tail -1) - free)) "$host/disk/filler"
+fi
 """
 # nspawn is told to stay in the groups it was started in; the host's own groups are made below them.
 _ENTER_GROUPS = 'name=$1; shift; for tree in $TREES; do echo 0 > "$tree/$name/cgroup.procs"; done; exec "$@"'
@@ -214,6 +218,7 @@ def start(name: str, base: Path, wanted: list[Traits]) -> Group:
     for host in hosts:
         write_files(record, host)
         made = [str(room_of(host)), str(base), str(host.traits.disk_bytes), rootfs.USER]
+        made += [host.traits.sudo_password, str(host.traits.free_bytes)]
         namespaces.run(holder, ["sh", "-c", _MAKE_DISK, "sh", *made])
         running.append(switch_on(record, host))
     for host in hosts:
@@ -290,7 +295,7 @@ def own_files(record: Cluster, host: Host) -> dict[str, str]:
         "root/.ssh/authorized_keys": login.read_text(),
         f"home/{rootfs.USER}/.ssh/authorized_keys": login.read_text(),
         **machine_files(Path("/proc/self/status").read_text()),
-        **traits.files(host.traits),
+        **traits.files(host.traits, rootfs.USER),
     }
 
 
@@ -320,6 +325,7 @@ def write_files(record: Cluster, host: Host) -> None:
 
 def nspawn_arguments(host: Host) -> list[str]:
     return [
+        *(["setarch", "--uname-2.6"] if host.traits.old_kernel else []),
         "systemd-nspawn",
         f"--directory={room_of(host) / 'root'}",
         f"--machine={host.name}",

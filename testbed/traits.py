@@ -6,9 +6,15 @@ delay[=TIME]      a link that delays every packet, each way (100ms); the kernel 
 clock[=OFFSET]    the clock is off (+1h), for every program that asks the C library
 disk[=SIZE]       the disk is small (1G)
 old-containerd    a configuration of containerd 1 that switches Kubernetes' part off
+full-disk[=FREE]  a small disk on which no more than this is free (16M)
 swap              a line for swap in /etc/fstab
 busy-port=PORT    somebody listens there already
-junk              the last three; ports 6443 and 10250
+junk              old-containerd, swap and busy ports 6443 and 10250
+leftover-cluster  files of a control plane that was never reset
+no-sudo           the user may not become root
+sudo-password[=P] sudo asks for a password (testbed)
+firewall          all that comes in is dropped, except SSH and ping
+old-kernel        uname says 2.6: the kernel's own personality for old programs (setarch --uname-2.6), no other kernel
 gpus[=COUNT]      GPUs (8) of a stand-in driver: nvidia-smi, libraries, device files, what the kernel shows of them
 no-driver         the GPUs are on the PCI bus and nothing else of them is there
 """
@@ -18,6 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from testbed.errors import TestbedError
 
@@ -29,16 +36,55 @@ _VALUES = {
     "disk": (r"[1-9][0-9]*[MG]", "1G"),
     "busy-port": (r"[1-9][0-9]{0,4}", ""),
     "gpus": (r"[1-9]|[1-5][0-9]|6[0-4]", "8"),
+    "full-disk": (r"[1-9][0-9]*[MG]", "16M"),
+    "sudo-password": (r"[a-z0-9]{4,32}", "testbed"),
 }
 # systemd's own programs wait for several things at once in a way that the false clock breaks.
 _TRUE_CLOCK = (
     "systemd-logind", "systemd-journald", "systemd-hostnamed", "systemd-timedated", "systemd-localed", "systemd-run",
     "systemctl", "journalctl", "loginctl", "machinectl", "busctl", "systemd",
 )  # fmt: skip
-FLAGS = ("no-route", "old-containerd", "swap", "junk", "no-driver")
+FLAGS = (
+    "no-route", "old-containerd", "swap", "junk", "leftover-cluster", "no-sudo", "firewall", "old-kernel",
+    "no-driver",
+)  # fmt: skip
 NAMES = (*FLAGS, *_VALUES)
 JUNK_PORTS = (6443, 10250)
 SMALLEST_DISK = 64 << 20
+FULL_DISK = 1 << 30
+FIREWALL = """flush ruleset
+table inet filter {
+    chain input {
+        type filter hook input priority filter; policy drop;
+        iifname "lo" accept
+        ct state established,related accept
+        tcp dport 22 accept
+        meta l4proto { icmp, ipv6-icmp } accept
+    }
+}
+"""
+_KUBECONFIG = """apiVersion: v1
+kind: Config
+clusters: [{name: kubernetes, cluster: {server: "https://192.0.2.10:6443"}}]
+users: [{name: admin, user: {}}]
+contexts: [{name: admin, context: {cluster: kubernetes, user: admin}}]
+current-context: admin
+"""
+_STATIC_POD = """apiVersion: v1
+kind: Pod
+metadata: {name: kube-apiserver, namespace: kube-system}
+spec: {containers: [{name: kube-apiserver, image: "registry.k8s.io/kube-apiserver:v1.29.0"}], hostNetwork: true}
+"""
+LEFTOVER = {
+    "etc/kubernetes/admin.conf": _KUBECONFIG,
+    "etc/kubernetes/kubelet.conf": _KUBECONFIG,
+    "etc/kubernetes/manifests/kube-apiserver.yaml": _STATIC_POD,
+    "etc/kubernetes/pki/ca.crt": "the certificate of a cluster that is gone\n",
+    "etc/cni/net.d/10-leftover.conflist": '{"cniVersion": "1.0.0", "name": "leftover", "plugins": [{"type": "ptp"}]}\n',
+    "var/lib/kubelet/config.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n",
+    "var/lib/etcd/member/snap/db": "",
+}
+"""What `kubeadm init` leaves and nobody reset."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +101,13 @@ class Traits:
     busy_ports: tuple[int, ...] = ()
     gpus: int = 0
     has_driver: bool = True
+    free_bytes: int = 0
+    """No more than this is free, if not 0."""
+    leftover_cluster: bool = False
+    no_sudo: bool = False
+    sudo_password: str = ""
+    firewall: bool = False
+    old_kernel: bool = False
 
 
 def combine(wanted: Sequence[str], count: int) -> list[Traits]:
@@ -82,12 +135,9 @@ def parse(text: str) -> tuple[int | None, str, str]:
 
 
 def add(traits: Traits, name: str, value: str) -> Traits:
-    if name == "no-route":
-        return replace(traits, no_route=True)
-    if name == "slow":
-        return replace(traits, slow=value)
-    if name == "delay":
-        return replace(traits, delay=value)
+    if name in ("no-route", "leftover-cluster", "no-sudo", "firewall", "old-kernel", "slow", "delay", "sudo-password"):
+        named: dict[str, Any] = {name.replace("-", "_"): value or True}
+        return replace(traits, **named)
     if name == "clock":
         return replace(traits, clock_s=int(value[:-1]) * _UNITS[value[-1]])
     if name == "disk":
@@ -96,6 +146,8 @@ def add(traits: Traits, name: str, value: str) -> Traits:
         return replace(traits, gpus=int(value))
     if name == "no-driver":
         return replace(traits, has_driver=False, gpus=traits.gpus or int(_VALUES["gpus"][1]))
+    if name == "full-disk":
+        return replace(traits, disk_bytes=traits.disk_bytes or FULL_DISK, free_bytes=parsed_size(value))
     ports = {"busy-port": (checked_port(value),) if value else (), "junk": JUNK_PORTS}.get(name, ())
     return replace(
         traits,
@@ -105,8 +157,12 @@ def add(traits: Traits, name: str, value: str) -> Traits:
     )
 
 
+def parsed_size(value: str) -> int:
+    return int(value[:-1]) << {"M": 20, "G": 30}[value[-1]]
+
+
 def checked_disk(value: str) -> int:
-    size = int(value[:-1]) << {"M": 20, "G": 30}[value[-1]]
+    size = parsed_size(value)
     if size < SMALLEST_DISK:
         raise TestbedError(f"a disk of {value} is too small to start from; {SMALLEST_DISK >> 20}M is not")
     return size
@@ -119,9 +175,14 @@ def checked_port(value: str) -> int:
     return port
 
 
-def files(traits: Traits) -> dict[str, str]:
+def files(traits: Traits, user: str) -> dict[str, str]:
     """Files to put on the host, by path."""
-    found = {}
+    found = dict(LEFTOVER) if traits.leftover_cluster else {}
+    if traits.no_sudo or traits.sudo_password:
+        found[f"etc/sudoers.d/{user}"] = "# nobody\n" if traits.no_sudo else f"{user} ALL=(ALL) ALL\n"
+    if traits.firewall:
+        found["etc/nftables.conf"] = FIREWALL
+        found["etc/systemd/system/multi-user.target.d/firewall.conf"] = "[Unit]\nWants=nftables.service\n"
     if traits.old_containerd:
         found["etc/containerd/config.toml"] = 'version = 2\ndisabled_plugins = ["cri"]\nroot = "/var/lib/containerd"\n'
     if traits.swap:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed import cleanup, clusters, driver, network, processes
+from testbed import cleanup, clusters, driver, hostfaults, network, processes
 from testbed import hosts as machines
 from testbed.errors import Missing, TestbedError
 from testbed.hosts import Group
@@ -149,6 +149,44 @@ def test_hosts_with_gpus_of_a_stand_in_driver(state: Path, hosts: Start) -> None
     machines.switch_on(group.record, ready)
     assert processes.wait_until(lambda: machines.answers(ready), 60)
     assert ready.run(f"{seen}; {count}") == told
+
+
+@pytest.mark.hosts
+def test_sudo_kernel_firewall_and_leftovers(state: Path, hosts: Start) -> None:
+    traits = ("0:no-sudo", "0:old-kernel", "1:sudo-password=secret", "1:full-disk", "1:leftover-cluster", "1:firewall")
+    group = hosts(2, *traits)
+    nobody, asked = group.hosts
+    with pytest.raises(TestbedError, match="password is required"):
+        nobody.run("sudo -n true")
+    assert nobody.run("uname -r; python3 -c 'import os; print(os.uname().release)'").count("2.6.") == 2
+    assert asked.run("sudo -kS -p '' id -u", text="secret\n") == "0\n"
+    with pytest.raises(TestbedError, match="password is required"):
+        asked.run("sudo -n true")
+    assert int(asked.run("df --output=avail -B1 /var/lib | tail -1")) <= 16 << 20
+    assert asked.run("ls /etc/kubernetes").split() == ["admin.conf", "kubelet.conf", "manifests", "pki"]
+    asked.run("nohup python3 -m http.server 10250 >/dev/null 2>&1 &")
+    reached = f"curl -sS --noproxy '*' --max-time 5 http://{asked.address}:10250/"
+    assert processes.wait_until(lambda: "10250" in asked.run("ss -Hltn 'sport = :10250'"), 30)
+    with pytest.raises(TestbedError, match="timed out|Timeout"):
+        nobody.run(reached)
+
+
+@pytest.mark.hosts
+def test_logins_are_cut_the_cable_is_pulled_and_the_host_key_changes(state: Path, hosts: Start) -> None:
+    group = hosts(1)
+    (host,) = group.hosts
+    session = subprocess.Popen(host.command("echo began; sleep 600"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert session.stdout and session.stdout.readline() == b"began\n"
+    hostfaults.cut_logins(group.record, host)
+    assert session.wait(60) == 255
+    assert host.run("echo welcome") == "welcome\n"
+    with hostfaults.unplugged(group.record, host):
+        with pytest.raises(OSError):
+            socket.create_connection((host.address, 22), timeout=1).close()
+    assert processes.wait_until(lambda: machines.answers(host), 60)
+    hostfaults.change_host_key(group.record, host)
+    with pytest.raises(TestbedError, match="HOST IDENTIFICATION HAS CHANGED|verification failed"):
+        host.run("true")
 
 
 @pytest.mark.hosts
