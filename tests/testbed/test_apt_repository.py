@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from testbed import apt_repository, file_server, images, packages
+from testbed import apt_repository, file_server, images, kubeadm, packages, requirements
 from testbed.apt_repository import Repository
+from testbed.errors import TestbedError
 from testbed.file_server import Fault
+from testbed.hosts import Group
 from testbed.packages import Package
 
 needs_gpg = pytest.mark.skipif(apt_repository.missing() is not None, reason=str(apt_repository.missing()))
@@ -68,3 +71,25 @@ def test_signature_is_that_of_the_key_until_another_one_signs(tmp_path: Path, mo
     assert not is_good(folder, tmp_path)
     repository.restore()
     assert is_good(folder, tmp_path)
+
+
+@pytest.mark.hosts
+def test_apt_refuses_what_is_not_what_was_signed(hosts: Callable[..., Group], state: Path) -> None:
+    lacks = requirements.missing_programs(kubeadm.TARGETS) or apt_repository.missing()
+    if lacks:
+        pytest.skip(lacks)
+    group = hosts(1, "no-route")
+    (host,) = group.hosts
+    repository = apt_repository.serve(group)
+    repository.use(host)
+    repository.sign_with_another_key()
+    with pytest.raises(TestbedError, match="NO_PUBKEY|is not signed"):
+        host.run("sudo apt-get -q update")
+    repository.restore()
+    host.run("sudo apt-get -q update")
+    repository.spoil("*/runc_*.deb")
+    with pytest.raises(TestbedError, match="Hash Sum mismatch"):
+        host.run("sudo apt-get -q -y install runc")
+    repository.restore()
+    assert "Setting up runc" in host.run("sudo DEBIAN_FRONTEND=noninteractive apt-get -q -y install runc")
+    assert any(line.startswith(f"GET /distribution/{images.architecture()}/runc_") for line in repository.requests())

@@ -101,12 +101,12 @@ def test_two_hosts_become_a_cluster(hosts: Callable[..., Group], state: Path) ->
     join = first.run("sudo kubeadm token create --print-join-command").strip()
     assert re.fullmatch(r"kubeadm join [0-9.:]+ --token \S+ --discovery-token-ca-cert-hash sha256:[0-9a-f]{64}", join)
     second.run(f"sudo {join} --ignore-preflight-errors={IGNORED} 2>&1", within_s=300)
-    api.wait_for("both nodes are ready", lambda: sorted(ready_nodes(first)) == ["host-0", "host-1"], 120)
+    api.wait_for("both nodes are ready", lambda: sorted(ready_nodes(first)) == ["host-0", "host-1"], 300)
     # A pod on the second host asks for a name, which a pod on the first one knows, and reaches the API by a service.
     first.run(f"{KUBECTL} run probe --restart=OnFailure --image=registry.k8s.io/kube-proxy:v{KUBERNETES_VERSION} "
               f"--command -- {PROBE}")  # fmt: skip
     phase = f"{KUBECTL} get pod probe -o jsonpath={{.spec.nodeName}}/{{.status.phase}}"
-    api.wait_for("the pod ends well", lambda: first.run(phase) == "host-1/Succeeded", 120)
+    api.wait_for("the pod ends well", lambda: first.run(phase) == "host-1/Succeeded", 300)
     assert first.run(f"{KUBECTL} logs probe") == "ok"
     assert {"host-0", "host-1"} == {node for name, node in running_pods(first) if name.startswith("kube-proxy-")}
     cleanup.down(group.record.name)
