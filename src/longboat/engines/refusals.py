@@ -96,7 +96,7 @@ def agreed(hints: Iterable[str]) -> list[str]:
 
 
 def _aside(hint: str) -> str | None:
-    """What else would help: `nodes: 2`, or another queue."""
+    """The alternative in a hint: `nodes: 2`, or another queue."""
     aside = hint.rpartition(", or ")[2] if ", or " in hint else None
     return aside if aside and not _VALUE.search(aside) else None
 

@@ -167,7 +167,7 @@ def _with_priority(record: Record, metadata: Mapping[str, Any]) -> Record:
 
 
 def hash_of_record(body: Mapping[str, Any]) -> str:
-    """Of the text as it is written: what a template vouches for."""
+    """Hash of the record's text as stored: what a template vouches for."""
     return hashlib.sha256(((body.get("data") or {}).get("record") or "").encode()).hexdigest()
 
 

@@ -12,7 +12,7 @@ WorkloadKind = Literal["jobset", "job"]
 
 
 class Storage(Value, frozen=True):
-    """Where a run keeps what outlives its pods. Exactly one of the first three is set."""
+    """Storage for what outlives a run's pods. Exactly one of the first three is set."""
 
     claim: str | None = None
     nfs: str | None = None  # server:/path
@@ -42,7 +42,7 @@ class GpuDriver(Value, frozen=True):
 
 
 class Record(Value, frozen=True):
-    """What was submitted, and what was found out about the cluster then. Never changes."""
+    """The submitted job, and what was observed of the cluster then. Immutable."""
 
     name: str
     uid: str

@@ -30,7 +30,7 @@ def remove_run(client: Client, run: str, body: dict[str, Any], record: Record | 
 
 
 def wait_until_gone(client: Client, run: str, uid: str, record: Record | None) -> None:
-    """Until nothing is left that the record, which is deleted, owned. Raises EngineError."""
+    """Wait until all objects that the deleted record owned are gone. Raises EngineError."""
     # Without a record that can be read, labels and the owner tell what belongs to the run.
     kinds = (*OWNED, JOBSET) if record is None or record.workload == "jobset" else OWNED
     deadline = time.monotonic() + GONE_S
@@ -149,6 +149,6 @@ def _listed(client: Client, kind: Kind, selector: str, uid: str) -> list[str]:
 
 
 def _is_owned(body: dict[str, Any], uid: str) -> bool:
-    """By this record, directly or through what it owned: a new run of the same name may be here already."""
+    """Whether this record owns it, directly or indirectly: a new run of the same name may exist already."""
     owners = body["metadata"].get("ownerReferences") or ()
     return any(owner.get("uid") == uid or owner.get("kind") in ("Job", "JobSet", "Service") for owner in owners)

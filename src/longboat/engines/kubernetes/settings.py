@@ -43,7 +43,7 @@ EngineName = Literal["local", "kubernetes"]
 
 
 class ClusterSettings(Value, frozen=True):
-    """What was set for a cluster."""
+    """Settings of a cluster."""
 
     context: str | None = None  # of the kubeconfig; only for every cluster
     namespace: str | None = None
@@ -74,7 +74,7 @@ class Settings(Value, frozen=True):
     local: dict[str, Any] = {}  # fields that were set: claims and mounts -> folders of this machine, ...
 
     def cluster(self, context: str | None = None) -> ClusterSettings:
-        """What holds for this context: its own settings, over those for every cluster."""
+        """Effective settings of this context: its own over those for every cluster."""
         own = self.contexts.get(context or "", {})
         images = {**self.kubernetes.get("images", {}), **own.get("images", {})}
         merged = {**self.kubernetes, **own, "images": images}
@@ -88,12 +88,12 @@ def path_of(environment: Mapping[str, str]) -> Path:
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """What was set; defaults when there is no file. Raises JobError with every mistake and its line."""
+    """The settings; defaults without a file. Raises JobError with every mistake and its line."""
     return _settings(_tree(path_of(environment)))
 
 
 def set_values(environment: Mapping[str, str]) -> dict[str, Any]:
-    """What was set, as it was written; raises as `read_settings` does."""
+    """The values that are set, as written; raises as `read_settings` does."""
     root = _tree(path_of(environment))
     _settings(root)
     values: dict[str, Any] = plain(root)

@@ -75,7 +75,7 @@ def full_status(client: Client, snapshot: RunSnapshot) -> RunStatus:
 
 
 def _node_troubles(client: Client, snapshot: RunSnapshot) -> tuple[NodeTrouble, ...]:
-    """Of a run that goes on; where nodes may not be read, nothing is known against them."""
+    """Node problems of a running run; none where nodes may not be read."""
     from longboat.engines.kubernetes.observe.node_health import node_troubles
     from longboat.engines.kubernetes.observe.observe import node_bodies
 
@@ -94,7 +94,7 @@ def with_step(run: RunStatus, pod: PodView, answer: Mapping[str, Any]) -> RunSta
 
 
 def ask_launchers(client: Client, pods: Sequence[PodView], *, by_pod: bool = False) -> dict[str, dict[str, Any]]:
-    """What the launcher of each pod says about itself, by node; those that do not answer in time are left out.
+    """Status of each pod's launcher, by node; launchers that do not answer in time are left out.
 
     `by_pod`: by the name of the pod, where they are of several runs.
     """

@@ -22,7 +22,7 @@ class Predecessor(Value, frozen=True):
 
 
 class PredecessorView(Value, frozen=True):
-    """As it is now."""
+    """A predecessor as observed now."""
 
     uid: str
     phase: Phase
@@ -39,7 +39,7 @@ class ChainVerdict(Value, frozen=True):
 def judge_chain(
     after: Sequence[Predecessor], seen: Mapping[str, PredecessorView], succeeded: Collection[str] = ()
 ) -> ChainVerdict:
-    """One that failed, was stopped or is gone decides at once: this run never starts.
+    """Whether the run starts, waits, or never starts since a predecessor failed, was stopped or is gone.
 
     `succeeded`: those that an earlier look saw succeed. They do not change any more, and need not be there.
     """

@@ -27,7 +27,7 @@ KEPT_S = 90 * 86400.0
 
 
 class SubmissionNote(Value, frozen=True):
-    """What was submitted from here to a cluster."""
+    """Note of a submission from here to a cluster."""
 
     run: str
     namespace: str
@@ -84,7 +84,7 @@ def with_recorded(environment: Mapping[str, str], recorded: Mapping[str, str], k
 
 
 def changed_since(submission: Submission, *, is_cluster: bool) -> list[str]:
-    """What may not be the same any more, as far as the job itself tells."""
+    """Inputs that may have changed since, as far as the job tells."""
     job = submission.job
     notices = []
     if job.secrets:

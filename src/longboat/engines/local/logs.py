@@ -13,7 +13,7 @@ __all__ = ["LogFileFollower", "last_lines"]
 
 
 class LogFileFollower:
-    """All logs of a run, read again and again. `lines` gives what is new, merged by time."""
+    """Follows all logs of a run. `lines` gives what is new, merged by time."""
 
     def __init__(self, directory: Path, query: LogQuery) -> None:
         self._directory = directory

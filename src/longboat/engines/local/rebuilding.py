@@ -50,7 +50,7 @@ def rebuilt_record(files: RunFolder) -> LocalRecord:
 
 
 def _plans(files: RunFolder) -> list[Mapping[str, Any]]:
-    """Those of the newest attempt that has any, in the order of the nodes."""
+    """Plans of the newest attempt that has any, in the order of the nodes."""
     for attempt in reversed(files.attempts()):
         read = [read_value(path, dict[str, Any]) for path in files.attempt_dir(attempt).glob("*/plan.json")]
         plans = [plan for plan in read if plan and plan.get("role") and isinstance(plan.get("node_rank"), int)]
@@ -118,7 +118,7 @@ def _ending(
 
 
 def _with_lost_message(ending: AttemptEnd, words: str) -> AttemptEnd:
-    """What a missing outcome means here: not that somebody was killed, but that nothing tells."""
+    """The end with this message for a missing outcome: it is unknown, not a kill."""
     return msgspec.structs.replace(ending, lost_message=words)
 
 

@@ -30,7 +30,7 @@ KEPT_VARIABLES = (
 
 
 class LocalRecord(Value, frozen=True):
-    """What was submitted. Never changes."""
+    """The submitted job. Immutable."""
 
     name: str
     uid: str
@@ -63,7 +63,7 @@ class LocalRecord(Value, frozen=True):
 
 
 class LocalState(Value, frozen=True):
-    """Where the run stands. Only the process that holds the run's supervisor lock writes it."""
+    """State of the run. Only the process that holds the supervisor's lock writes it."""
 
     phase: Phase = "pending"
     reason: str = ""
@@ -122,11 +122,11 @@ class RunFolder:
         write_value(self._state, state, is_durable=True)
 
     def write_progress(self, state: LocalState) -> None:
-        """What may be lost: a file of its own, so that a state that was promised is never put at risk by a hint."""
+        """Write progress that may be lost, to a file of its own: the durable state is never rewritten for it."""
         write_value(self._progress, state)
 
     def sync(self) -> None:
-        """What can be read here is on the disk: its writer may be between the rename and the sync of the folder."""
+        """Make what is readable durable: its writer may be between the rename and the sync of the folder."""
         with contextlib.suppress(OSError):
             durable.sync_folder(os.fspath(self.directory))
 
@@ -144,7 +144,7 @@ class RunFolder:
         return StopRequest(at=0.0) if request is None and self.stop.exists() else request
 
     def wanted_priority(self) -> int | None:
-        """What it was changed to, if it was."""
+        """The changed priority of a waiting run, if there is one."""
         return read_value(self.priority, int)
 
     def attempt_dir(self, attempt: int) -> Path:

@@ -18,7 +18,7 @@ LAUNCHER = os.fspath(Path(__file__).parents[2] / "launcher" / "__main__.py")
 
 class RunFiles(RunFolder):
     def record(self) -> LocalRecord:
-        """What was submitted; where the file is damaged, as much of it as the attempts' files tell."""
+        """The record; where the file is damaged, rebuilt from the attempts' files."""
         record = self.stored_record()
         if record is not None:
             return record
@@ -28,7 +28,7 @@ class RunFiles(RunFolder):
         return rebuilt_record(self)
 
     def state(self, *, is_alone: bool = False) -> LocalState:
-        """Where the run stands; where the file is damaged, what the attempts' files tell.
+        """The state; where the file is damaged, rebuilt from the attempts' files.
 
         `is_alone`: the caller holds the run's lock, so no supervisor lives.
         """

@@ -19,7 +19,7 @@ ENGINE = "local"
 
 
 def brief_status(record: LocalRecord, state: LocalState, files: RunFiles | None = None) -> RunStatus:
-    """What a list shows; of a run that has not ended, `files` tell its step."""
+    """Status for lists; `files`: read the step of a run that has not ended."""
     import msgspec
 
     if files is not None and state.started is not None and not state.is_final:

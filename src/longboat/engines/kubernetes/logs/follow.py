@@ -56,7 +56,7 @@ class ByteBudget:
             self._held[reading] = self._held.get(reading, 0) + count
 
     def give_back(self, reading: NodeReading) -> None:
-        """All that this reading holds."""
+        """Free the buffer that this reader holds."""
         with self._changed:
             self._held.pop(reading, None)
             self._changed.notify_all()
@@ -95,7 +95,7 @@ class NodeReading:
             self._out.put(None)
 
     def take(self) -> list[LogLine]:
-        """All that is there."""
+        """Take all queued lines."""
         lines: list[LogLine] = []
         while True:
             try:
@@ -183,7 +183,7 @@ class LiveLogs:
         return True
 
     def note_state(self, state: State) -> None:
-        """What was seen of the run just now. Raises Unreachable."""
+        """Note the observed state of the run. Raises Unreachable."""
         if state.is_final:
             # The watch may lag behind: these are all the pods there will ever be.
             self._last = list_pods(self._client, self._record)
@@ -198,7 +198,7 @@ class LiveLogs:
             raise error
 
     def arrived(self) -> Iterator[LogLine]:
-        """What has come, or comes next."""
+        """Queued lines; waits for the next where there are none."""
         self._start()
         if self.state.is_final and self._is_finished():
             yield from self._queued(block=False)
@@ -244,7 +244,7 @@ class LiveLogs:
                     self._readings[view.uid] = NodeReading(log, self._queue, self._room)
 
     def _leave_silent(self, attempt: int, answering: set[str]) -> None:
-        """This attempt runs, so nothing of those before it does: a log on a lost node must not hold its lines back."""
+        """Stop waiting for logs of earlier attempts on lost nodes: they must not hold this attempt's lines back."""
         for uid, reading in self._readings.items():
             is_silent = uid not in answering and time.monotonic() - reading.moved > LATE_S
             if reading.log.attempt < attempt and is_silent and not reading.is_done:
@@ -253,7 +253,7 @@ class LiveLogs:
                 reading.is_done = reading.log.log.is_gone = True
 
     def _queued(self, *, block: bool = True) -> Iterator[LogLine]:
-        """What came since, merged."""
+        """Newly queued lines of all nodes, merged."""
         ready: dict[int, NodeReading] = {}
         try:
             item = self._queue.get(timeout=self._pause() or SOON_S) if block else self._queue.get_nowait()

@@ -70,7 +70,7 @@ def _has_carriage_returns(data: bytes) -> bool:
 
 
 def _split(data: bytes) -> list[bytes]:
-    """At newlines only: `splitlines` would split at a carriage return too."""
+    """Split at newlines only: `splitlines` would split at a carriage return too."""
     return [line + b"\n" for line in data.split(b"\n")[:-1]]
 
 

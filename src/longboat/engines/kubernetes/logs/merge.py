@@ -58,7 +58,7 @@ class RunLogs:
     # what is there now
 
     def past(self, state: State) -> Iterator[LogLine]:
-        """All lines that there are. `state`: as it was seen just now."""
+        """All existing lines. `state`: as just observed."""
         self._read_all(self._spool, state)
         lines = self._spool.lines(self._query)
         yield from lines if self._query.tail is None else last_lines(lines, self._query.tail)
@@ -110,7 +110,7 @@ class RunLogs:
         return (view.attempt, view.node, log.log.seen) if log.log.is_gone else None
 
     def _read_rest(self, spool: LogSpool, state: State, attempt: int, node: str, seen: dict[str, int]) -> None:
-        """What is elsewhere of a node whose pod is gone."""
+        """Read the log of a node whose pod is gone from its copies."""
         part = spool.part(attempt, node)
         try:
             lines, notice = self._kept.rest(attempt, node, seen, state)

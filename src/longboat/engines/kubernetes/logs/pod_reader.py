@@ -51,7 +51,7 @@ class PodSource(Protocol):
         """Whether the launcher's own files can be read, and are worth it for this gap (None: for what comes)."""
 
     def files(self, seen: dict[str, int], *, follow: bool) -> Iterator[bytes]:
-        """What the launcher's files have beyond `seen`; with `follow` until the node has ended. Raises ApiError."""
+        """Lines of the launcher's files after `seen`; with `follow` until the node has ended. Raises ApiError."""
 
     def fill(self, gap: LogGap) -> Iterator[PodLine]:
         """Lines that the log no longer has."""
@@ -113,7 +113,7 @@ class PodLog:
         self._source.close()
 
     def read(self, *, follow: bool, is_over: bool = False) -> Iterator[list[PodLine]]:
-        """What is new: until the container has ended with `follow`, else what there is now.
+        """New lines: with `follow` until the container has ended, else those that exist now.
 
         A follower never gives up; whoever waits for it may `stop` it.
         A last line without newline counts only if the container `is_over`: it may have been caught in mid-line.
@@ -212,7 +212,7 @@ class PodLog:
         return self._file_tries > 0 and self._source.has_files(gap)
 
     def _from_files(self, *, follow: bool) -> Iterator[list[PodLine]]:
-        """What the launcher's files have. Whether that was all, the pod's log and the launcher's last words tell."""
+        """Lines of the launcher's files. The pod's log and termination message tell whether they are complete."""
         self._file_tries -= 1
         try:
             for batch in batches(self._source.files(dict(self.seen), follow=follow), is_last=False):
@@ -250,7 +250,7 @@ class PodLog:
         yield from _pieces(self._new(self._source.rest(dict(self.seen))))
 
     def _new(self, lines: Iterator[PodLine]) -> Iterator[PodLine]:
-        """Those that were not seen, of other copies; a line that only tells of others is not counted."""
+        """Unseen lines of other copies; a line that stands for a gap is not counted."""
         for line in lines:
             if line.seq < 0 or take(line, self.seen):
                 yield line

@@ -30,7 +30,7 @@ class FileReader(Protocol):
         """A file from a byte on. Raises NotFound."""
 
     def names(self, path: str) -> list[str]:
-        """What is in a folder. Raises NotFound."""
+        """Entries of a folder. Raises NotFound."""
 
 
 class LogCopies:
@@ -135,7 +135,7 @@ class LogSources:
         yield lambda: self.of_storage(attempt, node)
 
     def rest(self, attempt: int, node: str, seen: dict[str, int], state: State) -> tuple[Iterator[PodLine], str]:
-        """What is left of the log of a node whose pod is gone, less what was seen, and what the user should know."""
+        """Remaining lines of a node whose pod is gone, without those seen, and a notice for the user."""
         try:
             copies = self.of_storage(attempt, node)
             keys = copies.streams() if copies is not None else []

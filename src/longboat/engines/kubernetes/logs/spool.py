@@ -50,7 +50,7 @@ class LogSpool:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def part(self, attempt: int, node: str) -> SpooledNode:
-        """Where the logs of one node go."""
+        """The part of the spool for one node's logs."""
         folder = self.folder / str(attempt) / node / "logs"
         with errors_explained(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)

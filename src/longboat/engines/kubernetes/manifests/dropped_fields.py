@@ -47,7 +47,7 @@ def _compare_lists(sent: Sequence[Any], returned: Any, path: str, lost: list[str
 
 
 def _match(item: Any, position: int, returned: Sequence[Any]) -> tuple[str, Any]:
-    """What the entry is called in a message, and its counterpart."""
+    """Name of the entry in messages, and its counterpart."""
     if not isinstance(item, Mapping):
         return str(item), item if item in returned else None
     for key in KEYS:

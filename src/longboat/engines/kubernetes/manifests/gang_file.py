@@ -70,7 +70,7 @@ def layout_of(record: Record, attempt: int) -> Layout:
 
 
 def engine_env(role: Role) -> dict[str, str]:
-    """What this engine adds to a role's variables: where no GPU was asked for, none is visible."""
+    """Variables that this engine adds for a role: without requested GPUs, none is visible."""
     if role.resources.gpus.count:
         return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     hidden = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
@@ -101,7 +101,7 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
 
 
 def _line(record: Record) -> dict[str, Any]:
-    """With JobSet, whose failure removes the pods of other roles: all nodes of a gang that failed end together."""
+    """Settings of the launchers' channel. With JobSet all nodes of a failed gang end together."""
     is_exposed = record.workload == "jobset" and len(record.job.roles) > 1 and record.storage is None
     return {"port": LINE_PORT, "together": True} if is_exposed else {"port": LINE_PORT}
 

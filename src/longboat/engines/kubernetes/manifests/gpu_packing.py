@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 
 def size_label(gpus: int) -> dict[str, str]:
-    """What neighbours are known by."""
+    """The label by which pods with GPUs prefer each other's nodes."""
     if not gpus:
         return {}
     return {LABEL: str(next((size for size in reversed(SIZES) if gpus <= size), SIZES[0]))}

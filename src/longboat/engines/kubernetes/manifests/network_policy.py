@@ -17,7 +17,7 @@ SWITCH = "longboat config set kubernetes.network_policy false"
 
 
 def policy_name(run: str, uid: str) -> str:
-    """With the run's own uid: the policy of an earlier run of this name may be about to be collected."""
+    """Name with the run's uid: the policy of an earlier run of this name may not be garbage-collected yet."""
     return f"{run}-{uid[:8]}"
 
 

@@ -36,7 +36,7 @@ MANAGER = "longboat"
 
 
 class AttemptStart(Value, frozen=True):
-    """What one attempt has of its own."""
+    """Values that differ between attempts."""
 
     token: str  # of the line: random, secret
     suspended: bool
@@ -79,7 +79,7 @@ def record_object(record: Record, state: State) -> Object:
 
 
 def annotations_of(record: Record) -> dict[str, str]:
-    """Where the run came from: hashes of job and code, the commit."""
+    """Annotations with the run's origin: hashes of job and code, the commit."""
     spec = hashlib.sha256(msgspec.json.encode(record.job)).hexdigest()
     annotations = {f"{names.DOMAIN}/spec": spec, f"{names.DOMAIN}/uid": record.uid}
     if record.bundle:
@@ -90,7 +90,7 @@ def annotations_of(record: Record) -> dict[str, str]:
 
 
 def run_objects(record: Record, secrets: Mapping[str, bytes], *, owner: Owner | None = None) -> list[Object]:
-    """What the run has beside its record, whatever the attempt. `secrets`: variable -> value from the submitter.
+    """Objects of the run besides its record and attempts. `secrets`: variable -> value from the submitter.
 
     Claims that the job describes come first; one that is there already stays as it is, and none is owned by the run.
     """
@@ -105,7 +105,7 @@ def run_objects(record: Record, secrets: Mapping[str, bytes], *, owner: Owner | 
 
 
 def attempt_objects(record: Record, attempt: int, start: AttemptStart, *, owner: Owner | None = None) -> list[Object]:
-    """Everything that one attempt needs. Raises Refused when the gang is too large for a Secret."""
+    """Objects of one attempt. Raises Refused when the gang is too large for a Secret."""
     layout = gang_file.layout_of(record, attempt)
     gang = gang_file.encode(gang_file.gang_of(record, layout, timeout_s=start.timeout_s, code=start.code))
     name = names.attempt_name(record.name, attempt)

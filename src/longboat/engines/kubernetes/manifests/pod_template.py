@@ -222,5 +222,5 @@ def _affinity(record: Record, role: Role) -> Object:
 
 
 def _without_empty(fields: Object) -> Object:
-    """Without what the API server would fill in or drop: absent and empty say the same."""
+    """The object without empty fields: to the API server absent and empty are the same."""
     return {key: value for key, value in fields.items() if value is not None and value != [] and value != {}}

@@ -47,7 +47,7 @@ def is_needed(record: Record) -> bool:
 
 
 def pin_of(record_hash: str, secret: Mapping[str, Any]) -> str:
-    """What a template vouches for: the record's text and the first attempt's Secret, gang file and token."""
+    """Digest that a template vouches for: the record's text and the first attempt's Secret, gang file and token."""
     data = secret.get("data") or {}
     parts = [record_hash, *(hashlib.sha256(_bytes(data, key)).hexdigest() for key in ("gang", "token"))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -98,7 +98,7 @@ def template_names(record: Record) -> list[str]:
 
 
 def _jobs(body: Object) -> list[Object]:
-    """What holds a Job's spec: the Job itself, or the templates of a JobSet."""
+    """Holders of Job specs: the Job itself, or the templates of a JobSet."""
     return (
         [replicated["template"] for replicated in body["spec"]["replicatedJobs"]]
         if body["kind"] == "JobSet"
@@ -123,12 +123,12 @@ def _main(pod_spec: Object) -> Object:
 
 
 def pod_specs(body: Mapping[str, Any]) -> list[Object]:
-    """Of a Job or JobSet as the server holds it."""
+    """Pod specs of a Job or JobSet as stored by the API server."""
     return [job["spec"]["template"]["spec"] for job in _jobs(dict(body))]
 
 
 def pins_of(template: Mapping[str, Any]) -> set[str]:
-    """All pins that a template carries, as the server holds it; one, of a template that somebody made for a run."""
+    """All pins of a stored template; exactly one if it was made for a run."""
     pins: set[str] = set()
     for job in _jobs(dict(template)):
         containers = (((job.get("spec") or {}).get("template") or {}).get("spec") or {}).get("containers") or ()

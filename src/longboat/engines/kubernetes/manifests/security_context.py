@@ -11,7 +11,7 @@ USER = 1000
 
 
 def pod_security(level: str) -> Object:
-    """Of a run's pods and their helpers: the restricted level's, else the image's own user."""
+    """Security context of a run's pods and helper pods: the restricted level's, else the image's own user."""
     if level != "restricted":
         return {"seccompProfile": {"type": "RuntimeDefault"}}
     return {**unprivileged(USER), "fsGroup": USER, "fsGroupChangePolicy": "OnRootMismatch"}
@@ -28,5 +28,5 @@ def unprivileged(user: int) -> Object:
 
 
 def container_security(level: str) -> Object | None:
-    """What the restricted level asks of each container; None at any other level."""
+    """Security context of a container at the restricted level; None at any other."""
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}} if level == "restricted" else None

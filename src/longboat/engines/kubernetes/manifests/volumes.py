@@ -29,7 +29,7 @@ Object = dict[str, Any]
 
 
 class Places(Value, frozen=True):
-    """Where a run's lasting things are, as its ranks see them."""
+    """Paths of what outlives a run's pods, as its ranks see them."""
 
     checkpoints: str
     artifacts: str
@@ -116,7 +116,7 @@ def mount_path(job: Job, volume: Volume) -> str:
 
 
 def links(record: Record) -> dict[str, str]:
-    """What the launcher links into the working copy: relative target -> path in the pod."""
+    """Links that the launcher makes in the working copy: relative target -> path in the pod."""
     job = record.job
     targets = {
         posixpath.normpath(volume.target): mount_path(job, volume)

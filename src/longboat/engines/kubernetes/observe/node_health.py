@@ -47,7 +47,7 @@ class _Sign(NamedTuple):
 
 
 def node_troubles(snapshot: RunSnapshot, nodes: Mapping[str, Object | None]) -> tuple[NodeTrouble, ...]:
-    """Of the nodes under the attempt that goes on; `nodes`: those that were looked at, None for one that is gone."""
+    """Problems of the nodes of the current attempt; `nodes`: as observed, None for one that is gone."""
     troubles: list[NodeTrouble] = []
     for name, body in nodes.items():
         pods = [pod for pod in snapshot.pods_of(snapshot.state.attempt) if pod.host == name and pod.end is None]

@@ -98,7 +98,7 @@ def _with_loss(pod: PodView, host: HostView | None) -> PodView:
 
 
 def loss_words(member: str, host: HostView) -> str:
-    """What became of the node of a member of the gang."""
+    """Message about the lost node of a gang member."""
     if not host.is_there:
         return f"node {host.name} ({member}) is gone from the cluster"
     if host.said:

@@ -186,7 +186,7 @@ def _with_mounts(client: Client, pods: Sequence[PodView], now: float) -> list[Po
 
 
 def _with_failed(client: Client, snapshot: RunSnapshot, jobs: Sequence[Object] | None) -> RunSnapshot:
-    """Whose index has failed for good, where pods are missing; a JobSet's own Jobs know it."""
+    """Failed indexes of Jobs (of a JobSet: of its Jobs), read only where pods are missing."""
     state, record = snapshot.state, snapshot.record
     if state.is_final or not 0 < len(snapshot.pods_of(state.attempt)) < record.job.nodes:
         return snapshot

@@ -22,7 +22,7 @@ class Progress(Value, frozen=True):
 
 
 def progress_of(snapshot: RunSnapshot) -> Progress:
-    """Of the attempt under way, which is not over."""
+    """Progress of the current attempt, which has not ended."""
     job = snapshot.record.job
     attempt = snapshot.state.attempt
     pods = snapshot.pods_of(attempt)
@@ -77,7 +77,7 @@ def _nodes(pods: Sequence[PodView]) -> str:
 
 
 def facts_of(snapshot: RunSnapshot) -> tuple[str, ...]:
-    """What was seen of the pods when the attempt ended, for the day when they are gone."""
+    """Facts about the pods when the attempt ended, kept for when they are gone."""
     facts = []
     for pod in sorted(snapshot.pods_of(snapshot.state.attempt), key=lambda view: (view.role, view.index)):
         if pod.end is None or (pod.end.exit_code == 0 and pod.end.cause is None):

@@ -70,7 +70,7 @@ class WorkloadView(Value, frozen=True):
 
 
 class QueueView(Value, frozen=True):
-    """What Kueue says about an attempt."""
+    """State of an attempt's Workload in Kueue."""
 
     is_evicted: bool = False
     message: str = ""
@@ -164,7 +164,7 @@ def _unhealthy_devices(container: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def mount_trouble(events: Iterable[Mapping[str, Any]]) -> StartTrouble | None:
-    """What the newest event of a pod says about a volume that cannot be mounted; None where none says so."""
+    """Why a volume cannot be mounted, from the newest event of a pod; None: no such event."""
     ordered = sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
     last = ordered[-1] if ordered else {}
     if last.get("reason") not in ("FailedMount", "FailedAttachVolume"):
@@ -256,7 +256,7 @@ def failed_members(jobs: Iterable[Mapping[str, Any]], attempt: int) -> frozenset
 
 
 def _indexes(text: str) -> Iterable[int]:
-    """Of Kubernetes' short form: 1,3-5."""
+    """Indexes of Kubernetes' short form: 1,3-5."""
     for part in text.split(","):
         first, _, last = part.partition("-")
         if first.isdigit() and (last or first).isdigit() and int(last or first) - int(first) < MOST_INDEXES:

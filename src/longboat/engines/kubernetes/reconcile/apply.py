@@ -99,7 +99,7 @@ def _with_tails(client: Client, snapshot: RunSnapshot, turn: Decision) -> State 
 
 
 def _newest_tails(tails: dict[str, str]) -> dict[str, str]:
-    """Those of the latest attempts, as many as a record can hold beside everything else."""
+    """Tails of the latest attempts, as many as fit into the record."""
     kept: dict[str, str] = {}
     size = 0
     for key in sorted(tails, key=lambda key: int(key.partition("/")[0]), reverse=True):
@@ -153,7 +153,7 @@ def tell_stop(client: Client, snapshot: RunSnapshot, action: SendStop) -> None:
 
 
 def remove_attempt(client: Client, snapshot: RunSnapshot, action: DeleteWorkloads) -> None:
-    """Its Jobs are there until their pods are gone: a Job that is being deleted makes no new ones.
+    """Delete an attempt. Its Jobs stay until their pods are gone: a Job that is being deleted makes no new ones.
 
     Pods on lost nodes would keep a Job for as long as they are there, and a Job keeps them by its finalizer
     (`batch.kubernetes.io/job-tracking`). There the Job goes first, in the background: the job controller then takes

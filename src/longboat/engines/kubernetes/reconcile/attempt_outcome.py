@@ -90,7 +90,7 @@ def _gang_verdict(gang: GangEnd, first: PodEnd) -> AttemptOutcome:
 
 
 def _with_loss(verdict: AttemptOutcome, snapshot: RunSnapshot, attempt: int) -> AttemptOutcome:
-    """What looks like a consequence has its origin named: the node of the cluster that was lost."""
+    """The failure, with the lost node of the cluster as its origin where it is a consequence of that."""
     failure = verdict.failure
     if failure is None or failure.cause not in CONSEQUENCES:
         return verdict

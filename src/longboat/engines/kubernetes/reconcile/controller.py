@@ -115,7 +115,7 @@ class Controller:
         return all(reflector.is_fresh for kind, reflector in self._reflectors if kind != JOBSET)
 
     def blind_spots(self) -> list[str]:
-        """What cannot be watched at the moment, and why. Turns go on: each reads its run anew, not what was watched."""
+        """Kinds that cannot be watched now, and why. Turns go on: each reads its run anew."""
         texts = [reflector.why_stale() for reflector in self._needed()]
         for kind, reflector in self._reflectors:
             if reflector.handler_trouble:
@@ -310,7 +310,7 @@ class Controller:
         return GATE_LOOK_S if waiting else None
 
     def _pass_over(self, key: RunKey) -> None:
-        """It says that it waits, and there is nothing of it to be let in: others serve the gate from now on.
+        """Skip a run that says it waits but has no workload to admit: other runs serve the gate from now on.
 
         Whoever may write ConfigMaps can write a thousand such records; each is looked at once, until it changes.
         """
@@ -319,7 +319,7 @@ class Controller:
                 self._open[key] = False
 
     def _at_gate(self) -> list[Client]:
-        """Of all namespaces where a run waits, or was let in and may not have its pods yet."""
+        """Clients of all namespaces where a run waits, or was admitted and may not have its pods yet."""
         with self._lock:
             namespaces = sorted({key.namespace for key in self._starting})
         return [self._of(namespace) for namespace in namespaces]

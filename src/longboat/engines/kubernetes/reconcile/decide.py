@@ -102,7 +102,7 @@ def _discards(snapshot: RunSnapshot, attempts: set[int]) -> tuple[Action, ...]:
 
 
 def _earlier(snapshot: RunSnapshot) -> tuple[Action, ...]:
-    """What a lost attempt before this one left behind: claims and devices stay taken as long as its pods are there."""
+    """Delete leftovers of an earlier, lost attempt: its pods hold claims and devices while they exist."""
     earlier = {workload.attempt for workload in snapshot.workloads if workload.attempt < snapshot.state.attempt}
     return _discards(snapshot, earlier)
 
@@ -184,7 +184,7 @@ def _continue_attempt(snapshot: RunSnapshot, now: float) -> Decision:
 
 
 def _given_up(snapshot: RunSnapshot, now: float) -> Decision:
-    """Nothing of the attempt runs any more, and its workload does not notice: it goes, judged by what is seen now."""
+    """End an attempt of which nothing runs any more although its workload has not ended: judged as observed now."""
     failure = judge(snapshot, snapshot.state.attempt).failure
     if failure is None:
         return _concluded(snapshot, now)  # node 0 has said that all is well

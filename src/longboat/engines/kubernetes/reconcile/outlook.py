@@ -29,7 +29,7 @@ def look(client: Client, run: str) -> Reconciled:
 
 
 def predicted(snapshot: RunSnapshot, now: float) -> Reconciled:
-    """With the state that turns would write until something must be done. Pure."""
+    """The run with the state that turns would write before the next action. Pure."""
     decided = Decision()
     for _ in range(MOST_TURNS):
         decided = decide(snapshot, now)

@@ -124,7 +124,7 @@ def shortest(pauses: Sequence[float]) -> float | None:
 
 
 class OtherPod(msgspec.Struct):
-    """What a run that waits at the gate has to know of another's pod: when it goes."""
+    """Another run's pod as a run that waits at the gate sees it: it only matters when the pod ends."""
 
     class Meta(msgspec.Struct, rename="camel"):
         uid: str = ""
@@ -224,7 +224,7 @@ class Reconciler:
             self._wake.set()
 
     def _wait(self, outlook: Reconciled, deadline: float | None) -> bool:
-        """Until a turn is worth taking. False when the time is over."""
+        """Wait until a turn is worth taking. False on timeout."""
         while not self._is_closed:
             pause = self._pause(outlook, deadline)
             if pause is not None and pause <= 0:

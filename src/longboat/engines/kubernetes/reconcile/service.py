@@ -35,7 +35,7 @@ class ControllerService:
         self.said: set[str] = set()
 
     def run(self, ending: threading.Event, health_port: int | None) -> None:
-        """Until `ending` is set."""
+        """Serve until `ending` is set."""
         self.ending = ending
         if health_port is not None:
             checks = {"/healthz": self.why_unhealthy, "/readyz": self.why_not_ready}
@@ -47,7 +47,7 @@ class ControllerService:
             self.leader.stop()
 
     def why_unhealthy(self) -> str:
-        """What a restart may mend: threads that ended, watches that have been blind for long. Empty: nothing."""
+        """Problems that a restart may fix: ended threads, watches that have been stale for long. Empty: none."""
         if not self.leader.is_alive:
             return "a thread that keeps the Lease has ended"
         controller = self.controller

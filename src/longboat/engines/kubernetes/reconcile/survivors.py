@@ -88,7 +88,7 @@ def _wait_s(pod: PodView | None, grace_s: float) -> float:
 
 
 def pods_to_stop(pods: Sequence[PodView], snapshot: RunSnapshot) -> list[PodView]:
-    """Whose launchers are told to stop: node 0's, which tells all others; without it, everybody's."""
+    """Pods whose launchers are told to stop: node 0's, which tells all others; without it, all."""
     reachable = [pod for pod in pods if is_reachable(pod, snapshot)]
     first = expected_nodes(snapshot.record.job)[0]
     return [pod for pod in reachable if pod.node == first] or reachable

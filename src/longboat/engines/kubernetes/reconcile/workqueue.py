@@ -26,7 +26,7 @@ class WorkQueue:
         self._is_closed = False
 
     def note(self, key: RunKey, at: float) -> None:
-        """It is due at this time (of `time.monotonic`), or earlier if that was noted before."""
+        """Schedule a key for this time (of `time.monotonic`); an earlier time noted before stays."""
         with self._changed:
             if key in self._busy:
                 known = self._busy[key]

@@ -38,7 +38,7 @@ _CARDS = (
 
 
 class NodeRoom(Value, frozen=True):
-    """What one node could give: ever, and with the services that run on it now."""
+    """Free capacity of a node: when empty, and with the services that run on it now."""
 
     name: str
     ever: dict[str, int]
@@ -61,7 +61,7 @@ def _less(use: NodeUse, taken: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def needs_of(role: Role, resource: str | None) -> dict[str, int]:
-    """What one pod of the role asks of its node."""
+    """Resource requests of one pod of the role."""
     wanted = role.resources
     needs = {PODS: 1}
     if wanted.cpus:
@@ -332,7 +332,7 @@ def _shown_terms(terms: Iterable[Term]) -> str:
 
 
 def _labels_there(pod: Pod, nodes: Sequence[NodeShape]) -> str:
-    """What the nodes have of the labels that the pod asks for."""
+    """Values that the nodes have for the labels the pod selects by."""
     parts = []
     for key in keys_looked_at(pod.shape.placing):
         values = sorted({node.labels[key] for node in nodes if key in node.labels})

@@ -29,7 +29,7 @@ class FlavorQuota(Value, frozen=True):
 def flavor_quotas(
     mine: Object, everyone: Iterable[Object], cohorts: Iterable[Object] | None
 ) -> tuple[FlavorQuota, ...]:
-    """Of one ClusterQueue. `everyone`: all ClusterQueues; `cohorts`: all Cohorts, None where they may not be listed."""
+    """Quotas of one ClusterQueue. `everyone`: all ClusterQueues; `cohorts`: all Cohorts, None: may not be listed."""
     cohort = _cohort(mine)
     lenders = [queue for queue in everyone if cohort and _cohort(queue) == cohort and _name(queue) != _name(mine)]
     is_plain = cohorts is not None and cohort not in {_name(queue) for queue in cohorts}

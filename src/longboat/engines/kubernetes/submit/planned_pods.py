@@ -67,7 +67,7 @@ def workload_kind(job: Job, capabilities: ClusterFacts, *, queue: str | None, st
 
 
 def workload_notices(job: Job, settings: ClusterSettings, capabilities: ClusterFacts) -> list[str]:
-    """What a run of several roles as a JobSet loses without a storage."""
+    """Notice that a JobSet of several roles loses logs without a storage."""
     storage = run_storage(job, settings.storage, run=job.name, uid="0" * 8)
     kind = workload_kind(job, capabilities, queue=queue_of(job, settings, capabilities), storage=storage)
     if kind == "job" or len(job.roles) == 1 or storage is not None:

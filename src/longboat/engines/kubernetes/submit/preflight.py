@@ -143,7 +143,7 @@ def _data_problems(job: Job) -> list[Problem]:
 
 
 def _security_problems(job: Job, capabilities: ClusterFacts, storage: Storage | None) -> list[Problem]:
-    """What the Pod Security level of the namespace will not let in."""
+    """Parts of the job that the namespace's Pod Security level rejects."""
     level = capabilities.security
     if level == "privileged":
         return []

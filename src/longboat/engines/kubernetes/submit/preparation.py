@@ -35,7 +35,7 @@ Object = dict[str, Any]
 
 
 class PreparedRun(Value, frozen=True):
-    """Everything about a run but its name, found out before anything is created."""
+    """Everything about a run but its name, known before anything is created."""
 
     submission: Submission
     job: Job  # as anybody may see it
@@ -135,7 +135,7 @@ def _secrets(home: Home, job: Job, environment: Mapping[str, str]) -> dict[str, 
 
 
 def restrict_gpu_resource(capabilities: ClusterFacts, resource: str | None) -> ClusterFacts:
-    """As if the nodes had no GPUs but those of the resource that was set."""
+    """The facts with only the GPUs of the configured resource."""
     if resource is None or capabilities.nodes is None:
         return capabilities
 

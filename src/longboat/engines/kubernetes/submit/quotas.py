@@ -21,7 +21,7 @@ _FIELDS = {CPU: "cpus", MEMORY: "memory", DISK: "disk"}
 
 
 def quota_problems(job: Job, capabilities: ClusterFacts, pods: Sequence[Pod]) -> tuple[list[Problem], list[str]]:
-    """What no quota will ever allow, and notices about what it does not allow now. `pods`: those of the job."""
+    """Problems that a quota never allows, and notices about what it does not allow now. `pods`: those of the job."""
     needs = {pod.name.rpartition("-")[0]: dict(pod.shape.requests) for pod in pods}
     problems: list[Problem] = []
     notices: list[str] = []
@@ -80,7 +80,7 @@ def _quota_problem(
 
 
 def _asked(needs: Mapping[str, int], key: str, resource: str, capabilities: ClusterFacts) -> int | None:
-    """What one pod counts, all its containers; None: a pod that does not state it is not let in."""
+    """Amount that one pod counts against the quota; None: it must be stated, and is not."""
     if resource == PODS:
         return 1
     if resource not in _FIELDS:
@@ -92,7 +92,7 @@ def _asked(needs: Mapping[str, int], key: str, resource: str, capabilities: Clus
 
 
 def _default(capabilities: ClusterFacts, resource: str) -> int | None:
-    """What a LimitRange fills in."""
+    """The default of a LimitRange."""
     for limit in capabilities.limits or ():
         for values in (limit.default, limit.max):
             if limit.type == "Container" and resource in values:
@@ -126,7 +126,7 @@ def _nearest(roles: list[Role], each: dict[str, int | None], resource: str, most
 
 
 def limit_problems(job: Job, capabilities: ClusterFacts, pods: Sequence[Pod]) -> list[Problem]:
-    """What a LimitRange of the namespace does not let in: of the container of the ranks, or of whole pods."""
+    """Problems with LimitRanges of the namespace: of the ranks' container, or of whole pods."""
     whole = {pod.name.rpartition("-")[0]: dict(pod.shape.requests) for pod in pods}
     problems: list[Problem] = []
     for limit in capabilities.limits or ():

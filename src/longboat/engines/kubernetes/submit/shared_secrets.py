@@ -24,7 +24,7 @@ def base_of(name: str) -> str:
 
 
 def with_room(bodies: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """By base name, the fullest copy that takes more owners."""
+    """The fullest copy that takes more owners, by base name."""
     room: dict[str, Mapping[str, Any]] = {}
     for body in sorted(bodies, key=lambda body: (-_owners(body), _name(body))):
         if _owners(body) < MOST_OWNERS:

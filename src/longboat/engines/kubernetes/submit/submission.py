@@ -155,7 +155,7 @@ class Submitter:
     def objects_of(
         self, offer: PreparedRun, record: Record, upload: Upload, owner: manifests.Owner | None = None
     ) -> list[Object]:
-        """Everything but the record and the code, in the order in which it is created."""
+        """All objects but the record and the code, in the order of their creation."""
         secrets = {variable: value.encode() for variable, value in offer.secrets.items()}
         start = start_of(record, State(), code=upload.manifest, now=record.created)
         return [

@@ -37,7 +37,7 @@ class ContainerStart(Value, frozen=True):
 
 
 class AttemptContainers:
-    """Of one attempt of a run that uses containers."""
+    """Containers of one attempt."""
 
     def __init__(self, record: LocalRecord, files: RunFiles, attempt: int) -> None:
         assert record.containers is not None
@@ -61,7 +61,7 @@ class AttemptContainers:
         inputs: Iterable[Path],
         secrets: Mapping[str, str],
     ) -> dict[str, ContainerStart]:
-        """By the name of the node. `inputs` are folders of this machine that the working copies have links to."""
+        """Start commands by node name. `inputs`: folders of this machine that working copies link to."""
         variables = {**self._store_variables(), **secrets}
         mounts = self._mounts(inputs)
         names = device_names() if any(gpus) else frozenset[str]()
@@ -121,7 +121,7 @@ class AttemptContainers:
         return (*(Mount(source=path, target=path) for path in folders), *moved, launcher)
 
     def _store_variables(self) -> dict[str, str]:
-        """With which the launcher reaches the object store of the checkpoints."""
+        """Variables with which the launcher reaches the object store of the checkpoints."""
         if self._record.checkpoint_store is None:
             return {}
         return {name: value for name, value in os.environ.items() if name.startswith(STORES)}

@@ -28,7 +28,7 @@ def enter(
     variables: Mapping[str, str],
     environment: Mapping[str, str],
 ) -> int:
-    """Its exit code. Raises NotFound when the container has ended: nothing of it is left but the working copy."""
+    """Run a command in the container; its exit code. Raises NotFound when the container has ended."""
     program = record.containers
     assert program is not None
     name = container_name(record.name, record.uid, int(plan["attempt"]), str(plan["node"]))
@@ -54,7 +54,7 @@ def enter(
 
 
 def variable_options(variables: Mapping[str, str], secrets: Collection[str]) -> tuple[list[str], dict[str, str]]:
-    """What `--env` is told of the variables, and those whose values are in the program's own environment instead.
+    """Options `--env` for the variables, and those whose values are passed in the program's own environment.
 
     There no list of processes shows them. Only what the program itself would go by is told with its value, and of a
     secret not even that.

@@ -31,14 +31,14 @@ class ImageFailed(InputFailed):
 
 
 def full_name(image: str) -> str:
-    """As every cluster reads it: a name without a registry means Docker Hub. podman alone would ask, or refuse."""
+    """The name as clusters read it: without a registry it means Docker Hub. podman alone would ask, or refuse."""
     if registry_of(image) != "docker.io" or image.startswith("docker.io/"):
         return image
     return f"docker.io/{image}" if "/" in image else f"docker.io/library/{image}"
 
 
 def progress(text: str) -> str:
-    """What the program has said of the layers so far."""
+    """Progress of a pull, from what the program has printed."""
     layers = {first or second for first, second in _LAYER.findall(text)}
     done = set(_DONE.findall(text))
     if not layers:

@@ -23,7 +23,7 @@ OFF = "`longboat config set local.containers off` runs jobs without their image"
 
 
 def choose(setting: str, environment: Mapping[str, str]) -> ContainerChoice:
-    """By the setting `local.containers`. Raises Refused where the one that it names cannot be used."""
+    """The program that the setting `local.containers` chooses. Raises Refused where it cannot be used."""
     if setting == "off":
         return ContainerChoice(why_not="`local.containers` is off")
     if not sys.platform.startswith("linux"):

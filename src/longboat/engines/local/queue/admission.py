@@ -39,7 +39,7 @@ def queue_order(tickets: Sequence[Ticket]) -> list[Ticket]:
 
 
 def reserve(free: FreeResources, request: RequestedResources) -> FreeResources:
-    """What is left for later runs when this one still waits."""
+    """Resources left for later runs while this one waits."""
     gpus = free.gpus
     if request.gpu_count:
         taken = take_gpus(gpus, request)

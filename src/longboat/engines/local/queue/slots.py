@@ -48,7 +48,7 @@ class SlotTicket:
 
     @property
     def descriptors(self) -> list[int]:
-        """What launchers inherit."""
+        """Lock descriptors that launchers inherit."""
         return [self._lock, *self._descriptors]
 
     def try_start(self, machine: LocalMachine) -> tuple[str | None, list[tuple[Gpu, ...]]]:
@@ -117,7 +117,7 @@ class SlotTicket:
         return tickets
 
     def _free(self, machine: LocalMachine, tickets: Sequence[Ticket], held: dict[str, int]) -> FreeResources:
-        """What nobody holds; `held` gets the lock of every free GPU."""
+        """Free resources; `held` gets the lock of every free GPU."""
         if self.ticket.request.gpu_count:
             for gpu in machine.gpus:
                 descriptor = _open_gpu(self._home, gpu)

@@ -36,7 +36,7 @@ class LocalizedJob(NamedTuple):
 
 
 class _VolumeSource(NamedTuple):
-    """Where a volume is on this machine: a folder, or the reason why it is nowhere."""
+    """Folder of a volume on this machine, or why there is none."""
 
     folder: str = ""
     notice: str = ""

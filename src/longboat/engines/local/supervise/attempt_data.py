@@ -136,7 +136,7 @@ class AttemptOutputs:
         return self._environment
 
     def note_setup_done(self) -> None:
-        """In a thread: an environment of many thousand files takes seconds to sync, and the run must be watched."""
+        """Sync the environment in a thread: many thousand files take seconds, and the run must be watched."""
         if self._environment is not None and self._environment.marker is not None:
             import threading
 
@@ -227,14 +227,14 @@ class AttemptOutputs:
             prune(Path(self._record.checkpoint_dir), self._record.job.checkpoints.keep, attempt)
 
     def discard_work(self, attempt_dir: Path) -> None:
-        """Only the last attempt keeps its working copies."""
+        """Remove working copies and scratch of an attempt that is retried: only the last one keeps them."""
         for name in ("work", "scratch"):
             for folder in attempt_dir.glob(f"*/{name}"):
                 short_tmpdir.forget(folder, self._home.root)
                 remove_tree(folder)
 
     def forget(self) -> None:
-        """At the end of the run: scratch goes, an unused checkpoint folder too."""
+        """Remove scratch volumes and an unused checkpoint folder at the end of the run."""
         if self._settling is not None:
             self._settling.join()
         for scratch in self._files.directory.glob("attempts/*/*/scratch"):
@@ -261,7 +261,7 @@ def remove_made(record: LocalRecord) -> None:
 
 
 def load_code(home: Home, record: LocalRecord) -> CodeSnapshot | None:
-    """What the run's code consists of; None where no code travels."""
+    """Manifest of the run's code; None for a run without."""
     if record.bundle is None:
         return None
     from longboat.bundles.store import BundleStore

@@ -18,7 +18,7 @@ from longboat.engines.shared.files import read_value
 
 
 class Heartbeat(Value, frozen=True):
-    """What the engine reads of `beat.json`."""
+    """Heartbeat of a launcher: fields of `beat.json` that the engine reads."""
 
     time: float = 0.0
     phase: str = ""

@@ -80,7 +80,7 @@ def settle_environment(marker: Path) -> None:
 
 
 def _is_whole(folder: Path) -> bool:
-    """One that never got its marker was not synced: after a restart of the machine its files may be empty."""
+    """Whether it has its marker, so that it was synced: otherwise files may be empty after a restart of the machine."""
     if (folder / MARKER).exists():
         return True
     try:

@@ -319,7 +319,7 @@ class Launchers:
         return (longest.rank, longest.silent_s) if longest else None
 
     def _last_words(self) -> str:
-        """What a launcher that left no outcome had said."""
+        """Last output of a launcher that left no outcome."""
         for name in self._lost_ns:
             with contextlib.suppress(OSError):
                 words = last_lines_of(self.nodes[name].directory / "launcher.log")
@@ -328,7 +328,7 @@ class Launchers:
         return "its launcher was killed"
 
     def close(self) -> None:
-        """Nothing of the attempt stays: containers, processes, pipes, descriptors."""
+        """Remove all of the attempt: containers, processes, pipes, descriptors."""
         if self.containers:
             self._close_containers()
         kill_until_gone(lambda: [*marked(self._uid, attempt=self._attempt), *descendants(os.getpid())])

@@ -40,7 +40,7 @@ def variables_pipe(variables: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _fill(writer: int, data: bytes) -> None:
-    """Never waits: nobody reads yet. All pipes of a user share one limit, so none is larger than it has to be."""
+    """Write without blocking. All pipes of a user share one limit, so the pipe is only as large as needed."""
     if len(data) > fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ):
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, len(data))
     os.set_blocking(writer, False)

@@ -18,7 +18,7 @@ SHORT = 48
 
 
 def short_path(scratch: Path, home: Path, *, tidies: bool = True) -> Path:
-    """Where the ranks see the folder; the folder itself where no link can be made that is ours alone.
+    """Short link to the folder; the folder itself where no private link can be made.
 
     `tidies`: links of runs that are gone are removed on the way, which takes as long as there are links.
     """

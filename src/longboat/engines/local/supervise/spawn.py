@@ -27,7 +27,7 @@ _PROGRAM = (
 
 
 def _import_roots() -> list[str]:
-    """Where Longboat and msgspec come from, in case only our own sys.path knows."""
+    """Folders of Longboat and msgspec for sys.path, in case only this process has them there."""
     return [str(Path(__file__).parents[4]), str(Path(msgspec.__file__).parents[1])]
 
 

@@ -34,7 +34,7 @@ def plan(sizes: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
 
 
 def _split(names: list[str], sizes: Mapping[str, int], bit: int) -> list[tuple[str, ...]]:
-    """By the next bit of the hash, until all are small enough: a change moves no border but its own."""
+    """Split by the next bit of the hash until all parts are small enough: a change moves only its own border."""
     if not names:
         return []
     if len(names) == 1 or bit == _HASH_BITS or sum(sizes[name] for name in names) <= LIMIT:

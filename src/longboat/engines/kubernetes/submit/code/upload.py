@@ -56,7 +56,7 @@ _METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.
 
 
 class Upload(Value, frozen=True):
-    """What a run uses, and what of it must travel first."""
+    """The packs that a run uses, and those that must be uploaded first."""
 
     launcher: str  # Secret
     packs: tuple[str, ...] = ()  # Secrets, in order
@@ -78,7 +78,7 @@ def plan_upload(
     code_store: CodeStore | None = None,
     there: Sequence[Object] | None = None,
 ) -> Upload:
-    """What must travel; without a client, all of it. Raises TooLarge (a refusal) for code that fits nowhere.
+    """Plan of what to upload; without a client, all of it. Raises TooLarge (a refusal) for code that fits nowhere.
 
     Code that is too large for Secrets goes to the object store, else to the run's storage. `there`: what
     `found_secrets` found a moment ago; what vanishes meanwhile is made again by `send`.

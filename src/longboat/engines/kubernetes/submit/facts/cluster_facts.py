@@ -116,7 +116,7 @@ class ClusterFacts(Value, frozen=True):
 
 
 class ContextChoices(Protocol):
-    """What must be known here of the settings of a context."""
+    """Settings of a context that decide what is observed."""
 
     @property
     def storage(self) -> Storage | None: ...
@@ -236,7 +236,7 @@ class _Look:
         return self.pool.submit(work)
 
     def result(self, future: Future[T]) -> T | None:
-        """What was found; None where it is forbidden or the server cannot do it."""
+        """The answer; None where it is forbidden or not served."""
         return answer_or_none(future.result)
 
     def json(self, path: str, accept: str | None = None) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def _plain(text: str) -> str:
 
 
 def is_gpu_resource(resource: str) -> bool:
-    """By the names that are known, or by what it calls itself: vendor.example/gpu."""
+    """Whether it is a known GPU resource, or named like one: vendor.example/gpu."""
     return resource in PLAIN or resource.startswith(MIG) or is_gpu(resource)
 
 

@@ -191,7 +191,7 @@ def security_of(namespace: Mapping[str, Any]) -> SecurityLevel:
 def autoscaler_of(
     status: Mapping[str, Any] | None, groups: Mapping[str, Any], nodes: Iterable[NodeUse] | None, *, is_known: bool
 ) -> Autoscaler | None:
-    """Who may add nodes: by the cluster-autoscaler's own ConfigMap, by Karpenter's API, by labels of the nodes.
+    """The autoscaler that may add nodes: by cluster-autoscaler's ConfigMap, Karpenter's API, or labels of nodes.
 
     `is_known`: the ConfigMap could be looked for. Else nodes of a cloud's pools may grow, for all we know.
     """
