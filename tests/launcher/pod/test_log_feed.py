@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import struct
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ import pytest
 
 from longboat.engines.kubernetes.logs.lines import Parser as LineParser
 from longboat.engines.kubernetes.logs.lines import PodLine, batches
+from longboat.launcher.pod.log_feed import LogFeed
 from tests.launcher.nodes import LAUNCHER, PATIENCE_S
 from tests.launcher.pods import Pods
 
@@ -123,3 +126,27 @@ def test_wrong_words(words: list[str]) -> None:
         [sys.executable, "-I", "-S", str(LAUNCHER), "--logs", *words], capture_output=True, text=True
     )
     assert ended.returncode in (201, 202) and len(ended.stderr.splitlines()) == 1
+
+
+def test_pieces_of_an_unfinished_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longboat.launcher.ranks.pod_log.PIECE_S", 0.0)
+    monkeypatch.setattr("longboat.launcher.ranks.pod_log.SLOW_PIECE_S", 0.0)
+    monkeypatch.setattr("longboat.launcher.pod.log_feed.MOST_PIECE", 100)
+    (tmp_path / "logs").mkdir()
+    log, index, end = tmp_path / "logs" / "0.out", tmp_path / "logs" / "0.out.idx", 0
+    reader, writer = os.pipe()
+    feeding, parser, found = LogFeed(str(tmp_path), {}, writer), LineParser(), []
+    for data in (b"one\nEpoch ", b"1:\r", b"", b"2:", b" done\n", b"x" * 101, b"y\nend"):
+        with log.open("ab") as file, index.open("ab") as times:
+            file.write(data)
+            end += len(data)
+            times.write(struct.pack("<QQ", end, 1))
+        feeding.find()
+        if feeding.send():
+            found += [parser.parse(raw) for raw in os.read(reader, 65536).split(b"\n")[:-1]]
+    os.close(reader)
+    os.close(writer)
+    assert [(line.seq, line.start, line.data) for line in found] == [
+        (0, -1, b"one"), (1, 0, b"Epoch "), (1, 6, b"1:\r|"), (1, 9, b"2:"), (1, -1, b"Epoch 1:\r2: done"),
+        (2, -1, b"x" * 101 + b"y"), (3, 0, b"end"),
+    ]  # fmt: skip

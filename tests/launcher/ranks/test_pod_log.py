@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
+from longboat.engines.kubernetes.logs.lines import Parser
 from tests.launcher.nodes import Node
 
 Make = Callable[..., Node]
@@ -58,3 +59,27 @@ def test_a_reader_that_goes_away_does_not_matter(make_node: Make) -> None:
     process.stdout.close()
     assert node.wait() == 0
     assert node.log().count(b"\n") == 5
+
+
+PROMPTS = """
+import os, sys, time
+sys.stdout.write("whole\\nEpoch 1: ")
+sys.stdout.flush()
+while not os.path.exists("go"):
+    time.sleep(0.02)
+sys.stdout.write("done\\nend")
+"""
+
+
+def test_an_unfinished_line_is_shown_in_a_pod_and_follows_whole(make_node: Make) -> None:
+    node = make_node(["python", "train.py"], echo="pod")
+    node.script(PROMPTS)
+    process = node.start(stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    first = [process.stdout.readline() for _ in range(2)]
+    (node.work / "go").touch()
+    rest, _ = process.communicate(timeout=60)
+    parser = Parser()
+    lines = [parser.parse(raw) for raw in (*first, *rest.splitlines(keepends=True))]
+    found = [(line.seq, line.start, line.data) for line in lines if line.key == "0.out"]
+    assert found == [(0, -1, b"whole\n"), (1, 0, b"Epoch 1: "), (1, -1, b"Epoch 1: done\n"), (2, -1, b"end")]

@@ -32,6 +32,8 @@ COMPLETE = "logs-complete"
 EXIT_USAGE, EXIT_NOT_FOUND = 201, 202
 IDLE_S = 0.1
 """Between two looks at files that had nothing new: a person does not notice it, and it costs next to nothing."""
+MOST_PIECE = 1 << 22
+"""Of an unfinished line that a reader begins with: a progress bar writes this in hours."""
 ALIVE_S = 5.0
 """After so long without a line an empty one is written: a reader that has gone is noticed, and this process ends."""
 STUCK_S = 30.0
@@ -107,7 +109,11 @@ class LogFeed(PodLogWriter):
                 if os.path.exists(path + ".idx"):
                     self._known.add(name)
                     source = _FileSource(_Log(path), int(self._seen.get(name, 0)))
+                    source.most_piece = MOST_PIECE
                     self._sources.append(source)
+
+    def _wake_after(self, seconds: float) -> None:
+        """It looks again by itself."""
 
     def close_files(self) -> None:
         """Nobody writes any more: lines without an end count too."""

@@ -3,6 +3,9 @@
 In a pod the prefix is `RANK.STREAM SEQ TIME`, so that a reader can count lines and a broken stream can be resumed. It
 reads the lines back from the log files, so a slow reader of stdout costs no memory and never holds up a rank, and a
 line may be of any length.
+
+What there is of a line that is not finished (a prompt, a progress bar) is shown in pieces meanwhile, marked as such.
+The line itself follows whole, so whoever reads lines passes over the pieces.
 """
 
 from __future__ import annotations
@@ -15,6 +18,10 @@ from .streams import RECORD, RankStream
 
 PATIENCE_S = 60.0
 """The end of the node waits no longer for a reader of its stdout that takes nothing."""
+PIECE_S, SLOW_PIECE_S = 0.2, 1.0
+"""What waits for its newline is shown after this, then less and less often: hours of progress stay small in a log."""
+PIECE_BYTES = 16384
+"""A line that grows faster than this between two pieces is data that nobody watches: it comes when it is whole."""
 _READ = 65536  # what a pipe holds
 _WRITE = 4096  # what a pipe that is ready takes without blocking
 
@@ -36,6 +43,14 @@ class _Source:
         """What comes before and after the text of the line that ends at this offset."""
         return self.label, b"\n"
 
+    def wait_s(self, now: float) -> float | None:
+        """Seconds until more of the unfinished line may be shown; None: there is nothing more."""
+        return None
+
+    def piece(self) -> bytes:
+        """What is new of the unfinished line, as a line of its own."""
+        return b""
+
 
 class _PodSource(_Source):
     """As a pod's log has it. The time of a line is that of its last byte, from the index."""
@@ -49,6 +64,26 @@ class _PodSource(_Source):
         self._at = 0
         self._known = 0  # offset up to which `_ns` holds
         self._ns = 0
+        self.most_piece = PIECE_BYTES
+        self._shown = 0  # up to here the unfinished line was shown in pieces
+        self._due = 0.0  # the next piece; 0: nothing waits
+        self._pause_s = PIECE_S
+
+    def wait_s(self, now: float) -> float | None:
+        if self._shown <= self.sent:
+            self._shown, self._pause_s = self.sent, PIECE_S
+        if not 0 < self.scanned - self._shown <= self.most_piece:
+            self._due = 0.0
+            return None
+        self._due = self._due or now + self._pause_s
+        return max(0.0, self._due - now)
+
+    def piece(self) -> bytes:
+        data = self.stream.read(self._shown, self.scanned - self._shown)
+        before, after = self._frame(self.scanned, b"+%d" % (self._shown - self.sent), data.endswith(b"\r"))
+        self.seq -= 1  # the line's own number, once it is whole
+        self._shown, self._due, self._pause_s = self.scanned, 0.0, min(2 * self._pause_s, SLOW_PIECE_S)
+        return before + data + after
 
     def labelled(self, lines: bytes) -> bytes:
         parts, end = [], self.sent
@@ -158,7 +193,19 @@ class PodLogWriter:
             if self._take_lines(source):
                 self._next = (self._next + step + 1) % len(self._sources)
                 return True
-        return False
+        return not self._last and self._take_pieces(time.monotonic())
+
+    def _take_pieces(self, now: float) -> bool:
+        waits = [(source.wait_s(now), source) for source in self._sources]
+        due = [source for wait_s, source in waits if wait_s == 0]
+        self._pending += b"".join(source.piece() for source in due)
+        later = [wait_s for wait_s, _ in waits if wait_s]
+        if later:
+            self._wake_after(min(later))
+        return bool(due)
+
+    def _wake_after(self, seconds: float) -> None:
+        self._loop.after("pieces", seconds, self.more)
 
     def _go_on(self, source: _Source, end: int, after: bytes, next_line: int) -> None:
         data = source.stream.read(source.sent, min(_READ, end - source.sent))

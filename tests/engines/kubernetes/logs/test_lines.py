@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longboat.engines.kubernetes.logs.lines import FOREIGN, Parser, batches, is_lost, lines_of_pod, place_of
+from longboat.engines.kubernetes.logs.lines import (
+    FOREIGN,
+    Parser,
+    batches,
+    is_lost,
+    is_piece,
+    lines_of_pod,
+    place_of,
+    take,
+)
 
 TIME = b"2026-11-15T07:10:02.123456Z"
 EPOCH = 1794726602.123456
@@ -29,7 +38,23 @@ EPOCH = 1794726602.123456
 )
 def test_a_line_of_the_launcher(raw: bytes, expected: tuple[str, int, float, bytes]) -> None:
     line = Parser().parse(raw)
-    assert tuple(line) == (expected[0], expected[1], pytest.approx(expected[2], abs=1e-6), expected[3])
+    assert tuple(line) == (expected[0], expected[1], pytest.approx(expected[2], abs=1e-6), expected[3], -1)
+    assert not is_piece(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "start", "data"),
+    [
+        (b"0.out+0 3 " + TIME + b" Epoch 1: \n", 0, b"Epoch 1: "),
+        (b"0.err+17 3 " + TIME + b" 10%\n", 17, b"10%"),
+        (b"0.err+17^ 3 " + TIME + b" 10%\r|\n", 17, b"10%\r"),
+    ],
+)
+def test_a_piece_of_a_line_is_no_line(raw: bytes, start: int, data: bytes) -> None:
+    piece = Parser().parse(raw)
+    assert (piece.seq, piece.start, piece.data) == (3, start, data)
+    seen = {piece.key: 3}
+    assert is_piece(raw) and not take(piece, seen) and seen == {piece.key: 3}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +71,8 @@ def test_a_line_of_the_launcher(raw: bytes, expected: tuple[str, int, float, byt
     ],
 )
 def test_a_line_of_somebody_else(raw: bytes) -> None:
-    assert Parser().parse(raw) == (FOREIGN, -1, 0.0, raw)
+    assert Parser().parse(raw) == (FOREIGN, -1, 0.0, raw, -1)
+    assert not is_piece(raw)
 
 
 def test_who_is_meant() -> None:

@@ -290,3 +290,58 @@ def test_who_may_not_read_logs_may_be_allowed_to_exec(follow: bool) -> None:
 
     everything = [said(0, seq, seq) for seq in range(10)]
     assert len(read(PodLog(Living(forbidden, everything, [100])), follow=follow)) == 10
+
+
+def in_pieces(rank: int, seq: int, second: float, parts: list[str]) -> list[tuple[float, bytes]]:
+    """A line as the launcher writes it while it is not finished, and then whole."""
+    lines, start = [], 0
+    for part in parts[:-1]:
+        when, data = said(rank, seq, second, part)
+        lines.append((when, data.replace(b".out ", b".out+%d " % start, 1)))
+        start += len(part)
+    return [*lines, said(rank, seq, second, "".join(parts))]
+
+
+PARTS = st.lists(st.text("ab%\r", min_size=1, max_size=8).filter(lambda text: text[-1] != "\r"), min_size=1, max_size=4)
+
+
+@given(
+    written=st.lists(PARTS, max_size=8),
+    breaks=st.lists(st.integers(0, 900), max_size=6),
+    pace=st.sampled_from([0.0, 0.7, 3.0]),
+    chunk=st.integers(1, 200),
+    pieces_since=st.sampled_from([None, 0.0]),
+)
+def test_pieces_of_unfinished_lines_make_up_these_lines_however_it_breaks(
+    written: list[list[str]], breaks: list[int], pace: float, chunk: int, pieces_since: float | None
+) -> None:
+    lines = [line for seq, parts in enumerate(written) for line in in_pieces(0, seq, seq * pace, parts)]
+    found = read(log_of(Kubelet(lines, breaks, chunk), pieces_since=pieces_since))
+    assert b"".join(line.data for line in found) == b"".join(f"{''.join(parts)}\n".encode() for parts in written)
+    expected = sum(len(parts) if pieces_since is not None else 1 for parts in written)
+    assert len(found) == expected, "a piece is given as soon as it is there"
+
+
+def test_an_unfinished_line_is_given_before_its_end_and_not_again_when_the_rest_comes_from_elsewhere() -> None:
+    *pieces, _ = in_pieces(0, 0, 1, ["Epoch 1: ", "10% ", "done"])
+    gap = [PodLine("0.out", 0, 0.0, b"Epoch 1: 10% done\n"), PodLine("0.out", 1, 0.0, b"filled\n")]
+    log = log_of(Kubelet([*pieces, said(0, 2, 5)], []), fill=lambda _: iter(gap), pieces_since=0.0)
+    assert [line.data for line in read(log)] == [b"Epoch 1: ", b"10% ", b"done\n", b"filled\n", b"0/2\n"]
+    vanished = log_of(Kubelet(pieces, []), pieces_since=0.0)
+    assert [line.data for line in read(vanished)] == [b"Epoch 1: ", b"10% "]
+    assert [line.data for line in vanished.unshown(gap)] == [b"done\n", b"filled\n"]
+
+
+def test_whoever_joins_within_an_unfinished_line_reads_its_beginning_from_the_files() -> None:
+    *pieces, whole = in_pieces(0, 0, 1, ["Epoch 1: ", "10% ", "20% ", "done"])
+
+    class Feeding(Living):
+        def files(self, seen: dict[str, int], *, follow: bool) -> Iterator[bytes]:
+            yield said(0, 0, 1, "Epoch 1: 10% 20% ")[1].replace(b".out ", b".out+0 ", 1)
+            yield whole[1]
+            self.is_over = True
+
+    source = Feeding(Kubelet(pieces[1:], []).open, [])
+    assert [line.data for line in read(PodLog(source, pieces_since=0.0))] == [b"Epoch 1: 10% 20% ", b"done\n"]
+    old = PodLog(Source(Kubelet([*pieces, whole], []).open), pieces_since=START + 5.0)
+    assert [line.data for line in read(old)] == [b"Epoch 1: 10% 20% done\n"], "pieces that are older are not asked for"

@@ -281,7 +281,7 @@ def setup_tail(client: Client, snapshot: RunSnapshot) -> tuple[str, ...]:
         except ApiError:
             continue
         parser = Parser()
-        said = [line.data for line in map(parser.parse, lines) if line.key == "setup.out"]
+        said = [line.data for line in map(parser.parse, lines) if line.key == "setup.out" and line.start < 0]
         if said:
             return tuple(data.decode(errors="replace").rstrip("\n") for data in said[-SETUP_LINES:])
     return ()

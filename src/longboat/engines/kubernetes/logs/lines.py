@@ -1,7 +1,8 @@
 """Parser of the launcher's log lines, `RANK.STREAM SEQ TIME TEXT`. Pure: bytes in, values out.
 
 `~` after the stream: the line had no newline. `^`: it ends with a carriage return, which a container runtime would drop
-before a newline, so one `|` guards it. Every stream counts its lines from 0: whoever reads knows what is missing,
+before a newline, so one `|` guards it. `+N`: a piece of a line that was not finished yet, from its byte N on; the whole
+line follows under the same number. Every stream counts its lines from 0: whoever reads knows what is missing,
 however often and wherever the stream of bytes broke. Lines that are not the launcher's (it crashed, or somebody else
 wrote) have the key "".
 """
@@ -19,7 +20,7 @@ FOREIGN = ""
 """Key of lines that are not the launcher's; `seen` counts them too."""
 
 _LINE = re.compile(
-    rb"((?:\d{1,9}|setup|node)\.(?:out|err))(~?)(\^?) (\d{1,15}) "
+    rb"((?:\d{1,9}|setup|node)\.(?:out|err))(~|\+\d{1,15})?(\^?) (\d{1,15}) "
     rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z(?: |(?=\n)|\Z)"
 )
 _LOST = (b"unable to retrieve container logs for ", b"failed to try resolving symlinks in path ")
@@ -34,6 +35,7 @@ class PodLine(NamedTuple):
     seq: int  # -1: not counted
     time: float
     data: bytes  # the text with its newline, if it had one
+    start: int = -1  # of a piece: where in the line it begins
 
 
 class LogGap(NamedTuple):
@@ -85,7 +87,7 @@ class Parser:
         match = _LINE.match(line)
         if match is None:
             return PodLine(FOREIGN, -1, 0.0, line)
-        key, no_newline, has_guard, seq, second, fraction = match.groups()
+        key, mark, has_guard, seq, second, fraction = match.groups()
         if second != self._second:
             epoch = parse_time(second.decode())
             if epoch is None:
@@ -95,9 +97,16 @@ class Parser:
         data = line[match.end() :]
         if has_guard and data.endswith(b"|\n"):
             data = data[:-2] + b"\n"
-        if no_newline and data.endswith(b"\n"):
+        if mark and data.endswith(b"\n"):
             data = data[:-1]
-        return PodLine(key.decode(), int(seq), time, data)
+        start = int(mark[1:]) if mark and mark != b"~" else -1  # see `is_piece`
+        return PodLine(key.decode(), int(seq), time, data, start)
+
+
+def is_piece(line: bytes) -> bool:
+    """Whether this is a piece of a line, which follows whole."""
+    match = _LINE.match(line)
+    return match is not None and (match[2] or b"~") != b"~"
 
 
 def is_lost(line: bytes) -> bool:
@@ -119,7 +128,9 @@ def to_log_line(line: PodLine, *, role: str, node: str, attempt: int) -> LogLine
 
 
 def take(line: PodLine, seen: MutableMapping[str, int]) -> bool:
-    """Whether this line is new, and note that it was seen. Lines that are not counted are always new."""
+    """Whether this line is new, and note that it was seen. Lines that are not counted are always new; pieces never."""
+    if line.start >= 0:
+        return False
     if line.seq < 0:
         seen[line.key] = seen.get(line.key, 0) + 1
         return True

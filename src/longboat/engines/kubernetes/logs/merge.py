@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from longboat.core.errors import LongboatError
 from longboat.core.runs import LogLine, LogQuery
 from longboat.engines.kubernetes.logs.follow import LiveLogs, list_pods, merged
-from longboat.engines.kubernetes.logs.lines import PodLine, lines_of_pod, to_log_line
+from longboat.engines.kubernetes.logs.lines import PodLine, is_piece, lines_of_pod, to_log_line
 from longboat.engines.kubernetes.logs.node_reader import NodeLog
 from longboat.engines.kubernetes.logs.sources import FileReader, LogSources, tail_lines
 from longboat.engines.kubernetes.logs.spool import LogSpool
@@ -32,6 +32,7 @@ TAIL_S = 3.0
 """The end of a run is not held up for longer by a node that cannot be reached."""
 TAIL_BYTES = 8192  # what is kept of a failed rank for `explain`
 LINE_BYTES = 1024  # of each line of it
+PIECES = 4  # so many times the lines that are wanted are read: pieces of unfinished ones are among them
 
 
 class RunLogs:
@@ -162,7 +163,7 @@ class RunLogs:
         for log in live.unfinished:
             try:
                 lines, notice = self._kept.rest(log.attempt, log.node, log.log.seen, live.state)
-                yield from merged([_line(line, log) for line in lines], self._query)
+                yield from merged([_line(line, log) for line in log.log.unshown(lines)], self._query)
             except LongboatError as error:
                 notice = f"the end of the log of {log.node} cannot be read from the storage: {error.message}"
             if notice:
@@ -188,12 +189,12 @@ def _line(line: PodLine, log: NodeLog) -> LogLine:
 def tail_of(client: Client, pod: str, lines: int = TAIL_LINES, *, namespace: str | None = None) -> str:
     """The last lines of a pod's log as it has them, at most 8 KiB, for `State.tails`; empty when there are none."""
     try:
-        with client.log(pod, namespace=namespace, tail=lines, idle_s=TAIL_S, patience_s=TAIL_S) as stream:
+        with client.log(pod, namespace=namespace, tail=PIECES * lines, idle_s=TAIL_S, patience_s=TAIL_S) as stream:
             kept: list[bytes] = []
             rest = b""
             for chunk in stream:
                 *whole, rest = (rest + chunk).split(b"\n")
-                kept = [*kept, *(line[:LINE_BYTES] for line in whole)][-lines:]
+                kept = [*kept, *(line[:LINE_BYTES] for line in whole if not is_piece(line))][-lines:]
                 rest = rest[: 4 * LINE_BYTES]
             kept = [*kept, rest[:LINE_BYTES]] if rest else kept
     except ApiError:

@@ -24,7 +24,9 @@ class NodeLog:
         self.node = pod.node
         self.attempt = pod.attempt
         self.source = PodLogSource(client, namespace, pod, query, copies)
-        self.log = PodLog(self.source, time=pod.started or pod.created)
+        is_whole = bool(query.grep) or (query.follow and not query.pieces)
+        pieces_since = None if is_whole else query.since or 0.0
+        self.log = PodLog(self.source, time=pod.started or pod.created, pieces_since=pieces_since)
 
     def read(self, *, follow: bool) -> Iterator[list[PodLine]]:
         if not follow or self.source.may_be_rotated:

@@ -4,14 +4,14 @@ A stream that breaks is opened again 2 s before the last line that came, and wha
 what comes then does not join what was seen, the log is read from its beginning. The kubelet shows only the newest file
 of a log: where lines are missing, or come faster than its files last, the rest is read from the launcher's own files
 (`files`), as long as the pod lives. Lines that it cannot give are asked of `fill`, and then streams that the log may
-not have at all of `rest`. Not here: whose log it is, and where other copies are.
+not have at all of `rest`. Of a line that is not finished, pieces may be given as they come, and the rest in the end. Not here: whose log it is, and where other copies are.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Protocol
@@ -94,8 +94,11 @@ class _Rush:
 class PodLog:
     """`seen` is what was read; `is_gone` when the pod is no more."""
 
-    def __init__(self, source: PodSource, *, time: float = 0.0) -> None:
+    def __init__(self, source: PodSource, *, time: float = 0.0, pieces_since: float | None = None) -> None:
+        """`pieces_since`: unfinished lines are given in pieces that are not older; None: lines are given whole."""
         self.seen: dict[str, int] = {}
+        self._pieces_since = pieces_since
+        self._shown: dict[str, tuple[int, int]] = {}  # the unfinished line of a stream, and how much of it was given
         self.is_gone = False
         self.trouble = ""  # why there is no progress at present
         self.is_refused = False  # ... and whether the API server said so itself: it cannot reach the machine
@@ -126,7 +129,7 @@ class PodLog:
                     yield lines
                 if is_last:
                     # What was rotated away, with nothing of the same stream since, leaves no gap to be seen.
-                    yield from _pieces(self._new(self._source.last(dict(self.seen))))
+                    yield from _batches(self._new(self._source.last(dict(self.seen))))
                     return
                 # Once more after the end: the stream may have ended before the container did.
                 is_last = is_over = self._source.has_ended()
@@ -196,10 +199,8 @@ class PodLog:
                         if line.seq <= 0 and take(head, self.seen):
                             lines.append(head)
                         head = None
-                    yield from self._missing(line, lines, is_middle=since is not None)
-                    if take(line, self.seen):
-                        self._time = max(self._time, line.time)
-                        lines.append(line)
+                    yield from self._missing(line, lines, is_middle=since is not None, follow=follow)
+                    lines += self._taken(line)
                 if lines:
                     yield lines
                     is_fast = self._rush.add(sum(len(line.data) for line in lines))
@@ -219,9 +220,8 @@ class PodLog:
                 lines = []
                 for raw in batch:
                     line = self._parser.parse(raw)
-                    if line.key != FOREIGN and take(line, self.seen):
-                        self._time = max(self._time, line.time)
-                        lines.append(line)
+                    if line.key != FOREIGN:
+                        lines += self._taken(line)
                 if lines:
                     self.trouble = ""
                     yield lines
@@ -233,9 +233,52 @@ class PodLog:
         except ApiError as error:
             self.trouble = error.message
 
-    def _missing(self, line: PodLine, lines: list[PodLine], *, is_middle: bool) -> Iterator[list[PodLine]]:
+    def _taken(self, line: PodLine) -> list[PodLine]:
+        """What is new of a line or a piece, and note that it was seen."""
+        if line.start >= 0:
+            new = self._next_piece(line)
+        else:
+            new = list(self.unshown([line])) if take(line, self.seen) else []
+        if new:
+            self._time = max(self._time, line.time)
+        return new
+
+    def _next_piece(self, piece: PodLine) -> list[PodLine]:
+        given = self._given(piece)
+        is_wanted = self._pieces_since is not None and piece.time >= self._pieces_since
+        if not is_wanted or piece.seq != self.seen.get(piece.key, 0) or piece.start > given:
+            return []
+        data = piece.data[given - piece.start :]
+        self._shown[piece.key] = (piece.seq, given + len(data))
+        return [piece._replace(data=data)] if data else []
+
+    def _given(self, line: PodLine) -> int:
+        """Bytes of this line that were given in pieces."""
+        seq, count = self._shown.get(line.key, (-1, 0))
+        return count if seq == line.seq else 0
+
+    def unshown(self, lines: Iterable[PodLine]) -> Iterator[PodLine]:
+        """Whole lines less what was given of them in pieces."""
+        for line in lines:
+            given = self._given(line)
+            if not given:
+                yield line
+            elif line.data[given:]:
+                yield line._replace(data=line.data[given:])
+
+    def _missing(
+        self, line: PodLine, lines: list[PodLine], *, is_middle: bool, follow: bool
+    ) -> Iterator[list[PodLine]]:
         """Lines between what was seen and this one. What was read before them goes first."""
         seen = self.seen.get(line.key, 0)
+        if line.start >= 0:
+            # The beginning of a line that whoever joined late was not given: the launcher has it.
+            is_late = self._pieces_since is not None and line.seq == seen and line.start > self._given(line)
+            if is_late and follow and self._has_files(None):
+                yield lines[:]
+                lines.clear()
+                raise _Behind
+            return
         if line.seq <= seen:
             return
         if lines:
@@ -245,17 +288,17 @@ class PodLog:
             raise _Behind
         if is_middle:
             raise _Doubtful
-        yield from _pieces(self._source.fill(LogGap(line.key, seen, line.seq - seen, line.time)))
+        yield from _batches(self.unshown(self._source.fill(LogGap(line.key, seen, line.seq - seen, line.time))))
         self.seen[line.key] = line.seq
-        yield from _pieces(self._new(self._source.rest(dict(self.seen))))
+        yield from _batches(self._new(self._source.rest(dict(self.seen))))
 
     def _new(self, lines: Iterator[PodLine]) -> Iterator[PodLine]:
         """Unseen lines of other copies; a line that stands for a gap is not counted."""
         for line in lines:
             if line.seq < 0 or take(line, self.seen):
-                yield line
+                yield from self.unshown([line])
 
 
-def _pieces(lines: Iterator[PodLine]) -> Iterator[list[PodLine]]:
+def _batches(lines: Iterator[PodLine]) -> Iterator[list[PodLine]]:
     while batch := list(islice(lines, 1000)):
         yield batch
