@@ -4,7 +4,8 @@ A stream that breaks is opened again 2 s before the last line that came, and wha
 what comes then does not join what was seen, the log is read from its beginning. The kubelet shows only the newest file
 of a log: where lines are missing, or come faster than its files last, the rest is read from the launcher's own files
 (`files`), as long as the pod lives. Lines that it cannot give are asked of `fill`, and then streams that the log may
-not have at all of `rest`. Of a line that is not finished, pieces may be given as they come, and the rest in the end. Not here: whose log it is, and where other copies are.
+not have at all of `rest`. Of a line that is not finished, pieces may be given as they come, and the rest in the end.
+Not here: whose log it is, and where other copies are.
 """
 
 from __future__ import annotations
