@@ -35,6 +35,7 @@ class ClusterPlace:
 
     fields: Mapping[str, Any] = {}
     is_this_machine = False
+    passes_stdin = True
     unsupported = (
         ({"volumes": {"/data": {"path": "relative"}}}, ["volumes./data", "relative"], ["claim"]),
         ({"volumes": {"/data": {"claim": "no-such-claim"}}}, ["no-such-claim"], ["claim"]),

@@ -39,6 +39,9 @@ class Place(Protocol):
     keeps_gpus_for_a_retry: bool
     """Whether a run that is tried again is served before all others."""
 
+    passes_stdin: bool
+    """Whether the only rank of a run reads what its submitter reads."""
+
     def again(self) -> Engine:
         """The same engine as a new command would open it."""
 
@@ -73,6 +76,7 @@ class LocalPlace:
     fields: Mapping[str, Any] = {}
     is_this_machine = True
     keeps_gpus_for_a_retry = True
+    passes_stdin = True
     unsupported = (
         ({"volumes": {"/data": {"claim": "datasets"}}}, ["volumes./data", "claim"], ["local.claims.datasets"]),
         ({"volumes": {"/data": {"nfs": "server:/export"}}}, ["volumes./data", "nfs"], ["local.mounts"]),
@@ -141,6 +145,8 @@ class LocalPlace:
 
 class PodmanPlace(LocalPlace):
     """The embedded engine, with every node in a container."""
+
+    passes_stdin = False
 
     def __init__(self, root: Path, podman: Podman) -> None:
         super().__init__(root, podman.environment)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import tarfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from longboat.core.errors import NotFound, Refused, UsageError
+from longboat.core.runs import LogQuery
 from tests.conformance.conftest import Jobs
 
 CANARY = "canary-7f3a91c2e5"
@@ -206,3 +209,22 @@ def test_files_in_and_out(jobs: Jobs, tmp_path: Path) -> None:
             jobs.engine.copy_to(run.name, tmp_path / "back", path)
     with pytest.raises(NotFound):
         jobs.engine.copy_to(run.name, tmp_path / "nothing", "x")
+
+
+def test_a_question_is_seen_and_its_answer_is_read(jobs: Jobs) -> None:
+    """What has no newline yet is shown, and the only rank reads the submitter's stdin, to its end."""
+    if not jobs.place.passes_stdin:
+        pytest.skip("its ranks have an empty stdin")
+    code = "import sys\nprint('hello ' + input('name? '))\nprint(repr(sys.stdin.read()))"
+    reader, writer = os.pipe()
+    run = jobs.engine.submit(msgspec.structs.replace(jobs.submission(code), stdin=reader))
+    os.close(reader)
+    seen = b""
+    for line in jobs.engine.logs(run.name, LogQuery(follow=True, pieces=True)):
+        seen += line.data
+        if seen == b"name? ":
+            os.write(writer, b"longboat\n")
+            os.close(writer)
+    assert seen == b"name? hello longboat\n''\n"
+    assert jobs.wait(run.name).phase == "succeeded"
+    assert jobs.text(run.name) == seen.decode()

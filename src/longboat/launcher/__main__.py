@@ -17,6 +17,7 @@ _MODULES = {
     "--tell": "pod.control",
     "--status": "pod.control",
     "--logs": "pod.log_feed",
+    "--stdin": "pod.rank_stdin",
 }
 
 

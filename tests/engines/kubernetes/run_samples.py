@@ -58,11 +58,12 @@ def ended(index: int = 0, code: int = 0, **fields: Any) -> PodView:
     """A pod whose launcher said how it ended; `gang` makes it the verdict of node 0."""
     told = {
         key: fields.pop(key)
-        for key in ("cause", "message", "ended_by", "gang", "first", "resumed_from")
+        for key in ("cause", "message", "ended_by", "gang", "first", "resumed_from", "ranks", "metrics")
         if key in fields
     }
     at = fields.pop("at", NOW - 5)
-    said = NodeEnd(exit_code=code, ended=at, started=NOW - 30, ranks=(RankEnd(rank=index, exit_code=code),), **told)
+    told = {"ranks": (RankEnd(rank=index, exit_code=code),), **told}
+    said = NodeEnd(exit_code=code, ended=at, started=NOW - 30, **told)
     end = PodEnd(
         exit_code=code, cause=told.get("cause"), message=told.get("message", ""), ended=at, started=NOW - 30, said=said
     )

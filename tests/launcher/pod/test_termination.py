@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longboat.engines.kubernetes.observe.termination import read_termination
+from longboat.launcher.pod.finalize import latest_metrics
 from longboat.launcher.pod.termination import LIMIT, compose, write
+from longboat.launcher.ranks.ranks import Rank
 
 
 def report(**keys: Any) -> dict[str, Any]:
@@ -59,6 +61,28 @@ def facts(**keys: Any) -> dict[str, Any]:
 def read(data: bytes) -> Any:
     assert len(data) <= LIMIT
     return json.loads(data)
+
+
+def test_metrics_go_before_much_of_a_traceback_does() -> None:
+    metrics = {"loss": 0.25}
+    assert read(compose(facts(metrics=metrics)))["metrics"] == metrics
+    long = read(compose(facts(metrics=metrics, first=report(traceback="line of code\n" * 280, tail=["x" * 300] * 50))))
+    assert "metrics" in long and "line of code" in long["first"]["traceback"]
+    longer = read(compose(facts(metrics=metrics, first=report(traceback="line of code\n" * 400))))
+    assert "metrics" not in longer and "line of code" in longer["first"]["traceback"]
+
+
+def test_only_numbers_that_can_be_shown_are_told() -> None:
+    ranks = [Rank.__new__(Rank) for _ in range(3)]
+    told: list[tuple[int | None, dict[str, float]]] = [
+        (None, {}),
+        (4, {"a": 1e300, "loss": 0.5, "n" * 99: 1.0}),
+        (4, {}),
+    ]
+    for rank, each, (step, metrics) in zip(range(3), ranks, told, strict=True):
+        each.rank, each.step, each.metrics = rank, step, metrics
+    assert latest_metrics(ranks) == {"loss": 0.5, "n" * 64: 1.0}
+    assert latest_metrics([]) == {}
 
 
 def test_what_fits_is_whole() -> None:

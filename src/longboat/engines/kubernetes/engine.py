@@ -19,6 +19,7 @@ from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.status import ENGINE
 
 if TYPE_CHECKING:
+    from longboat.engines.kubernetes.exec.rank_input import RankInput
     from longboat.engines.kubernetes.observe.snapshot import RunSnapshot
     from longboat.engines.kubernetes.records import Record
     from longboat.engines.kubernetes.settings import ClusterSettings
@@ -46,6 +47,7 @@ class KubernetesEngine:
         self._notice = on_notice or (lambda text: None)
         self._opened: tuple[int, Client, ClusterSettings] | None = None
         self._ending: set[str] = set()  # runs that we were asked to end
+        self._inputs: dict[str, RankInput] = {}  # uid -> stdin, passed on while the run's log is followed
         self._followed: set[str] = set()  # runs of others, of which that was said
 
     @property
@@ -114,6 +116,10 @@ class KubernetesEngine:
             record.uid,
             note_of(submission, run=record.name, namespace=record.namespace, code=record.bundle),
         )
+        if submission.stdin is not None:
+            from longboat.engines.kubernetes.exec.rank_input import RankInput
+
+            self._inputs[record.uid] = RankInput(self.client, record.namespace, submission.stdin, self._notice)
         return self._first_status(record)
 
     def resubmission(self, run: str) -> Submission:
@@ -149,6 +155,11 @@ class KubernetesEngine:
                 "--in-place runs in a folder of this machine, which the cluster does not have",
                 hint="leave it out: the cluster gets a copy of the code; or --engine local",
             )
+        if submission.stdin is not None:
+            from longboat.engines.kubernetes.exec.rank_input import has_input
+
+            stdin = submission.stdin if has_input(submission.stdin) else None
+            submission = msgspec.structs.replace(submission, stdin=stdin)
         if submission.environment:
             return submission
         return msgspec.structs.replace(submission, environment=self.environment)
@@ -222,7 +233,9 @@ class KubernetesEngine:
         from longboat.kubeapi.errors import Unreachable
 
         is_followed = query.follow and not snapshot.state.is_final
-        with RunLogs(self.client, snapshot.record, query, on_notice=self._notice) as logs:
+        given = self._inputs.get(snapshot.record.uid)
+        on_pod = given.attach if given is not None else None
+        with RunLogs(self.client, snapshot.record, query, on_notice=self._notice, on_pod=on_pod) as logs:
             if snapshot.state.expired is not None:
                 self._notice(expiry_words(snapshot.record, snapshot.state))
             if not is_followed or query.tail is not None:

@@ -54,6 +54,7 @@ class Record(Value, frozen=True):
     gate_s: float = 300.0  # how long a gang that was let in may take until all its pods have a node
     node_lost_s: float = 60.0  # a node of the cluster that is silent for so long is lost, and the attempt with it
     log_wait_s: float = 0.0  # how long an ended node waits for attached readers of its log
+    stdin: bool = False  # the first attempt's only rank reads what the submitter passes on
     gated_by: str = "none"  # "none", "longboat", "kueue": who lets it in
     images: dict[str, str] = {}  # role -> image
     gpu_resource: str | None = None  # "nvidia.com/gpu", ...; "dra:CLASS": devices of that DeviceClass
@@ -121,6 +122,8 @@ class State(Value, frozen=True):
     hosts: dict[str, str] = {}  # member of the attempt -> node that it runs on
     tails: dict[str, str] = {}  # node -> last lines, kept where pods are gone
     checkpoint: str | None = None
+    step: int | None = None  # of the last attempt that told one, once it has ended
+    metrics: dict[str, float] = {}
     facts: tuple[str, ...] = ()  # what was seen when it ended, for the post-mortem
     expired: float | None = None  # when its objects were removed; this record and what is in storage are left
 

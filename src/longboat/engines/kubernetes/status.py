@@ -10,6 +10,7 @@ import msgspec
 from longboat.core.runs import Attempt, NodeTrouble, RankStatus, RunStatus, latest_step
 from longboat.core.times import format_time
 from longboat.engines.kubernetes.observe.node_loss import is_reachable
+from longboat.engines.kubernetes.observe.progress import ended_ranks
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.shared.run_summary import brief
@@ -32,6 +33,8 @@ def brief_status(record: Record, state: State) -> RunStatus:
     return msgspec.structs.replace(
         status,
         created=min(record.created, state.started or record.created),
+        step=state.step if state.is_final else None,
+        metrics=state.metrics if state.is_final else {},
         priority=record.priority,
         next_attempt=state.not_before if is_between and state.not_before else None,
         expired=state.expired,
@@ -140,9 +143,11 @@ def make_status(snapshot: RunSnapshot, answers: Mapping[str, Mapping[str, Any]])
     pods = snapshot.pods_of(state.attempt)
     ranks: list[RankStatus] = []
     for pod in pods:
-        ranks += _live_ranks(pod, answers[pod.node]) if pod.node in answers else _ended_ranks(pod)
+        ranks += _live_ranks(pod, answers[pod.node]) if pod.node in answers else ended_ranks(pod)
     first = next((answers[pod.node] for pod in pods if pod.node in answers and answers[pod.node].get("checkpoint")), {})
     step, metrics = latest_step(ranks)
+    if step is None and state.is_final:
+        step, metrics = state.step, state.metrics
     brief = _with_launchers(brief_status(record, state), answers)
     return msgspec.structs.replace(
         brief,
@@ -205,13 +210,3 @@ def _live_ranks(pod: PodView, answer: Mapping[str, Any]) -> list[RankStatus]:
             )
         )
     return statuses
-
-
-def _ended_ranks(pod: PodView) -> list[RankStatus]:
-    said = pod.end.said if pod.end is not None else None
-    if said is None:
-        return []
-    return [
-        RankStatus(rank=end.rank, role=pod.role, node=pod.node, alive=False, step=end.step, exit_code=end.exit_code)
-        for end in said.ranks
-    ]

@@ -80,6 +80,7 @@ class NodePlan:
         self.run_timeout_s: float | None = wait.get("run_timeout_s")
         self.termination: str | None = raw.get("termination")
         self.log_wait_s = float(raw.get("log_wait_s") or 0.0)  # how long an ended node waits for readers of its logs
+        self.stdin = bool(raw.get("stdin"))  # the submitter passes its own on
         self.keep: str | None = raw.get("keep")
         self.keep_checkpoints = int(raw.get("keep_checkpoints") or 0)
         self.artifacts: list[str] = list(raw.get("artifacts") or [])

@@ -16,6 +16,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..ranks.ranks import Rank
+
+MOST_METRICS, MOST_NAME = 20, 64
+"""Of a termination message, which has 4096 bytes for everything."""
+MOST_VALUE = 1e15
+"""A message with a number of 10^16 or more is believed by nobody; a loss that has diverged is such a number."""
+
 
 def close(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | None) -> None:
     """Everything that outlives the node. Only a plan of a pod asks for any of it."""
@@ -54,11 +61,19 @@ def facts(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | 
         **found,
         "started": min(started) if started else None,
         "ranks": [[each["rank"], each["exit_code"], each["ended_by"], each["step"]] for each in reports],
+        "metrics": latest_metrics(state.ranks),
         "resumed_from": resumed_from(plan),
         "checkpoint": checkpoints.kept(plan.directory, plan.checkpoint_dir, plan.checkpoint_store),
         "lines": state.pod_log.lines() if state.pod_log else None,
         "gang": gang,
     }
+
+
+def latest_metrics(ranks: list[Rank]) -> dict[str, float]:
+    """Those of the rank that came furthest, as far as they are numbers that everybody can show."""
+    furthest = max(ranks, key=lambda rank: (-1 if rank.step is None else rank.step, -rank.rank), default=None)
+    metrics = furthest.metrics if furthest is not None else {}
+    return {name[:MOST_NAME]: value for name, value in list(metrics.items())[:MOST_METRICS] if abs(value) < MOST_VALUE}
 
 
 def keep(state: LauncherState) -> None:

@@ -85,6 +85,7 @@ def _plan(gang: dict[str, Any], rank: int, root: str, inherited: list[str]) -> d
         termination=gang.get("termination") or "/dev/termination-log",
         keep=gang.get("keep"),
         log_wait_s=gang.get("log_wait_s"),
+        stdin=bool(gang.get("stdin")),
         keep_checkpoints=int(checkpoints.get("keep") or 0),
         artifacts=list(artifacts.get("patterns") or []),
     )

@@ -8,6 +8,7 @@ from ..node.jsonfiles import write_whole
 from ..ranks.state import LauncherState, NodeFailure
 from ..vendored import load
 from . import checkpoints
+from .rank_stdin import open_stdin
 from .workcopy import CodeError, lay_out
 
 TYPE_CHECKING = False
@@ -25,6 +26,8 @@ class PrepareError(Exception):
 def make_ready(state: LauncherState, gang: dict[str, Any], root: str) -> None:
     """Everything before setup. `state.failure` tells when that did not work."""
     try:
+        if state.plan.stdin:
+            open_stdin(state)
         _make_folders(state)
         code = gang.get("code")
         if code:

@@ -1,7 +1,7 @@
 """The termination message: how this node ended, and on node 0 the verdict over the gang, in at most 4096 bytes.
 
 Composing is pure. What does not fit is cut in this order: last lines, traceback, ranks (and how many lines each stream
-has), and then long messages.
+has), and then long messages. Metrics go with the traceback's first lines.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _FIRST_KEYS = (
     "traceback", "tail", "memory_peak", "memory_limit", "step",
 )  # fmt: skip
 _TAILS = (20, 10, 5, 2, 0)
+_TRACEBACK = 4000  # of one that is not cut
 _TRACEBACKS = (1500, 700, 300, 0)
 _RANKS = (64, 16, 0)
 _MESSAGES = (400, 100, 0)
@@ -29,7 +30,7 @@ _MESSAGES = (400, 100, 0)
 
 def compose(facts: dict[str, Any], limit: int = LIMIT) -> bytes:
     """The message as JSON. `facts` has the keys of the contract; reports and ranks may be of any size."""
-    cuts = [(tail, 4000, 1 << 30, 2000) for tail in _TAILS]
+    cuts = [(tail, _TRACEBACK, 1 << 30, 2000) for tail in _TAILS]
     cuts += [(0, traceback, 1 << 30, 2000) for traceback in _TRACEBACKS]
     cuts += [(0, 0, ranks, 2000) for ranks in _RANKS]
     cuts += [(0, 0, 0, message) for message in _MESSAGES]
@@ -50,6 +51,8 @@ def _cut(facts: dict[str, Any], tail: int, traceback: int, ranks: int, message: 
     found["tail"] = _last(found.get("tail"), tail)
     if not found["tail"]:
         del found["tail"]
+    if traceback < _TRACEBACK:
+        found.pop("metrics", None)
     if found.get("lines") is None or ranks < 1 << 30:  # some of them would be taken for all
         found.pop("lines", None)
     rows = list(found.get("ranks") or [])

@@ -9,7 +9,7 @@ from longboat.core.runs import Failure
 from longboat.engines.kubernetes.explain.containers import StartTrouble
 from longboat.engines.kubernetes.observe.node_loss import LATE_S
 from longboat.engines.kubernetes.observe.snapshot import HostView, QueueView, RunSnapshot
-from longboat.engines.kubernetes.observe.termination import GangEnd, PodEnd
+from longboat.engines.kubernetes.observe.termination import GangEnd, PodEnd, RankEnd
 from longboat.engines.kubernetes.reconcile.actions import (
     Admit,
     CreateAttempt,
@@ -23,6 +23,7 @@ from longboat.engines.kubernetes.reconcile.decide import SLOW_TROUBLE_S, TROUBLE
 from longboat.engines.kubernetes.reconcile.handover import HANDOVER_S
 from longboat.engines.kubernetes.reconcile.survivors import LINGER_S, TELL_S
 from longboat.engines.kubernetes.records import Gate, State
+from longboat.engines.kubernetes.status import brief_status, make_status
 from longboat.engines.shared.stop_request import StopRequest
 from tests.engines.kubernetes.run_samples import (
     NOW,
@@ -133,6 +134,20 @@ def test_success_ends_the_run() -> None:
     assert (state.phase, state.exit_code, state.cause, state.reason) == ("succeeded", 0, None, "")
     assert state.ended == NOW - 5 and state.started == NOW - 30
     assert (state.attempts[0].ended, state.attempts[0].resumed_from) == (NOW - 5, "/c/step-2")
+
+
+def test_the_steps_of_an_ended_run_are_kept_in_its_record() -> None:
+    ranks = (RankEnd(rank=2, step=7), RankEnd(rank=3, step=9), RankEnd(rank=4, step=9))
+    seen = snapshot(ended(0, gang=verdict()), ended(1, ranks=ranks, metrics={"loss": 0.25}))
+    state, _ = taken(seen)
+    assert (state.step, state.metrics) == (9, {"loss": 0.25})
+    gone = brief_status(seen.record, state)
+    assert (gone.step, gone.metrics) == (9, {"loss": 0.25})
+    there = make_status(msgspec.structs.replace(seen, state=state), {})
+    assert (there.step, there.metrics) == (9, {"loss": 0.25})
+    assert [rank.metrics for rank in there.ranks] == [{}, {}, {"loss": 0.25}, {}]
+    expired = make_status(snapshot(state=state), {})
+    assert (expired.step, expired.metrics) == (9, {"loss": 0.25})
 
 
 def test_a_failure_is_tried_again_after_its_pause() -> None:

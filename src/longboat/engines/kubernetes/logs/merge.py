@@ -39,12 +39,20 @@ class RunLogs:
     """The lines of one run: those there are (`past`), and those that come (`follow`)."""
 
     def __init__(
-        self, client: Client, record: Record, query: LogQuery, *, on_notice: Callable[[str], None] | None = None
+        self,
+        client: Client,
+        record: Record,
+        query: LogQuery,
+        *,
+        on_notice: Callable[[str], None] | None = None,
+        on_pod: Callable[[PodView], None] | None = None,
     ) -> None:
+        """`on_pod` is told of every pod that is followed, once it has started."""
         self._client = client
         self._record = record
         self._query = query
         self._notice = on_notice or (lambda text: None)
+        self._on_pod = on_pod or (lambda pod: None)
         self._logs: dict[tuple[int, str], NodeLog] = {}
         self._lasting = ExitStack()
 
@@ -153,6 +161,7 @@ class RunLogs:
     def _open_log(self, view: PodView) -> NodeLog | None:
         if not self._is_wanted(view.role, view.index, view.attempt):
             return None
+        self._on_pod(view)
         known = self._logs.get((view.attempt, view.node))
         if known is not None and known.source.pod == view.name:
             return known

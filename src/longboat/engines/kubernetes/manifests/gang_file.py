@@ -96,6 +96,7 @@ def gang_of(record: Record, layout: Layout, *, timeout_s: float | None, code: Co
         "artifacts": {"dir": record.artifacts_dir, "patterns": list(job.artifacts)},
         "keep": kept,
         "log_wait_s": record.log_wait_s,
+        "stdin": record.stdin and layout.attempt == 0,
         "line": _line(record),
     }
 

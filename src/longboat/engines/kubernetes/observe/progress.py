@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from longboat.core.jobs import Value
-from longboat.core.runs import Phase
+from longboat.core.runs import Phase, RankStatus
 from longboat.core.words import counted, listing
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.records import expected_nodes
@@ -74,6 +74,24 @@ def _starting_reason(pods: Sequence[PodView], wanted: Sequence[str]) -> str:
 
 def _nodes(pods: Sequence[PodView]) -> str:
     return listing([pod.node for pod in pods], 3)
+
+
+def ended_ranks(pod: PodView) -> list[RankStatus]:
+    """The ranks of an ended pod, by its launcher's last words; metrics only of the one that came furthest."""
+    said = pod.end.said if pod.end is not None else None
+    return [
+        RankStatus(
+            rank=end.rank,
+            role=pod.role,
+            node=pod.node,
+            alive=False,
+            step=end.step,
+            metrics=said.metrics if end is said.furthest else {},
+            exit_code=end.exit_code,
+        )
+        for end in (said.ranks if said is not None else ())
+        if said is not None
+    ]
 
 
 def facts_of(snapshot: RunSnapshot) -> tuple[str, ...]:

@@ -53,11 +53,18 @@ class NodeEnd(Value, frozen=True):
     ended: float | None = None
     ended_by: str | None = None
     ranks: tuple[RankEnd, ...] = ()
+    metrics: dict[str, float] = {}  # of the rank that came furthest
     first: RankReport | None = None
     resumed_from: str | None = None
     checkpoint: str | None = None
     lines: dict[str, int] | None = None  # of each stream (`0.out`) on the pod's log; None: not told
     gang: GangEnd | None = None
+
+    @property
+    def furthest(self) -> RankEnd | None:
+        """The rank with the highest step, the first of several."""
+        steps = [rank for rank in self.ranks if rank.step is not None]
+        return max(steps, key=lambda rank: (rank.step, -rank.rank), default=None)
 
 
 class PodEnd(Value, frozen=True):

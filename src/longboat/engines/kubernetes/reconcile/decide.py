@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from longboat.core.errors import RUN_LOST_EXIT
-from longboat.core.runs import Attempt, Failure
+from longboat.core.runs import Attempt, Failure, latest_step
 from longboat.engines.kubernetes.observe.node_loss import first_doubt, noted_hosts, silence_words, with_losses
-from longboat.engines.kubernetes.observe.progress import Progress, facts_of, progress_of
+from longboat.engines.kubernetes.observe.progress import Progress, ended_ranks, facts_of, progress_of
 from longboat.engines.kubernetes.observe.snapshot import PodView, RunSnapshot
 from longboat.engines.kubernetes.reconcile.actions import (
     Action,
@@ -352,6 +352,7 @@ def _closed(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float) -> State
     starts = [node_end.started for node_end in said if node_end.started]
     resumed = next((node_end.resumed_from for node_end in said if node_end.resumed_from), None)
     checkpoint = next((end.checkpoint for end in said if end.checkpoint), None)
+    step, metrics = latest_step(rank for pod in pods for rank in ended_ranks(pod))
     attempts = tuple(
         msgspec.structs.replace(attempt, ended=max(ends, default=now), failure=verdict.failure, resumed_from=resumed)
         if attempt.number == state.attempt
@@ -363,6 +364,8 @@ def _closed(snapshot: RunSnapshot, verdict: AttemptOutcome, now: float) -> State
         attempts=attempts,
         started=min(starts, default=None) if state.attempt == 0 and starts else state.started,
         checkpoint=checkpoint or state.checkpoint,
+        step=state.step if step is None else step,
+        metrics=state.metrics if step is None else metrics,
         facts=facts_of(snapshot),
     )
 
