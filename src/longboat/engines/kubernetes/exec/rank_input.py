@@ -21,7 +21,7 @@ from longboat.engines.kubernetes.manifests.volumes import NODE
 from longboat.engines.kubernetes.observe.snapshot import PodView
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ApiError, Forbidden, ObjectNotFound
-from longboat.kubeapi.streams.exec import ContainerProcess, Session, converse
+from longboat.kubeapi.streams.exec import ContainerProcess, Session, relay_streams
 
 EXIT_LATE = 202  # of the launcher: nobody waits for input any more
 AGAIN_S, TRIES = 1.0, 20
@@ -134,7 +134,7 @@ class RankInput:
                 time.sleep(AGAIN_S)
         frames = cast(BinaryIO, FramedOutput(cast(BinaryIO, self._source)))
         try:
-            code = converse(session, frames, cast(BinaryIO, _Sign(self._source.is_wanted)), None)
+            code = relay_streams(session, frames, cast(BinaryIO, _Sign(self._source.is_wanted)), None)
             if code == EXIT_LATE:
                 self._tell_lost("the pod has not waited for it")
         except ApiError:
