@@ -66,7 +66,7 @@ def read(data: bytes) -> Any:
 def test_metrics_go_before_much_of_a_traceback_does() -> None:
     metrics = {"loss": 0.25}
     assert read(compose(facts(metrics=metrics)))["metrics"] == metrics
-    long = read(compose(facts(metrics=metrics, first=report(traceback="line of code\n" * 280, tail=["x" * 300] * 50))))
+    long = read(compose(facts(metrics=metrics, first=report(traceback="line of code\n" * 150, tail=["x" * 300] * 50))))
     assert "metrics" in long and "line of code" in long["first"]["traceback"]
     longer = read(compose(facts(metrics=metrics, first=report(traceback="line of code\n" * 400))))
     assert "metrics" not in longer and "line of code" in longer["first"]["traceback"]
