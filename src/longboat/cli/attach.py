@@ -180,7 +180,7 @@ class RunWatcher:
         self.draw("")  # what was shown there is over
         if run.attempt > before[1]:
             self.tell_failure(run)
-        if waits:
+        if waits and (run.reason or run.attempt <= before[1]):  # else why it waits was just said
             self.tell(f"longboat: {run.name} is {run.phase}{': ' if run.reason else ''}{clean(run.reason)}")
         elif run.attempt > max(before[1], self.shown):
             self.tell(f"longboat: {run.name} is {run.phase}, attempt {run.attempt + 1} of {run.retries + 1}")

@@ -92,15 +92,23 @@ def plan(output: str, save: str | None, **where: str | None) -> None:
 @click.option("--picture", type=click.Path(), metavar="FILE", help="Draw it: an .svg or .html file.")
 @click.option("--from-cluster", type=click.Path(), metavar="PATH", help="Saved snapshots (file or folder) as trace.")
 @click.option("--tune", is_flag=True, help="Try settings and show what less waiting costs.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of generated traces, failures and choices.")
-@click.option("--jobs", type=click.IntRange(1, 10_000_000), default=5000, show_default=True, help="To be generated.")
+@click.option(
+    "--seed", type=int, metavar="N", default=0, show_default=True, help="Of generated traces, failures and choices."
+)
+@click.option(
+    "--jobs", type=click.IntRange(1, 10_000_000), metavar="N", default=5000, show_default=True, help="To be generated."
+)
 @click.option("--write-trace", type=click.Path(), metavar="FILE", help="Write the trace as CSV.")
 @click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Of Longboat's loop.")
 @click.option("--scheduler", metavar="RANKING", help="packed, least-allocated or most-allocated.")
 @click.option("--checkpoint", default="30m", show_default=True, metavar="TIME", help="How often jobs save their work.")
 @click.option("--protect/--no-protect", default=True, help="Trainings forbid their eviction, by others' annotations.")
-@click.option("--stockouts", type=click.FloatRange(0, 1), default=0.0, help="Share of orders that are refused.")
-@click.option("--never-join", type=click.FloatRange(0, 1), default=0.0, help="Share of machines that never join.")
+@click.option(
+    "--stockouts", type=click.FloatRange(0, 1), metavar="SHARE", default=0.0, help="Share of orders that are refused."
+)
+@click.option(
+    "--never-join", type=click.FloatRange(0, 1), metavar="SHARE", default=0.0, help="Share of machines that never join."
+)
 def simulate(**given: Any) -> None:
     """Replay a trace of jobs: what it costs and who waits, with Longboat and with others.
 
@@ -151,7 +159,12 @@ def explain(name: str, output: str, **where: str | None) -> None:
 @click.option("--interval", default="10s", show_default=True, metavar="TIME", help="A loop at least so often.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Look and decide, again and again; change nothing.")
 @click.option("--once", is_flag=True, help="End after one loop.")
-@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Answer GET /metrics, /healthz and /readyz here.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Answer GET /metrics, /healthz and /readyz here.",
+)
 @click.option("--log", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the log.")
 def run(context: str | None, home: str | None, pools: str, interval: str, **how: Any) -> int:
     """Grow and shrink the pools of a cluster until told to end.

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     "--only", "only", multiple=True, metavar="NAMESPACE", help="Serve these namespaces (a,b or repeated); default: all."
 )
 @click.option("--lease", "home", metavar="NAMESPACE", help="Where the leader's Lease is kept.")
-@click.option("--health-port", type=click.IntRange(1, 65535), help="Answer GET /healthz and /readyz on this port.")
+@click.option(
+    "--health-port", type=click.IntRange(1, 65535), metavar="PORT", help="Answer GET /healthz and /readyz on this port."
+)
 def command(context: str | None, only: Sequence[str], home: str | None, health_port: int | None) -> int:
     """Reconcile runs while nobody is attached: admit those that wait, retry, write down how they ended.
 

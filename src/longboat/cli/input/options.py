@@ -16,7 +16,7 @@ from longboat.core.words import nearest
 F = TypeVar("F", bound=Callable[..., Any])
 
 JOB_OPTIONS = (
-    click.option("-n", "--name", help="Name of the job; runs are NAME, NAME-2, ..."),
+    click.option("-n", "--name", metavar="NAME", help="Name of the job; runs are NAME, NAME-2, ..."),
     click.option("--nodes", "--num-nodes", "nodes", metavar="N", help="Number of nodes."),
     click.option("--procs", metavar="N", help="Processes per node; auto: one per GPU."),
     click.option("--gpus", metavar="GPUS", help="GPUs per node: 2, H100:8."),
@@ -34,11 +34,13 @@ JOB_OPTIONS = (
     click.option("--image", metavar="IMAGE", help="Container image."),
     click.option("--framework", metavar="NAME", help="torch, tensorflow, jax, mpi or none; guessed if not given."),
     click.option("--retries", metavar="N", help="How often a failed run is started again."),
-    click.option("--timeout", metavar="TIME", help="End the run after this long: 90s, 15m, 2h."),
-    click.option("--grace", metavar="TIME", help="Time the ranks have to end when the run is stopped."),
+    click.option("--timeout", metavar="TIME", help="End the run this long after its ranks started: 90s, 2h."),
+    click.option("--grace", metavar="TIME", help="Time the ranks have to end when they are asked to."),
     click.option("--stall", metavar="TIME", help="End the run when a rank is silent for this long: 15m."),
-    click.option("--checkpoints", metavar="DIR", help="Where checkpoints go."),
-    click.option("--resume", metavar="RUN", help="Start from the newest checkpoint of this run (or folder)."),
+    click.option(
+        "--checkpoints", metavar="DIR", help="Where checkpoints go: a folder, or s3://..., gs://..., az://..."
+    ),
+    click.option("--resume", metavar="RUN", help="Start from the newest checkpoint of this run or folder."),
     click.option("--artifact", multiple=True, metavar="PATTERN", help="Files to keep after the end. Repeatable."),
     click.option("--label", multiple=True, metavar="K=V", help="A label. Repeatable."),
     click.option("--priority", metavar="N", help="Runs with a higher one go first."),

@@ -110,3 +110,18 @@ def test_a_volume_in_another_is_refused_before_it_is_tried() -> None:
         "`volumes.data/in` lies in `volumes.data`, and a volume is a link here"
     ]
     assert localized(outer, Volume(target="data2", path="/opt/shared")).problems == []
+
+
+@pytest.mark.parametrize(
+    ("to", "kept"),
+    [
+        ("data/ck", "/project/data/ck"),
+        ("./data", "/project/data"),
+        ("data2/ck", "data2/ck"),
+        ("/data/ck", "/data/ck"),
+        ("s3://data/ck", "s3://data/ck"),
+    ],
+)
+def test_checkpoints_in_a_volume_are_in_its_folder(to: str, kept: str) -> None:
+    made = localized(Volume(target="data", path="./data"), checkpoints=Checkpoints(to=to))
+    assert made.job.checkpoints.to == kept

@@ -127,3 +127,17 @@ def test_supervisors_that_cannot_even_begin(local: LocalJobs, monkeypatch: pytes
     assert (ended.phase, ended.cause, ended.exit_code) == ("failed", "lost", 208)
     assert "no more threads" in ended.reason
     assert local.place.processes(run.uid) == []
+
+
+def test_ranks_that_take_their_whole_grace_are_told(local: LocalJobs) -> None:
+    code = """
+import os, signal, sys, time
+if os.environ["RANK"] == "0":
+    sys.exit(3)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(600)
+"""
+    run = local.submit(code, procs=2, grace="10m")
+    local.until(lambda: "have 600 s to end (`grace`)" in local.engine.status(run.name).reason, "the reason is said")
+    local.engine.stop(run.name, grace_s=0.0)
+    assert local.wait(run.name).exit_code == 3

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--after", multiple=True, metavar="RUN", help="After this run, not those that it started after.")
 @click.option("--no-after", is_flag=True, help="At once, not after the runs that it started after.")
 @click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
-@click.option("--id", "run_id", help="The new run's own name.")
+@click.option("--id", "run_id", metavar="NAME", help="The new run's own name.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
 @click.option("-o", "--output", type=click.Choice(["json", "yaml", "name"]), help="Format, with --detach or --dry-run.")

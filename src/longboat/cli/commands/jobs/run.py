@@ -24,7 +24,7 @@ OURS = ("--on", "--engine", "--namespace", "--nodes", "--procs", "--gpus", "--cp
 )
 @job_options
 @click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
-@click.option("--id", "run_id", help="The run's own name; given again, the run that exists is taken.")
+@click.option("--id", "run_id", metavar="NAME", help="The run's own name; given again, nothing new is started.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
 @click.option("-y", "--yes", is_flag=True, help="Accepted for scripts: run asks nothing.")

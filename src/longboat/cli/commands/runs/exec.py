@@ -27,7 +27,7 @@ class ExecCommand(click.Command):
 @click.argument("run", shell_complete=run_names)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND...")
 @click.option("--node", metavar="NODE", help="On this node: worker-1, or its number.")
-@click.option("--rank", type=click.IntRange(min=0), help="With the environment of this rank.")
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="With the environment of this rank.")
 @engine_options
 def command(run: str, words: tuple[str, ...], node: str | None, rank: int | None) -> int:
     """Run a command in the working copy and with the environment of a run. Returns the command's exit code."""

@@ -24,11 +24,13 @@ from longboat.sdk.names import find_run
 @click.command("logs", short_help="Print the log of a run.")
 @run_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended; returns its exit code.")
-@click.option("--rank", "ranks", type=click.IntRange(min=0), multiple=True, help="Only this rank. Repeatable.")
-@click.option("--role", "roles", multiple=True, help="Only this role. Repeatable.")
+@click.option(
+    "--rank", "ranks", type=click.IntRange(min=0), metavar="N", multiple=True, help="Only this rank. Repeatable."
+)
+@click.option("--role", "roles", metavar="NAME", multiple=True, help="Only this role. Repeatable.")
 @click.option("--since", metavar="TIME", help="Only lines since 10m (ago), or 2025-01-31T12:00:00Z.")
-@click.option("--tail", type=click.IntRange(min=0), help="Only the last lines of each rank.")
-@click.option("--attempt", type=click.IntRange(min=1), help="Only this attempt, counted from 1.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of each rank.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt, counted from 1.")
 @click.option(
     "--grep", multiple=True, metavar="PATTERN", help="Only lines that match this regular expression. Repeatable."
 )

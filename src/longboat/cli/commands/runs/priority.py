@@ -15,7 +15,10 @@ from longboat.sdk.names import find_run
 @click.argument("number", type=int, metavar="N")
 @engine_options
 def command(run: str, number: int) -> None:
-    """Change the priority of a run that waits: runs with a higher one start first. Negative: write -- RUN -5."""
+    """Change the priority of a run that waits: runs with a higher one start first.
+
+    For a negative number: longboat priority -- RUN -5
+    """
     place = open_engine()
     name = find_run(place, run).name
     place.set_priority(name, number)

@@ -27,7 +27,7 @@ from longboat.sdk.names import find_run
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @engine_options
 def command(runs: Sequence[str], purge: bool, force: bool, everything: bool, yes: bool) -> None:
-    """Remove runs: their logs, artifacts and working copies. Prints the names of the runs it removed."""
+    """Remove runs: their logs, artifacts and working copies; checkpoints stay. Prints the names of what it removed."""
     if bool(runs) == everything:
         raise UsageError("name the runs to remove, or --all", hint="longboat ps -a lists them; - is the latest")
     place = open_engine()

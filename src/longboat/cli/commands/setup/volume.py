@@ -141,7 +141,12 @@ def remove_command(names: Sequence[str], yes: bool) -> None:
 @click.argument("name", required=False)
 @click.option("--size", default="256Mi", show_default=True, metavar="SIZE", help="How much is written.")
 @click.option(
-    "--files", default=1000, show_default=True, type=click.IntRange(1, 1_000_000), help="How many small files."
+    "--files",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="How many small files.",
 )
 @click.option("--image", metavar="IMAGE", help="Any image with Python 3.8 or newer.")
 @output_option("table", "json", "yaml")

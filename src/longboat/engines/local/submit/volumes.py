@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from longboat.core.jobs import Command, Job, Role, Value, Volume
+from longboat.core.jobs import Checkpoints, Command, Job, Role, Value, Volume
 from longboat.engines.refusals import Problem
+from longboat.storage.urls import is_object_url
 
 _PLAIN_PATH = re.compile(r"[\w@%+=:,./-]+")
 """What may stand in a shell command without quotes, inside of quotes or not."""
@@ -79,9 +80,22 @@ def localize(
             f"nothing is mounted here: commands, env and data that name {', '.join(renamed)} are given its folder;"
             " a script that names it finds nothing there"
         )
-    changed = msgspec.structs.replace(job, volumes=tuple(volumes))
+    changed = msgspec.structs.replace(job, volumes=tuple(volumes), checkpoints=_in_volume(job.checkpoints, volumes))
     mounts = {target: folder for target, folder in renamed.items() if os.path.isabs(folder)}
     return LocalizedJob(_with_paths(changed, renamed), problems, notices, mounts)
+
+
+def _in_volume(checkpoints: Checkpoints, volumes: Sequence[Volume]) -> Checkpoints:
+    """A relative folder in a volume of the working copy is a folder of that volume, as in a cluster."""
+    to = checkpoints.to
+    if to is None or os.path.isabs(to) or is_object_url(to):
+        return checkpoints
+    for volume in volumes:
+        if volume.path is not None and not os.path.isabs(volume.target):
+            inner = os.path.relpath(to, volume.target)
+            if inner.partition("/")[0] != "..":
+                return msgspec.structs.replace(checkpoints, to=os.path.normpath(os.path.join(volume.path, inner)))
+    return checkpoints
 
 
 def _nested(volumes: Sequence[Volume]) -> list[Problem]:

@@ -40,6 +40,8 @@ TICK_S = 2.0
 CHAIN_S = 0.5
 """How often a run looks at those it starts after: three small files each, and nobody wakes it when they end."""
 PRUNE_S = 30.0
+SLOW_END_S = 1.0
+"""Most ranks end sooner when they are asked to."""
 SAVE_S = 600.0
 """How long the end of a run waits for a full disk; after that the next command finds the end from the other files."""
 
@@ -60,6 +62,7 @@ class Supervisor:
         self._node_ports: list[tuple[int, ...]] = []
         self._gpus: list[tuple[Gpu, ...]] = []
         self._running_since: float | None = None
+        self._ending_since: float | None = None
         self.stdin: int | None = None
         self._is_saved = True
         self._is_promised = True  # what has to survive a power loss is synced
@@ -244,7 +247,7 @@ class Supervisor:
         return launchers
 
     def _watch(self, launchers: Launchers) -> None:
-        is_running = False
+        is_running, self._ending_since = False, None
         pause, pruned = 0.01, time.monotonic()
         while True:
             launchers.note_exits(reap())
@@ -254,6 +257,7 @@ class Supervisor:
                 is_running = self._note_running(launchers)
             self._end_if_due(launchers)
             launchers.check()
+            self._note_slow_end(launchers)
             if time.monotonic() - pruned > PRUNE_S:
                 self._outputs.prune(self.state.attempt)
                 pruned = time.monotonic()
@@ -272,6 +276,15 @@ class Supervisor:
         if reason and reason != self.state.reason:
             self._save(reason=reason)
         return False
+
+    def _note_slow_end(self, launchers: Launchers) -> None:
+        """Ranks that do not react to SIGTERM take the whole grace: said, for it looks like a hang."""
+        if launchers.reason != "failure" or self.state.reason:
+            return
+        if self._ending_since is None:
+            self._ending_since = time.monotonic()
+        if time.monotonic() - self._ending_since > SLOW_END_S:
+            self._save(reason=f"a rank has failed; the others have {self.job.grace_s:g} s to end (`grace`)")
 
     def _end_if_due(self, launchers: Launchers) -> None:
         request = self.files.stop_request()
