@@ -114,10 +114,25 @@ def code_lines(file: Path, tree: ast.Module) -> list[tuple[int, str]]:
     return [(number, text) for number, text in texts if text and text[0] != "#" and number not in left_out]
 
 
+def typed_reading(trees: dict[Path, ast.Module]) -> list[str]:
+    """Calls by which msgspec meets a type: two threads that do so at once crash, so one module makes them all."""
+    problems = []
+    for file, tree in trees.items():
+        if file.match("core/guards/decoding.py"):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("msgspec."):
+                last = ast.unparse(node.func).rpartition(".")[2]
+                is_typed = last == "decode" and any(keyword.arg == "type" for keyword in node.keywords)
+                if last in ("convert", "Decoder") or is_typed:
+                    problems.append(f"{file}:{node.lineno}: {ast.unparse(node.func)}: use core.guards.decoding")
+    return problems
+
+
 def main() -> int:
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE
     trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(source.rglob("*.py"))}
-    problems = [*class_names(trees), *folders(source), *introductions(trees), *copies(trees)]
+    problems = [*class_names(trees), *folders(source), *introductions(trees), *copies(trees), *typed_reading(trees)]
     problems += permissions(trees, source) + lengths([*trees, *sorted(TESTS.rglob("*.py"))])
     print("\n".join(problems) if trees else f"no files in {source}")
     return int(bool(problems) or not trees)

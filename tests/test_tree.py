@@ -92,6 +92,8 @@ TESTED_BY = {
     "autoscaler/scale_down/": "test_decide.py",
     "bundles/trees": "test_extraction.py",
     "clusters/fields/": "test_cluster_file.py",
+    "clusters/observe/": "test_problems.py",
+    "clusters/plan/": "test_host_plan.py",
     "engines/kubernetes/explain/unschedulable": "test_pending.py",
     "engines/kubernetes/gate/reasons": "test_decide.py",
     "engines/kubernetes/reconcile/survivors": "test_node_loss.py",

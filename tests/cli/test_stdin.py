@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import pty
 import signal
@@ -10,6 +11,7 @@ import struct
 import subprocess
 import termios
 import time
+from pathlib import Path
 
 from tests.cli.conftest import Longboat
 
@@ -57,12 +59,20 @@ def shown_until(terminal: int, text: bytes) -> None:
         seen += os.read(terminal, 100)
 
 
+def is_stopped(pid: int) -> bool:
+    """Each thread of it: a busy machine takes its time to stop them."""
+    states = [Path(file).read_text().rpartition(")")[2].split()[0] for file in glob.glob(f"/proc/{pid}/task/*/stat")]
+    return set(states) == {"T"}
+
+
 def test_what_is_typed_while_the_command_is_stopped_is_the_shells(longboat: Longboat) -> None:
     """As after Ctrl-Z: the rank goes on, in a session where job control does not reach it."""
     ours, theirs = pty.openpty()
     process = longboat.popen("run", "-q", "--", "echo up; cat", stdin=theirs, stdout=theirs, start_new_session=True)
     shown_until(ours, b"up")
     process.send_signal(signal.SIGSTOP)
+    while not is_stopped(process.pid):
+        time.sleep(0.01)
     os.write(ours, b"password\n")
     time.sleep(0.3)
     assert untouched(theirs) == len("password\n")

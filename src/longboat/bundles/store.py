@@ -25,6 +25,7 @@ from longboat.bundles import checkout, durable
 from longboat.bundles.disk import errors_explained, explain, fresh_name, replace_file, write_all, write_new
 from longboat.bundles.manifests import EMPTY_HASH, CodeSnapshot, check_tree, is_hash, tree_hash
 from longboat.core.errors import BundleError, NotFound
+from longboat.core.guards.decoding import decoder
 
 GRACE_S = 3600.0
 """What is younger than this is not collected: the run that needs it may not have been written down yet."""
@@ -38,7 +39,7 @@ _CACHE_KEPT_S = 30 * 86400.0  # a folder that nobody ran from for a month is sca
 _CHUNK = 1 << 20
 _FOLDERS = ("objects", "manifests", "tmp", "cache")
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(CodeSnapshot)
+_decoder = decoder(CodeSnapshot)
 
 
 class BundleStore:

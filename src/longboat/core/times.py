@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 
 import msgspec
 
+from longboat.core.guards.decoding import convert
 from longboat.core.resources import format_duration
 
 
@@ -19,7 +20,7 @@ def parse_time(text: object) -> float | None:
     if not isinstance(text, str):
         return None
     try:
-        return _seconds(msgspec.convert(text, datetime))
+        return _seconds(convert(text, datetime))
     except msgspec.ValidationError:
         return None
 

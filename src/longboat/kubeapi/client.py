@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import builtins
 import copy
-import functools
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, TypeVar, overload
@@ -19,6 +17,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from longboat.core.guards.decoding import convert, decoder
 from longboat.kubeapi import kubeconfig
 from longboat.kubeapi.connection.retries import TOTAL_S
 from longboat.kubeapi.connection.transport import ApiRequest, ResponseStream, Transport
@@ -55,23 +54,13 @@ class ObjectList(msgspec.Struct, Generic[T]):
     version: str
 
 
-_MAKING = threading.Lock()
-
-
-@functools.lru_cache(maxsize=64)
-def _decoder(into: Any) -> msgspec.json.Decoder[Any]:
-    # msgspec looks a type over when it first meets it; two threads that do so at once crash the interpreter.
-    with _MAKING:
-        return msgspec.json.Decoder(into)
-
-
 def read(into: Any, content: bytes | msgspec.Raw) -> Any:
     """An object from JSON. A null is the same as nothing, as everywhere in Kubernetes."""
     wanted = Any if into is dict else into
     try:
-        return _decoder(wanted).decode(content)
+        return decoder(wanted).decode(content)
     except msgspec.ValidationError:
-        return msgspec.convert(_without_nulls(msgspec.json.decode(content)), wanted)
+        return convert(_without_nulls(msgspec.json.decode(content)), wanted)
     except msgspec.DecodeError as error:
         hint = "is this the address of an API server?"
         raise Unreachable(f"the server's answer is not understood: {error}", hint=hint) from error

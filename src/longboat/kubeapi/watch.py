@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 import msgspec
 
 from longboat.core.errors import LongboatError
+from longboat.core.guards.decoding import decoder
 from longboat.kubeapi.answers import error_in
 from longboat.kubeapi.boottime import clock
 from longboat.kubeapi.client import Client, as_text, read
@@ -85,8 +86,8 @@ class _Marked(msgspec.Struct):
     metadata: Meta = msgspec.field(default_factory=Meta)
 
 
-_LINES = msgspec.json.Decoder(_Line)
-_MARKS = msgspec.json.Decoder(_Marked)
+_LINES = decoder(_Line)
+_MARKS = decoder(_Marked)
 
 
 class Watch(Generic[T]):

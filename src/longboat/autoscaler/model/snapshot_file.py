@@ -8,6 +8,7 @@ import msgspec
 
 from longboat.autoscaler.model.snapshot import AutoscalerSettings, ClusterSnapshot
 from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.core.guards.decoding import decode
 from longboat.core.jobs import Value
 
 VERSION = 1
@@ -39,7 +40,7 @@ def read_saved(path: str | Path) -> SavedSnapshot:
     except (OSError, ValueError) as bad:
         raise UsageError(f"{path}: cannot be read: {getattr(bad, 'strerror', None) or 'not a name'}") from None
     try:
-        snapshot = msgspec.json.decode(data, type=SavedSnapshot)
+        snapshot = decode(data, SavedSnapshot)
     except (msgspec.DecodeError, UnicodeDecodeError) as bad:
         raise UsageError(f"{path}: no snapshot: {bad}", hint=hint) from None
     if snapshot.version > VERSION:

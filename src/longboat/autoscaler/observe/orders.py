@@ -15,6 +15,7 @@ from longboat.autoscaler.model.config import AutoscalerConfig
 from longboat.autoscaler.model.snapshot import Order, Pool, ProviderFailure
 from longboat.autoscaler.providers.provider import Instance, ProviderAnswer, Refusal
 from longboat.core.errors import EngineError, NotFound
+from longboat.core.guards.decoding import decode
 from longboat.core.jobs import Value
 from longboat.core.words import counted
 from longboat.kubeapi.client import Client, Object
@@ -85,7 +86,7 @@ class OrderStore:
         self._body = self._client.find(CONFIG_MAP, NAME, namespace=self._home)
         text = ((self._body or {}).get("data") or {}).get("memory", "{}")
         try:
-            self.book = msgspec.json.decode(text, type=OrderBook)
+            self.book = decode(text, OrderBook)
         except msgspec.DecodeError as bad:
             where = f"the ConfigMap {self._home}/{NAME} is not understood: {bad}"
             raise EngineError(

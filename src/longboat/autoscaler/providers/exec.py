@@ -27,6 +27,7 @@ from longboat.autoscaler.providers.provider import (
     ProviderError,
     Refusal,
 )
+from longboat.core.guards.decoding import decode
 from longboat.core.jobs import Command, Value
 from longboat.core.words import counted
 from longboat.fitting.model.quantities import show_number
@@ -114,7 +115,7 @@ class ExecProvider:
         if not out.strip() and verb == "shrink":
             out = b"{}"
         try:
-            return msgspec.json.decode(out, type=into)
+            return decode(out, into)
         except (msgspec.DecodeError, UnicodeDecodeError) as bad:
             problem = "printed nothing" if not out.strip() else f"printed what is not understood: {bad}"
             raise self._bad(verb, problem) from None
@@ -197,7 +198,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _error_in(out: bytes) -> _Wrong.Error | None:
     try:
-        return msgspec.json.decode(out, type=_Wrong).error
+        return decode(out, _Wrong).error
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 

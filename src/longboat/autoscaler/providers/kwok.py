@@ -22,6 +22,7 @@ from longboat.autoscaler.providers.provider import (
     ProviderError,
     Refusal,
 )
+from longboat.core.guards.decoding import decode
 from longboat.core.jobs import Value
 from longboat.core.resources import format_duration
 from longboat.core.times import format_time
@@ -142,8 +143,8 @@ class KwokProvider:
         config_map = self._client.find(CONFIG_MAP, BOOKS, namespace=self._home)
         data = (config_map or {}).get("data") or {}
         try:
-            books = msgspec.json.decode(data.get("machines", "{}"), type=KwokState)
-            return config_map, books, msgspec.json.decode(data.get("faults", "[]"), type=tuple[SimulatedFault, ...])
+            books = decode(data.get("machines", "{}"), KwokState)
+            return config_map, books, decode(data.get("faults", "[]"), tuple[SimulatedFault, ...])
         except msgspec.DecodeError as bad:
             raise ProviderError(f"the ConfigMap {self._home}/{BOOKS} is not understood: {bad}") from None
 

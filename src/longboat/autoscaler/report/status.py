@@ -21,6 +21,7 @@ from longboat.autoscaler.model.turn import LoopTurn
 from longboat.autoscaler.observe.orders import LABELS
 from longboat.autoscaler.report.events import sentence
 from longboat.core.errors import LongboatError
+from longboat.core.guards.decoding import decode
 from longboat.core.jobs import Value
 from longboat.fitting.backfill import UpcomingNode
 from longboat.kubeapi.client import Client, Object
@@ -157,7 +158,7 @@ def read_report(client: Client, home: str) -> Report | None:
             config_map = client.find(CONFIG_MAP, name, namespace=home)
             text = ((config_map or {}).get("data") or {}).get("report")
             if text:
-                return msgspec.json.decode(text, type=Report)
+                return decode(text, Report)
     return None
 
 

@@ -15,6 +15,7 @@ import msgspec
 from longboat.bundles.disk import replace_file
 from longboat.bundles.store import BundleStore
 from longboat.core.errors import LongboatError
+from longboat.core.guards.decoding import decode_msgpack
 from longboat.core.jobs import Value
 
 _VERSION = 1
@@ -47,7 +48,7 @@ class StatCache:
     def _load(self) -> dict[str, Known]:
         try:
             with open(self._file, "rb") as file:
-                cache = msgspec.msgpack.decode(file.read(), type=_Cache)
+                cache = decode_msgpack(file.read(), _Cache)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return {}
         return cache.files if (cache.version, cache.root) == (_VERSION, self._root) else {}

@@ -9,6 +9,9 @@ from longboat.cli.main import LazyCommands
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Commands": {
         "init": ("cluster.init", "Write a cluster file, from hosts or a few questions."),
+        "up": ("cluster.up", "Make the cluster, or change it to what its file says."),
+        "status": ("cluster.status", "Show hosts and nodes of a cluster."),
+        "down": ("cluster.down", "Take the cluster down; the hosts are as they were before."),
         "check": ("cluster.check", "Check a cluster file and show what it asks for."),
         "kubeconfig": ("cluster.kubeconfig", "Put a cluster into your kubeconfig, or take it out."),
         "user": ("cluster.user", "Give people access to a namespace, and take it away."),

@@ -55,7 +55,9 @@ class Execution:
 
     def run(self, plan: ClusterPlan) -> list[StepFailure]:
         self._ended = {step.id: threading.Event() for step in plan.steps}
-        turns = [threading.Thread(target=self._run_host, args=(host,)) for host in plan.hosts if host.steps]
+        turns = [
+            threading.Thread(target=self._run_host, args=(host,), daemon=True) for host in plan.hosts if host.steps
+        ]
         for turn in turns:
             turn.start()
         for turn in turns:

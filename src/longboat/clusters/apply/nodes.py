@@ -9,11 +9,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from longboat.clusters.hosts.connection import HostConnection, check
-from longboat.clusters.plan.network import NodeView
+import msgspec
+
+from longboat.clusters.hosts.connection import CommandFailed, HostConnection, check
+from longboat.clusters.plan.kubeadm import JoinTicket
+from longboat.clusters.plan.network import KUBECTL, NodeView
+from longboat.clusters.plan.node_settings import ANNOTATION
 from longboat.core.errors import EngineError
 
-KUBECTL = "PATH=$PATH:/usr/local/bin kubectl --kubeconfig=/etc/kubernetes/admin.conf --request-timeout=20s"
 _LOOK_S = 1.0
 
 
@@ -32,6 +35,7 @@ def _view(item: dict[str, Any]) -> NodeView:
         is_ready=any(entry["type"] == "Ready" and entry["status"] == "True" for entry in status.get("conditions", ())),
         version=status.get("nodeInfo", {}).get("kubeletVersion", ""),
         labels=tuple(sorted(meta.get("labels", {}).items())),
+        settings=meta.get("annotations", {}).get(ANNOTATION, ""),
         taints=tuple(f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in spec.get("taints", ())),
     )
 
@@ -46,12 +50,18 @@ def wait_until_ready(control: HostConnection, names: Sequence[str], timeout_s: f
 
 
 def _wait(control: HostConnection, names: Sequence[str], timeout_s: float, state: str, is_so: Any) -> list[NodeView]:
+    """An API server that starts, or starts again, answers late: that is no failure before the time is over."""
     deadline = time.monotonic() + timeout_s
+    missing = sorted(names)
     while True:
-        nodes = read_nodes(control)
-        missing = sorted(set(names) - {node.name for node in nodes if is_so(node)})
-        if not missing:
-            return nodes
+        try:
+            nodes = read_nodes(control)
+            missing = sorted(set(names) - {node.name for node in nodes if is_so(node)})
+            if not missing:
+                return nodes
+        except CommandFailed:
+            if time.monotonic() > deadline:
+                raise
         if time.monotonic() > deadline:
             hint = f"on {control.name}: sudo kubectl --kubeconfig=/etc/kubernetes/admin.conf describe node {missing[0]}"
             raise EngineError(f"{', '.join(missing)}: not {state} after {timeout_s:g} s", hint=hint)
@@ -79,7 +89,10 @@ class JoinToken:
         found = re.search(r"join (\S+) --token (\S+) --discovery-token-ca-cert-hash (sha256:[0-9a-f]{64})", told)
         if found is None:
             raise EngineError(f"{control.name}: kubeadm told no join command")
-        self.server, self.token, self.ca_hash = found[1], found[2], found[3]
+        self._ticket = JoinTicket(server=found[1], token=found[2], ca_hash=found[3])
+
+    def ticket(self, certificate_key: str) -> JoinTicket:
+        return msgspec.structs.replace(self._ticket, certificate_key=certificate_key)
 
     def certificate_key(self) -> str:
         """The control plane's certificates, stored in the cluster for two hours, encrypted with this key."""
@@ -90,5 +103,5 @@ class JoinToken:
         return found[1]
 
     def delete(self) -> None:
-        identity = self.token.partition(".")[0]
+        identity = self._ticket.token.partition(".")[0]
         self._control.run(f"kubeadm token delete {shlex.quote(identity)}", timeout_s=60)

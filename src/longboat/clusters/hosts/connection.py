@@ -6,6 +6,7 @@ Nothing of ours stays on a host after a script but what the script itself makes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +15,7 @@ from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
 
 Line = Callable[[str], None]
+_ERROR = re.compile(r"\s*(error|fatal|E)\b", re.IGNORECASE)
 
 
 class CommandResult(Value, frozen=True):
@@ -46,8 +48,10 @@ class CommandFailed(EngineError):
         self.host, self.result = host, result
         lines = [line for line in (result.stderr or result.stdout).splitlines() if line.strip()]
         self.last_lines = tuple(lines[-8:])  # what fits under a table; the journal has all of it
-        told = self.last_lines[-1].strip() if lines else f"exit code {result.code}"
-        super().__init__(f"{host}: {told}", hint=hint)
+        # Programs like to say their error first and then how to learn more about it.
+        errors = [line for line in self.last_lines if _ERROR.match(line)]
+        reason = (errors or list(self.last_lines) or [f"exit code {result.code}"])[-1].strip()
+        super().__init__(f"{host}: {reason}", hint=hint)
 
 
 class HostConnection(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from longboat.clusters.observe.facts import HostFacts
@@ -38,8 +39,15 @@ def _plan_host(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mappin
     return assemble(host.name, found, facts)
 
 
-def plan_network(spec: ClusterSpec, facts: Mapping[str, HostFacts], nodes: Sequence[NodeView]) -> ClusterPlan:
-    """Once the hosts have joined and have ranges of addresses."""
+def plan_network(
+    spec: ClusterSpec, facts: Mapping[str, HostFacts], nodes: Sequence[NodeView], manifest: bytes = b""
+) -> ClusterPlan:
+    """Once the hosts have joined and have ranges of addresses. `manifest`: what is in the network's file."""
+    if spec.network.kind == "manifest":
+        first = spec.control_planes[0].name
+        digest = hashlib.sha256(manifest).hexdigest()
+        step = network.manifest(first, spec.network.manifest or "", digest)
+        return ClusterPlan(hosts=(assemble(first, [step], facts[first]),))
     plans = []
     for host in spec.hosts:
         if host.name in facts and spec.network.kind == "routes":

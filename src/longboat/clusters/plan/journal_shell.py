@@ -31,9 +31,9 @@ entry() {
 }
 close_entry() {
     last=$(ls "$LB/undo" | sed -n 's/^0*\([0-9]\{1,\}\)-.*/\1/p' | sort -n | tail -n 1)
-    sync -f "$new" 2>/dev/null || sync
+    sync "$new"/* "$new" 2>/dev/null || sync
     mv "$new" "$LB/undo/$(printf %04d $((${last:-0} + 1)))-$entry_name"
-    sync -f "$LB/undo" 2>/dev/null || sync
+    sync "$LB/undo" 2>/dev/null || sync
 }
 # undo NAME: the script on stdin takes NAME back. The first one stays: it knows what was there before.
 undo() {
@@ -74,6 +74,7 @@ put() {
 }
 # done_with NAME KEY: the step was carried out in this form.
 done_with() {
+    mkdir -p "$LB/done"
     printf '%s\n' "$2" > "$LB/done/.new"
     mv "$LB/done/.new" "$LB/done/$1"
 }

@@ -13,6 +13,7 @@ from longboat.clusters.plan.journal_shell import undo
 from longboat.clusters.plan.runtime import SOCKET, uses_systemd_cgroups
 from longboat.clusters.plan.steps import Kept, Step
 from longboat.clusters.spec import API_PORT, ClusterSpec, HostSpec
+from longboat.core.jobs import Value
 
 ADMIN, KUBELET = "/etc/kubernetes/admin.conf", "/etc/kubernetes/kubelet.conf"
 API = "kubeadm.k8s.io/v1beta4"
@@ -22,7 +23,7 @@ Document = dict[str, Any]
 RESET = r"""
 systemctl stop kubelet 2>/dev/null || true
 if command -v kubeadm >/dev/null; then
-    timeout 180 kubeadm reset -f --cri-socket unix:///run/containerd/containerd.sock || say "kubeadm reset failed"
+    timeout 180 kubeadm reset -f --cri-socket unix:///run/containerd/containerd.sock || echo "kubeadm reset failed"
 fi
 if command -v ctr >/dev/null && timeout 10 ctr version >/dev/null 2>&1; then
     for task in $(ctr -n k8s.io tasks list -q); do timeout 20 ctr -n k8s.io tasks kill -s 9 "$task" || true; done
@@ -57,6 +58,16 @@ for table in 'ip nat' 'ip filter' 'ip mangle' 'ip6 nat' 'ip6 filter' 'ip6 mangle
         nft delete table $table
 done
 """
+
+
+class JoinTicket(Value, frozen=True):
+    """What a host needs to join: secrets that live for minutes."""
+
+    server: str
+    token: str
+    ca_hash: str
+    certificate_key: str = ""
+    """Of a control plane: opens the certificates that the first one has stored in the cluster."""
 
 
 def endpoint(spec: ClusterSpec, address: str) -> str:
@@ -138,19 +149,17 @@ def init_documents(spec: ClusterSpec, host: HostSpec, facts: HostFacts, token: s
     ]
 
 
-def join_documents(
-    spec: ClusterSpec, host: HostSpec, facts: HostFacts, *, server: str, token: str, ca_hash: str, certificate_key: str
-) -> list[Document]:
-    discovery = {"apiServerEndpoint": server, "token": token, "caCertHashes": [ca_hash]}
+def join_documents(spec: ClusterSpec, host: HostSpec, facts: HostFacts, ticket: JoinTicket) -> list[Document]:
+    discovery = {"apiServerEndpoint": ticket.server, "token": ticket.token, "caCertHashes": [ticket.ca_hash]}
     document: Document = {
         "apiVersion": API,
         "kind": "JoinConfiguration",
-        "discovery": {"bootstrapToken": discovery, "tlsBootstrapToken": token},
+        "discovery": {"bootstrapToken": discovery, "tlsBootstrapToken": ticket.token},
         "nodeRegistration": registration(host, facts),
     }
     if host.role == "control-plane":
         local = {"advertiseAddress": address_of(host, facts), "bindPort": API_PORT}
-        document["controlPlane"] = {"localAPIEndpoint": local, "certificateKey": certificate_key}
+        document["controlPlane"] = {"localAPIEndpoint": local, "certificateKey": ticket.certificate_key}
     return [document]
 
 
@@ -160,7 +169,9 @@ def as_text(documents: list[Document]) -> bytes:
 
 
 # The configuration holds a token: it is written for root alone, and gone when kubeadm has read it.
+# The kubelet writes a file for logind, so that a shutdown waits for pods.
 _CALL = """
+save /etc/systemd/logind.conf.d/99-kubelet.conf
 rm -f /run/longboat-kubeadm.yaml
 (umask 077; cat > /run/longboat-kubeadm.yaml)
 trap 'rm -f /run/longboat-kubeadm.yaml' EXIT
@@ -173,14 +184,20 @@ def init(host: HostSpec) -> Step:
     script += f"""if [ -e /etc/kubernetes/manifests/kube-apiserver.yaml ] && [ ! -e {JOURNALED} ]; then
     timeout 180 kubeadm reset -f --cri-socket {SOCKET} >/dev/null 2>&1 || true
 fi
-kubeadm init --config /run/longboat-kubeadm.yaml --skip-token-print
+initialize() {{ kubeadm init --config /run/longboat-kubeadm.yaml --skip-token-print; }}
+# A slow machine misses one of kubeadm's time limits; the second time its images and caches are warm.
+initialize || {{
+    say "kubeadm init failed, once more"
+    timeout 180 kubeadm reset -f --cri-socket {SOCKET} >/dev/null 2>&1 || true
+    initialize
+}}
 : > {JOURNALED}
 """
     title = "make the control plane (kubeadm init)"
     return Step(host=host.name, name="init", title=title, script=script, kind="init", timeout_s=900.0)
 
 
-def join(host: HostSpec, first: str) -> Step:
+def join(host: HostSpec, after: str) -> Step:
     script = undo("kubernetes", RESET) + _CALL
     script += f"""if [ -e {KUBELET} ] || [ -e /etc/kubernetes/manifests/etcd.yaml ]; then
     timeout 180 kubeadm reset -f --cri-socket {SOCKET} >/dev/null 2>&1 || true
@@ -189,9 +206,7 @@ kubeadm join --config /run/longboat-kubeadm.yaml
 : > {JOURNALED}
 """
     title = f"join {'as a control plane' if host.role == 'control-plane' else 'as a worker'} (kubeadm join)"
-    return Step(
-        host=host.name, name="join", title=title, script=script, kind="join", needs=(f"{first}/init",), timeout_s=900.0
-    )
+    return Step(host=host.name, name="join", title=title, script=script, kind="join", needs=(after,), timeout_s=900.0)
 
 
 JOURNALED = "/var/lib/longboat/done/kubernetes"
@@ -203,4 +218,9 @@ def member(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
     first = spec.control_planes[0].name
     if facts.file(KUBELET) and "kubernetes" in dict(facts.done):
         return Kept(host=host.name, name="join" if host.name != first else "init", reason="part of the cluster")
-    return init(host) if host.name == first else join(host, first)
+    if host.name == first:
+        return init(host)
+    # Members of etcd join one after the other: it refuses a second one while the first is catching up.
+    planes = [plane.name for plane in spec.control_planes]
+    earlier = planes[planes.index(host.name) - 1] if host.name in planes else first
+    return join(host, f"{earlier}/{'init' if earlier == first else 'join'}")

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from longboat.clusters.plan.journal_shell import put, undo
+from longboat.clusters.plan.journal_shell import JOURNAL, put, undo
 from longboat.clusters.plan.steps import Step
 from longboat.core.jobs import Value
 
 CONFLIST = "/etc/cni/net.d/10-longboat.conflist"
+KUBECTL = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf --cache-dir={JOURNAL}/kubectl --request-timeout=20s"
+"""On a control plane. What it caches goes with the journal."""
 UNIT = "/etc/systemd/system/longboat-routes.service"
 
 
@@ -28,6 +30,14 @@ class NodeView(Value, frozen=True):
     version: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[str, ...] = ()
+    settings: str = ""
+    """Which labels and taints the cluster file gave it (`node_settings`)."""
+
+
+def manifest(host: str, path: str, digest: str) -> Step:
+    """A network of the user's choice, applied on the first control plane. `digest`: of what is in the file."""
+    script = f"# {digest}\n{KUBECTL} apply --server-side --force-conflicts -f -\n"
+    return Step(host=host, name="network", title=f"apply {path}", script=script, kind="manifest")
 
 
 def conflist(pods: str, cluster: str) -> str:
@@ -71,10 +81,11 @@ def routes(host: str, nodes: Sequence[NodeView], cluster: str) -> Step | None:
     if own is None:
         return None
     others = [node for node in sorted(nodes, key=lambda node: node.name) if node.name != host and node.pods]
-    script = undo("routes", "systemctl disable --now longboat-routes 2>/dev/null || true")
     # Routes of hosts that left are taken away by the unit that knows them, before it is written anew.
-    script += "systemctl stop longboat-routes 2>/dev/null || true\n"
+    script = "systemctl stop longboat-routes 2>/dev/null || true\n"
     script += put(UNIT, routes_unit(others)) + put(CONFLIST, conflist(own.pods, cluster))
+    # After the unit's file, so that on the way back it is stopped before the file goes.
+    script += undo("routes", "systemctl disable --now longboat-routes 2>/dev/null || true")
     script += "systemctl daemon-reload\nsystemctl -q enable longboat-routes\nsystemctl restart longboat-routes\n"
     title = f"pods in {own.pods}, routes to {len(others)} other node{'s' if len(others) != 1 else ''}"
     return Step(host=host, name="network", title=title, script=script)

@@ -26,7 +26,10 @@ ours="-o Dir::Etc::sourcelist=sources.list.d/longboat.list -o Dir::Etc::sourcepa
 options="-q -y --no-install-recommends -o Dpkg::Options::=--force-confold -o Dir::Cache::archives=$LB/archives"
 options="$options -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120"
 if [ -e /etc/apt/sources.list.d/longboat.list ]; then apt-get -q update $ours; fi
-plan() { apt-get install -s $options "$@" | sed -n 's/^Inst \([^ ]*\) (.*/\1/p'; }
+plan() {
+    planned=$(apt-get install -s $options "$@") || return 1
+    printf '%s\n' "$planned" | sed -n 's/^Inst \([^ ]*\) (.*/\1/p'
+}
 wanted=""
 for name in $NAMES; do
     if [ "$name" = containerd ]; then
@@ -34,7 +37,7 @@ for name in $NAMES; do
     fi
     wanted="$wanted $name"
 done
-fresh=$(plan $wanted) || { apt-get -q update; fresh=$(plan $wanted); }
+fresh=$(plan $wanted 2>/dev/null) || { apt-get -q update; fresh=$(plan $wanted); }
 if entry packages; then
     printf '%s\n' $fresh > "$new/packages"
     cat > "$new/run" <<'UNDO'

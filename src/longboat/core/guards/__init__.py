@@ -1,4 +1,5 @@
-"""Guards: values of secrets that must not be written, Ctrl-C that must not come in the middle.
+"""Guards: values of secrets that must not be written, Ctrl-C that must not come in the middle,
+types that two threads must not meet at once.
 
 Not here: whose secrets they are, and what is written where. May import: nothing of Longboat.
 """

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from longboat.core.errors import EngineError, NotFound, UsageError
+from longboat.core.guards.decoding import decoder
 from longboat.core.jobs import Job
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.records import Record, State
@@ -50,9 +51,9 @@ _WILD = re.compile(r"(?<![\d.])\d{17}|[eE]\+?(?:\d{3}|[2-9]\d|1[6-9])")
 overflows where nobody expects it: as a time, as a float, or when it is printed."""
 
 # Made here and not when first needed: msgspec builds type information lazily and not thread-safely.
-RECORDS = msgspec.json.Decoder(Record)
-STATES = msgspec.json.Decoder(State)
-STOPS = msgspec.json.Decoder(StopRequest)
+RECORDS = decoder(Record)
+STATES = decoder(State)
+STOPS = decoder(StopRequest)
 
 
 def find_record(client: Client, run: str) -> Object:

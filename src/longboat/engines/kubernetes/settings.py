@@ -20,9 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-
 from longboat.core.errors import EngineError, UsageError
+from longboat.core.guards.decoding import convert
 from longboat.core.jobs import Job, Value
 from longboat.engines.kubernetes.records import CodeStore, GpuDriver, Storage
 from longboat.engines.kubernetes.setting_fields import CONFIG, GpuChoice, StorageChoice
@@ -157,7 +156,7 @@ def _settings(root: YamlNode) -> Settings:
     mistakes = Mistakes()
     values = CONFIG.read(root, FieldPath("", mistakes)) or {}
     mistakes.raise_if_any()
-    return msgspec.convert(values, Settings)
+    return convert(values, Settings)
 
 
 def _changed(root: YamlNode, key: str, text: str | None) -> YamlNode:

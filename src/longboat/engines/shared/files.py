@@ -18,6 +18,7 @@ import msgspec
 
 from longboat.bundles import durable
 from longboat.core.errors import EngineError
+from longboat.core.guards.decoding import decode
 
 T = TypeVar("T")
 
@@ -80,7 +81,7 @@ def read_value(path: Path, kind: type[T]) -> T | None:
     except OSError as error:
         raise disk_error(error, f"read {path}") from error
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decode(data, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

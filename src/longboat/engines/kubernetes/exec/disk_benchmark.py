@@ -5,6 +5,7 @@ The measuring itself runs in a helper pod (`pod_program.probe`), in a scratch fo
 
 from __future__ import annotations
 
+from longboat.core.guards.decoding import convert
 from longboat.core.jobs import Value
 from longboat.core.resources import show_quantity
 from longboat.engines.kubernetes.exec.helper_pod import HelperPod, HelperPodOptions
@@ -55,12 +56,11 @@ def probe(
     options: HelperPodOptions | None = None,
 ) -> DiskFigures:
     """Measure a storage from a pod of its own. Raises EngineError."""
-    import msgspec
 
     chosen = extent or BenchmarkSize()
     with HelperPod(client, storage, image=image, options=options) as pod:
         figures = pod.ask("probe", STORAGE, str(chosen.size), str(chosen.files), str(chosen.file_size))
-    return msgspec.convert(figures, DiskFigures)
+    return convert(figures, DiskFigures)
 
 
 def meanings(figures: DiskFigures) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from longboat.core.guards.decoding import decode
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.gate.decide import ClusterUsage
@@ -39,7 +40,7 @@ def observe_upcoming(client: Client, now: float) -> tuple[UpcomingNode, ...]:
     """Machines that the autoscaler has ordered and that boot; none where that cannot be read."""
     body = answer_or_none(lambda: client.find(CONFIG_MAP, AUTOSCALER_STATUS, namespace=names.SYSTEM))
     try:
-        report = msgspec.json.decode(str(((body or {}).get("data") or {}).get("report") or "{}"), type=_Told)
+        report = decode(str(((body or {}).get("data") or {}).get("report") or "{}"), _Told)
     except msgspec.DecodeError:
         return ()
     return report.upcoming if now - report.at < SILENT_S else ()

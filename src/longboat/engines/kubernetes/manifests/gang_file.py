@@ -16,6 +16,7 @@ import msgspec
 
 from longboat.bundles.manifests import CodeSnapshot
 from longboat.core.errors import EngineError, Refused
+from longboat.core.guards.decoding import convert
 from longboat.core.jobs import Job, Role, Value
 from longboat.core.layouts import SCRUBBED, Layout, NodeLayout, NodeSite, RankLayout, lay_out, ports_needed
 from longboat.core.resources import show_quantity
@@ -134,7 +135,7 @@ def decode(data: bytes) -> dict[str, Any]:
         text = unpacking.decompress(data, MOST_UNPACKED)
         if not unpacking.eof:
             raise EngineError("the gang file is damaged: it breaks off, or grows without measure")
-        gang: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+        gang: dict[str, Any] = msgspec.json.decode(text)
     except (zlib.error, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise EngineError(f"the gang file is damaged: {error}") from None
     return gang
@@ -142,7 +143,7 @@ def decode(data: bytes) -> dict[str, Any]:
 
 def code_of(gang: Mapping[str, Any]) -> CodeManifest | None:
     """The code as an earlier attempt had it: a retry needs nothing from the submitter's machine."""
-    return None if gang["code"] is None else msgspec.convert(gang["code"], CodeManifest)
+    return None if gang["code"] is None else convert(gang["code"], CodeManifest)
 
 
 def node_of(gang: Mapping[str, Any], position: int) -> NodeLayout:

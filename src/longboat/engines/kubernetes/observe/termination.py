@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from longboat.core.errors import RUN_LOST_EXIT, RUN_SETUP_EXIT
+from longboat.core.guards.decoding import convert
 from longboat.core.jobs import Value
 from longboat.core.runs import RankReport
 from longboat.core.times import parse_time
@@ -119,7 +120,7 @@ def _lenient(raw: dict[str, Any], kind: type[NodeEnd]) -> NodeEnd:
         if field.name not in raw:
             continue
         try:
-            read[field.name] = msgspec.convert(raw[field.name], field.type)
+            read[field.name] = convert(raw[field.name], field.type)
         except msgspec.ValidationError:
             continue
     return kind(**read)

@@ -21,8 +21,6 @@ from longboat.core.jobs import MOST_AFTER
 from longboat.engines.kubernetes import names
 from longboat.engines.kubernetes.expiry import due_at, expire_if_due
 from longboat.engines.kubernetes.gate.serve import GateGroup, share_gate, unshare_gate
-from longboat.engines.kubernetes.manifests.gang_file import CodeManifest
-from longboat.engines.kubernetes.observe.termination import NodeEnd
 from longboat.engines.kubernetes.reconcile.outlook import Reconciled
 from longboat.engines.kubernetes.reconcile.reconciler import turn
 from longboat.engines.kubernetes.reconcile.workqueue import RunKey, WorkQueue
@@ -87,8 +85,6 @@ class Controller:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        for met in (NodeEnd, CodeManifest):
-            msgspec.json.Decoder(met)  # msgspec builds type information lazily and not thread-safely
         ours = names.selector([(names.MANAGED_BY, "longboat")])
         runs = names.selector([(names.MANAGED_BY, "longboat"), (names.KIND, "run")])
         self._reflect(CONFIG_MAP, runs, self._record)

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from longboat.core.errors import EngineError
+from longboat.core.guards.decoding import decode
 from longboat.engines.local.queue.admission import FreeResources, Ticket, decide_admission, queue_order
 from longboat.engines.local.queue.machine import Gpu, LocalMachine
 from longboat.engines.local.queue.requests import RequestedResources, take_gpus
@@ -111,7 +112,7 @@ class SlotTicket:
                     lock.unlink(missing_ok=True)
                     continue
                 with contextlib.suppress(OSError, msgspec.MsgspecError):
-                    tickets.append(msgspec.json.decode(path.read_bytes(), type=Ticket))
+                    tickets.append(decode(path.read_bytes(), Ticket))
             finally:
                 os.close(descriptor)
         return tickets

@@ -1,0 +1,86 @@
+"""`longboat cluster down`: everything that `up` added is taken away, and shown to be gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from longboat.cli.cluster.progress import ProgressTable, failure_lines
+from longboat.cli.cluster.session import ClusterSession, login_options, open_session
+from longboat.cli.cluster.target import spec_of, target_options
+from longboat.cli.input.arguments import seconds
+from longboat.cli.output.terminal import clean, is_terminal, say
+from longboat.clusters.down import ClusterDown, DownResult
+from longboat.clusters.spec import ClusterSpec
+from longboat.core.errors import EngineError, UsageError
+from longboat.core.words import listing
+
+MOST_SHOWN = 10  # the rest is like these: a folder that was forgotten
+
+
+@click.command("down", short_help="Take the cluster down; the hosts are as they were before.")
+@target_options
+@login_options
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--forget", multiple=True, metavar="HOST", help="A host that is gone for good: go on without it.")
+@click.option(
+    "--grace",
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    callback=seconds,
+    help="Trainings have so long to save.",
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: an event per line.")
+def command(yes: bool, forget: tuple[str, ...], grace: float, output: str, accept_new_host_keys: bool) -> int:
+    """Take the cluster down: nodes are drained, changes undone in reverse order, and every host is compared with
+    what it was before. Exit code 0 only if nothing of ours is left.
+    """
+    spec = spec_of()
+    unknown = sorted(set(forget) - {host.name for host in spec.hosts})
+    if unknown:
+        raise UsageError(f"--forget {unknown[0]}: no such host in {spec.name}")
+    if not yes:
+        confirm(spec)
+    with open_session(spec, accept_new_host_keys) as session:
+        progress = ProgressTable([host.name for host in spec.hosts], output, session.logs)
+        work = ClusterDown(spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace)
+        return finish(session, work.run(), forget)
+
+
+def confirm(spec: ClusterSpec) -> None:
+    if not is_terminal(sys.stdin):
+        raise UsageError("taking a cluster down is asked for twice", hint="--yes says so without a question")
+    click.confirm(
+        f"take down {spec.name} with its {len(spec.hosts)} hosts, and all that runs there?", abort=True, err=True
+    )
+
+
+def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...]) -> int:
+    from longboat.clusters.kubeconfig_file import drop_context
+    from longboat.clusters.spec_store import forget_spec
+
+    spec = session.spec
+    for line in failure_lines(result.failures, session.logs):
+        say(line)
+    for report in result.audits:
+        for text in report.ours[:MOST_SHOWN]:
+            say(f"{report.host}: left: {clean(text)}")
+        if len(report.ours) > MOST_SHOWN:
+            say(f"{report.host}: left: and {len(report.ours) - MOST_SHOWN} more")
+        if report.others:
+            say(f"{report.host}: changed by others since `up`: {clean(listing(report.others, 3))}")
+    missing = [error for name, error in session.unreachable.items() if name not in forget]
+    for error in missing:
+        say(f"error: {error.message}")
+    if missing or not result.is_clean:
+        raise EngineError(
+            f"{spec.name} is not all gone",
+            hint="the same command again tries what is left; --forget HOST goes on without a host that is lost",
+        )
+    drop_context(spec.name, os.environ)
+    forget_spec(spec.name, session.home)
+    say(f"longboat: {spec.name} is gone; nothing of it is left on {len(result.audits)} hosts")
+    return 0

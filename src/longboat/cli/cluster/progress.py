@@ -1,0 +1,74 @@
+"""Progress of `longboat cluster`: a table of hosts and steps, redrawn on a terminal; lines elsewhere; or JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from longboat.cli.output.tables import cut, table
+from longboat.cli.output.terminal import clean, is_terminal, paint
+from longboat.clusters.apply.execute import StepEvent, StepFailure
+
+MARKS = {"started": "...", "failed": "failed", "skipped": "-"}
+
+
+class ProgressTable:
+    """What has happened so far, by host and step; every event is shown when it comes, and kept in a log per host."""
+
+    def __init__(self, hosts: Sequence[str], output: str, logs: Path) -> None:
+        self._hosts = hosts
+        self._output = output
+        self._logs = logs
+        self._is_drawn = output != "json" and is_terminal(sys.stderr)
+        self._began = time.monotonic()
+        self._steps: list[str] = []
+        self._cells: dict[tuple[str, str], str] = {}
+        self._height = 0
+
+    def listen(self, event: StepEvent) -> None:
+        with contextlib.suppress(OSError), open(self._logs / f"{event.host}.log", "a", encoding="utf-8") as log:
+            log.write(f"{event.step}: {event.state if event.state != 'line' else ''} {event.text}".rstrip() + "\n")
+        if self._output == "json":
+            if event.state != "line":
+                print(msgspec.json.encode(event).decode(), flush=True)
+        elif self._is_drawn:
+            self._draw(event)
+        elif event.state in ("done", "failed", "skipped"):
+            print(plain_line(event, time.monotonic() - self._began), file=sys.stderr, flush=True)
+
+    def _draw(self, event: StepEvent) -> None:
+        if event.state == "line":
+            return
+        if event.step not in self._steps:
+            self._steps.append(event.step)
+        self._cells[event.host, event.step] = f"{event.seconds:.0f} s" if event.state == "done" else MARKS[event.state]
+        rows = [[host, *(self._cells.get((host, step), "") for step in self._steps)] for host in self._hosts]
+        size = shutil.get_terminal_size()
+        lines = [cut(line, size.columns) for line in table(["HOST", *map(str.upper, self._steps)], rows)]
+        shown = lines[: max(size.lines - 2, 2)]
+        up = f"\033[{self._height}A" if self._height else ""
+        sys.stderr.write(up + "".join(f"\r\033[K{line}\n" for line in shown))
+        sys.stderr.flush()
+        self._height = len(shown)
+
+
+def plain_line(event: StepEvent, passed_s: float) -> str:
+    word = {"done": f"done, {event.seconds:.1f} s", "failed": "FAILED", "skipped": "skipped"}[event.state]
+    tail = f": {clean(event.text)}" if event.text else ""
+    return f"{passed_s:7.1f} s  {event.host}  {event.step}  {word}{tail}"
+
+
+def failure_lines(failures: Sequence[StepFailure], logs: Path) -> Iterator[str]:
+    """What failed, where, its last lines."""
+    for failure in failures:
+        name = paint(f"{failure.host}: {failure.step} failed", "red", sys.stderr)
+        yield f"{name}: {clean(failure.message)}"
+        for line in failure.last_lines:
+            yield f"    {clean(line)}"
+        yield f"    all of it: {logs / f'{failure.host}.log'}"

@@ -1,0 +1,81 @@
+"""Hosts of a cluster as a command meets them: connected, looked at, and judged before anything is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from longboat.cli.output.terminal import clean, is_terminal, paint, say
+from longboat.clusters.hosts.pool import Hosts, connect
+from longboat.clusters.hosts.settings import LoginSettings
+from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.observe.probe import read_facts
+from longboat.clusters.observe.problems import find_problems
+from longboat.clusters.spec import ClusterSpec, HostSpec
+from longboat.core.errors import EngineError, LongboatError
+from longboat.core.words import counted
+from longboat.engines.shared.files import make_folder
+from longboat.engines.shared.home import Home
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class ClusterSession:
+    spec: ClusterSpec
+    hosts: Hosts
+    facts: Mapping[str, HostFacts]
+    unreachable: Mapping[str, LongboatError]
+    home: Home
+
+    @property
+    def logs(self) -> Path:
+        """A log per host of everything that was done there."""
+        return make_folder(self.home.folder("clusters") / f"{self.spec.name}.logs")
+
+    def check(self) -> None:
+        """All problems of all hosts at once; an error stops before anything is touched."""
+        names = {host.name for host in self.spec.hosts}
+        seen = [facts for name, facts in self.facts.items() if name in names]
+        problems = find_problems(self.spec, seen, self.unreachable)
+        for problem in problems:
+            colour = {"error": "red", "repair": "cyan", "warning": "yellow"}[problem.severity]
+            word = paint(f"{problem.severity}:", colour, sys.stderr)
+            say(f"{word} {problem.host}: {clean(problem.message)}")
+            if problem.remedy:
+                say(f"  {clean(problem.remedy)}")
+        errors = sum(problem.severity == "error" for problem in problems)
+        if errors:
+            raise EngineError(f"{counted(errors, 'problem')} of the hosts: nothing was changed", hint="see above")
+
+
+def login_options(function: F) -> F:
+    return click.option(
+        "--accept-new-host-keys",
+        is_flag=True,
+        help="Trust hosts that ssh has not met before; a changed key is refused.",
+    )(function)
+
+
+@contextlib.contextmanager
+def open_session(
+    spec: ClusterSpec, accept_new_host_keys: bool, leaving: Sequence[HostSpec] = ()
+) -> Iterator[ClusterSession]:
+    """`leaving`: hosts that are not in the file any more."""
+    settings = LoginSettings(accept_new_host_keys=accept_new_host_keys, ask_password=_ask_password)
+    with connect([*spec.hosts, *leaving], settings) as hosts:
+        answers = hosts.each(read_facts)
+        yield ClusterSession(spec, hosts, answers.values, answers.errors, Home())
+
+
+def _ask_password() -> str | None:
+    if not is_terminal(sys.stdin):
+        return None
+    answer: str = click.prompt("password for sudo on the hosts", hide_input=True, err=True)
+    return answer

@@ -1,0 +1,139 @@
+"""`longboat cluster up`: bare machines become a cluster, or a cluster becomes what its file says."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from longboat.cli.cluster.progress import ProgressTable, failure_lines
+from longboat.cli.cluster.session import ClusterSession, login_options, open_session
+from longboat.cli.cluster.target import spec_of, target_options
+from longboat.cli.input.arguments import seconds
+from longboat.cli.output.terminal import say
+from longboat.clusters.down import ClusterDown
+from longboat.clusters.plan.steps import ClusterPlan
+from longboat.clusters.spec import ClusterSpec, HostSpec
+from longboat.clusters.spec_store import load_spec, save_spec
+from longboat.clusters.up import ClusterUp, UpResult
+from longboat.core.errors import EngineError, Refused
+from longboat.engines.shared.home import Home
+
+
+@click.command("up", short_help="Make the cluster, or change it to what its file says.")
+@target_options
+@login_options
+@click.option("--dry-run", is_flag=True, help="Look at the hosts, print the plan and stop.")
+@click.option(
+    "--grace", default="5m", show_default=True, metavar="TIME", callback=seconds,
+    help="Trainings on a host that leaves have so long to save.",
+)  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: an event per line.")
+def command(dry_run: bool, grace: float, output: str, accept_new_host_keys: bool) -> int:
+    """Make a cluster of machines: container runtime, kubeadm, network, and a context for --on.
+
+    What is right already is left alone; after any interruption the same command goes on. Every change on a host is
+    written down there with its undo, which longboat cluster down carries out.
+    """
+    spec = spec_of()
+    leaving = leaving_hosts(load_spec(spec.name, Home()), spec)
+    with open_session(spec, accept_new_host_keys, leaving) as session:
+        session.check()
+        progress = ProgressTable([host.name for host in (*spec.hosts, *leaving)], output, session.logs)
+        work = ClusterUp(spec, session.hosts.connections, session.facts, progress.listen)
+        if dry_run:
+            print_plan(work.plan(), leaving, output)
+            return 0
+        if leaving:
+            take_away(session, leaving, progress, grace_s=grace)
+        save_spec(spec, session.home)
+        return finish(session, work.run())
+
+
+def leaving_hosts(before: ClusterSpec | None, spec: ClusterSpec) -> list[HostSpec]:
+    """Hosts that were part of the cluster and are not in the file any more."""
+    names = {host.name for host in spec.hosts}
+    leaving = [host for host in (before.hosts if before else ()) if host.name not in names]
+    first = before.control_planes[0].name if before and before.control_planes else ""
+    if any(host.name == first for host in leaving):
+        raise Refused(
+            f"{first} is the first control plane of {spec.name}: the cluster cannot do without it",
+            hint="longboat cluster down takes all of it down; keep it in the file to keep the cluster",
+        )
+    return leaving
+
+
+def take_away(session: ClusterSession, leaving: Sequence[HostSpec], progress: ProgressTable, *, grace_s: float) -> None:
+    """Trainings there get their grace before the host leaves."""
+    connections = session.hosts.connections
+    work = ClusterDown(session.spec, connections, session.facts, progress.listen, grace_s=grace_s, leaving=leaving)
+    result = work.run()
+    if not result.is_clean:
+        for line in failure_lines(result.failures, session.logs):
+            say(line)
+        names = ", ".join(host.name for host in leaving)
+        raise EngineError(f"{names}: could not leave the cluster", hint="the same command again tries what is left")
+
+
+def finish(session: ClusterSession, result: UpResult) -> int:
+    spec = session.spec
+    for line in failure_lines(result.failures, session.logs):
+        say(line)
+    if result.kubeconfig:
+        merge(spec, result.kubeconfig)
+    if result.failures:
+        raise EngineError(
+            f"{spec.name}: {len({failure.host for failure in result.failures})} of {len(spec.hosts)} hosts failed",
+            hint="mend what is named above, then the same command again goes on from there",
+        )
+    say(closing(spec, result))
+    return 0
+
+
+def closing(spec: ClusterSpec, result: UpResult) -> str:
+    nodes = f"{len(result.nodes)} node{'s are' if len(result.nodes) != 1 else ' is'} ready"
+    word = "nothing to do" if not result.changes else f"{result.changes} changes"
+    return f"longboat: {spec.name}: {nodes}, {word}; longboat run --on {spec.name} -- hostname"
+
+
+def merge(spec: ClusterSpec, text: str) -> None:
+    from longboat.clusters.kubeconfig_file import put_context
+
+    put_context(text, spec.name, os.environ)
+
+
+def print_plan(plan: ClusterPlan, leaving: Sequence[HostSpec], output: str) -> None:
+    if output == "json":
+        sys.stdout.write(msgspec.json.encode(plan_record(plan)).decode() + "\n")
+        return
+    for line in plan_lines(plan):
+        print(line)
+    for host in leaving:
+        print(f"{host.name}\n  - leaves the cluster: drained, then everything there is undone")
+
+
+def plan_record(plan: ClusterPlan) -> list[dict[str, object]]:
+    return [
+        {
+            "host": host.host,
+            "steps": [{"name": step.name, "does": step.title, "needs": step.needs} for step in host.steps],
+            "kept": [{"name": kept.name, "reason": kept.reason} for kept in host.kept],
+        }
+        for host in plan.hosts
+    ]
+
+
+def plan_lines(plan: ClusterPlan) -> Sequence[str]:
+    lines = []
+    for host in plan.hosts:
+        lines.append(host.host)
+        lines += [f"  + {step.name}: {step.title}" for step in host.steps]
+        lines += [f"  = {kept.name}: {kept.reason}" for kept in host.kept]
+    if plan.is_empty:
+        lines.append("nothing to do")
+    else:
+        lines.append("then, when the hosts have joined: network between pods, labels, taints")
+    return lines

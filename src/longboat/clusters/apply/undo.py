@@ -1,0 +1,92 @@
+"""Takes back what the journal of a host holds, newest change first, and compares the host with what it was before."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+
+from longboat.clusters.hosts.connection import CommandFailed, HostConnection
+from longboat.clusters.plan.inventory_shell import INVENTORY
+from longboat.clusters.plan.journal_shell import JOURNAL, PRELUDE
+from longboat.core.jobs import Value
+
+# An undo that fails stays in the journal and the older ones are tried all the same: the next `down` tries it again.
+_UNDO = r"""
+[ -d "$LB/undo" ] || exit 0
+rm -rf "$LB/undo/.new"
+failed=""
+for name in $(ls -r "$LB/undo"); do
+    HERE=$LB/undo/$name
+    export HERE
+    title=${name#*-}
+    [ ! -e "$HERE/path" ] || title=$(cat "$HERE/path")
+    say "undo $title"
+    if sh -eu "$HERE/run" </dev/null; then rm -rf "$HERE"; else failed="$failed $title"; fi
+done
+command -v systemctl >/dev/null && { systemctl daemon-reload; systemctl reset-failed 2>/dev/null || true; }
+rm -rf "$LB/done" "$LB/archives" "$LB/put" "$LB/images.tar"
+[ -z "$failed" ] || fail "not undone:$failed"
+"""
+
+_COMPARE = f"""
+[ -e "$LB/before" ] || exit 0
+inventory() {{
+{INVENTORY}
+}}
+inventory > "$LB/after"
+awk 'NR == FNR {{before[$0] = 1; next}} {{after[$0] = 1; if (!($0 in before)) print "+\\t" $0}}
+    END {{for (line in before) if (!(line in after)) print "-\\t" line}}' "$LB/before" "$LB/after" | sort -k 2
+"""
+
+OURS = re.compile(
+    r"kube|(^|[/._ -])cni([0-9/._ -]|$)|containerd|(^|[/ ])runc|etcd|flannel|longboat|cri-tools|KUBE-|CNI-"
+    r"|nvidia-(ctk|cdi)"
+)
+"""Names that only we bring onto a host. Other differences are shown too, but are other people's doing."""
+
+
+class HostAudit(Value, frozen=True):
+    """What differs between the host before `up` and after `down`."""
+
+    host: str
+    ours: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+def undo(host: HostConnection, *, on_line: Callable[[str], None], timeout_s: float) -> None:
+    result = host.run(PRELUDE + _UNDO, timeout_s=timeout_s, on_line=on_line)
+    if result.code != 0:
+        raise CommandFailed(host.name, result, hint="longboat cluster down again tries only what is left")
+
+
+def audit(host: HostConnection, pods: str) -> HostAudit:
+    """Compared on the host; the journal stays until nothing of ours is left. `pods`: the addresses of pods."""
+    result = host.run(PRELUDE + _COMPARE, timeout_s=120)
+    if result.code != 0:
+        raise CommandFailed(host.name, result)
+    return judge(host.name, result.stdout.splitlines(), pods)
+
+
+def judge(host: str, lines: list[str], pods: str) -> HostAudit:
+    found = [(sign, text.replace("\t", " ")) for sign, _, text in (line.partition("\t") for line in lines) if text]
+    ours = [f"{sign} {text}" for sign, text in found if is_ours(text, pods)]
+    others = [f"{sign} {text}" for sign, text in found if not is_ours(text, pods)]
+    return HostAudit(host=host, ours=tuple(ours), others=tuple(others))
+
+
+def is_ours(text: str, pods: str) -> bool:
+    if OURS.search(text):
+        return True
+    words = text.split()
+    if words[0] != "route" or len(words) < 2:
+        return False
+    try:
+        return ipaddress.ip_network(words[1]).subnet_of(ipaddress.ip_network(pods))  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # `default`, or of another family
+        return False
+
+
+def forget(host: HostConnection) -> None:
+    """The journal goes last."""
+    host.run(f"rm -rf {JOURNAL}", timeout_s=60)

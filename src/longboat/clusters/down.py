@@ -1,0 +1,119 @@
+"""`longboat cluster down`: drain, undo, audit on every host. Exit code 0 only when nothing of ours is left.
+
+Workers go first, side by side; then control planes. A host that does not answer keeps its journal for the next time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from longboat.clusters.apply import nodes as cluster_nodes
+from longboat.clusters.apply.execute import Listener, StepEvent, StepFailure
+from longboat.clusters.apply.undo import HostAudit, audit, forget, undo
+from longboat.clusters.hosts.connection import CommandFailed, HostConnection
+from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.spec import ClusterSpec, HostSpec
+from longboat.core.errors import LongboatError
+from longboat.core.jobs import Value
+
+UNDO_S = 900.0  # packages are purged and pods end with their grace
+
+
+class DownResult(Value, frozen=True):
+    failures: tuple[StepFailure, ...] = ()
+    audits: tuple[HostAudit, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.failures and not any(report.ours for report in self.audits)
+
+
+class ClusterDown:
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        hosts: Mapping[str, HostConnection],
+        facts: Mapping[str, HostFacts],
+        listen: Listener,
+        *,
+        grace_s: float,
+        leaving: Sequence[HostSpec] | None = None,
+    ) -> None:
+        """`leaving`: only these hosts leave the cluster; else all of it goes."""
+        self._spec = spec
+        self._hosts = hosts
+        self._facts = facts
+        self._listen = listen
+        self._grace_s = grace_s
+        self._leaving = spec.hosts if leaving is None else leaving
+        self._lock = threading.Lock()
+        self._failures: list[StepFailure] = []
+        self._audits: list[HostAudit] = []
+
+    def run(self) -> DownResult:
+        ours = [host for host in self._leaving if self._is_ours(host)]
+        workers = [host for host in ours if host.role != "control-plane"]
+        self._each(workers, self._leave)
+        # The first control plane goes last: the others leave etcd through it.
+        first = self._spec.control_planes[0].name
+        self._each([host for host in ours if host.role == "control-plane" and host.name != first], self._leave)
+        self._each([host for host in ours if host.name == first], self._take_back)
+        return DownResult(
+            failures=tuple(self._failures), audits=tuple(sorted(self._audits, key=lambda each: each.host))
+        )
+
+    def _is_ours(self, host: HostSpec) -> bool:
+        facts = self._facts.get(host.name)
+        return facts is not None and facts.journal_cluster == self._spec.name
+
+    def _leave(self, host: HostSpec) -> None:
+        control = self._spec.control_planes[0]
+        if self._is_ours(control) and self._facts[control.name].file("/etc/kubernetes/admin.conf"):
+            self._step(
+                host, "drain", lambda: cluster_nodes.drain(self._hosts[control.name], host.name, grace_s=self._grace_s)
+            )
+        self._take_back(host)
+
+    def _take_back(self, host: HostSpec) -> None:
+        connection = self._hosts[host.name]
+        on_line = lambda line: self._tell(StepEvent(host=host.name, step="undo", state="line", text=line))  # noqa: E731
+        if not self._step(host, "undo", lambda: undo(connection, on_line=on_line, timeout_s=UNDO_S)):
+            return
+        self._step(host, "audit", lambda: self._audit(connection))
+
+    def _audit(self, connection: HostConnection) -> None:
+        report = audit(connection, self._spec.network.pods)
+        with self._lock:
+            self._audits.append(report)
+        if not report.ours:
+            forget(connection)
+
+    def _step(self, host: HostSpec, name: str, work: Callable[[], None]) -> bool:
+        began = time.monotonic()
+        self._tell(StepEvent(host=host.name, step=name, state="started"))
+        try:
+            work()
+        except LongboatError as error:
+            lines = error.last_lines if isinstance(error, CommandFailed) else ()
+            message = error.message.removeprefix(f"{host.name}: ")
+            with self._lock:
+                self._failures.append(StepFailure(host=host.name, step=name, message=message, last_lines=lines))
+            self._tell(
+                StepEvent(host=host.name, step=name, state="failed", text=message, seconds=time.monotonic() - began)
+            )
+            return False
+        self._tell(StepEvent(host=host.name, step=name, state="done", seconds=time.monotonic() - began))
+        return True
+
+    def _each(self, hosts: Sequence[HostSpec], work: Callable[[HostSpec], None]) -> None:
+        turns = [threading.Thread(target=work, args=(host,)) for host in hosts]
+        for turn in turns:
+            turn.start()
+        for turn in turns:
+            turn.join()
+
+    def _tell(self, event: StepEvent) -> None:
+        with self._lock:
+            self._listen(event)

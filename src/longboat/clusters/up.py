@@ -1,0 +1,154 @@
+"""`longboat cluster up`: observe, plan, apply, until every host is a ready node. Not the file, not showing.
+
+Two passes, each observe -> plan -> apply: hosts become members; then, when nodes have their ranges of pod addresses,
+the network, labels and taints. A pass with nothing to do changes nothing: `up` is repeated after any interruption.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import threading
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from longboat.clusters.apply import nodes as cluster_nodes
+from longboat.clusters.apply.execute import Execution, Listener, StepEvent, StepFailure
+from longboat.clusters.hosts.connection import HostConnection, check
+from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.plan import kubeadm, node_settings, packages
+from longboat.clusters.plan.host_plan import plan_hosts, plan_network
+from longboat.clusters.plan.network import KUBECTL, NodeView
+from longboat.clusters.plan.steps import ClusterPlan, Step
+from longboat.clusters.spec import ClusterSpec
+from longboat.core.errors import EngineError, NotFound
+from longboat.core.jobs import Value
+
+RANGES_S = 120.0  # a node has its range seconds after it joined; a busy control plane takes longer
+READY_S = 300.0  # the first pods of a network pull their images
+_FILE_BYTES = 8 << 20  # keys have some KiB, manifests of networks up to a MiB
+
+
+class UpResult(Value, frozen=True):
+    """What `up` leads to. Without failures every host is a ready node."""
+
+    failures: tuple[StepFailure, ...] = ()
+    changes: int = 0
+    nodes: tuple[NodeView, ...] = ()
+    kubeconfig: str = ""
+    """The administrator's, as the control plane has it: a secret."""
+
+
+class ClusterUp:
+    """One `up`: the hosts it talks to, what was seen of them, and who listens."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        hosts: Mapping[str, HostConnection],
+        facts: Mapping[str, HostFacts],
+        listen: Listener,
+    ) -> None:
+        self._spec = spec
+        self._hosts = hosts
+        self._facts = facts
+        self._listen = listen
+        self._lock = threading.Lock()
+        self._token: cluster_nodes.JoinToken | None = None
+
+    def plan(self) -> ClusterPlan:
+        return plan_hosts(self._spec, self._facts, load_keys(self._spec, list(self._facts.values())))
+
+    def run(self) -> UpResult:
+        first = self._plan_and_execute(self.plan())
+        failed = {failure.host for failure in first.failures}
+        if not self._control.name or self._control.name in failed:
+            return first
+        joined = [host.name for host in self._spec.hosts if host.name in self._facts and host.name not in failed]
+        nodes = cluster_nodes.wait_for_ranges(self._control, joined, RANGES_S)
+        second = self._plan_and_execute(plan_network(self._spec, self._facts, nodes, self._manifest()))
+        failed |= {failure.host for failure in second.failures}
+        changes = first.changes + second.changes + self._settle(nodes)
+        ready = cluster_nodes.wait_until_ready(self._control, [name for name in joined if name not in failed], READY_S)
+        return UpResult(
+            failures=first.failures + second.failures,
+            changes=changes,
+            nodes=tuple(ready),
+            kubeconfig=check(self._control, "cat /etc/kubernetes/admin.conf"),
+        )
+
+    @property
+    def _control(self) -> HostConnection:
+        return self._hosts[self._spec.control_planes[0].name]
+
+    def _plan_and_execute(self, plan: ClusterPlan) -> UpResult:
+        try:
+            failures = Execution(self._hosts, self._stdin, self._listen).run(plan)
+        finally:
+            if self._token:
+                self._token.delete()
+                self._token = None
+        return UpResult(failures=tuple(failures), changes=len(plan.steps))
+
+    def _settle(self, nodes: Sequence[NodeView]) -> int:
+        calls = node_settings.commands(self._spec, nodes)
+        for call in calls:
+            check(self._control, f"{KUBECTL} {shlex.join(call)}")
+            self._listen(StepEvent(host=call[2], step=call[0], state="done", text=shlex.join(call[3:])))
+        return len(calls)
+
+    def _stdin(self, step: Step) -> bytes | Path:
+        if step.kind == "images":
+            return image_archive(self._spec)
+        if step.kind == "script":
+            return b""
+        if step.kind == "manifest":
+            return self._manifest()
+        host = next(host for host in self._spec.hosts if host.name == step.host)
+        facts = self._facts[host.name]
+        if step.kind == "init":
+            own = f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
+            return kubeadm.as_text(kubeadm.init_documents(self._spec, host, facts, own))
+        token = self._join_token()
+        key = token.certificate_key() if host.role == "control-plane" else ""
+        return kubeadm.as_text(kubeadm.join_documents(self._spec, host, facts, token.ticket(key)))
+
+    def _manifest(self) -> bytes:
+        return load_file(self._spec.network.manifest) if self._spec.network.manifest else b""
+
+    def _join_token(self) -> cluster_nodes.JoinToken:
+        with self._lock:  # hosts join side by side, with one token
+            if self._token is None:
+                self._token = cluster_nodes.JoinToken(self._control)
+            return self._token
+
+
+def image_archive(spec: ClusterSpec) -> Path:
+    path = Path(spec.source.images or "").expanduser()
+    if not path.is_file():
+        raise NotFound(
+            f"{path}: no such file", hint="source.images: an archive of images, as `ctr images export` makes it"
+        )
+    return path
+
+
+def load_keys(spec: ClusterSpec, facts: Sequence[HostFacts]) -> dict[str, bytes]:
+    """The keys that sign the repositories hosts would use."""
+    if spec.source.kind != "packages":
+        return {}
+    wanted = {repository.key for host in facts for repository in packages.repositories(spec, host)}
+    return {name: load_file(name) for name in sorted(wanted)}
+
+
+def load_file(name: str) -> bytes:
+    """A file here, or what a URL gives: keys and manifests."""
+    try:
+        if name.startswith(("https://", "http://")):
+            with urllib.request.urlopen(name, timeout=30) as answer:
+                return bytes(answer.read(_FILE_BYTES))
+        with open(Path(name).expanduser(), "rb") as file:
+            return file.read(_FILE_BYTES)
+    except (OSError, ValueError) as error:
+        hint = "the cluster file may name another place, or a file here"
+        raise EngineError(f"{name} cannot be read: {getattr(error, 'reason', None) or error}", hint=hint) from None

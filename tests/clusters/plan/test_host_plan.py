@@ -1,0 +1,142 @@
+"""Which steps hosts still need: from bare machines, half-made ones and finished ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import msgspec
+
+from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.plan import kubeadm, network, runtime
+from longboat.clusters.plan.host_plan import plan_hosts, plan_network
+from longboat.clusters.plan.network import NodeView
+from longboat.clusters.spec import ClusterSpec
+from longboat.fitting.model.nodes import Taint
+from tests.clusters.worlds import KEYS, bare, cluster
+
+FULL = ["journal", "data", "sysctl", "repository", "packages", "containerd"]
+
+
+def names(spec: ClusterSpec, facts: HostFacts) -> list[str]:
+    plan = plan_hosts(spec, {facts.name: facts}, KEYS)
+    return [step.name for step in plan.steps]
+
+
+def finished(spec: ClusterSpec, name: str) -> HostFacts:
+    """A host on which every step of the plan was carried out."""
+    facts = bare(name)
+    steps = {step.name: step.key for step in plan_hosts(spec, {name: facts}, KEYS).steps}
+    config = runtime.configuration(spec, facts)
+    return bare(
+        name,
+        journal_cluster=spec.name,
+        sysctls=(("net.ipv4.ip_forward", "1"),),
+        packages=tuple((package, f"{spec.versions.kubernetes}-1.1") for package in ("kubelet", "kubeadm", "kubectl")),
+        programs=(("containerd", "2.4.2"),),
+        units=(("containerd", "active"),),
+        files=((runtime.CONFIG, hashlib.sha256(config.encode()).hexdigest()), (kubeadm.KUBELET, "x")),
+        done=(*((step, key) for step, key in steps.items() if step not in ("init", "join")), ("kubernetes", "")),
+    )
+
+
+def test_bare_hosts_become_a_control_plane_and_workers() -> None:
+    spec = cluster()
+    assert names(spec, bare("cp-0")) == [*FULL, "init"]
+    assert names(spec, bare("w-0")) == [*FULL, "join"]
+
+
+def test_a_finished_host_needs_nothing() -> None:
+    spec = cluster()
+    for host in spec.hosts:
+        assert names(spec, finished(spec, host.name)) == []
+
+
+def test_what_somebody_changed_since_is_done_again() -> None:
+    spec = cluster()
+    good = finished(spec, "w-0")
+    without_config = tuple(entry for entry in good.files if entry[0] != runtime.CONFIG)
+    for drift, wanted in {
+        "sysctls": ((("net.ipv4.ip_forward", "0"),), ["sysctl"]),
+        "files": (without_config, ["containerd"]),
+        "units": ((("containerd", "failed"),), ["containerd"]),
+        "swaps": (("/dev/sdb",), ["swap"]),
+        "packages": ((), ["packages"]),
+    }.items():
+        assert names(spec, msgspec.structs.replace(good, **{drift: wanted[0]})) == wanted[1], drift
+
+
+def test_a_join_that_was_cut_off_is_done_again() -> None:
+    spec = cluster()
+    good = finished(spec, "w-0")
+    cut_off = msgspec.structs.replace(good, done=tuple(entry for entry in good.done if entry[0] != "kubernetes"))
+    assert names(spec, cut_off) == ["join"]
+
+
+def test_workers_wait_for_init_and_control_planes_for_each_other() -> None:
+    spec = cluster(planes=3, workers=1, endpoint="10.0.0.9")
+    plan = plan_hosts(spec, {host.name: bare(host.name) for host in spec.hosts}, KEYS)
+    needs = {step.host: step.needs for step in plan.steps if step.name in ("init", "join")}
+    assert needs == {"cp-0": (), "cp-1": ("cp-0/init",), "cp-2": ("cp-1/join",), "w-0": ("cp-0/init",)}
+
+
+def test_a_host_that_does_not_answer_has_no_steps() -> None:
+    assert [host.host for host in plan_hosts(cluster(), {"cp-0": bare("cp-0")}, KEYS).hosts] == ["cp-0"]
+
+
+def test_a_containerd_that_is_good_enough_stays() -> None:
+    facts = bare("w-0", programs=(("containerd", "2.1.4"),))
+    step = next(step for step in plan_hosts(cluster(), {"w-0": facts}, KEYS).steps if step.name == "packages")
+    assert "containerd" not in step.title
+    old = bare("w-0", programs=(("containerd", "1.6.20"),))
+    step = next(step for step in plan_hosts(cluster(), {"w-0": old}, KEYS).steps if step.name == "packages")
+    assert "containerd" in step.title
+
+
+def test_a_control_plane_alone_takes_pods_and_one_with_workers_does_not() -> None:
+    alone, many = cluster(workers=0), cluster()
+    own = kubeadm.init_documents(alone, alone.hosts[0], bare("cp-0"), "a.b")[0]["nodeRegistration"]
+    assert own["taints"] == []
+    assert "taints" not in kubeadm.init_documents(many, many.hosts[0], bare("cp-0"), "a.b")[0]["nodeRegistration"]
+
+
+def test_taints_of_the_file_are_registered() -> None:
+    host = msgspec.structs.replace(cluster().hosts[1], taints=(Taint(key="gpu", effect="NoSchedule"),))
+    assert kubeadm.registration(host, bare("w-0"))["taints"] == [{"key": "gpu", "value": "", "effect": "NoSchedule"}]
+
+
+def test_settings_of_the_kubelet_come_from_the_file() -> None:
+    spec = cluster(kubelet=(("maxPods", "250"), ("failSwapOn", "false")))
+    found = kubeadm.kubelet_configuration(spec, bare("w-0"))
+    assert (found["maxPods"], found["failSwapOn"], found["cgroupDriver"]) == (250, False, "systemd")
+
+
+def test_each_node_has_routes_to_the_others_and_none_to_itself() -> None:
+    spec = cluster(workers=2)
+    nodes = [
+        NodeView(name=host.name, address=f"10.0.0.{number}", pods=f"10.244.{number}.0/24", is_ready=False)
+        for number, host in enumerate(spec.hosts, 1)
+    ]
+    plan = plan_network(spec, {host.name: bare(host.name) for host in spec.hosts}, nodes)
+    assert [step.host for step in plan.steps] == ["cp-0", "w-0", "w-1"]
+    unit = network.routes_unit(nodes[1:])
+    assert "ip route replace 10.244.2.0/24 via 10.0.0.2" in unit
+    assert "10.244.1.0/24" not in unit
+
+
+def test_a_new_node_changes_the_routes_of_all_and_a_second_time_of_none() -> None:
+    spec = cluster(workers=1)
+    nodes = [
+        NodeView(name=host.name, address=f"10.0.0.{number}", pods=f"10.244.{number}.0/24", is_ready=True)
+        for number, host in enumerate(spec.hosts, 1)
+    ]
+    facts = {host.name: bare(host.name) for host in spec.hosts}
+    alone = plan_network(spec, facts, nodes[:1]).steps[0]
+    facts["cp-0"] = bare("cp-0", done=(("network", alone.key),))
+    assert plan_network(spec, facts, nodes[:1]).is_empty
+    assert {step.host for step in plan_network(spec, facts, nodes).steps} == {"cp-0", "w-0"}
+
+
+def test_the_network_of_pods_has_the_nodes_range() -> None:
+    plugins = json.loads(network.conflist("10.244.3.0/24", "lab"))["plugins"]
+    assert plugins[0]["ipam"]["ranges"] == [[{"subnet": "10.244.3.0/24"}]]

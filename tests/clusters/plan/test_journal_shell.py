@@ -1,0 +1,143 @@
+"""The journal's shell, run below a folder of the test: what is saved comes back, wherever a script is cut off."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from longboat.clusters.apply.undo import _UNDO
+from longboat.clusters.plan.journal_shell import JOURNAL, PRELUDE, put, undo
+
+
+class Machine:
+    """A folder that plays the root of a host."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.journal = root / "journal"
+        (self.journal / "undo").mkdir(parents=True)
+        (self.journal / "done").mkdir()
+
+    def run(self, script: str, *, is_cut: bool = False) -> subprocess.CompletedProcess[str]:
+        text = (PRELUDE + script).replace(JOURNAL, str(self.journal))
+        done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)
+        assert is_cut or done.returncode == 0, done.stderr
+        return done
+
+    def undo(self) -> str:
+        return self.run(_UNDO.replace("command -v systemctl", "false")).stdout
+
+    def entries(self) -> list[str]:
+        return sorted(path.name for path in (self.journal / "undo").iterdir())
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_a_file_that_was_there_comes_back_with_its_mode(machine: Machine, tmp_path: Path) -> None:
+    file = tmp_path / "etc" / "fstab"
+    file.parent.mkdir()
+    file.write_text("before\n")
+    file.chmod(0o640)
+    machine.run(put(str(file), "after\n", 0o600))
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("after\n", 0o600)
+    machine.undo()
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("before\n", 0o640)
+
+
+def test_a_file_that_was_not_there_goes_with_the_folders_made_for_it(machine: Machine, tmp_path: Path) -> None:
+    machine.run(put(str(tmp_path / "etc" / "cni" / "net.d" / "x.conf"), "{}"))
+    assert (tmp_path / "etc" / "cni" / "net.d" / "x.conf").read_text() == "{}"
+    machine.undo()
+    assert not (tmp_path / "etc").exists()
+
+
+def test_a_folder_with_somebody_elses_file_stays(machine: Machine, tmp_path: Path) -> None:
+    machine.run(put(str(tmp_path / "etc" / "cni" / "ours"), "x"))
+    (tmp_path / "etc" / "cni" / "theirs").write_text("y")
+    machine.undo()
+    assert [path.name for path in (tmp_path / "etc" / "cni").iterdir()] == ["theirs"]
+
+
+def test_what_was_there_first_comes_back_after_several_changes(machine: Machine, tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text("the user's")
+    for content in ("one", "two", "three"):
+        machine.run(put(str(file), content))
+    assert len(machine.entries()) == 1
+    machine.undo()
+    assert file.read_text() == "the user's"
+
+
+def test_a_link_comes_back_as_a_link(machine: Machine, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("nowhere")
+    machine.run(put(str(link), "x"))
+    assert not link.is_symlink()
+    machine.undo()
+    assert link.readlink() == Path("nowhere")
+
+
+def test_nothing_is_written_where_nothing_differs(machine: Machine, tmp_path: Path) -> None:
+    file = tmp_path / "same"
+    file.write_text("x")
+    file.chmod(0o644)
+    machine.run(put(str(file), "x"))
+    assert machine.entries() == []
+
+
+def test_undo_runs_from_the_newest_to_the_oldest_and_each_once(machine: Machine, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    for name in ("a", "b", "c", "a"):
+        machine.run(undo(name, f"echo {name} >> {log}"))
+    machine.undo()
+    assert log.read_text().split() == ["c", "b", "a"]
+    machine.undo()
+    assert log.read_text().split() == ["c", "b", "a"]
+
+
+def test_more_than_ninety_nine_changes_keep_their_order(machine: Machine, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    machine.run("".join(undo(f"n{number}", f"echo {number} >> {log}") for number in range(12)))
+    machine.undo()
+    assert log.read_text().split() == [str(number) for number in reversed(range(12))]
+
+
+def test_a_failed_undo_stays_and_the_older_ones_are_run(machine: Machine, tmp_path: Path) -> None:
+    machine.run(undo("old", f"touch {tmp_path}/old-undone") + undo("bad", f"test -e {tmp_path}/mended"))
+    told = machine.run(_UNDO.replace("command -v systemctl", "false"), is_cut=True)
+    assert told.returncode == 1
+    assert "not undone: bad" in told.stderr
+    assert (tmp_path / "old-undone").exists()
+    assert machine.entries() == ["0002-bad"]
+    (tmp_path / "mended").touch()
+    machine.undo()
+    assert machine.entries() == []
+
+
+def test_an_entry_that_was_cut_off_while_it_was_written_is_no_entry(machine: Machine, tmp_path: Path) -> None:
+    (machine.journal / "undo" / ".new").mkdir()
+    (machine.journal / "undo" / ".new" / "run").write_text(f"touch {tmp_path}/wrong")
+    machine.run(undo("next", f"touch {tmp_path}/right"))
+    machine.undo()
+    assert (tmp_path / "right").exists() and not (tmp_path / "wrong").exists()
+
+
+@pytest.mark.parametrize("lines", range(2, 30))
+def test_wherever_it_is_cut_off_the_file_is_whole_and_comes_back(machine: Machine, tmp_path: Path, lines: int) -> None:
+    """A script that is killed is one of which only the first commands were run."""
+    file = tmp_path / "etc" / "file"
+    file.parent.mkdir()
+    file.write_text("before")
+    body = put(str(file), "after") + undo("more", f"rm -f {tmp_path}/more") + f"touch {tmp_path}/more\n"
+    count = f"count=0; trap 'count=$((count + 1)); [ $count -lt {lines * 2} ] || kill -9 $$' DEBUG\n"
+    text = (PRELUDE.replace("set -eu", f"set -eu\n{count}") + body).replace(JOURNAL, str(machine.journal))
+    subprocess.run(["bash", "-T", "-c", text], capture_output=True, check=False)
+    assert file.read_text() in ("before", "after")
+    machine.undo()
+    assert file.read_text() == "before"
+    assert not (tmp_path / "more").exists()

@@ -1,0 +1,60 @@
+"""Packages and their repositories: what is written for apt and dnf, and which versions count as installed."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from longboat.clusters.plan.packages import default_repositories, is_version, list_name, packages, repository
+from longboat.clusters.plan.steps import Kept, Step
+from longboat.clusters.spec import Source
+from longboat.core.errors import InternalError
+from tests.clusters.worlds import KEYS, bare, cluster
+
+
+def written(step: Step | None) -> str:
+    """What the script's base64 words hold."""
+    assert step is not None
+    words = [word for line in step.script.splitlines() if line.startswith("put ") for word in line.split()[3:]]
+    return b"".join(base64.b64decode(word) for word in words).decode()
+
+
+def test_a_repository_is_signed_by_its_own_key_alone() -> None:
+    spec = cluster()
+    text = written(repository(spec, spec.hosts[0], bare("cp-0"), KEYS))
+    assert "deb [signed-by=/etc/apt/keyrings/longboat-0.asc] https://mirror.test/deb/ /" in text
+
+
+def test_the_projects_own_repositories() -> None:
+    urls = [item.url for item in default_repositories(bare("x"), "1.36.4")]
+    assert urls == ["https://pkgs.k8s.io/core:/stable:/v1.36/deb/", "https://download.docker.com/linux/debian"]
+    rocky = bare("x", os_id="rocky", package_manager="dnf")
+    assert default_repositories(rocky, "1.36.4")[0].url.endswith("/v1.36/rpm/")
+
+
+def test_dnf_has_a_key_for_each_repository() -> None:
+    spec = cluster()
+    rocky = bare("cp-0", os_id="rocky", package_manager="dnf")
+    text = written(repository(spec, spec.hosts[0], rocky, KEYS))
+    assert "gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/longboat-0\n" in text
+
+
+def test_installed_packages_of_this_version_stay() -> None:
+    spec = cluster(source=Source())
+    found = tuple((name, "1.36.4-1.1") for name in ("kubelet", "kubeadm", "kubectl"))
+    assert isinstance(packages(spec, spec.hosts[0], bare("cp-0", packages=found), runtime=False), Kept)
+
+
+@pytest.mark.parametrize(
+    ("installed", "is_same"),
+    [("1.36.4-1.1", True), ("1.36.4", True), ("1.36.40-1.1", False), ("1.36.3-1.1", False), ("", False)],
+)
+def test_versions(installed: str, is_same: bool) -> None:
+    assert is_version(installed, "1.36.4") is is_same
+
+
+def test_apts_own_names_of_what_it_fetched() -> None:
+    assert list_name("http://10.1.0.1:8080/core:/stable:/v1.36/deb/") == "10.1.0.1*8080_core*_stable*_v1.36_deb"
+    with pytest.raises(InternalError):
+        list_name("http://x/$(reboot)")
