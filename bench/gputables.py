@@ -34,7 +34,9 @@ def section(found: dict[str, Any]) -> list[str]:
         "",
         *table(handover_rows(found["queueing"]["kubernetes"])),
         "",
-        *table(seeing_rows(found["seeing"])),
+        *table(seeing_rows(found["seeing"], found["isolation"])),
+        "",
+        *table(isolation_rows(found["isolation"])),
         "",
         *table(failing_rows(found["failing"])),
     ]
@@ -72,13 +74,24 @@ def queue_rows(queueing: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def seeing_rows(seeing: dict[str, Any]) -> list[Row]:
+def seeing_rows(seeing: dict[str, Any], isolation: dict[str, Any]) -> list[Row]:
+    """The embedded engine as root and as a user, and with isolation off."""
+    shown = {f"embedded as {who}": isolation[who] for who in ("root", "user")}
+    places = {place: {asked: cases[asked] for asked in ("one GPU", "no GPU")} for place, cases in shown.items()}
+    places["embedded, isolation off"] = {"no GPU": isolation["user"]["off"]}
+    places["kubernetes"] = seeing["kubernetes"]
     rows: list[Row] = [["what a run sees", "GPUs", "after it widened CUDA_VISIBLE_DEVICES", "device files"]]
-    for place, cases in seeing.items():
+    for place, cases in places.items():
         for asked, seen in cases.items():
             files = ", ".join(seen["devices"]) or "none"
             rows.append([f"{place}, asked for {asked}", str(seen["given"]), str(seen["widened"]), files])
     return rows
+
+
+def isolation_rows(isolation: dict[str, Any]) -> list[Row]:
+    starts = isolation["start of `true`, s"]
+    rows: list[Row] = [["a run of `true` without GPUs", "GPU isolation off", "on"]]
+    return [*rows, ["until the command has ended, s", number(starts["off"]), number(starts["auto"])]]
 
 
 def failing_rows(failing: dict[str, Any]) -> list[Row]:

@@ -9,11 +9,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+_known: dict[str, tuple[Callable[..., int], Callable[[], int]]] = {}
+
 
 def call(name: str, *arguments: int | bytes | None) -> None:
     """Call a function that returns 0. Raises OSError with what it says instead."""
     try:
-        function, read_errno = _function(name)
+        function, read_errno = _known[name] = _known.get(name) or _function(name)
     except (ImportError, OSError, AttributeError, ValueError):
         raise OSError(errno.ENOSYS, "%s: %s" % (name, os.strerror(errno.ENOSYS))) from None
     if function(*arguments) != 0:
