@@ -124,20 +124,24 @@ def missing() -> str | None:
     return packages.missing()
 
 
-def serve(group: Group) -> Repository:
-    """Make the packages if need be, sign them with a new key and serve them to the group."""
+def serve(group: Group, versions: Sequence[str] = (KUBERNETES_VERSION,)) -> Repository:
+    """Make the packages if need be, sign them with a new key and serve them to the group.
+
+    `PREVIOUS_VERSION` is one more to ask for, for upgrades; the first time its programs are built, which takes long.
+    """
     lacks = missing()
     if lacks:
         raise Missing(lacks)
     folder = group.record.folder / NAME
     public = folder / file_server.PUBLIC
     public.mkdir(parents=True)
-    with signing_key() as home:
-        write_index(public / kubernetes_path(KUBERNETES_VERSION), packages.NEWEST, home)
-        write_index(public / "distribution", packages.OF_DISTRIBUTION, home)
-    write_programs(public / programs_path(KUBERNETES_VERSION))
     (public / "images").mkdir()
-    (public / "images" / f"v{KUBERNETES_VERSION}.tar").symlink_to(kubeadm_images.archive())
+    with signing_key() as home:
+        write_index(public / "distribution", packages.OF_DISTRIBUTION, home)
+        for version in versions:
+            write_index(public / kubernetes_path(version), packages.VERSIONS[version], home)
+            write_programs(public / programs_path(version), packages.VERSIONS[version])
+            (public / "images" / f"v{version}.tar").symlink_to(kubeadm_images.archive(version))
     return start(group, folder)
 
 
@@ -156,10 +160,10 @@ def start(group: Group, folder: Path) -> Repository:
     return Repository(folder, f"http://{group.gateway}:{port.read_text()}", Path(running.log))
 
 
-def write_programs(folder: Path) -> None:
+def write_programs(folder: Path, listed: Sequence[Package]) -> None:
     """The programs under their own names, each with its checksum beside it."""
     folder.mkdir(parents=True)
-    programs = find(packages.targets_of(packages.NEWEST))
+    programs = find(packages.targets_of(listed))
     for name in HOST_COMMANDS:
         program = programs[name].resolve()
         (folder / name).symlink_to(program)

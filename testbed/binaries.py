@@ -20,6 +20,8 @@ GO_FOLDER = Path(__file__).parent / "go"
 KUBERNETES_VERSION = "1.36.4"
 OLDER_VERSION = "1.29.15"
 """The oldest that Longboat works with; built only when a test asks for it."""
+PREVIOUS_VERSION = "1.35.8"
+"""What hosts are upgraded from; built only when a test asks for it."""
 KUBERNETES_COMMANDS = (
     "kube-apiserver",
     "kube-controller-manager",
@@ -127,7 +129,14 @@ TARGETS = (
 OLDER = Target(
     "kubernetes-older", "kubernetes-older", {"kubernetes": "."}, links=OLDER_COMMANDS, stamps=_stamps(OLDER_VERSION)
 )
-BY_NAME = {target.name: target for target in (*TARGETS, OLDER)}
+PREVIOUS = Target(
+    "kubernetes-previous",
+    "kubernetes-previous",
+    {"kubernetes": "."},
+    links=KUBERNETES_COMMANDS,
+    stamps=_stamps(PREVIOUS_VERSION),
+)
+BY_NAME = {target.name: target for target in (*TARGETS, OLDER, PREVIOUS)}
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,25 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from testbed import binaries, images, rootfs
-from testbed.binaries import KUBERNETES_VERSION, Binaries
+from testbed.binaries import KUBERNETES_VERSION, PREVIOUS, PREVIOUS_VERSION, Binaries
 from testbed.errors import TestbedError
 
 TARGETS = ("tools", "kubernetes", "etcd", "containerd", "runc", "cni", "coredns")
+PROGRAMS = {KUBERNETES_VERSION: "kubernetes", PREVIOUS_VERSION: PREVIOUS.name}
+"""Version to the target of the build that has its programs."""
 
 
-def names(programs: Binaries) -> dict[str, str]:
+def targets_of(version: str) -> list[str]:
+    return [PROGRAMS[version] if name == "kubernetes" else name for name in TARGETS]
+
+
+def names(programs: Binaries, version: str) -> dict[str, str]:
     """The images this version of kubeadm asks for, and the program that each is."""
-    command = [str(programs["kubeadm"]), "config", "images", "list", f"--kubernetes-version=v{KUBERNETES_VERSION}"]
+    command = [str(programs["kubeadm"]), "config", "images", "list", f"--kubernetes-version=v{version}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise TestbedError(f"kubeadm does not tell its images: {done.stderr.strip()}")
@@ -57,14 +63,14 @@ def write_layer(layer: Path, files: dict[str, Path | str]) -> None:
                 tar.addfile(entry, opened)
 
 
-def archive() -> Path:
-    """All images of the newest version's kubeadm in one file; made if it is not in the cache yet.
+def archive(version: str = KUBERNETES_VERSION) -> Path:
+    """All images of this version's kubeadm in one file; made if it is not in the cache yet.
 
     It is an OCI layout in a tar file with the images under the names that kubeadm asks for, pause included:
     `ctr -n k8s.io images import FILE` is all that a host needs.
     """
-    programs = binaries.find(TARGETS)
-    keys = [binaries.key_of(binaries.BY_NAME[name]) for name in TARGETS]
+    programs = binaries.find(targets_of(version))
+    keys = [binaries.key_of(binaries.BY_NAME[name]) for name in targets_of(version)]
     key = hashlib.sha256("\0".join([*keys, rootfs.key(), "1"]).encode()).hexdigest()[:16]
     wanted = binaries.cache_folder() / "images" / f"kubeadm-{key}.tar"
     if wanted.exists():
@@ -72,20 +78,21 @@ def archive() -> Path:
     base = rootfs.get()
     with images.image_lock("kubeadm") as folder:
         if not wanted.exists():
-            print("testbed images: making those of kubeadm", file=sys.stderr, flush=True)
+            print(f"testbed images: making those of kubeadm {version}", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as scratch:
                 finished = Path(scratch) / "images.tar"
-                write_images(finished, Path(scratch) / "layer.tar", programs, base)
+                write_images(finished, names(programs, version), programs, base)
                 finished.rename(wanted)
     return wanted
 
 
-def write_images(finished: Path, layer: Path, programs: Binaries, base: Path) -> None:
+def write_images(finished: Path, wanted: Mapping[str, str], programs: Binaries, base: Path) -> None:
+    layer = finished.with_name("layer.tar")
     listed: list[dict[str, object]] = []
     with tarfile.open(finished, "w") as tar:
         images.add(tar, "oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}).encode())
         groups: dict[str, list[str]] = {}
-        for name, program in names(programs).items():
+        for name, program in wanted.items():
             groups.setdefault("kube-proxy" if program.startswith("kube-") else program, []).append(name)
         for program, members in groups.items():
             write_layer(layer, layer_files(program, programs, base))

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from testbed import binaries, images
-from testbed.binaries import KUBERNETES_VERSION, Binaries
+from testbed.binaries import KUBERNETES_VERSION, PREVIOUS, PREVIOUS_VERSION, Binaries
 from testbed.errors import Missing, TestbedError
 
 REVISION = "1.1"
@@ -164,6 +164,8 @@ OF_DISTRIBUTION = (
 )  # fmt: skip
 """What a distribution's own archive has."""
 NEWEST = of_kubernetes(KUBERNETES_VERSION, "kubernetes-host")
+VERSIONS = {KUBERNETES_VERSION: NEWEST, PREVIOUS_VERSION: of_kubernetes(PREVIOUS_VERSION, PREVIOUS.name)}
+"""What there is of each version of Kubernetes."""
 
 
 def missing() -> str | None:

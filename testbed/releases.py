@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.binaries import KUBERNETES_VERSION, OLDER, OLDER_VERSION, Target
+from testbed.binaries import KUBERNETES_VERSION, OLDER, OLDER_VERSION, PREVIOUS, PREVIOUS_VERSION, Target
 from testbed.errors import TestbedError
 
 REACH_S = 3.0
@@ -42,8 +42,8 @@ def releases_of(target: Target) -> list[Release]:
     arch = ARCHITECTURES.get(platform.machine())
     if arch is None or platform.system() != "Linux":
         return []
-    if target.name in ("kubernetes", "kubernetes-host", OLDER.name):
-        version = OLDER_VERSION if target.name == OLDER.name else KUBERNETES_VERSION
+    if target.name in ("kubernetes", "kubernetes-host", OLDER.name, PREVIOUS.name):
+        version = {OLDER.name: OLDER_VERSION, PREVIOUS.name: PREVIOUS_VERSION}.get(target.name, KUBERNETES_VERSION)
         root = f"dl.k8s.io/release/v{version}/bin/linux/{arch}"
         return [Release(f"{root}/{name}", f"{root}/{name}.sha256", {name: ""}) for name in target.programs]
     if target.name == "etcd":

@@ -68,6 +68,7 @@ def test_key_follows_sources_flags_and_sums(tmp_path: Path, monkeypatch: pytest.
     [
         ("kubernetes", binaries.KUBERNETES_VERSION, 36, binaries.KUBERNETES_COMMANDS),
         ("kubernetes-older", binaries.OLDER_VERSION, 29, binaries.OLDER_COMMANDS),
+        ("kubernetes-previous", binaries.PREVIOUS_VERSION, 35, binaries.KUBERNETES_COMMANDS),
     ],
 )
 def test_every_kubernetes_command_is_the_same_program(

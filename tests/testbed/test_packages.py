@@ -28,8 +28,15 @@ def test_layout_of_the_kubernetes_project() -> None:
     assert not any("config.toml" in path for path in paths(BY_NAME["containerd"]))
 
 
+def test_two_versions_are_one_minor_release_apart() -> None:
+    newest, previous = (int(version.split(".")[1]) for version in packages.VERSIONS)
+    assert newest == previous + 1, "kubeadm upgrades by one"
+    kubelet = next(package for package in packages.VERSIONS[binaries.PREVIOUS_VERSION] if package.name == "kubelet")
+    assert kubelet.version == f"{binaries.PREVIOUS_VERSION}-1.1"
+
+
 def test_every_program_is_in_one_of_its_targets() -> None:
-    for package in BY_NAME.values():
+    for package in (*BY_NAME.values(), *packages.VERSIONS[binaries.PREVIOUS_VERSION]):
         known = {program for name in package.targets for program in binaries.BY_NAME[name].programs}
         assert set(package.programs.values()) <= known, package.name
 

@@ -58,7 +58,10 @@ def publish(root: Path, name: str, *, checksum: str = "") -> dict[str, bytes]:
     return programs
 
 
-@pytest.mark.parametrize("name", ["kubernetes", "kubernetes-older", "etcd", "containerd", "runc", "cni"])
+RELEASED = ["kubernetes", "kubernetes-older", "kubernetes-previous", "etcd", "containerd", "runc", "cni"]
+
+
+@pytest.mark.parametrize("name", RELEASED)
 def test_programs_come_out_of_the_release(mirror: Path, tmp_path: Path, name: str) -> None:
     expected = publish(mirror, name)
     folder = tmp_path / "out"
