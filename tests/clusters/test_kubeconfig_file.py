@@ -108,7 +108,9 @@ def test_the_current_context_goes_with_it() -> None:
     assert yaml.safe_load(remove(merge("", ADMIN, "lab"), "lab"))["current-context"] == ""
 
 
-@pytest.mark.parametrize("text", ["[", "[]", "{kind: Pod}", "token: 'secret"])
+@pytest.mark.parametrize(
+    "text", ["[", "[]", "{kind: Pod}", "token: 'secret", "users: secret", "users: {a: 1}", "users: [secret]"]
+)
 def test_what_is_no_kubeconfig_is_not_repeated(text: str) -> None:
     with pytest.raises(KubeconfigError) as caught:
         merge(text, ADMIN, "lab")
@@ -134,6 +136,9 @@ def test_the_file_is_changed_with_a_backup_and_closed_to_others(file: Path) -> N
     access = kubeconfig.find("lab", None, environment)
     assert access.server == "https://10.0.0.5:6443"
     assert put_context(ADMIN, "lab", environment) is None
+    sorted_anew = yaml.safe_dump(yaml.safe_load(file.read_text()))  # as kubectl leaves it
+    file.write_text(sorted_anew)
+    assert put_context(ADMIN, "lab", environment) is None and file.read_text() == sorted_anew
     assert drop_context("lab", environment) == file
     assert yaml.safe_load(file.read_text()) == yaml.safe_load(MINE)
     assert drop_context("lab", environment) is None

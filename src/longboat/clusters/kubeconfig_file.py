@@ -122,6 +122,13 @@ class _Document:
         self.root = root
         if self.text("kind") not in ("", "Config"):
             raise KubeconfigError("not a kubeconfig", hint="a kubeconfig says `kind: Config`")
+        for plural in _LISTS:
+            listed = self.child(root, plural)
+            items = listed.value if isinstance(listed, yaml.SequenceNode) else None if self.text(plural) else ()
+            if items is None or isinstance(listed, yaml.MappingNode):
+                raise KubeconfigError(f"{plural}: not a list")
+            if not all(isinstance(item, yaml.MappingNode) for item in items):
+                raise KubeconfigError(f"{plural}: an entry has no `name` and `{_LISTS[plural]}`")
 
     @staticmethod
     def node(value: Any) -> Any:
@@ -151,8 +158,7 @@ class _Document:
     def entries(self, plural: str) -> Iterator[tuple[str, Any]]:
         listed = self.child(self.root, plural)
         for item in getattr(listed, "value", None) or ():
-            if not isinstance(item, tuple):
-                yield self.field(item, "name"), self.child(item, _LISTS[plural])
+            yield self.field(item, "name"), self.child(item, _LISTS[plural])
 
     def entry(self, plural: str, name: str) -> Any:
         return next((body for entry, body in self.entries(plural) if name and entry == name), None)
@@ -220,15 +226,23 @@ def _change(environment: Mapping[str, str], change: Callable[[str], str]) -> Pat
                 raise KubeconfigError(f"{path}: not UTF-8") from None
             except KubeconfigError as error:
                 raise KubeconfigError(f"{path}: {error.message}", hint=error.hint) from None
-            if before is not None and after in (before, _Document(before.decode()).dump().encode()):
-                return None  # the same, but for comments
-            if not after:
+            if not after or (before is not None and _meaning(after) == _meaning(before)):
                 return None
             owner = path.stat() if before is not None else None
             if before is not None:
                 _write(backup_of(path), before, owner)
             _write(path, after, owner)
     return path
+
+
+def _meaning(text: bytes) -> dict[str, Any]:
+    """What a kubeconfig says, however it is written: kubectl sorts what it writes."""
+    import yaml
+
+    content: dict[str, Any] = yaml.load(text, yaml.BaseLoader) or {}
+    for plural in _LISTS:
+        content[plural] = {entry.get("name"): entry for entry in content.get(plural) or ()}
+    return content
 
 
 def _write(path: Path, data: bytes, owner: os.stat_result | None) -> None:
