@@ -35,9 +35,43 @@ def test_in_and_out(
     [
         (["Lab", "--remove"], 201, "is not the name of a cluster"),
         (["lab", "--from", "none"], 202, "none: No such file"),
-        (["lab", "--from", "x", "--remove"], 201, "--from or --remove"),
+        (["lab", "--from", "x", "--remove"], 201, "--remove stands alone"),
+        (["lab"], 202, "lab: no such file, and no cluster of this name"),
+        ([], 202, "cluster.yaml: no such file"),
     ],
 )
-def test_mistakes(words: list[str], code: int, message: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(
+    words: list[str],
+    code: int,
+    message: str,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert enter(["cluster", "kubeconfig", *words]) == code
     assert message in capsys.readouterr().err
+
+
+def test_from_this_machine(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Read by the real transport, from another path than a real control plane has it."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("longboat.clusters.admin_kubeconfig.ADMIN", str(tmp_path / "admin.conf"))
+    (tmp_path / "cluster.yaml").write_text("{name: desk, kind: local}")
+    assert enter(["cluster", "kubeconfig"]) == 205
+    error = capsys.readouterr().err
+    assert "desk is no control plane yet" in error and "longboat cluster up" in error
+    (tmp_path / "admin.conf").write_text(ADMIN)
+    assert enter(["cluster", "kubeconfig"]) == 0
+    assert entries((tmp_path / "config").read_text(), "contexts") == ["desk"]
+    assert enter(["cluster", "kubeconfig", "--print"]) == 0
+    assert capsys.readouterr().out == ADMIN
+    assert enter(["cluster", "kubeconfig", "cluster.yaml", "--remove"]) == 0
+    assert entries((tmp_path / "config").read_text(), "contexts") == []
+    (tmp_path / "cluster.yaml").write_text("{name: prod, kind: existing}")
+    assert enter(["cluster", "kubeconfig"]) == 201
+    assert "its context is in your kubeconfig" in capsys.readouterr().err

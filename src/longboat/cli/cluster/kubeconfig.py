@@ -9,30 +9,37 @@ from pathlib import Path
 
 import click
 
-from longboat.cli.output.terminal import say
+from longboat.cli.cluster.target import is_file_name, named_cluster
+from longboat.cli.output.terminal import is_terminal, say
 from longboat.core.errors import NotFound, UsageError
 
 
 @click.command("kubeconfig", short_help="Put a cluster into your kubeconfig.")
-@click.argument("name")
-@click.option("--from", "source", metavar="KUBECONFIG", help="The file that has it (-: stdin).")
+@click.argument("cluster", required=False, metavar="[FILE|NAME]")
+@click.option("--from", "source", metavar="KUBECONFIG", help="Take it from this file (-: stdin), not from a host.")
 @click.option("--use", is_flag=True, help="Make it the current context too.")
+@click.option("--print", "prints", is_flag=True, help="Print the cluster's kubeconfig and change nothing.")
 @click.option("--remove", is_flag=True, help="Take the cluster's context out again.")
-def command(name: str, source: str | None, use: bool, remove: bool) -> None:
+def command(cluster: str | None, source: str | None, use: bool, prints: bool, remove: bool) -> None:
     """Put the context of a cluster into your kubeconfig: ~/.kube/config, or the first file of KUBECONFIG.
 
-    The rest of the file stays as it is; what it was before is in a backup beside it.
+    It is read from a control plane. The rest of your file stays as it is; what it was before is in a backup beside it.
+    With --from and --remove, NAME is any name.
     """
     from longboat.clusters.kubeconfig_file import backup_of, drop_context, put_context
 
-    check_name(name)
-    if remove == (source is not None):
-        raise UsageError("--from or --remove: one of them", hint=f"longboat cluster kubeconfig {name} --from FILE")
-    if source is None:
+    if remove and (source is not None or use or prints):
+        raise UsageError("--remove stands alone", hint="longboat cluster kubeconfig NAME --remove")
+    if remove:
+        name = name_of(cluster)
         dropped = drop_context(name, os.environ)
         say(f"longboat: {name} is gone from {dropped}" if dropped else f"longboat: there is no context {name}")
         return
-    changed = put_context(read_text(source), name, os.environ, is_current=use)
+    name, text = (name_of(cluster), read_text(source)) if source is not None else from_host(cluster)
+    if prints:
+        print(text, end="")
+        return
+    changed = put_context(text, name, os.environ, is_current=use)
     if changed is None:
         say(f"longboat: the context {name} is there already")
         return
@@ -40,11 +47,30 @@ def command(name: str, source: str | None, use: bool, remove: bool) -> None:
     say(f"longboat: {changed} has the context {name}{kept}; next: longboat doctor --on {name}")
 
 
-def check_name(name: str) -> None:
+def name_of(cluster: str | None) -> str:
+    """Of a cluster file, or a name as it is."""
     from longboat.specs.fields.rules import NAME, NAME_EXPECTED
 
-    if not re.fullmatch(NAME, name):
-        raise UsageError(f"{name!r} is not the name of a cluster", hint=NAME_EXPECTED)
+    if cluster is None or is_file_name(cluster):
+        return named_cluster(cluster).name
+    if not re.fullmatch(NAME, cluster):
+        raise UsageError(f"{cluster!r} is not the name of a cluster", hint=NAME_EXPECTED)
+    return cluster
+
+
+def from_host(cluster: str | None) -> tuple[str, str]:
+    from longboat.clusters.admin_kubeconfig import read_admin_kubeconfig
+    from longboat.clusters.hosts.settings import LoginSettings
+
+    spec = named_cluster(cluster)
+    return spec.name, read_admin_kubeconfig(spec, LoginSettings(ask_password=ask_password))
+
+
+def ask_password() -> str | None:
+    if not is_terminal(sys.stdin):
+        return None
+    answer: str = click.prompt("Password for sudo on the hosts", hide_input=True, err=True)
+    return answer
 
 
 def read_text(source: str) -> str:

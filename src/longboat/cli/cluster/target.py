@@ -58,15 +58,15 @@ def spec_of() -> ClusterSpec:
     return named_cluster(file)
 
 
+def is_file_name(text: str) -> bool:
+    """A name of a cluster is neither there as a file nor looks like one."""
+    looks_so = os.sep in text or text.endswith((".yaml", ".yml", ".json")) or text == "-"
+    return looks_so or os.path.lexists(text)
+
+
 def named_cluster(file: str | None) -> ClusterSpec:
     """Of a file, else of a cluster that was made from here under this name."""
-    if (
-        file is None
-        or os.path.lexists(file)
-        or os.sep in file
-        or file.endswith((".yaml", ".yml", ".json"))
-        or file == "-"
-    ):
+    if file is None or is_file_name(file):
         return read_cluster(file or DEFAULT_FILE)
     home = Home()
     spec = load_spec(file, home)
