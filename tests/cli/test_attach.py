@@ -131,4 +131,4 @@ def test_why_there_is_another_attempt_is_said_before_its_output(phase: str, caps
 def test_a_run_that_was_there_already_is_no_fresh_start() -> None:
     assert "exists already and is running: nothing new" in replay_words(status("running", 0))
     ended = msgspec.structs.replace(status("stopped", 0), ended=time.time() - 120)
-    assert replay_words(ended) == " exists already and was stopped 2m ago: this is its log, nothing is started"
+    assert replay_words(ended) == " exists already and was stopped 2m ago: nothing new is started"

@@ -22,8 +22,6 @@ from longboat.core.words import counted
 from longboat.engines.engine import Engine
 from longboat.engines.shared.retry_policy import describe
 
-NEW_PHASES = ("pending", "starting")
-"""Of a run that was submitted a moment ago."""
 FIRST_LOOK_S = 0.6
 LOOK_S = 1.0
 CALM_LOOK_S = 15.0
@@ -45,7 +43,7 @@ def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunSta
     with RunWatcher(engine, run, quiet=quiet, printer=printer) as watcher:
         if not quiet:
             size = f" ({counted(run.nodes, 'node')}, {counted(ranks, 'rank')})" if ranks > 1 else ""
-            say(f"longboat: run {run.name}{size}" + (replay_words(run) if run.phase not in NEW_PHASES else ""))
+            say(f"longboat: run {run.name}{size}" + (replay_words(run) if is_replay(run) else ""))
         try:
             for line in engine.logs(run.name, LogQuery(follow=True, pieces=True)):
                 watcher.note_output(line.attempt)
@@ -62,13 +60,18 @@ def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunSta
     return ended
 
 
+def is_replay(run: RunStatus) -> bool:
+    """Whether a submission gave a run that was there already."""
+    return run.phase not in ("pending", "starting")
+
+
 def replay_words(run: RunStatus) -> str:
     """Of a run that was there already: nothing is started."""
     if not run.is_final:
         return f" exists already and is {run.phase}: nothing new is started"
     age = f" {show_duration(time.time() - run.ended)} ago" if run.ended else ""
     ending = "was stopped" if run.phase == "stopped" else run.phase
-    return f" exists already and {ending}{age}: this is its log, nothing is started"
+    return f" exists already and {ending}{age}: nothing new is started"
 
 
 def told_of_run(error: OSError, name: str) -> Exception:

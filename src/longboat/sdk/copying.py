@@ -7,11 +7,15 @@ import os
 import posixpath
 from pathlib import Path
 
+from longboat.core.errors import UsageError
+
 
 def target_here(source: str, destination: str) -> Path:
     """Where a copy of a run's file goes on this machine."""
     name = posixpath.basename(posixpath.normpath(source))
     is_new = destination.endswith("/") and not os.path.isdir(destination)
+    if is_new and os.path.lexists(destination.rstrip("/")):
+        raise UsageError(f"{destination.rstrip('/')} is not a folder", hint="leave the slash at its end out")
     return Path(destination, name) if is_new and name not in ("", ".", "..") else Path(destination)
 
 

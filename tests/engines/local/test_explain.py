@@ -7,6 +7,7 @@ import pytest
 from longboat.core.jobs import Job, Role
 from longboat.core.runs import Attempt, Failure, Phase, RankReport, RankStatus, RunStatus
 from longboat.engines.local.explain import explain_status
+from longboat.engines.shared.retry_policy import describe
 
 MiB = 1 << 20
 NO_MODULE = "ModuleNotFoundError: No module named 'einops.layers'"
@@ -99,7 +100,7 @@ FAILURES = [
     (Failure(cause="exit", exit_code=1, message="", rank=rank(tail=(NO_MODULE,))), [], [], [], ["install einops"]),
     (Failure(cause="oom", exit_code=1, message="CUDA out of memory. Tried", rank=rank()), [], [], [], ["the GPU's"]),
     (Failure(cause="oom", exit_code=1, message="MemoryError", rank=rank()), [], [], [], ["raise `memory`"]),
-    (Failure(cause="image", exit_code=209, message="not found"), [], [], [], ["podman pull IMAGE"]),
+    (Failure(cause="image", exit_code=209, message="not found"), ["image: not found"], [], [], ["podman pull IMAGE"]),
 ]
 
 
@@ -177,3 +178,8 @@ def test_a_job_of_one_rank_has_nobody_to_compare_with_and_a_chain_leads_to_its_f
     assert steps[:2] == ("longboat explain first", "longboat explain second") and "run --after" in steps[2]
     image = Failure(cause="image", exit_code=209, message="no such tag")
     assert "podman pull a/b:1 " in explain_status(status("failed", spec=spec), image, ()).next_steps[1]
+
+
+def test_a_cause_is_named_once() -> None:
+    gone = Failure(cause="image", exit_code=209, message="image a/b:1: no such tag")
+    assert explain_status(status("failed"), gone, ()).headline == describe(gone) == "image a/b:1: no such tag"

@@ -22,6 +22,11 @@ def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit].rpartition(" ")[0] + " ..."
 
 
+def with_cause(cause: str, message: str) -> str:
+    """`exception: ValueError: ...`, but not `image: image x cannot be pulled`."""
+    return message if message.startswith(f"{cause} ") else f"{cause}: {message}"
+
+
 def explain_status(
     status: RunStatus,
     failure: Failure | None,
@@ -104,7 +109,7 @@ def _in_words(failure: Failure) -> str:
         return f"out of memory: {message}"
     if failure.cause == "exit":
         return message or f"exit code {failure.exit_code}"
-    return f"{failure.cause}: {message}" if message else failure.cause
+    return with_cause(failure.cause, message) if message else failure.cause
 
 
 def _signal_name(number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from longboat.core.errors import RUN_SETUP_EXIT, EngineError
 from longboat.core.jobs import NEVER_RETRIED, Retries
 from longboat.core.runs import Failure
-from longboat.engines.shared.explanations import shortened
+from longboat.engines.shared.explanations import shortened, with_cause
 
 BACKOFF_LIMIT_S = 60.0
 MESSAGE_LIMIT = 160
@@ -38,7 +38,7 @@ def describe(failure: Failure) -> str:
     if failure.rank is not None:
         where = f"rank {failure.rank.rank} ({failure.rank.node}) "
     text = shortened(failure.message, MESSAGE_LIMIT) or f"exit code {failure.exit_code}"
-    return f"{where}{failure.cause}: {text}"
+    return where + with_cause(failure.cause, text)
 
 
 def retry_note(failure: Failure, *, number: int, retries: Retries) -> str:

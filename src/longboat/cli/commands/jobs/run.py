@@ -73,9 +73,18 @@ def submit(place: Engine, submission: Submission, options: dict[str, Any]) -> in
         write(plain(run), options["output"])
     else:
         print(run.name)
+    if submission.run_id is not None and not options["quiet"]:
+        tell_replay(run)
     if place.name == "kubernetes" and not options["quiet"]:
         warn_unattended(place, run)
     return 0
+
+
+def tell_replay(run: RunStatus) -> None:
+    from longboat.cli.attach import is_replay, replay_words
+
+    if is_replay(run):
+        note(f"run {run.name}{replay_words(run)}")
 
 
 def follow(place: Engine, submission: Submission, *, quiet: bool) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from longboat.core.errors import Refused
 from longboat.core.jobs import Job
+from longboat.engines.refusals import Problem, refusal
 
 
 def check_in_place(job: Job, *, base: str, folder: str) -> None:
     """Raise Refused for what a run in the user's own folder cannot have: nothing is put into it, and it may change."""
-    problems = []
+    problems: list[Problem] = []
     if job.retries.count:
         problems.append(("`retries`: a retry would run whatever the files are by then", "drop `retries`"))
     if job.data:
@@ -21,5 +21,4 @@ def check_in_place(job: Job, *, base: str, folder: str) -> None:
             reason = f"`volumes.{volume.target}` would be put into your folder"
             problems.append((reason, f"make it a link there: ln -s ... {volume.target}"))
     if problems:
-        reasons = "; ".join(reason for reason, _ in problems)
-        raise Refused(f"--in-place cannot have {reasons}", hint="; ".join(hint for _, hint in problems))
+        raise refusal("this job cannot run in place (--in-place)", problems)
