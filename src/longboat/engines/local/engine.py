@@ -154,12 +154,16 @@ class LocalEngine:
 
     def list(self) -> Sequence[RunStatus]:
         seen: list[tuple[RunFiles, LocalRecord]] = []
+        statuses = []
         recovered = []
         for name in self.home.run_names():
             files = RunFiles(self.home.runs / name)
             try:
-                record = files.record()
-                if not files.state().is_final and self._recover(files, record):
+                record, state = files.record(), files.state()
+                if state.is_final:
+                    statuses.append(brief_status(record, state))
+                    continue
+                if self._recover(files, record):
                     recovered.append(files)
                 seen.append((files, record))
             except NotFound:
@@ -167,7 +171,7 @@ class LocalEngine:
             except EngineError as error:
                 self._notice(error.message)
         _settle(recovered)
-        statuses = [brief_status(record, files.state(), files) for files, record in seen if files.directory.is_dir()]
+        statuses += [brief_status(record, files.state(), files) for files, record in seen if files.directory.is_dir()]
         return sorted(statuses, key=lambda status: (-status.created, status.name))
 
     def with_steps(self, runs: Sequence[RunStatus]) -> Sequence[RunStatus]:

@@ -91,16 +91,49 @@ class RunFolder:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.lock = directory / "supervisor.lock"
-        self.wake = directory / "wake"
-        self.stop = directory / "stop.json"
-        self.priority = directory / "priority.json"
-        self.environment = directory / "environment.json"  # the name of the virtual one that it uses
-        self.log = directory / "supervisor.log"
-        self.artifacts = directory / "artifacts"
-        self._state = directory / "state.json"
-        self._progress = directory / "progress.json"
-        self._record = directory / "record.json"
+
+    # Made when they are asked for: a list of a thousand runs needs two of them.
+
+    @property
+    def lock(self) -> Path:
+        return self.directory / "supervisor.lock"
+
+    @property
+    def wake(self) -> Path:
+        return self.directory / "wake"
+
+    @property
+    def stop(self) -> Path:
+        return self.directory / "stop.json"
+
+    @property
+    def priority(self) -> Path:
+        return self.directory / "priority.json"
+
+    @property
+    def environment(self) -> Path:
+        """The name of the virtual environment that the run uses."""
+        return self.directory / "environment.json"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "supervisor.log"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.directory / "artifacts"
+
+    @property
+    def _state(self) -> Path:
+        return self.directory / "state.json"
+
+    @property
+    def _progress(self) -> Path:
+        return self.directory / "progress.json"
+
+    @property
+    def _record(self) -> Path:
+        return self.directory / "record.json"
 
     def stored_record(self) -> LocalRecord | None:
         """None where it is missing or damaged. Without it no later attempt can be made."""
@@ -108,7 +141,10 @@ class RunFolder:
 
     def stored_state(self) -> LocalState | None:
         """None where it is missing or damaged. What was last noted beside it holds if it is newer."""
-        state, progress = read_value(self._state, LocalState), self.stored_progress()
+        state = read_value(self._state, LocalState)
+        if state is not None and state.is_final:
+            return state  # nothing is noted after the end
+        progress = self.stored_progress()
         return progress if state and progress and progress.serial > state.serial else state
 
     def stored_progress(self) -> LocalState | None:
