@@ -5,8 +5,8 @@ from __future__ import annotations
 from longboat.clusters.spec import Versions
 
 TESTED = (
-    Versions(kubernetes="1.36.4", containerd="2.4.2", flannel="0.28.0"),
-    Versions(kubernetes="1.29.15", containerd="2.4.2", flannel="0.28.0"),
+    Versions(kubernetes="1.36.4", containerd="2.4.2", flannel="0.28.0", pause="3.10.2"),
+    Versions(kubernetes="1.35.8", containerd="2.4.2", flannel="0.28.0", pause="3.10.1"),
 )
 """Newest first. The test cluster is built of these very releases."""
 

@@ -15,6 +15,7 @@ from longboat.core.errors import JobError
 from longboat.specs.fields.composites import all_fields
 from longboat.specs.yaml.yaml12 import parse_text
 from longboat.specs.yaml.yaml_tree import Mistakes, plain
+from testbed.binaries import KUBERNETES_VERSION, PREVIOUS_VERSION
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "clusters.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -90,6 +91,7 @@ def test_the_page_has_the_defaults_of_the_table(name: str) -> None:
 
 def test_the_page_has_the_versions_that_are_tested() -> None:
     table = re.findall(r"^\| ([0-9.]+) \| ([0-9.]+) \| ([0-9.]+) \|$", PAGE, re.MULTILINE)
+    assert [each.kubernetes for each in TESTED] == [KUBERNETES_VERSION, PREVIOUS_VERSION], "what test hosts are made of"
     assert table == [(each.kubernetes, each.containerd, each.flannel) for each in TESTED]
 
 
