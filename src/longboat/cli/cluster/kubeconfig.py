@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from longboat.cli.cluster.target import is_file_name, named_cluster
-from longboat.cli.output.terminal import is_terminal, say
+from longboat.cli.output.terminal import say
 from longboat.core.errors import NotFound, UsageError
 
 
@@ -59,18 +59,12 @@ def name_of(cluster: str | None) -> str:
 
 
 def from_host(cluster: str | None) -> tuple[str, str]:
+    from longboat.cli.cluster.session import ask_password
     from longboat.clusters.admin_kubeconfig import read_admin_kubeconfig
     from longboat.clusters.hosts.settings import LoginSettings
 
     spec = named_cluster(cluster)
     return spec.name, read_admin_kubeconfig(spec, LoginSettings(ask_password=ask_password))
-
-
-def ask_password() -> str | None:
-    if not is_terminal(sys.stdin):
-        return None
-    answer: str = click.prompt("Password for sudo on the hosts", hide_input=True, err=True)
-    return answer
 
 
 def read_text(source: str) -> str:

@@ -68,13 +68,13 @@ def open_session(
     spec: ClusterSpec, accept_new_host_keys: bool, leaving: Sequence[HostSpec] = ()
 ) -> Iterator[ClusterSession]:
     """`leaving`: hosts that are not in the file any more."""
-    settings = LoginSettings(accept_new_host_keys=accept_new_host_keys, ask_password=_ask_password)
+    settings = LoginSettings(accept_new_host_keys=accept_new_host_keys, ask_password=ask_password)
     with connect([*spec.hosts, *leaving], settings) as hosts:
         answers = hosts.each(read_facts)
         yield ClusterSession(spec, hosts, answers.values, answers.errors, Home())
 
 
-def _ask_password() -> str | None:
+def ask_password() -> str | None:
     if not is_terminal(sys.stdin):
         return None
     answer: str = click.prompt("password for sudo on the hosts", hide_input=True, err=True)
