@@ -116,9 +116,7 @@ HOST = Shape(
         ),
         Field(
             name="node_address",
-            kind=_text(
-                "an IP address", check=lambda text: None if rules.address_of(text) else "expected an IP address"
-            ),
+            kind=_text("an IPv4 address", check=rules.node_address_fault),
             doc="Address that other nodes use.",
             default="the one it sends from",
         ),

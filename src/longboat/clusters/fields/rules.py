@@ -58,6 +58,14 @@ def host_fault(text: str) -> str | None:
     return None
 
 
+def node_address_fault(text: str) -> str | None:
+    """Networks of pods are IPv4, so the addresses of nodes are too; ssh may use others."""
+    address = address_of(text)
+    if address is None or address.version != 4:
+        return f"found {text[:60]!r}, expected an IPv4 address: pods have such ones"
+    return host_fault(text)
+
+
 def node_fault(text: str) -> str | None:
     return "a part of the name between dots begins or ends with -, or is empty" if _has_bad_part(text) else None
 
@@ -100,9 +108,8 @@ def login_fault(text: str) -> str | None:
 
 
 def endpoint_fault(text: str) -> str | None:
-    fault = login_fault(text)
-    if fault or "@" in text:
-        return "expected the address before the control planes: host or host:port"
+    if login_fault(text) or "@" in text or text.count(":") > 1:
+        return "expected the address before the control planes: host or host:port, no IPv6 address"
     return None
 
 
