@@ -2,10 +2,11 @@
 
 Laid out as the real ones are, so that only the first part of an address differs:
 
-URL/core:/stable:/v1.36/deb/            kubelet, kubeadm, kubectl, kubernetes-cni, as pkgs.k8s.io; with Release.key
-URL/distribution/                       containerd, runc: what a distribution's own archive has
-URL/release/v1.36.4/bin/linux/amd64/    the programs themselves with their .sha256, as dl.k8s.io
-URL/images/v1.36.4.tar                  all images of that version's kubeadm in one file, for `ctr images import`
+URL/core:/stable:/v1.36/deb/               kubelet, kubeadm, kubectl, kubernetes-cni, as pkgs.k8s.io; with Release.key
+URL/distribution/                          containerd, runc: what a distribution's own archive has
+URL/libnvidia-container/stable/deb/amd64/  nvidia-container-toolkit, as NVIDIA's; for groups with a host that has GPUs
+URL/release/v1.36.4/bin/linux/amd64/       the programs themselves with their .sha256, as dl.k8s.io
+URL/images/v1.36.4.tar                     all images of that version's kubeadm in one file, for `ctr images import`
 
 The server listens on this machine's address in the hosts' network, which hosts without a way out reach as well: to them
 it is a mirror in their own network. It is a process of the group, and goes with it. What is in the packages is in
@@ -64,6 +65,9 @@ class Repository:
     def programs_url(self, version: str = KUBERNETES_VERSION) -> str:
         return f"{self.url}/{programs_path(version)}"
 
+    def nvidia_url(self) -> str:
+        return f"{self.url}/{nvidia_path()}"
+
     def use(self, host: Host) -> None:
         """Make `distribution` the only source of the host's apt, as if the host had been installed from it."""
         host.run(f"sudo sh -c '{_USE.format(keyring=KEYRING, url=self.url)}'")
@@ -112,6 +116,10 @@ def kubernetes_path(version: str) -> str:
     return f"core:/stable:/v{'.'.join(version.split('.')[:2])}/deb"
 
 
+def nvidia_path() -> str:
+    return f"libnvidia-container/stable/deb/{images.architecture()}"
+
+
 def programs_path(version: str) -> str:
     return f"release/v{version}/bin/linux/{images.architecture()}"
 
@@ -138,6 +146,8 @@ def serve(group: Group, versions: Sequence[str] = (KUBERNETES_VERSION,)) -> Repo
     (public / "images").mkdir()
     with signing_key() as home:
         write_index(public / "distribution", packages.OF_DISTRIBUTION, home)
+        if any(host.traits.gpus for host in group.hosts):
+            write_index(public / nvidia_path(), packages.OF_NVIDIA, home)
         for version in versions:
             write_index(public / kubernetes_path(version), packages.VERSIONS[version], home)
             write_programs(public / programs_path(version), packages.VERSIONS[version])

@@ -1,8 +1,9 @@
 """Debian packages of the built programs, named and laid out as pkgs.k8s.io and Debian lay theirs out.
 
 kubelet, kubeadm, kubectl and kubernetes-cni as the Kubernetes project packs them (no cri-tools: since 1.32 kubeadm does
-not depend on it); containerd and runc as Debian does, without a configuration. A package is kept in the cache under a
-hash of what goes into it. Not here: the repository they are served from (`apt_repository`).
+not depend on it); containerd and runc as Debian does, without a configuration; NVIDIA's container toolkit as NVIDIA
+does, as far as CDI needs it. A package is kept in the cache under a hash of what goes into it. Not here: the repository
+they are served from (`apt_repository`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from testbed import binaries, images
-from testbed.binaries import KUBERNETES_VERSION, PREVIOUS, PREVIOUS_VERSION, Binaries
+from testbed.binaries import KUBERNETES_VERSION, PREVIOUS, PREVIOUS_VERSION, TOOLKIT_VERSION, Binaries
 from testbed.errors import Missing, TestbedError
 
 REVISION = "1.1"
@@ -163,6 +164,15 @@ OF_DISTRIBUTION = (
     ),
 )  # fmt: skip
 """What a distribution's own archive has."""
+_TOOLKIT = "nvidia-container-toolkit"
+OF_NVIDIA = (
+    Package(
+        f"{_TOOLKIT}-base", f"{TOOLKIT_VERSION}-1", (_TOOLKIT,),
+        {f"usr/bin/{name}": name for name in ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime")},
+    ),
+    Package(_TOOLKIT, f"{TOOLKIT_VERSION}-1", (), {}, depends=f"{_TOOLKIT}-base (= {TOOLKIT_VERSION}-1)"),
+)  # fmt: skip
+"""What NVIDIA's own repository has for hosts with a driver."""
 NEWEST = of_kubernetes(KUBERNETES_VERSION, "kubernetes-host")
 VERSIONS = {KUBERNETES_VERSION: NEWEST, PREVIOUS_VERSION: of_kubernetes(PREVIOUS_VERSION, PREVIOUS.name)}
 """What there is of each version of Kubernetes."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed import cleanup, clusters, driver, hostfaults, network, processes
+from testbed import apt_repository, cleanup, clusters, driver, hostfaults, network, packages, processes, requirements
 from testbed import hosts as machines
 from testbed.errors import Missing, TestbedError
 from testbed.hosts import Group
@@ -24,6 +24,14 @@ from tests.testbed.cleaning import cleaned
 
 ROOT = Path(__file__).resolve().parents[2]
 Start = Callable[..., Group]
+INSTALL_TOOLKIT = """sudo sh -c '
+set -e
+mkdir -p /etc/apt/keyrings
+curl -fsS {url}/Release.key -o /etc/apt/keyrings/nvidia.asc
+rm -f /etc/apt/sources.list
+echo "deb [signed-by=/etc/apt/keyrings/nvidia.asc] {url}/ /" > /etc/apt/sources.list.d/nvidia.list
+apt-get -q update
+apt-get -q install --yes nvidia-container-toolkit'"""
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -130,7 +138,10 @@ def test_a_small_disk_and_what_others_left(state: Path, hosts: Start) -> None:
 
 @pytest.mark.hosts
 def test_hosts_with_gpus_of_a_stand_in_driver(state: Path, hosts: Start) -> None:
-    """One with its driver, one whose GPUs are on the bus alone; both as good as new after a restart."""
+    """One with its driver, one whose GPUs are on the bus alone; the first as good as new after a restart."""
+    lacks = apt_repository.missing() or requirements.missing_programs(packages.targets_of(packages.OF_NVIDIA))
+    if lacks:
+        pytest.skip(lacks)
     group = hosts(2, "0:gpus=2", "1:gpus=3", "1:no-driver")
     ready, bare = group.hosts
     seen = "nvidia-smi -L; ls /dev | grep ^nvidia; cat /proc/driver/nvidia/version /sys/module/nvidia/version"
@@ -145,6 +156,10 @@ def test_hosts_with_gpus_of_a_stand_in_driver(state: Path, hosts: Start) -> None
     )
     for host in group.hosts:
         assert host.run("systemctl is-system-running --wait || systemctl --failed") == "running\n"
+    # NVIDIA's own toolkit, as apt installs it, describes them to container runtimes.
+    ready.run(INSTALL_TOOLKIT.format(url=apt_repository.serve(group).nvidia_url()), within_s=600)
+    listed = ready.run("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml 2>&1; nvidia-ctk cdi list")
+    assert {f"nvidia.com/gpu={name}" for name in ("0", "1", "all", driver.uuid(1, 0))} <= set(listed.split())
     machines.switch_off(group.record, ready)
     machines.switch_on(group.record, ready)
     assert processes.wait_until(lambda: machines.answers(ready), 60)

@@ -10,9 +10,9 @@ import pytest
 
 from testbed import binaries, packages
 from testbed.binaries import Binaries
-from testbed.packages import NEWEST, OF_DISTRIBUTION, Package
+from testbed.packages import NEWEST, OF_DISTRIBUTION, OF_NVIDIA, Package
 
-BY_NAME = {package.name: package for package in (*NEWEST, *OF_DISTRIBUTION)}
+BY_NAME = {package.name: package for package in (*NEWEST, *OF_DISTRIBUTION, *OF_NVIDIA)}
 
 
 def paths(package: Package) -> set[str]:
@@ -33,6 +33,11 @@ def test_two_versions_are_one_minor_release_apart() -> None:
     assert newest == previous + 1, "kubeadm upgrades by one"
     kubelet = next(package for package in packages.VERSIONS[binaries.PREVIOUS_VERSION] if package.name == "kubelet")
     assert kubelet.version == f"{binaries.PREVIOUS_VERSION}-1.1"
+
+
+def test_layout_of_nvidia_s_toolkit() -> None:
+    assert paths(BY_NAME["nvidia-container-toolkit-base"]) >= {"usr/bin/nvidia-ctk", "usr/bin/nvidia-cdi-hook"}
+    assert "nvidia-container-toolkit-base (= 1.20.1-1)" in packages.control(BY_NAME["nvidia-container-toolkit"], 1)
 
 
 def test_every_program_is_in_one_of_its_targets() -> None:
