@@ -116,7 +116,7 @@ class KubernetesEngine:
             record.uid,
             note_of(submission, run=record.name, namespace=record.namespace, code=record.bundle),
         )
-        if submission.stdin is not None:
+        if submission.stdin is not None and record.stdin:
             from longboat.engines.kubernetes.exec.rank_input import RankInput
 
             self._inputs[record.uid] = RankInput(self.client, record.namespace, submission.stdin, self._notice)

@@ -105,7 +105,6 @@ class RankInput:
         self._namespace = namespace
         self._notice = notice
         self._source = InputOnDemand(os.dup(descriptor))  # the caller closes its own once the run is submitted
-        self._descriptor = descriptor
         self._thread: threading.Thread | None = None
         self._is_told = False
 

@@ -76,7 +76,7 @@ class Submitter:
             gate_s=settings.gate_s,
             node_lost_s=settings.node_lost,
             log_wait_s=settings.log_wait_s,
-            stdin=offer.submission.stdin is not None,
+            stdin=offer.submission.stdin is not None and job.ranks == 1,
             gated_by="kueue" if queue is not None else "longboat" if is_gated(job) else "none",
             bundle=code.hash if code else None,
             packs=upload.packs if upload else (),
