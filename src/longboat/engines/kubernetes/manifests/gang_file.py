@@ -135,9 +135,11 @@ def decode(data: bytes) -> dict[str, Any]:
         text = unpacking.decompress(data, MOST_UNPACKED)
         if not unpacking.eof:
             raise EngineError("the gang file is damaged: it breaks off, or grows without measure")
-        gang: dict[str, Any] = msgspec.json.decode(text)
+        gang = msgspec.json.decode(text)
     except (zlib.error, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise EngineError(f"the gang file is damaged: {error}") from None
+    if not isinstance(gang, dict):
+        raise EngineError("the gang file is damaged: it is no object")
     return gang
 
 
