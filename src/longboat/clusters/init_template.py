@@ -22,7 +22,6 @@ _LOCAL = """\
 kind: local  # this machine alone
 """
 _REST = """\
-# gpu: NVIDIA's device plugin; more: jobset, kueue, storage, autoscaler, metrics
 addons: [controller{gpu}]
 # image: registry.example.org/longboat:0.1.0  # for the controller: an image that has Longboat (deploy/Dockerfile)
 # source: packages  # of the projects' repositories; a URL, a folder or a bundle file for hosts without a way out

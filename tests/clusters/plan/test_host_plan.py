@@ -6,12 +6,14 @@ import hashlib
 import json
 
 import msgspec
+import pytest
 
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.plan import kubeadm, network, runtime
 from longboat.clusters.plan.host_plan import plan_hosts, plan_network
 from longboat.clusters.plan.network import NodeView
-from longboat.clusters.spec import ClusterSpec
+from longboat.clusters.spec import ClusterSpec, Versions
+from longboat.core.errors import Refused
 from longboat.fitting.model.nodes import Taint
 from tests.clusters.worlds import KEYS, bare, cluster
 
@@ -64,6 +66,14 @@ def test_what_somebody_changed_since_is_done_again() -> None:
         "packages": ((), ["packages"]),
     }.items():
         assert names(spec, msgspec.structs.replace(good, **{drift: wanted[0]})) == wanted[1], drift
+
+
+def test_another_version_on_a_node_is_refused() -> None:
+    good = finished(cluster(), "w-0")
+    newer = msgspec.structs.replace(cluster(), versions=Versions(kubernetes="1.37.0"))
+    with pytest.raises(Refused, match=r"w-0 has Kubernetes 1\.36\.4-1\.1, the file asks for 1\.37\.0"):
+        names(newer, good)
+    assert "packages" in names(newer, bare("w-0"))  # a host that is not part of it yet gets the new one
 
 
 def test_a_join_that_was_cut_off_is_done_again() -> None:

@@ -14,10 +14,12 @@ from longboat.cli.cluster.session import ClusterSession, login_options, open_ses
 from longboat.cli.cluster.target import spec_of, target_options
 from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import say
+from longboat.clusters.addons import install_addons
 from longboat.clusters.down import ClusterDown
 from longboat.clusters.plan.steps import ClusterPlan
 from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.clusters.spec_store import load_spec, save_spec
+from longboat.clusters.support import check_supported
 from longboat.clusters.up import ClusterUp, UpResult
 from longboat.core.errors import EngineError, Refused
 from longboat.engines.shared.home import Home
@@ -39,6 +41,11 @@ def command(dry_run: bool, grace: float, output: str, accept_new_host_keys: bool
     written down there with its undo, which longboat cluster down carries out.
     """
     spec = spec_of()
+    check_supported(spec)
+    if spec.kind == "existing":
+        if not dry_run:
+            install_addons(spec, spec.context or spec.name, say)
+        return 0
     leaving = leaving_hosts(load_spec(spec.name, Home()), spec)
     with open_session(spec, accept_new_host_keys, leaving) as session:
         session.check()
@@ -89,6 +96,7 @@ def finish(session: ClusterSession, result: UpResult) -> int:
             f"{spec.name}: {len({failure.host for failure in result.failures})} of {len(spec.hosts)} hosts failed",
             hint="mend what is named above, then the same command again goes on from there",
         )
+    install_addons(spec, spec.name, say)
     say(closing(spec, result))
     return 0
 

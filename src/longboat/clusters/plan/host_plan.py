@@ -10,13 +10,27 @@ from longboat.clusters.plan import kubeadm, network, packages, runtime, system
 from longboat.clusters.plan.network import NodeView
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Kept, Step
 from longboat.clusters.spec import ClusterSpec, HostSpec
+from longboat.core.errors import Refused
 
 
 def plan_hosts(spec: ClusterSpec, facts: Mapping[str, HostFacts], keys: Mapping[str, bytes]) -> ClusterPlan:
     """From bare hosts to members of the cluster. Hosts without facts (they do not answer) have no steps."""
+    _refuse_upgrades(spec, facts)
     return ClusterPlan(
         hosts=tuple(_plan_host(spec, host, facts[host.name], keys) for host in spec.hosts if host.name in facts)
     )
+
+
+def _refuse_upgrades(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> None:
+    """Another version on a node that is part of the cluster is an upgrade, node by node and with a drain."""
+    wanted = spec.versions.kubernetes
+    for host in facts.values():
+        has = host.package("kubelet")
+        if "kubernetes" in dict(host.done) and has and not packages.is_version(has, wanted):
+            raise Refused(
+                f"{host.name} has Kubernetes {has}, the file asks for {wanted}: upgrades are not made yet",
+                hint=f"versions: {{kubernetes: {has.partition('-')[0]}}} keeps what is there",
+            )
 
 
 def _plan_host(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes]) -> HostPlan:

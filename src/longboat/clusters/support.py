@@ -1,0 +1,30 @@
+"""What a cluster file may ask for and `up` does not make yet: refused before a host is touched, never passed over."""
+
+from __future__ import annotations
+
+from longboat.clusters.spec import ClusterSpec
+from longboat.core.errors import Refused
+
+ADDONS = ("controller",)
+"""Those that `up` installs."""
+
+
+def unsupported(spec: ClusterSpec) -> list[str]:
+    """Field and value of everything that is not made yet, in the order of the file."""
+    found = [f"addons: {addon}" for addon in spec.addons if addon not in ADDONS]
+    if spec.kind == "existing":
+        return found
+    if spec.source.kind == "files":
+        found.append(f"source: {spec.source.location}")
+    if spec.network.kind == "flannel":
+        found.append("network: flannel")
+    return found
+
+
+def check_supported(spec: ClusterSpec) -> None:
+    found = unsupported(spec)
+    if found:
+        raise Refused(
+            f"up does not make this yet: {', '.join(found)}",
+            hint="network: {kind: manifest, manifest: FILE} takes any network; kubectl installs other add-ons after up",
+        )

@@ -1,0 +1,25 @@
+"""What `up` does not make yet is refused with all of it named."""
+
+from __future__ import annotations
+
+import pytest
+
+from longboat.clusters.spec import Network, Source
+from longboat.clusters.support import check_supported, unsupported
+from longboat.core.errors import Refused
+from tests.clusters.worlds import cluster
+
+
+def test_what_is_made_passes() -> None:
+    check_supported(cluster(addons=("controller",), network=Network(kind="manifest", manifest="x.yaml")))
+
+
+def test_all_of_it_is_named() -> None:
+    spec = cluster(
+        addons=("gpu", "controller", "kueue"),
+        network=Network(kind="flannel"),
+        source=Source(kind="files", location="x"),
+    )
+    assert unsupported(spec) == ["addons: gpu", "addons: kueue", "source: x", "network: flannel"]
+    with pytest.raises(Refused, match="addons: gpu, addons: kueue, source: x, network: flannel"):
+        check_supported(spec)
