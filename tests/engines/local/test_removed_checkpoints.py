@@ -13,7 +13,7 @@ from longboat.core.runs import PruneQuery
 from longboat.engines.engine import Submission
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.records import LocalRecord, LocalState
-from longboat.engines.local.removal import prune_left
+from longboat.engines.local.removal import NOTES, prune_left
 from longboat.engines.local.runfiles import RunFiles
 from longboat.engines.local.submit.submission import record_of
 from longboat.engines.shared.home import Home
@@ -81,7 +81,8 @@ def test_checkpoints_of_removed_runs_are_pruned_by_age(ended: Ended) -> None:
     assert [(item.kind, item.name) for item in prune_left(ended.home, old)] == [("checkpoints", "mine")]
     assert Path(folder).is_dir()
     list(ended.engine.prune(PruneQuery(ended_before=float("inf"), checkpoints=True)))
-    assert not Path(folder).exists() and os.listdir(ended.home.root / "removed") == []
+    assert not Path(folder).exists() and ended.engine.kept_checkpoints("mine") is None
+    assert os.listdir(ended.home.root / NOTES) == []
 
 
 def test_a_status_does_without_a_folder_that_is_a_file(ended: Ended) -> None:

@@ -92,8 +92,8 @@ def collect_code(home: Home) -> None:
         remove_tree(leftover)
 
 
-# Checkpoints of removed runs: the record of a run that leaves some is kept as `removed/UID.json` in the home, so that
-# its name still leads to them (`--resume`, `rm --purge`, `prune --checkpoints`).
+NOTES = "checkpoints/.removed"
+"""Records of removed runs that left checkpoints: their names still lead to them (`--resume`, `rm --purge`)."""
 
 
 def note_left(home: Home, files: RunFiles, record: LocalRecord) -> str | None:
@@ -102,7 +102,7 @@ def note_left(home: Home, files: RunFiles, record: LocalRecord) -> str | None:
     Of another user's run nothing is noted: his record names folders and endpoints."""
     place = _place_of(record)
     if place is not None and files.is_own():
-        write_value(home.folder("removed") / f"{record.uid}.json", record, is_durable=True)
+        write_value(home.folder(NOTES) / f"{record.uid}.json", record, is_durable=True)
     return place
 
 
@@ -162,7 +162,7 @@ def purge_folder(home: Home, record: LocalRecord) -> list[str]:
 def _notes(home: Home) -> list[tuple[Path, LocalRecord]]:
     """Notes of checkpoints that are still there; the others are forgotten."""
     kept = []
-    for path in (home.root / "removed").glob("*.json"):
+    for path in (home.root / NOTES).glob("*.json"):
         record = read_value(path, LocalRecord)
         if record is None or path.name != f"{record.uid}.json" or path.stat().st_uid != os.getuid():
             continue

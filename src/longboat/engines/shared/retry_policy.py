@@ -18,6 +18,33 @@ class InputFailed(EngineError):
     cause = "setup"
 
 
+class TimeLimit:
+    """What is left of a run's `timeout`. It counts from the first start of its ranks on, over all attempts; the time in
+    which a later attempt is made ready does not count, as that of the first does not."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        self._limit_s = limit_s
+        self._since: float | None = None
+        self._preparing_since: float | None = None
+
+    def prepare(self, now: float) -> None:
+        """An attempt begins: it waits for its turn, images, data, setup."""
+        self._preparing_since = now
+
+    def start(self, now: float, *, earlier_s: float = 0.0) -> None:
+        """Its ranks have started. `earlier_s`: how long ago ranks of this run first did, as far as others noted it."""
+        if self._since is None:
+            self._since = now - earlier_s
+        elif self._preparing_since is not None:
+            self._since += now - self._preparing_since
+        self._preparing_since = None
+
+    def left_s(self, now: float) -> float:
+        if self._limit_s is None or self._since is None or self._preparing_since is not None:
+            return float("inf")
+        return max(0.0, self._since + self._limit_s - now)
+
+
 def retry_after(failure: Failure, *, attempt: int, retries: Retries) -> float | None:
     """Seconds to wait before the next attempt, or None when the run has failed for good."""
     if attempt >= retries.count or failure.cause in NEVER_RETRIED:

@@ -32,7 +32,14 @@ from longboat.engines.local.supervise.launchers import Launchers
 from longboat.engines.local.supervise.processes import identify, reap
 from longboat.engines.local.supervise.wakeups import Wakeups, wake
 from longboat.engines.shared.home import Home
-from longboat.engines.shared.retry_policy import InputFailed, describe, retry_after, retry_note, start_failure
+from longboat.engines.shared.retry_policy import (
+    InputFailed,
+    TimeLimit,
+    describe,
+    retry_after,
+    retry_note,
+    start_failure,
+)
 from longboat.engines.shared.secrets import read_secrets, readable_secrets
 
 TICK_S = 2.0
@@ -61,7 +68,7 @@ class Supervisor:
         self._ports = Ports()
         self._node_ports: list[tuple[int, ...]] = []
         self._gpus: list[tuple[Gpu, ...]] = []
-        self._running_since: float | None = None
+        self._limit = TimeLimit(self.record.job.timeout_s)
         self._ending_since: float | None = None
         self.stdin: int | None = None
         self._is_saved = True
@@ -93,6 +100,7 @@ class Supervisor:
 
     def _attempt(self) -> Failure | None:
         """One attempt, from the queue to its end. None when the run has ended for good."""
+        self._limit.prepare(time.monotonic())
         try:
             if not self.state.attempt and (never := self._wait_for_runs()) is not None:
                 return never
@@ -262,15 +270,15 @@ class Supervisor:
                 self._outputs.prune(self.state.attempt)
                 pruned = time.monotonic()
             pause = TICK_S if is_running and launchers.reason is None else min(pause * 1.5, 0.25)
-            self._pause(min(pause, self._time_left()))
+            self._pause(min(pause, self._limit.left_s(time.monotonic())))
 
     def _note_running(self, launchers: Launchers) -> bool:
         phase, missing = launchers.phase()
         if phase == "running":
             self._outputs.note_setup_done()
             self._save(phase="running", reason="", started=self.state.started or time.time())
-            if self._running_since is None:  # monotonic, for the clock may jump; a predecessor's time counts too
-                self._running_since = time.monotonic() - max(0.0, time.time() - (self.state.started or 0.0))
+            # monotonic, for the clock may jump; the time of a supervisor before this one counts too
+            self._limit.start(time.monotonic(), earlier_s=max(0.0, time.time() - (self.state.started or 0.0)))
             return True
         reason = f"waits for {', '.join(missing)}" if missing else {"setup": "runs setup"}.get(phase, "")
         if reason and reason != self.state.reason:
@@ -290,13 +298,8 @@ class Supervisor:
         request = self.files.stop_request()
         if request is not None:
             launchers.end("stop", grace_s=self.job.grace_s if request.grace_s is None else request.grace_s)
-        elif self._time_left() <= 0:
+        elif self._limit.left_s(time.monotonic()) <= 0:
             launchers.end("timeout")
-
-    def _time_left(self) -> float:
-        if self.job.timeout_s is None or self._running_since is None:
-            return float("inf")
-        return max(0.0, self._running_since + self.job.timeout_s - time.monotonic())
 
     # the end
 
