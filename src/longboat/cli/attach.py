@@ -137,22 +137,22 @@ class RunWatcher:
         delay = FIRST_LOOK_S
         while True:
             try:
-                what = self.asked.get(timeout=delay)
+                request = self.asked.get(timeout=delay)
             except Empty:
-                what = "look"
-            delay = min(2 * delay, CALM_LOOK_S) if self.seen[0] == "running" and what == "look" else LOOK_S
-            if what == "end":
+                request = "look"
+            delay = min(2 * delay, CALM_LOOK_S) if self.seen[0] == "running" and request == "look" else LOOK_S
+            if request == "end":
                 return
             try:
-                self.act(what)
+                self.act(request)
             except Exception as error:  # a look that fails is not worth a word: the log is the main thing
-                if what != "look":
+                if request != "look":
                     self.tell(f"longboat: cannot stop {self.name}: {error}")
 
-    def act(self, what: str) -> None:
-        if what == "look":
+    def act(self, request: str) -> None:
+        if request == "look":
             self.report(self.engine.status(self.name))
-        elif what == "stop":
+        elif request == "stop":
             self.tell(f"\nlongboat: stopping {self.name}; Ctrl-C again kills it")
             self.engine.stop(self.name)
         else:

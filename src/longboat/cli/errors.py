@@ -101,14 +101,14 @@ def wants_traceback() -> bool:
 def internal(error: BaseException) -> InternalError:
     """An error that nobody foresaw: its traceback goes to a file, or to stderr with LONGBOAT_DEBUG=1."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    what = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
+    message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
     if wants_traceback():
         print(text, file=sys.stderr, end="")
-        return InternalError(what)
+        return InternalError(message)
     try:
-        return InternalError(what, hint=f"the traceback is in {save_crash(text)}")
+        return InternalError(message, hint=f"the traceback is in {save_crash(text)}")
     except OSError:
-        return InternalError(what, hint="run it again with LONGBOAT_DEBUG=1 to see the traceback")
+        return InternalError(message, hint="run it again with LONGBOAT_DEBUG=1 to see the traceback")
 
 
 def save_crash(text: str) -> Path:

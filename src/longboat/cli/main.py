@@ -98,10 +98,10 @@ class LazyCommands(click.Group):
     def shell_complete(self, ctx: Context, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
 
-        found = [
+        items = [
             CompletionItem(name, help=text) for name, (_, text) in self.table.items() if name.startswith(incomplete)
         ]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 def print_version(ctx: Context, _param: click.Parameter, value: bool) -> None:

@@ -104,9 +104,9 @@ class NodeLauncher:
         self.loop.on_signal = self._signalled
         processes.keep_descriptors()
         processes.raise_open_files()
-        told = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
-        self.loop.listen(told)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, told)  # an engine may have us start with them blocked
+        signals = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+        self.loop.listen(signals)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)  # an engine may have us start with them blocked
         self._hold_lifeline()
         self.has_subreaper = processes.become_subreaper()
         os.chdir(plan.workdir)
@@ -183,19 +183,19 @@ class NodeLauncher:
                 self._membership.dump()
             self._hung(None)
         elif number == signal.SIGUSR2:
-            reason, grace_s = self._told("ending.json", "failure")
+            reason, grace_s = self._end_request("ending.json", "failure")
             self._end(reason, grace_s)
         elif self._membership is not None:
-            self._end_in_gang(*self._told(TOLD, "evicted"))
+            self._end_in_gang(*self._end_request(TOLD, "evicted"))
         else:
             self._end("stop", self.plan.grace_s)
 
-    def _told(self, name: str, otherwise: str) -> tuple[str, float]:
+    def _end_request(self, name: str, otherwise: str) -> tuple[str, float]:
         """Reason and grace in the file of this name; `otherwise` is the reason when there is none."""
         try:
-            told = read_json(self.state.path(name))
-            grace_s = told.get("grace_s")
-            return str(told.get("reason") or otherwise), self.plan.grace_s if grace_s is None else float(grace_s)
+            request = read_json(self.state.path(name))
+            grace_s = request.get("grace_s")
+            return str(request.get("reason") or otherwise), self.plan.grace_s if grace_s is None else float(grace_s)
         except (OSError, ValueError, AttributeError, TypeError):
             return otherwise, self.plan.grace_s
 
@@ -217,12 +217,12 @@ class NodeLauncher:
         from .gang.membership import GangFollower, GangLeader
 
         if self.plan.node_rank == 0:
-            self._membership = GangLeader(self.state, self._obey)
+            self._membership = GangLeader(self.state, self._follow_order)
         else:
-            self._membership = GangFollower(self.state, self._obey, self._membership_lost)
+            self._membership = GangFollower(self.state, self._follow_order, self._membership_lost)
         self._membership.stalled = lambda: self.heartbeats.stalled
 
-    def _obey(self, order: dict[str, Any]) -> None:
+    def _follow_order(self, order: dict[str, Any]) -> None:
         """What node 0 says."""
         assert self._membership is not None
         if order["do"] == "go":

@@ -155,12 +155,12 @@ def _complete(folder: str, final: str, number: int) -> None:
         for file in files:
             _sync(os.path.join(parent, file))
         _sync(parent)
-    told = {"step": number, "attempt": _attempt(), "time": time.time(), "id": os.urandom(8).hex()}
+    fields = {"step": number, "attempt": _attempt(), "time": time.time(), "id": os.urandom(8).hex()}
     for key, name in (("uid", "LONGBOAT_RUN_UID"), ("node", "LONGBOAT_NODE")):
         if os.environ.get(name):
-            told[key] = os.environ[name]
+            fields[key] = os.environ[name]
     with open(os.path.join(folder, ".complete"), "w") as marker:
-        json.dump(told, marker)
+        json.dump(fields, marker)
         marker.flush()
         os.fsync(marker.fileno())
     _sync(folder)
@@ -202,9 +202,9 @@ def _attempt_of(folder: str) -> int:
 
     try:
         with open(os.path.join(folder, ".complete")) as marker:
-            told = json.loads(marker.read(65536))
-        is_other = told.get("uid", "") != os.environ.get("LONGBOAT_RUN_UID", "")
-        return -1 if is_other and "uid" in told else int(told["attempt"])
+            fields = json.loads(marker.read(65536))
+        is_other = fields.get("uid", "") != os.environ.get("LONGBOAT_RUN_UID", "")
+        return -1 if is_other and "uid" in fields else int(fields["attempt"])
     except Exception:
         return -1
 

@@ -214,10 +214,10 @@ def retry(pools: tuple[str, ...], context: str | None, home: str | None) -> None
     from longboat.cli.admin.autoscaler_live import retry as forget
     from longboat.cli.output.terminal import say
 
-    found = forget(context, home, pools)
-    for name in found:
+    forgotten = forget(context, home, pools)
+    for name in forgotten:
         print(name)
-    if not found:
+    if not forgotten:
         say("longboat: no pool is in back-off")
 
 
@@ -253,8 +253,8 @@ def look(
     from longboat.autoscaler.model.pools_file import read_pools
     from longboat.autoscaler.observe.from_objects import read_objects, snapshot_of
 
-    found, settings = read_pools(pools)
-    seen = snapshot_of(read_objects(objects), found)
+    pool_list, settings = read_pools(pools)
+    seen = snapshot_of(read_objects(objects), pool_list)
     return SavedSnapshot(now=time.time() if moment is None else moment, snapshot=seen, settings=settings)
 
 
@@ -270,8 +270,8 @@ def replayed(snapshot: str, pools: str | None, moment: float | None) -> SavedSna
     if pools is not None:
         from longboat.autoscaler.model.pools_file import read_pools
 
-        found, settings = read_pools(pools)
-        seen = msgspec.structs.replace(saved.snapshot, pools=found)
+        pool_list, settings = read_pools(pools)
+        seen = msgspec.structs.replace(saved.snapshot, pools=pool_list)
         saved = msgspec.structs.replace(saved, snapshot=seen, settings=settings)
     return saved
 
@@ -283,16 +283,16 @@ def moment_of(text: str | None) -> float | None:
 
     moment = parse_time(text.strip())
     if moment is None or not re.search(r"([zZ]|[+-][0-9]{2}:?[0-9]{2})$", text.strip()):
-        what = "not a time" if moment is None else "a time without a zone"
-        raise UsageError(f"--now: {what}: {text!r}", hint="write it like 2026-11-15T12:00:00Z")
+        problem = "not a time" if moment is None else "a time without a zone"
+        raise UsageError(f"--now: {problem}: {text!r}", hint="write it like 2026-11-15T12:00:00Z")
     return moment
 
 
-def print_plan(found: ScalingPlan) -> None:
+def print_plan(scaling_plan: ScalingPlan) -> None:
     from longboat.cli.output.tables import print_table
     from longboat.core.times import format_time
 
-    if found.actions:
+    if scaling_plan.actions:
         rows = [
             (
                 action.kind,
@@ -301,27 +301,27 @@ def print_plan(found: ScalingPlan) -> None:
                 _zones(action.zones),
                 action.reason,
             )
-            for action in found.actions
+            for action in scaling_plan.actions
         ]
         print_table(("ACTION", "NODE/POOL", "COUNT", "ZONES", "REASON"), rows)
     else:
         print("nothing to do")
-    if found.waiting:
+    if scaling_plan.waiting:
         print()
         waiting = [
             (item.run or item.pod, format_time(item.expected) if item.expected is not None else None, item.reason)
-            for item in found.waiting
+            for item in scaling_plan.waiting
         ]
         print_table(("WAITING", "EXPECTED", "REASON"), waiting)
-    if found.nodes:
+    if scaling_plan.nodes:
         print()
         print_table(
             ("NODE", "POOL", "STATE", "REASON"),
-            [(node.node, node.pool, node.state, node.reason) for node in found.nodes],
+            [(node.node, node.pool, node.state, node.reason) for node in scaling_plan.nodes],
         )
-    if found.pools:
+    if scaling_plan.pools:
         print()
-        pools = [(pool.pool, pool.size, pool.coming, pool.reason) for pool in found.pools]
+        pools = [(pool.pool, pool.size, pool.coming, pool.reason) for pool in scaling_plan.pools]
         print_table(("POOL", "MACHINES", "COMING", "REASON"), pools)
 
 

@@ -66,47 +66,47 @@ def read_status(context: str | None, home: str | None) -> tuple[Report | None, s
         return report, holder, client.now()
 
 
-def print_report(found: Report, holder: str | None, now: float) -> None:
+def print_report(report: Report, holder: str | None, now: float) -> None:
     from longboat.cli.output.tables import print_fields, print_table
     from longboat.core.times import format_time, show_age
 
     print_fields(
         [
             ("leader", holder or "nobody: no autoscaler runs"),
-            ("last loop", f"{format_time(found.at)} ({show_age(now - found.at)} ago)"),
-            ("trouble", found.trouble),
-            ("waiting", found.waiting_count),
+            ("last loop", f"{format_time(report.at)} ({show_age(now - report.at)} ago)"),
+            ("trouble", report.trouble),
+            ("waiting", report.waiting_count),
             (
                 "note",
-                "who waits and what was done is shown to those who may read its report" if found.is_public else "",
+                "who waits and what was done is shown to those who may read its report" if report.is_public else "",
             ),
         ]
     )
-    for text in found.warnings:
+    for text in report.warnings:
         say(f"longboat: {clean(text)}")
     rows = []
-    for pool in found.pools:
+    for pool in report.pools:
         states = ", ".join(f"{count} {state}" for state, count in pool.states.items())
         note = pool.note
         rows.append((note.pool, note.size, f"{pool.min}-{pool.max}", note.coming, states, note.reason))
     print()
     print_table(("POOL", "MACHINES", "LIMITS", "COMING", "STATES", "REASON"), rows)
-    print_orders(found, now)
-    if found.waiting:
+    print_orders(report, now)
+    if report.waiting:
         print()
-        print_table(("WAITING", "REASON"), [(item.run or item.pod, item.reason) for item in found.waiting])
-    if found.deeds:
+        print_table(("WAITING", "REASON"), [(item.run or item.pod, item.reason) for item in report.waiting])
+    if report.deeds:
         print()
-        deeds = [(format_time(deed.at), deed.text, deed.trouble) for deed in found.deeds[:20]]
+        deeds = [(format_time(deed.at), deed.text, deed.trouble) for deed in report.deeds[:20]]
         print_table(("TIME", "WHAT", "NOT DONE BECAUSE"), deeds)
 
 
-def print_orders(found: Report, now: float) -> None:
+def print_orders(report: Report, now: float) -> None:
     """Orders in flight, and where nothing is ordered at the moment."""
     from longboat.cli.output.tables import print_table
     from longboat.core.times import format_time, show_age
 
-    if found.orders:
+    if report.orders:
         print()
         orders = [
             (
@@ -117,10 +117,10 @@ def print_orders(found: Report, now: float) -> None:
                 format_time(order.expected),
                 order.gang,
             )
-            for order in found.orders
+            for order in report.orders
         ]
         print_table(("ORDERED", "ZONE", "MACHINES", "ASKED", "EXPECTED", "FOR"), orders)
-    shut = [(pool.note.pool, backoff) for pool in found.pools for backoff in pool.note.backoffs]
+    shut = [(pool.note.pool, backoff) for pool in report.pools for backoff in pool.note.backoffs]
     if shut:
         print()
         rows = [

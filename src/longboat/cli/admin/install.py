@@ -39,16 +39,16 @@ from longboat.core.errors import UsageError
 @click.option(
     "--timeout", default="2m", show_default=True, metavar="TIME", callback=seconds, help="Wait so long until it works."
 )
-def command(context: str | None, remove: bool, dry_run: bool, output: str, timeout: float, **what: Any) -> int:
+def command(context: str | None, remove: bool, dry_run: bool, output: str, timeout: float, **options: Any) -> int:
     """Install the controller: one small Deployment that admits waiting runs and restarts failed ones.
 
     With --autoscaler also the one that grows and shrinks pools of machines.
     """
-    if remove and (any(what.values()) or dry_run):
+    if remove and (any(options.values()) or dry_run):
         raise UsageError("--remove takes out all of it", hint="longboat install --remove, with --on CONTEXT if needed")
-    if what["only"] and what["everywhere"]:
+    if options["only"] and options["everywhere"]:
         raise UsageError("--only and --all-namespaces", hint="one of them: some namespaces, or all")
-    wanted = [] if remove else objects_of(context, **what)
+    wanted = [] if remove else objects_of(context, **options)
     if dry_run:
         print_objects(wanted, output)
         return 0
@@ -57,7 +57,7 @@ def command(context: str | None, remove: bool, dry_run: bool, output: str, timeo
     from longboat.kubeapi.client import Client
 
     with Client.open(context=context) as client:
-        is_chosen = bool(what["only"] or what["everywhere"])
+        is_chosen = bool(options["only"] or options["everywhere"])
         made = install(client, wanted, timeout_s=timeout, is_chosen=is_chosen)
         names = uninstall(client) if remove else made
         is_any = False
@@ -67,7 +67,7 @@ def command(context: str | None, remove: bool, dry_run: bool, output: str, timeo
         if remove:
             say(f"longboat: the controller is gone from {client.context}" if is_any else "longboat: nothing to remove")
         else:
-            who = "the controller and the autoscaler work" if what["pools"] else "the controller works"
+            who = "the controller and the autoscaler work" if options["pools"] else "the controller works"
             served = served_namespaces(next(each for each in wanted if each["kind"] == "Deployment"))
             say(f"longboat: {who} in {client.context}, for {shown_namespaces(served) if served else 'all namespaces'}")
     return 0
@@ -86,9 +86,9 @@ def objects_of(
     if not re.fullmatch(IMAGE, image):
         raise UsageError(f"--image: found the text {image!r}, expected {IMAGE_EXPECTED}")
     served = None if everywhere else namespaces_of(only) or (context_namespace(context),)
-    found = objects(image=image, only=served, version=__version__)
+    manifests = objects(image=image, only=served, version=__version__)
     if pools is None:
-        return found
+        return manifests
     from pathlib import Path
 
     from longboat.autoscaler.model.pools_file import read_pools, read_providers
@@ -100,7 +100,7 @@ def objects_of(
     check_named(wanted, known)
     simulates = any(isinstance(known[pool.provider], KwokSettings) for pool in wanted)
     text = Path(pools).read_text(encoding="utf-8")
-    return [*found, *autoscaler_objects(image=image, pools=text, version=__version__, simulates=simulates)]
+    return [*manifests, *autoscaler_objects(image=image, pools=text, version=__version__, simulates=simulates)]
 
 
 def context_namespace(context: str | None) -> str:
@@ -117,13 +117,13 @@ def context_namespace(context: str | None) -> str:
         place.close()
 
 
-def print_objects(found: list[dict[str, Any]], output: str) -> None:
+def print_objects(manifests: list[dict[str, Any]], output: str) -> None:
     if output == "json":
         import json
 
-        json.dump({"apiVersion": "v1", "kind": "List", "items": found}, sys.stdout, indent=2)
+        json.dump({"apiVersion": "v1", "kind": "List", "items": manifests}, sys.stdout, indent=2)
         print()
         return
     import yaml
 
-    yaml.safe_dump_all(found, sys.stdout, sort_keys=False)
+    yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)

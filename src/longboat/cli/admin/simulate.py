@@ -112,15 +112,15 @@ def _policies(names: Sequence[str]) -> list[str]:
     from longboat.core.words import nearest
     from longboat.simulator.policies import NAMES
 
-    found = list(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
-    if "all" in found:
+    chosen = list(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
+    if "all" in chosen:
         return list(NAMES)
-    for name in found:
+    for name in chosen:
         if name not in NAMES:
             near = nearest(name, NAMES)
             hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(NAMES)}, or all"
             raise UsageError(f"no such policy: {name}", hint=hint)
-    return found or ["longboat"]
+    return chosen or ["longboat"]
 
 
 def _trace(asked: SimulateOptions) -> tuple[Trace, PolicyOutcome | None]:
@@ -171,9 +171,11 @@ def _notes(outcomes: Sequence[PolicyOutcome]) -> None:
         _tell(f"{', '.join(models)}: models made from documented rules, not the programs themselves")
     if any(outcome.policy == "oracle" for outcome in outcomes):
         _tell("oracle: a lower bound with all knowledge, no boot, no idle machine and free moves; it cannot be run")
-    for one in outcomes:
-        if one.unfinished:
-            _tell(f"{one.policy}: {counted(one.unfinished, 'job')} never ran to their end: the pools are too small")
+    for result in outcomes:
+        if result.unfinished:
+            _tell(
+                f"{result.policy}: {counted(result.unfinished, 'job')} never ran to their end: the pools are too small"
+            )
 
 
 def _tell(text: str) -> None:
@@ -184,8 +186,8 @@ def _show(outcomes: Sequence[PolicyOutcome], output: str) -> None:
     if output != "table":
         from longboat.cli.output.formats import write
 
-        found = {one.policy: _plain(one) for one in outcomes}
-        write(next(iter(found.values())) if len(found) == 1 else found, output)
+        by_policy = {outcome.policy: _plain(outcome) for outcome in outcomes}
+        write(next(iter(by_policy.values())) if len(by_policy) == 1 else by_policy, output)
         return
     from longboat.cli.output.tables import print_table
 
@@ -193,13 +195,13 @@ def _show(outcomes: Sequence[PolicyOutcome], output: str) -> None:
     for label, field in ROWS:
         rows.append((label, *(_cell(getattr(outcome.figures, field)) for outcome in outcomes)))
     for name in ("cluster-autoscaler", "oracle"):
-        least = next((one.figures.gpu_hours_provisioned for one in outcomes if one.policy == name), 0.0)
+        least = next((outcome.figures.gpu_hours_provisioned for outcome in outcomes if outcome.policy == name), 0.0)
         if least and len(outcomes) > 1:
             ratios = (f"{policy_outcome.figures.gpu_hours_provisioned / least:.3f}" for policy_outcome in outcomes)
             rows.append((f"GPU-hours, x {name}", *ratios))
     from longboat.simulator.policies import MODELS
 
-    names = [f"{one.policy} (model)" if one.policy in MODELS else one.policy for one in outcomes]
+    names = [f"{outcome.policy} (model)" if outcome.policy in MODELS else outcome.policy for outcome in outcomes]
     print_table(("", *names), rows)
 
 
@@ -220,31 +222,31 @@ def _tune(
 ) -> None:
     from longboat.simulator.tuning import marked, trials
 
-    found = marked(list(trials(trace, pools, settings, conditions, asked.interval_s)))
+    tried = marked(list(trials(trace, pools, settings, conditions, asked.interval_s)))
     if asked.output != "table":
         from longboat.cli.output.formats import write
 
-        write([_plain_trial(trial) for trial in found], asked.output)
+        write([_plain_trial(trial) for trial in tried], asked.output)
     else:
         from longboat.cli.output.tables import print_table
         from longboat.cli.output.times import show_duration
 
         rows = [
             (
-                show_duration(one.idle_s),
-                one.spare,
-                *(_cell(value) for value in (one.figures.gpu_hours_provisioned, one.figures.cost)),
-                *(_cell(value) for value in (one.figures.wait_p50_s, one.figures.wait_p99_s, one.figures.flaps)),
-                "*" if one.is_best else "",
+                show_duration(trial.idle_s),
+                trial.spare,
+                *(_cell(value) for value in (trial.figures.gpu_hours_provisioned, trial.figures.cost)),
+                *(_cell(value) for value in (trial.figures.wait_p50_s, trial.figures.wait_p99_s, trial.figures.flaps)),
+                "*" if trial.is_best else "",
             )
-            for one in sorted(found, key=lambda one: one.figures.gpu_hours_provisioned)
+            for trial in sorted(tried, key=lambda trial: trial.figures.gpu_hours_provisioned)
         ]
         print_table(("IDLE", "SPARE", "GPU-HOURS", "COST", "WAIT P50 (s)", "WAIT P99 (s)", "FLAPS", "BEST"), rows)
     if asked.picture is not None:
         from longboat.simulator.svg import curve_picture, write_picture
 
         title = f"{trace.name}: what less waiting costs"
-        write_picture(curve_picture(found, title), asked.picture, title)
+        write_picture(curve_picture(tried, title), asked.picture, title)
 
 
 def _plain_trial(trial: Trial) -> dict[str, Any]:

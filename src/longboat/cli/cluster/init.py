@@ -64,17 +64,17 @@ def check(answers: ClusterAnswers) -> None:
 
 def expanded(hosts: Sequence[str]) -> tuple[str, ...]:
     """Patterns replaced by the names of ~/.ssh/config that they match."""
-    found: list[str] = []
+    names_of_hosts: list[str] = []
     for host in hosts:
         if not set(host) & set("*?"):
-            found.append(host)
+            names_of_hosts.append(host)
             continue
         user, at, pattern = host.rpartition("@")
         names = [name for name in ssh_hosts(SSH_CONFIG.expanduser()) if fnmatch.fnmatchcase(name, pattern)]
         if not names:
             raise NotFound(f"no host in {SSH_CONFIG} matches {pattern}")
-        found += [f"{user}{at}{name}" for name in names]
-    return tuple(dict.fromkeys(found))
+        names_of_hosts += [f"{user}{at}{name}" for name in names]
+    return tuple(dict.fromkeys(names_of_hosts))
 
 
 def ask(answers: ClusterAnswers, *, is_local: bool) -> ClusterAnswers:

@@ -41,11 +41,11 @@ def namespaces_of(words: Sequence[str]) -> tuple[str, ...]:
     """Namespaces from a repeated option whose values may be joined by commas; each once, in a fixed order."""
     from longboat.kubeapi.kubeconfig import NAMESPACE
 
-    found = sorted({name.strip() for word in words for name in word.split(",")})
-    for name in found:
+    names = sorted({name.strip() for word in words for name in word.split(",")})
+    for name in names:
         if not re.fullmatch(NAMESPACE, name):
             raise UsageError(f"{name!r} is not the name of a namespace", hint="--only team-a,team-b")
-    return tuple(found)
+    return tuple(names)
 
 
 def shown_namespaces(names: Sequence[str]) -> str:

@@ -38,10 +38,10 @@ def complete_contexts(_ctx: click.Context, _param: click.Parameter, incomplete: 
     try:
         from longboat.kubeapi import kubeconfig
 
-        found = kubeconfig.read(kubeconfig.files_of(os.environ)).contexts
+        contexts = kubeconfig.read(kubeconfig.files_of(os.environ)).contexts
     except Exception:
         return []
-    return [CompletionItem(name) for name in sorted(found) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in sorted(contexts) if name.startswith(incomplete)]
 
 
 def engine_options(function: F) -> F:
@@ -83,14 +83,14 @@ def open_engine(*, quiet: bool = False) -> Engine:
 def same_place() -> str:
     """The options that make another command look where this one does; empty where it looks there anyway."""
     chosen = click.get_current_context().meta.get(_CHOSEN, {})
-    found = []
+    options = []
     if chosen.get("engine") and chosen["engine"] != default_engine(is_cluster=False) and not chosen.get("context"):
-        found += ["--engine", chosen["engine"]]
+        options += ["--engine", chosen["engine"]]
     if chosen.get("context"):
-        found += ["--on", chosen["context"]]
+        options += ["--on", chosen["context"]]
     if chosen.get("namespace"):
-        found += ["--namespace", chosen["namespace"]]
-    return f" {shlex.join(found)}" if found else ""
+        options += ["--namespace", chosen["namespace"]]
+    return f" {shlex.join(options)}" if options else ""
 
 
 def placed(step: str) -> str:

@@ -50,10 +50,10 @@ def absolute(place: str, cwd: Path) -> str:
     return place if "://" in place else os.path.normpath(os.path.join(cwd, place))
 
 
-def pair(text: str, what: str) -> tuple[str, str]:
+def pair(text: str, flag: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise UsageError(f"--{what} {text}: expected K=V", hint=f"for example --{what} key=value")
+        raise UsageError(f"--{flag} {text}: expected K=V", hint=f"for example --{flag} key=value")
     return key, value
 
 

@@ -72,13 +72,13 @@ def _typed(terminal: int, writer: int) -> bytes:
     events.register(terminal, select.POLLIN)
     events.register(writer, 0)  # told of errors alone
     while True:
-        found = dict(events.poll())
-        if writer in found:
+        ready = dict(events.poll())
+        if writer in ready:
             return b""
         if may_read_stdin():
             try:
                 return os.read(terminal, LINE_BYTES)
             except OSError as error:
-                if error.errno != errno.EIO or found[terminal] & select.POLLHUP:
+                if error.errno != errno.EIO or ready[terminal] & select.POLLHUP:
                     raise
         time.sleep(BACKGROUND_S)

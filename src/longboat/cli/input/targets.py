@@ -125,8 +125,8 @@ def starter(path: Path, name: str) -> list[str]:
 
 def missing_script(script: str, arguments: Sequence[str], path: Path) -> Exception:
     if path.is_dir():
-        found = next((name for name in ("job.yaml", "longboat.yaml") if (path / name).is_file()), None)
-        hint = f"longboat run {os.path.join(script, found)}" if found else "name the script or the job file in it"
+        job_file = next((name for name in ("job.yaml", "longboat.yaml") if (path / name).is_file()), None)
+        hint = f"longboat run {os.path.join(script, job_file)}" if job_file else "name the script or the job file in it"
         return UsageError(f"{script} is a folder", hint=hint)
     if path.exists():
         return UsageError(f"{script} is a device or a pipe", hint="name a script or a job file (.yaml, .yml, .json)")

@@ -55,9 +55,9 @@ def show_manifests(place: Engine, submission: Submission, notices: Sequence[str]
     from longboat.engines.kubernetes.engine import KubernetesEngine
 
     assert isinstance(place, KubernetesEngine)
-    objects, told = place.manifests(submission)
+    objects, manifest_notices = place.manifests(submission)
     yaml.dump_all(objects, sys.stdout, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
-    for notice in (*notices, *told):
+    for notice in (*notices, *manifest_notices):
         note(notice)
     return 0
 

@@ -38,8 +38,8 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]], stream: I
 def paint_phase(line: str, out: IO[str]) -> str:
     """Colour the first phase word of a row."""
     for phase, colour in PHASE_COLOURS.items():
-        before, found, after = line.partition(f" {phase} ")
-        if found:
+        before, separator, after = line.partition(f" {phase} ")
+        if separator:
             return f"{before} {paint(phase, colour, out)} {after}"
     return line
 

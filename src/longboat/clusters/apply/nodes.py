@@ -85,22 +85,22 @@ class JoinToken:
     def __init__(self, control: HostConnection) -> None:
         self._control = control
         lifetime = "15m"  # a join takes one or two; kubeadm waits up to five for a slow kubelet
-        told = check(control, f"kubeadm token create --ttl {lifetime} --print-join-command", timeout_s=120)
-        found = re.search(r"join (\S+) --token (\S+) --discovery-token-ca-cert-hash (sha256:[0-9a-f]{64})", told)
-        if found is None:
+        output = check(control, f"kubeadm token create --ttl {lifetime} --print-join-command", timeout_s=120)
+        match = re.search(r"join (\S+) --token (\S+) --discovery-token-ca-cert-hash (sha256:[0-9a-f]{64})", output)
+        if match is None:
             raise EngineError(f"{control.name}: kubeadm told no join command")
-        self._ticket = JoinTicket(server=found[1], token=found[2], ca_hash=found[3])
+        self._ticket = JoinTicket(server=match[1], token=match[2], ca_hash=match[3])
 
     def ticket(self, certificate_key: str) -> JoinTicket:
         return msgspec.structs.replace(self._ticket, certificate_key=certificate_key)
 
     def certificate_key(self) -> str:
         """The control plane's certificates, stored in the cluster for two hours, encrypted with this key."""
-        told = check(self._control, "kubeadm init phase upload-certs --upload-certs", timeout_s=120)
-        found = re.search(r"^([0-9a-f]{64})$", told, re.MULTILINE)
-        if found is None:
+        output = check(self._control, "kubeadm init phase upload-certs --upload-certs", timeout_s=120)
+        match = re.search(r"^([0-9a-f]{64})$", output, re.MULTILINE)
+        if match is None:
             raise EngineError(f"{self._control.name}: kubeadm told no key of its certificates")
-        return found[1]
+        return match[1]
 
     def delete(self) -> None:
         identity = self._ticket.token.partition(".")[0]

@@ -69,9 +69,9 @@ def audit(host: HostConnection, pods: str) -> HostAudit:
 
 
 def judge(host: str, lines: list[str], pods: str) -> HostAudit:
-    found = [(sign, text.replace("\t", " ")) for sign, _, text in (line.partition("\t") for line in lines) if text]
-    ours = [f"{sign} {text}" for sign, text in found if is_ours(text, pods)]
-    others = [f"{sign} {text}" for sign, text in found if not is_ours(text, pods)]
+    changes = [(sign, text.replace("\t", " ")) for sign, _, text in (line.partition("\t") for line in lines) if text]
+    ours = [f"{sign} {text}" for sign, text in changes if is_ours(text, pods)]
+    others = [f"{sign} {text}" for sign, text in changes if not is_ours(text, pods)]
     return HostAudit(host=host, ours=tuple(ours), others=tuple(others))
 
 

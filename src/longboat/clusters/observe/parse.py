@@ -28,25 +28,25 @@ _SOFT_STATES = {"activating": "active", "reloading": "active", "deactivating": "
 def parse(name: str, text: str, *, sent_s: float = 0.0, received_s: float = 0.0) -> HostFacts:
     """`sent_s` and `received_s`: our clock before the script was sent and after its output was there."""
     lines = split(text)
-    one = {key: values[-1].strip() for key, values in lines.items()}
+    last = {key: values[-1].strip() for key, values in lines.items()}
     system = dict(pair(line, "=") for line in lines["os"])
     addresses = attempt(lines["address"], read_address)
     start_s, end_s = clocks(lines["clock"])
     return HostFacts(
         name=name,
-        hostname=one.get("hostname", ""),
+        hostname=last.get("hostname", ""),
         os_id=system.get("ID", "").lower(),
         os_like=tuple(system.get("ID_LIKE", "").lower().split()),
         os_version=system.get("VERSION_ID", ""),
         os_codename=system.get("VERSION_CODENAME", ""),
-        architecture=ARCHITECTURES.get(one.get("architecture", ""), one.get("architecture", "")),
-        kernel=one.get("kernel", ""),
+        architecture=ARCHITECTURES.get(last.get("architecture", ""), last.get("architecture", "")),
+        kernel=last.get("kernel", ""),
         package_manager=next((MANAGERS.get(value, value) for value in lines["package_manager"]), ""),
-        init=one.get("init", ""),
-        container="" if one.get("container") == "none" else one.get("container", ""),
+        init=last.get("init", ""),
+        container="" if last.get("container") == "none" else last.get("container", ""),
         cgroup_version=cgroup_version(lines["cgroup"]),
-        cpus=number(one.get("cpus", "")),
-        memory=number(one.get("memory", "").removeprefix("MemTotal:").removesuffix("kB")) << 10,
+        cpus=number(last.get("cpus", "")),
+        memory=number(last.get("memory", "").removeprefix("MemTotal:").removesuffix("kB")) << 10,
         disks=disks(lines["disk"]),
         swaps=tuple(line.split()[0] for line in lines["swap"] if line.strip()),
         fstab_swaps=tuple(attempt(lines["fstab"], read_fstab_swap)),
@@ -55,11 +55,11 @@ def parse(name: str, text: str, *, sent_s: float = 0.0, received_s: float = 0.0)
         routes=routes(lines["route"]),
         source_address=source_address(lines["source"], addresses),
         has_route_out=any(line.split()[:1] == ["default"] for line in lines["route"]),
-        machine_id=one.get("machine_id", ""),
-        product_uuid=one.get("product_uuid", "").lower(),
+        machine_id=last.get("machine_id", ""),
+        product_uuid=last.get("product_uuid", "").lower(),
         clock_s=(start_s + end_s) / 2,
         skew_s=skew(start_s, end_s, sent_s, received_s) if start_s else 0.0,
-        firewall=firewall(lines, one),
+        firewall=firewall(lines, last),
         open_ports=open_ports(lines),
         proxies=tuple(unique(attempt(lines["proxy"], read_proxy))),
         programs=tuple(unique(attempt(lines["program"], read_program))),
@@ -70,16 +70,16 @@ def parse(name: str, text: str, *, sent_s: float = 0.0, received_s: float = 0.0)
         modules=tuple(line.strip() for line in lines["module"]),
         files=tuple((path.strip(), digest) for digest, path in (pair(line, " ") for line in lines["file"])),
         images=tuple(line.strip() for line in lines["image"] if not line.startswith("sha256:")),
-        cri_disabled=one.get("cri_disabled") == "yes",
+        cri_disabled=last.get("cri_disabled") == "yes",
         cluster=cluster(lines),
-        cluster_server=one.get("server", "").removeprefix("server:").strip(" \"'"),
-        journal_cluster=one.get("journal_cluster", ""),
+        cluster_server=last.get("server", "").removeprefix("server:").strip(" \"'"),
+        journal_cluster=last.get("journal_cluster", ""),
         journal=tuple(line.strip() for line in lines["journal"]),
         done=tuple(pair(line, " ") for line in lines["done"]),
         gpus=tuple(GpuDevice(bus=bus, device=device) for bus, device, kind in pci(lines) if kind[:6] in _GPU_CLASSES),
         nvswitch=any(kind[:6] == _SWITCH_CLASS for _, _, kind in pci(lines)),
-        driver=one.get("driver", "") or driver_version(lines["program"]),
-        secure_boot=one.get("secure_boot") == "1",
+        driver=last.get("driver", "") or driver_version(lines["program"]),
+        secure_boot=last.get("secure_boot") == "1",
     )
 
 
@@ -198,10 +198,10 @@ def source_address(lines: list[str], addresses: list[str]) -> str:
     return match[1] if match else next((address.partition("/")[0] for address in by_kind), "")
 
 
-def firewall(lines: Lines, one: dict[str, str]) -> str:
+def firewall(lines: Lines, values: dict[str, str]) -> str:
     filters = any("hook input" in line and "policy drop" in line for line in lines["nft"])
     filters = filters or any(re.match(r"-P INPUT (DROP|REJECT)", line) for line in lines["iptables"])
-    return one.get("firewall", "") or ("nftables" if filters else "")
+    return values.get("firewall", "") or ("nftables" if filters else "")
 
 
 def open_ports(lines: Lines) -> tuple[str, ...]:

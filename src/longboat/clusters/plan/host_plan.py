@@ -37,7 +37,7 @@ def _plan_host(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mappin
     # A containerd that we installed is ours to install again; somebody else's is used if it is new enough.
     needs_runtime = not runtime.is_good(facts)
     install = packages.packages(spec, host, facts, runtime=needs_runtime)
-    found: list[Step | Kept | None] = [
+    steps: list[Step | Kept | None] = [
         system.journal(spec, host, facts),
         runtime.data(host),
         system.kernel_modules(spec, host, facts),
@@ -50,7 +50,7 @@ def _plan_host(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mappin
         runtime.images(spec, host, facts),
         kubeadm.member(spec, host, facts),
     ]
-    return assemble(host.name, found, facts)
+    return assemble(host.name, steps, facts)
 
 
 def plan_network(
@@ -69,11 +69,11 @@ def plan_network(
     return ClusterPlan(hosts=tuple(plans))
 
 
-def assemble(host: str, found: Iterable[Step | Kept | None], facts: HostFacts) -> HostPlan:
+def assemble(host: str, items: Iterable[Step | Kept | None], facts: HostFacts) -> HostPlan:
     """Steps that were carried out in this very form are not done again, unless facts spoke against it."""
     done = dict(facts.done)
     steps, kept = [], []
-    for item in found:
+    for item in items:
         if isinstance(item, Kept):
             kept.append(item)
         elif item is not None and item.name in REMEMBERED and done.get(item.name) == item.key:

@@ -81,14 +81,14 @@ def address_of(host: HostSpec, facts: HostFacts) -> str:
 
 def registration(host: HostSpec, facts: HostFacts) -> Document:
     taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in host.taints]
-    found: Document = {
+    document: Document = {
         "name": host.name,
         "criSocket": SOCKET,
         "kubeletExtraArgs": [{"name": "node-ip", "value": address_of(host, facts)}],
         "ignorePreflightErrors": list(ignored(facts)),
     }
     # A control plane without the key gets kubeadm's taint; an empty list means none, as on a cluster of one host.
-    return found | ({"taints": taints} if taints or host.role == "worker" else {})
+    return document | ({"taints": taints} if taints or host.role == "worker" else {})
 
 
 def ignored(facts: HostFacts) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def ignored(facts: HostFacts) -> tuple[str, ...]:
 
 
 def kubelet_configuration(spec: ClusterSpec, facts: HostFacts) -> Document:
-    found: Document = {
+    document: Document = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "cgroupDriver": "systemd" if uses_systemd_cgroups(facts) else "cgroupfs",
@@ -109,19 +109,19 @@ def kubelet_configuration(spec: ClusterSpec, facts: HostFacts) -> Document:
         "shutdownGracePeriodCriticalPods": "10s",
     }
     if facts.cgroup_version == 1:
-        found["failCgroupV1"] = False
-    return found | {name: json.loads(text) for name, text in spec.kubelet}
+        document["failCgroupV1"] = False
+    return document | {name: json.loads(text) for name, text in spec.kubelet}
 
 
 def proxy_configuration(facts: HostFacts) -> Document:
-    found: Document = {
+    document: Document = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "nftables",
     }
     if facts.container:  # limits of connection tracking are the machine's, not the container's
-        found["conntrack"] = {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
-    return found
+        document["conntrack"] = {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
+    return document
 
 
 def init_documents(spec: ClusterSpec, host: HostSpec, facts: HostFacts, token: str) -> list[Document]:

@@ -18,30 +18,32 @@ GPU_LABEL = "longboat.dev/gpu"
 def commands(spec: ClusterSpec, nodes: Sequence[NodeView]) -> list[list[str]]:
     """Each a kubectl call, in order."""
     by_name = {node.name: node for node in nodes}
-    found: list[list[str]] = []
+    commands_of_nodes: list[list[str]] = []
     for host in spec.hosts:
         if host.name in by_name:
-            found += _of_node(host, by_name[host.name])
-    return found
+            commands_of_nodes += _of_node(host, by_name[host.name])
+    return commands_of_nodes
 
 
 def _of_node(host: HostSpec, node: NodeView) -> list[list[str]]:
-    found = []
+    commands_of_node = []
     before = {entry for entry in node.settings.split(",") if entry}
     wanted = dict(host.labels)
     wrong = [f"{key}={value}" for key, value in wanted.items() if dict(node.labels).get(key) != value]
     gone = [f"{entry.removeprefix('label:')}-" for entry in sorted(before) if _left(entry, "label:", wanted)]
     if wrong or gone:
-        found.append(["label", "node", node.name, "--overwrite", *wrong, *gone])
+        commands_of_node.append(["label", "node", node.name, "--overwrite", *wrong, *gone])
     taints = {f"{taint.key}={taint.value}:{taint.effect}": taint.key for taint in host.taints}
     missing = [text for text in taints if text not in node.taints]
     left = [f"{entry.removeprefix('taint:')}-" for entry in sorted(before) if _left(entry, "taint:", taints.values())]
     if missing or left:
-        found.append(["taint", "node", node.name, "--overwrite", *missing, *left])
+        commands_of_node.append(["taint", "node", node.name, "--overwrite", *missing, *left])
     now = ",".join(sorted([f"label:{key}" for key in wanted] + [f"taint:{key}" for key in taints.values()]))
     if now != node.settings:
-        found.append(["annotate", "node", node.name, "--overwrite", f"{ANNOTATION}={now}" if now else f"{ANNOTATION}-"])
-    return found
+        commands_of_node.append(
+            ["annotate", "node", node.name, "--overwrite", f"{ANNOTATION}={now}" if now else f"{ANNOTATION}-"]
+        )
+    return commands_of_node
 
 
 def _left(entry: str, prefix: str, wanted: object) -> bool:

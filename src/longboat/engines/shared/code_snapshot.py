@@ -68,7 +68,9 @@ def with_environments(snapshot: CodeSnapshot, job: Job) -> CodeSnapshot:
 def code_notices(snapshot: CodeSnapshot, job: Job, *, is_cluster: bool) -> list[str]:
     """What the run will miss of the folder that it was submitted from, as far as that can be told beforehand."""
     paths = {entry.path for entry in snapshot.entries}
-    notices = [f"{text}; {step}" for text, step in _told(_named(snapshot, job, paths), snapshot, is_cluster=is_cluster)]
+    notices = [
+        f"{text}; {step}" for text, step in _advice_for(_named(snapshot, job, paths), snapshot, is_cluster=is_cluster)
+    ]
     if not is_cluster or not snapshot.outside:
         return notices
     links = listing([f"{path} -> {target}" for path, target in snapshot.outside.items()], 5)
@@ -106,11 +108,11 @@ def missed_by(
         for path in mentioned
         if snapshot.root and not travels(path, paths)
     ]
-    return _told([each for each in held if each is not None], snapshot, is_cluster=is_cluster)
+    return _advice_for([each for each in held if each is not None], snapshot, is_cluster=is_cluster)
 
 
 def with_missed_files(
-    found: Explanation,
+    explanation: Explanation,
     home: Home,
     run: tuple[str | None, Job, Failure],
     *,
@@ -124,12 +126,12 @@ def with_missed_files(
     try:
         snapshot = BundleStore(home.folder("bundles")).load(bundle) if bundle is not None else None
     except LongboatError:
-        return found
-    told = missed_by(snapshot, job, failure, lines=lines, is_cluster=is_cluster) if snapshot is not None else []
+        return explanation
+    missed = missed_by(snapshot, job, failure, lines=lines, is_cluster=is_cluster) if snapshot is not None else []
     return msgspec.structs.replace(
-        found,
-        facts=(*found.facts, *(text for text, _ in told)),
-        next_steps=(*(step for _, step in told), *found.next_steps),
+        explanation,
+        facts=(*explanation.facts, *(text for text, _ in missed)),
+        next_steps=(*(step for _, step in missed), *explanation.next_steps),
     )
 
 
@@ -146,7 +148,7 @@ def _named(snapshot: CodeSnapshot, job: Job, paths: Set[str]) -> list[HeldBack]:
     return [each for each in held if each is not None]
 
 
-def _told(held: Sequence[HeldBack], snapshot: CodeSnapshot, *, is_cluster: bool) -> list[tuple[str, str]]:
+def _advice_for(held: Sequence[HeldBack], snapshot: CodeSnapshot, *, is_cluster: bool) -> list[tuple[str, str]]:
     from longboat.bundles.source.held_back import advice
 
     once = {each.path: each for each in held if each.path not in snapshot.outside}

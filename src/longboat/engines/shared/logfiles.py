@@ -147,9 +147,9 @@ class Reader:
                 while offset > 0:
                     start = max(0, offset - 65536)
                     file.seek(start)
-                    found = file.read(offset - start).rfind(b"\n")
-                    if found >= 0:
-                        return start + found + 1
+                    newline = file.read(offset - start).rfind(b"\n")
+                    if newline >= 0:
+                        return start + newline + 1
                     offset = start
         except OSError:
             pass
@@ -226,7 +226,7 @@ def matcher(query: LogQuery) -> Callable[[bytes], bool] | None:
 
 def sources(attempt_dir: Path, attempt: int, query: LogQuery) -> list[Source]:
     """The log files of an attempt that the query wants."""
-    found = []
+    log_files = []
     for path in sorted(attempt_dir.glob("*/logs/*")):
         stem, _, stream = path.name.partition(".")
         node = path.parent.parent.name
@@ -236,7 +236,7 @@ def sources(attempt_dir: Path, attempt: int, query: LogQuery) -> list[Source]:
         rank = int(stem) if stem.isdigit() else -1
         if query.ranks and rank not in query.ranks:
             continue
-        found.append(
+        log_files.append(
             Source(
                 path=str(path),
                 role=role,
@@ -246,7 +246,7 @@ def sources(attempt_dir: Path, attempt: int, query: LogQuery) -> list[Source]:
                 attempt=attempt,
             )
         )
-    return found
+    return log_files
 
 
 def last_lines(lines: Iterator[LogLine], count: int) -> list[LogLine]:

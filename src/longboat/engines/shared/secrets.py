@@ -20,7 +20,7 @@ _HINT = "encode it, with base64 for example, and decode it in the job"
 
 
 def set_secret(home: Home, name: str, value: str) -> None:
-    if reason := unfit(value):
+    if reason := why_unusable(value):
         raise UsageError(f"secret {name}: {reason}", hint=_HINT)
     make_folder(home.root / _FOLDER, is_durable=True)
     write_bytes(_path(home, name), value.encode(), is_durable=True)
@@ -42,7 +42,7 @@ def read_secrets(home: Home, secrets: Sequence[Secret], environment: Mapping[str
     """The values by variable name. Raises EngineError naming the first that is nowhere."""
     values = {secret.name: _read(home, secret, environment) for secret in secrets}
     for name, value in values.items():
-        if reason := unfit(value):
+        if reason := why_unusable(value):
             raise EngineError(f"secret {name}: {reason}", hint=_HINT)
     return values
 
@@ -67,7 +67,7 @@ def unmasked(values: Mapping[str, str]) -> list[str]:
     return [f"secret {name} has fewer than {LEAST} characters: it is not masked in logs" for name in short]
 
 
-def unfit(value: str) -> str | None:
+def why_unusable(value: str) -> str | None:
     """Why this value cannot be given to a rank as a variable; None: it can."""
     if "\0" in value:
         return "its value has a NUL byte, which no environment variable can hold"

@@ -130,10 +130,10 @@ class Channel:
     def _handle(self) -> None:
         try:
             while self._socket is not None:
-                found = take_frame(self._in)
-                if found is None:
+                taken = take_frame(self._in)
+                if taken is None:
                     return
-                self._take(*found)
+                self._take(*taken)
         except Exception as error:  # whatever it is that the other side sent: it costs that connection, nothing else
             self.on_nonsense("%s: %s" % (type(error).__name__, error))
             self._break()
@@ -295,9 +295,9 @@ def _answer(connection: socket.socket) -> tuple[bytes, bytes, bytes]:
     """The first frame that comes, and what came behind it. Raises OSError, ValueError."""
     buffer, until = bytearray(), time.monotonic() + ANSWER_S
     while True:
-        found = take_frame(buffer)
-        if found is not None:
-            return found[0], found[1], bytes(buffer)
+        taken = take_frame(buffer)
+        if taken is not None:
+            return taken[0], taken[1], bytes(buffer)
         if time.monotonic() > until:
             raise OSError("node 0 did not answer in time")
         try:

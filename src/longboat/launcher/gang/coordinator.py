@@ -166,8 +166,8 @@ class Coordinator:
         failure = rules.judge(self._ended(rules))
         if failure is None:
             return _verdict(None, self._stop_code(rules) if self.reason == "stop" else 0, "")
-        found = _verdict(failure.cause, failure.exit_code, failure.message, failure.node, failure.report)
-        return {**found, "tail": failure.tail} if failure.tail else found
+        judged = _verdict(failure.cause, failure.exit_code, failure.message, failure.node, failure.report)
+        return {**judged, "tail": failure.tail} if failure.tail else judged
 
     def _ended(self, rules: Any) -> Any:
         ranks = [rules.EndedRank(report, report, arrived=at, told_by=by) for at, by, report in self._reports.values()]

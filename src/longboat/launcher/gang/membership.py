@@ -131,11 +131,11 @@ class Membership(abc.ABC):
         says = (report.get("ended_by"), report.get("cause"), bool(report.get("stacks")))
         if self._told.get(rank) != says:
             self._told[rank] = says
-            told = {**report, "stacks": str(report.get("stacks") or "")[:STACKS_MAX]}
-            if len(dumps(told)) > REPORT_MAX:  # a frame has its bounds, and few letters of some scripts fill it
-                told = {**told, "stacks": "", "traceback": "", "tail": []}
+            sent = {**report, "stacks": str(report.get("stacks") or "")[:STACKS_MAX]}
+            if len(dumps(sent)) > REPORT_MAX:  # a frame has its bounds, and few letters of some scripts fill it
+                sent = {**sent, "stacks": "", "traceback": "", "tail": []}
             age_s = (time.monotonic_ns() - int(str(report.get("ended_ns") or 0))) / 1e9
-            self.tell({"is": "report", "report": told, "age_s": min(AGE_MAX_S, max(0.0, age_s))})
+            self.tell({"is": "report", "report": sent, "age_s": min(AGE_MAX_S, max(0.0, age_s))})
 
     def _tick(self) -> None:
         now = time.monotonic()

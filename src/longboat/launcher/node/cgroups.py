@@ -47,10 +47,10 @@ def find(own: str = "/proc/self/cgroup", root: str = ROOT) -> CgroupFiles | None
     return None
 
 
-def kills(found: CgroupFiles | None) -> int:
+def kills(files: CgroupFiles | None) -> int:
     """How often the kernel killed in this group for want of memory."""
     try:
-        for line in read_bytes(found.events).splitlines() if found else []:
+        for line in read_bytes(files.events).splitlines() if files else []:
             if line.startswith(b"oom_kill "):
                 return int(line.split()[1])
     except (OSError, ValueError, IndexError):
@@ -58,15 +58,15 @@ def kills(found: CgroupFiles | None) -> int:
     return 0
 
 
-def limit(found: CgroupFiles | None) -> int | None:
+def limit(files: CgroupFiles | None) -> int | None:
     """Bytes; None when there is no limit."""
-    number = _number(found.limit) if found else None
+    number = _number(files.limit) if files else None
     return number if number is not None and number < _NO_LIMIT else None
 
 
-def peak(found: CgroupFiles | None) -> int | None:
+def peak(files: CgroupFiles | None) -> int | None:
     """The most that was ever used, page cache included."""
-    return _number(found.peak) if found else None
+    return _number(files.peak) if files else None
 
 
 def _number(path: str) -> int | None:

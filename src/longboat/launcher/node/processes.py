@@ -47,12 +47,12 @@ def find_program(name: str, path: str) -> str:
         candidates = [name]
     else:
         candidates = [os.path.join(folder or ".", name) for folder in path.split(":")]
-    found = [file for file in candidates if os.path.isfile(file)]
-    for file in found:
+    existing = [file for file in candidates if os.path.isfile(file)]
+    for file in existing:
         if os.access(file, os.X_OK):
             return file
-    if found:
-        raise StartError("%s: not executable" % found[0], 126)
+    if existing:
+        raise StartError("%s: not executable" % existing[0], 126)
     if os.path.isdir(name) and "/" in name:
         raise StartError("%s: is a folder" % name, 126)
     raise StartError("%s: not found" % name, 127)
@@ -174,31 +174,31 @@ def threads_holding(pid: int, number: int) -> set[str]:
 
 def children(pid: int) -> list[int]:
     """Children of every thread of a process; empty when it is gone. Raises LookupError where the kernel cannot tell."""
-    found: list[int] = []
+    pids: list[int] = []
     try:
         threads = os.listdir("/proc/%d/task" % pid)
     except OSError:
-        return found
+        return pids
     for thread in threads:
         try:
-            found += map(int, read_bytes("/proc/%d/task/%s/children" % (pid, thread)).split())
+            pids += map(int, read_bytes("/proc/%d/task/%s/children" % (pid, thread)).split())
         except OSError:
             if os.path.exists("/proc/%d/task/%s" % (pid, thread)):
                 raise LookupError from None
-    return found
+    return pids
 
 
 def tree(pid: int) -> list[int]:
     """A process and its descendants, parents before children."""
     if not HAS_PROC:
         return _tree_by_parents(pid, [line.split() for line in _ps("-axo", "pid=,ppid=")])
-    found, known = [pid], {pid}
+    pids, known = [pid], {pid}
     try:
-        for each in found:
+        for each in pids:
             new = [child for child in children(each) if child not in known]
-            found += new
+            pids += new
             known.update(new)
-        return found
+        return pids
     except LookupError:
         return _tree_by_parents(pid, [[name] + stat_fields(int(name))[1:2] for name in _all_pids()])
 
@@ -208,10 +208,10 @@ def _tree_by_parents(pid: int, pairs: list[list[str]]) -> list[int]:
     for pair in pairs:
         if len(pair) == 2:
             below.setdefault(int(pair[1]), []).append(int(pair[0]))
-    found = [pid]
-    for each in found:
-        found += below.get(each, [])
-    return found
+    pids = [pid]
+    for each in pids:
+        pids += below.get(each, [])
+    return pids
 
 
 def _all_pids() -> list[str]:
@@ -231,7 +231,7 @@ def _ps(*arguments: str) -> list[str]:
 
 def carriers(marks: list[bytes]) -> list[int]:
     """Processes whose environment holds all of the given NAME=value."""
-    found = []
+    pids = []
     for name in _all_pids():
         if int(name) != os.getpid():
             try:
@@ -239,8 +239,8 @@ def carriers(marks: list[bytes]) -> list[int]:
             except OSError:
                 continue
             if all(mark in variables for mark in marks):
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids
 
 
 def send(pid: int, number: int) -> bool:

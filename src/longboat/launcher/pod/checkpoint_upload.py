@@ -184,10 +184,10 @@ class Sender:
             self._noted = step
             write_json(self._state.path(checkpoints.MIRRORED), {"checkpoint": self._mirror.url_of(name)})
 
-    def _tell(self, what: str, error: BaseException) -> None:
+    def _tell(self, subject: str, error: BaseException) -> None:
         message = getattr(error, "message", None) or "%s: %s" % (type(error).__name__, error)
         hint = getattr(error, "hint", None)
-        text = "%s: %s%s" % (what, message, "; %s" % hint if hint else "")
+        text = "%s: %s%s" % (subject, message, "; %s" % hint if hint else "")
         if text != self._said:
             self._said = text
             self._say(text)
@@ -257,7 +257,7 @@ def fetch_item(raw: dict[str, Any], env: dict[str, str]) -> None:
                 raise
             stderr.write("longboat: attempts before this one are not fenced off: %s\n" % error)  # read-only, perhaps
     before = checkpoints.newest(raw["folder"])
-    found = load("storage.checkpoint_mirror").fetch_checkpoint(raw["checkpoints"], Path(raw["folder"]), env)
-    if found is not None and str(found) != before:
+    checkpoint = load("storage.checkpoint_mirror").fetch_checkpoint(raw["checkpoints"], Path(raw["folder"]), env)
+    if checkpoint is not None and str(checkpoint) != before:
         took_s = time.monotonic() - begun
-        stderr.write("longboat: fetched %s of %s in %.1f s\n" % (found.name, raw["checkpoints"], took_s))
+        stderr.write("longboat: fetched %s of %s in %.1f s\n" % (checkpoint.name, raw["checkpoints"], took_s))

@@ -23,8 +23,8 @@ def newest(folder: str | None) -> str | None:
             return None  # known without loading what it takes to tell complete ones
         from pathlib import Path
 
-        found = load("storage.checkpoints").newest_complete(Path(folder))
-        return None if found is None else str(found)
+        checkpoint = load("storage.checkpoints").newest_complete(Path(folder))
+        return None if checkpoint is None else str(checkpoint)
     except Exception:  # no such folder, or a storage that is gone
         return None
 
@@ -34,8 +34,8 @@ def checkpoint_at(place: str) -> str | None:
     try:
         from pathlib import Path
 
-        found = load("storage.checkpoints").checkpoint_at(Path(place))
-        return None if found is None else str(found)
+        checkpoint = load("storage.checkpoints").checkpoint_at(Path(place))
+        return None if checkpoint is None else str(checkpoint)
     except Exception:  # a storage that is gone
         return None
 
@@ -66,10 +66,10 @@ def watch(folder: str, keep: int, attempt: int) -> None:
     def look() -> None:
         known = None
         while True:
-            found = newest(folder)
-            if found is not None and found != known:
+            checkpoint = newest(folder)
+            if checkpoint is not None and checkpoint != known:
                 prune(folder, keep, attempt)
-                known = found
+                known = checkpoint
             time.sleep(LOOK_S)
 
     _thread.start_new_thread(look, ())

@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     return EXIT_USAGE
 
 
-def _tell(folder: str, number: int, told: dict[str, Any] | None) -> int:
+def _tell(folder: str, number: int, request: dict[str, Any] | None) -> int:
     """First the file, then the signal: what the launcher finds when it wakes up must be there."""
     try:
         launcher = read_json(os.path.join(folder, "launcher.json"))
@@ -51,8 +51,8 @@ def _tell(folder: str, number: int, told: dict[str, Any] | None) -> int:
     except (OSError, ValueError, KeyError, TypeError):
         sys.stderr.write("longboat launcher: no launcher runs in %s\n" % folder)
         return EXIT_NOT_FOUND
-    if told is not None:
-        write_json(os.path.join(folder, TOLD), told)
+    if request is not None:
+        write_json(os.path.join(folder, TOLD), request)
     if launcher.get("start_ticks") != processes.start_ticks(pid) or not processes.send(pid, number):
         sys.stderr.write("longboat launcher: it has ended\n")
         return EXIT_NOT_FOUND
@@ -107,7 +107,7 @@ def _rank(beat: dict[str, Any]) -> dict[str, Any]:
 
 def _read(folder: str, name: str) -> dict[str, Any]:
     try:
-        found = read_json(os.path.join(folder, name))
-        return found if isinstance(found, dict) else {}
+        value = read_json(os.path.join(folder, name))
+        return value if isinstance(value, dict) else {}
     except (OSError, ValueError):
         return {}

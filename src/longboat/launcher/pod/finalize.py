@@ -52,13 +52,13 @@ def facts(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | 
     plan = state.plan
     started = [rank.started for rank in state.ranks if rank.started]
     reports = [rank.report for rank in state.ranks if rank.report is not None]
-    found = {key: outcome[key] for key in ("exit_code", "cause", "message", "ended", "ended_by", "first", "tail")}
+    ended = {key: outcome[key] for key in ("exit_code", "cause", "message", "ended", "ended_by", "first", "tail")}
     if gang is not None and gang.get("reason") == "stop":  # also where this node had ended before
-        found["ended_by"] = "stop"
+        ended["ended_by"] = "stop"
     return {
         "node": plan.node,
         "attempt": plan.attempt,
-        **found,
+        **ended,
         "started": min(started) if started else None,
         "ranks": [[each["rank"], each["exit_code"], each["ended_by"], each["step"]] for each in reports],
         "metrics": latest_metrics(state.ranks),

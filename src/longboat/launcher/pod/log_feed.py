@@ -182,20 +182,20 @@ def _attach(folder: str) -> None:
 
 
 def _follow(feed: LogFeed, folder: str) -> None:
-    told = time.monotonic()
+    reported = time.monotonic()
     while True:
         is_complete = _is_complete(folder)  # before the files are read: what came later is read in the next round
         feed.find()
         if is_complete:
             feed.close_files()
         if feed.send():
-            told = time.monotonic()
+            reported = time.monotonic()
         elif is_complete:
             return
         else:
-            if time.monotonic() - told > ALIVE_S:
+            if time.monotonic() - reported > ALIVE_S:
                 os.write(1, b"\n")
-                told = time.monotonic()
+                reported = time.monotonic()
             time.sleep(IDLE_S)
 
 
@@ -234,7 +234,7 @@ def _newest_beat(folder: str) -> float | None:
         names = os.listdir(folder)
     except OSError:
         return None
-    found: list[float] = []
+    times: list[float] = []
     for name in names:
         path = os.path.join(folder, name)
         try:
@@ -245,7 +245,7 @@ def _newest_beat(folder: str) -> float | None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(path)  # it is done, or dead
         except BlockingIOError:
-            found.append(os.fstat(descriptor).st_mtime)
+            times.append(os.fstat(descriptor).st_mtime)
         finally:
             os.close(descriptor)
-    return max(found) if found else None
+    return max(times) if times else None

@@ -45,41 +45,41 @@ def compose(facts: dict[str, Any], limit: int = LIMIT) -> bytes:
 
 
 def _cut(facts: dict[str, Any], tail: int, traceback: int, ranks: int, message: int) -> dict[str, Any]:
-    found = {"v": VERSION, **facts}
-    found["message"] = _start(str(found.get("message") or ""), message)
-    found["first"] = _report(found.get("first"), tail, traceback, message)
-    found["tail"] = _last(found.get("tail"), tail)
-    if not found["tail"]:
-        del found["tail"]
+    cut = {"v": VERSION, **facts}
+    cut["message"] = _start(str(cut.get("message") or ""), message)
+    cut["first"] = _report(cut.get("first"), tail, traceback, message)
+    cut["tail"] = _last(cut.get("tail"), tail)
+    if not cut["tail"]:
+        del cut["tail"]
     if traceback < _TRACEBACK:
-        found.pop("metrics", None)
-    if found.get("lines") is None or ranks < 1 << 30:  # some of them would be taken for all
-        found.pop("lines", None)
-    rows = list(found.get("ranks") or [])
+        cut.pop("metrics", None)
+    if cut.get("lines") is None or ranks < 1 << 30:  # some of them would be taken for all
+        cut.pop("lines", None)
+    rows = list(cut.get("ranks") or [])
     if len(rows) > ranks:  # those that failed say more than those that did not
         rows = sorted(rows, key=lambda row: row[1] in (0, None))[:ranks]
-    found["ranks"] = rows
-    gang = found.get("gang")
+    cut["ranks"] = rows
+    gang = cut.get("gang")
     if gang is not None:
         first = _report(gang.get("first"), tail, traceback, message)
-        found["gang"] = {**gang, "message": _start(str(gang.get("message") or ""), message), "first": first}
+        cut["gang"] = {**gang, "message": _start(str(gang.get("message") or ""), message), "first": first}
         if gang.get("tail"):
-            found["gang"]["tail"] = _last(gang["tail"], tail)
-    return found
+            cut["gang"]["tail"] = _last(gang["tail"], tail)
+    return cut
 
 
 def _report(report: dict[str, Any] | None, tail: int, traceback: int, message: int) -> dict[str, Any] | None:
     """The start and the end of a traceback say most, the end more than the start."""
     if report is None:
         return None
-    found = {key: report[key] for key in _FIRST_KEYS if report.get(key) not in (None, "", [], ())}
-    found["message"] = _start(str(report.get("message") or ""), message)
-    found["tail"] = _last(report.get("tail"), tail)
+    cut = {key: report[key] for key in _FIRST_KEYS if report.get(key) not in (None, "", [], ())}
+    cut["message"] = _start(str(report.get("message") or ""), message)
+    cut["tail"] = _last(report.get("tail"), tail)
     text = str(report.get("traceback") or "")
     if len(text) > traceback:
         text = "...\n" + text[len(text) - traceback :].partition("\n")[2] if traceback else ""
-    found["traceback"] = text
-    return {key: value for key, value in found.items() if value not in ("", [])}
+    cut["traceback"] = text
+    return {key: value for key, value in cut.items() if value not in ("", [])}
 
 
 def _last(lines: Any, count: int) -> list[str]:

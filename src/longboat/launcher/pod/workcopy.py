@@ -123,13 +123,13 @@ class _Pack:
 def lay_out(entries: Sequence[Sequence[Any]], packs: Sequence[str], target: str) -> None:
     """Fill the empty folder `target`. Raises CodeError."""
     try:
-        found = [_Entry(raw) for raw in entries]
-        load("bundles.trees").check_tree(found)
+        files = [_Entry(raw) for raw in entries]
+        load("bundles.trees").check_tree(files)
     except Exception as error:
         raise CodeError("the list of the code's files cannot be used: %s" % error) from None
     wanted: dict[str, list[tuple[str, bool]]] = {}
     made = {""}
-    for entry in found:
+    for entry in files:
         folder = entry.path.rpartition("/")[0]
         if folder not in made:
             os.makedirs(os.path.join(target, folder), exist_ok=True)
@@ -138,7 +138,7 @@ def lay_out(entries: Sequence[Sequence[Any]], packs: Sequence[str], target: str)
             wanted.setdefault(entry.hash, []).append((os.path.join(target, entry.path), entry.executable))
     try:
         _unpack(packs, wanted)
-        for entry in found:
+        for entry in files:
             if entry.kind == "link":
                 os.symlink(entry.target, os.path.join(target, entry.path))
     except zlib.error as error:

@@ -109,7 +109,7 @@ class LauncherState:
                 said = enumerate(text.splitlines(), self._said)
                 lines = ["node.err %d %s %s\n" % (number, now, line) for number, line in said]
                 self._said += len(lines)
-                self._keep_said(text)
+                self._log_own_text(text)
             else:
                 lines = ["longboat [%s]: %s\n" % (self.plan.node, text)]
             try:
@@ -123,7 +123,7 @@ class LauncherState:
             self._has_refused = True
             self.say("a connection from %s was refused, as all such are from now on: %s" % (address, reason))
 
-    def _keep_said(self, text: str) -> None:
+    def _log_own_text(self, text: str) -> None:
         """In a pod, the launcher's words have a log file too. Best effort: the disk may be what they tell of."""
         path = self.path("logs", "node.err")
         try:

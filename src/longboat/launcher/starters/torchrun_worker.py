@@ -57,9 +57,9 @@ def real_python() -> str:
         running = os.readlink("/proc/%d/exe" % parent)
         folder = os.readlink("/proc/%d/cwd" % parent)
         # The name, not the resolved file: a virtual environment is known by its name only.
-        found = os.path.join(folder, name) if "/" in name else _which(name, path)
+        python = os.path.join(folder, name) if "/" in name else _which(name, path)
         if "python" in os.path.basename(running) or "pypy" in os.path.basename(running):
-            return found if found and os.path.realpath(found) == running else running
+            return python if python and os.path.realpath(python) == running else running
     except (OSError, IndexError):
         pass
     torchrun = _which("torchrun", path)

@@ -15,7 +15,7 @@ import pytest
 
 from longboat.engines.kubernetes.install.autoscaler_manifests import AUTOSCALER
 from longboat.engines.kubernetes.install.controller_manifests import HOME
-from longboat.engines.kubernetes.install.install import absence, find_controller, unattended
+from longboat.engines.kubernetes.install.install import absence, find_controller, without_controller
 from longboat.engines.kubernetes.record_store import STOP, stop_text
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import CONFIG_MAP, NODE, POD
@@ -201,7 +201,7 @@ def test_who_leaves_a_run_alone_is_told_where_nobody_looks_after_it(bench: Bench
     assert "nobody" not in longboat(bench, "run", "-d", "--namespace", bench.namespace, "train.py").stderr
     longboat(bench, "install", "--image", images.reference("longboat"), "--only", bench.namespace)
     assert "nobody" not in longboat(bench, *words, "train.py").stderr
-    assert unattended(bench.engine.client, "left") is None
+    assert without_controller(bench.engine.client, "left") is None
 
 
 def test_anybody_may_see_whether_there_is_a_controller(bench: Bench, kubectl: Kubectl) -> None:

@@ -75,7 +75,7 @@ def first_answers(script: str | None) -> InitAnswers:
 
 def ask(answers: InitAnswers) -> InitAnswers:
     """The few questions, on stderr; what cannot be true is asked again."""
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "name": click.prompt("Name of the job", default=answers.name, err=True),
         "run": click.prompt("Command", default=answers.run, err=True),
         "nodes": click.prompt("Nodes", default=answers.nodes, type=click.IntRange(min=1), err=True),
@@ -84,7 +84,7 @@ def ask(answers: InitAnswers) -> InitAnswers:
         "retries": click.prompt("Retries", default=answers.retries, type=click.IntRange(min=0), err=True),
     }
     keeps = click.confirm("Does it save checkpoints?", default=answers.checkpoints is not None, err=True)
-    told["checkpoints"] = (answers.checkpoints or "./checkpoints") if keeps else None
-    told["gpus"] = "" if told["gpus"] == "0" else told["gpus"]
-    told["procs"] = int(told["procs"]) if told["procs"].isdecimal() else told["procs"]
-    return msgspec.structs.replace(answers, **told)
+    values["checkpoints"] = (answers.checkpoints or "./checkpoints") if keeps else None
+    values["gpus"] = "" if values["gpus"] == "0" else values["gpus"]
+    values["procs"] = int(values["procs"]) if values["procs"].isdecimal() else values["procs"]
+    return msgspec.structs.replace(answers, **values)

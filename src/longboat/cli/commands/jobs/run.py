@@ -58,8 +58,8 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) ->
 
 def misplaced(words: tuple[str, ...]) -> list[str]:
     """Words after a script are the script's; some look as if they were meant for us."""
-    found = [word for word in words[1:] if word.partition("=")[0] in OURS]
-    return [f"{found[0]} is given to {words[0]}: options of longboat come before it"] if found else []
+    options = [word for word in words[1:] if word.partition("=")[0] in OURS]
+    return [f"{options[0]} is given to {words[0]}: options of longboat come before it"] if options else []
 
 
 def submit(place: Engine, submission: Submission, options: dict[str, Any]) -> int:
@@ -122,10 +122,10 @@ def warn_unattended(place: Engine, run: RunStatus) -> None:
     from longboat.cli.errors import show_hint
     from longboat.cli.input.engine_option import placed
     from longboat.engines.kubernetes.engine import KubernetesEngine
-    from longboat.engines.kubernetes.install.install import unattended
+    from longboat.engines.kubernetes.install.install import without_controller
 
     assert isinstance(place, KubernetesEngine)
-    told = unattended(place.client, run.name)
-    if told is not None:
-        note(told[0])
-        show_hint(f"{placed(f'longboat wait {run.name}')} looks after it; {told[1]}")
+    warning = without_controller(place.client, run.name)
+    if warning is not None:
+        note(warning[0])
+        show_hint(f"{placed(f'longboat wait {run.name}')} looks after it; {warning[1]}")

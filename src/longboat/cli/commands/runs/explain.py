@@ -27,8 +27,8 @@ def command(run: str, output: str) -> None:
     For a run that waits or is silent, say what it waits for. Without RUN: the latest.
     """
     place = open_engine()
-    found = place.explain(find_run(place, run).name)
-    explanation = msgspec.structs.replace(found, next_steps=tuple(map(placed, found.next_steps)))
+    explained = place.explain(find_run(place, run).name)
+    explanation = msgspec.structs.replace(explained, next_steps=tuple(map(placed, explained.next_steps)))
     if output == "text":
         print_explanation(explanation)
     else:

@@ -111,9 +111,9 @@ def unmatched(texts: Sequence[str], runs: Sequence[RunStatus]) -> str:
 def _term(text: str) -> Callable[[dict[str, str]], bool]:
     match = TERM.fullmatch(text)
     if match is None:  # taken as it is, it would select nothing, and look as if there were no runs
-        what = f"{text!r} is not a label selector" if text else "an empty label selector"
+        problem = f"{text!r} is not a label selector" if text else "an empty label selector"
         raise UsageError(
-            what, hint="write it like team=vision,stage!=test; also team (it is there) and !team (it is not)"
+            problem, hint="write it like team=vision,stage!=test; also team (it is there) and !team (it is not)"
         )
     if match["key"]:
         return lambda labels: (match["key"] in labels) is not bool(match["absent"])

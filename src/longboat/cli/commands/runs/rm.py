@@ -33,11 +33,11 @@ def command(runs: Sequence[str], purge: bool, force: bool, everything: bool, yes
     place = open_engine()
     unread: list[str] = []
     if everything:
-        found = [run for run in place.list() if force or run.is_final]
+        statuses = [run for run in place.list() if force or run.is_final]
     else:
-        found, unread = chosen(place, runs, force=force, purge=purge)
-    names = list(dict.fromkeys([*(run.name for run in found), *unread]))
-    alive = [run.name for run in found if not run.is_final]
+        statuses, unread = chosen(place, runs, force=force, purge=purge)
+    names = list(dict.fromkeys([*(run.name for run in statuses), *unread]))
+    alive = [run.name for run in statuses if not run.is_final]
     if alive and not force:
         raise UsageError(
             f"{', '.join(alive)} {'has' if len(alive) == 1 else 'have'} not ended",
@@ -53,10 +53,10 @@ def command(runs: Sequence[str], purge: bool, force: bool, everything: bool, yes
 def chosen(place: Engine, runs: Sequence[str], *, force: bool, purge: bool) -> tuple[list[RunStatus], list[str]]:
     """The runs that are meant, and exact names: of runs whose record cannot be read, by force; of removed runs, to
     purge the checkpoints that they left."""
-    found, unread = [], []
+    statuses, unread = [], []
     for run in runs:
         try:
-            found.append(find_run(place, run, is_whole=True))
+            statuses.append(find_run(place, run, is_whole=True))
         except EngineError:
             if not force:
                 raise
@@ -65,11 +65,11 @@ def chosen(place: Engine, runs: Sequence[str], *, force: bool, purge: bool) -> t
             if not purge or place.kept_checkpoints(run) is None:
                 raise
             unread.append(run)
-    return found, unread
+    return statuses, unread
 
 
 def confirm(runs: Sequence[str], *, purge: bool) -> None:
     """Ask before many runs or checkpoints go; only where somebody can answer."""
     say(f"{counted(len(runs), 'run')}: {listing(runs, 8)}")
-    what = "Remove them with their checkpoints?" if purge else "Remove them?"
-    click.confirm(what, abort=True, err=True)
+    question = "Remove them with their checkpoints?" if purge else "Remove them?"
+    click.confirm(question, abort=True, err=True)

@@ -26,15 +26,15 @@ from longboat.sdk.names import find_run
 def command(runs: Sequence[str], output: str) -> None:
     """Show runs in full: phase, reason, attempts, ranks, folders. Without RUN: the latest."""
     place = open_engine()
-    found = [with_disk_use(find_run(place, run)) for run in runs or (LATEST,)]
+    statuses = [with_disk_use(find_run(place, run)) for run in runs or (LATEST,)]
     if output == "name":
-        for run in found:
+        for run in statuses:
             print(run.name)
     elif output in ("json", "yaml"):
-        records = [plain(run) for run in found]
+        records = [plain(run) for run in statuses]
         write(records if len(runs) > 1 else records[0], output)
     else:
-        for number, run in enumerate(found):
+        for number, run in enumerate(statuses):
             print("\n" * bool(number), end="")
             print_status(run, wide=output == "wide")
 

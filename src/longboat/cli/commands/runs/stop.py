@@ -27,11 +27,11 @@ def command(runs: Sequence[str], grace: float | None, everything: bool, wait: bo
     # One list, and not `find_run`: that asks every rank how it is, which takes as long as the stop itself.
     known = {run.name: run for run in place.list()}
     if everything:
-        found = [run for run in known.values() if not run.is_final]
+        statuses = [run for run in known.values() if not run.is_final]
     else:
-        found = [known[match(run, list(known), is_whole=True)] for run in runs]
-    alive = [run.name for run in found if not run.is_final]
-    for run in found:
+        statuses = [known[match(run, list(known), is_whole=True)] for run in runs]
+    alive = [run.name for run in statuses if not run.is_final]
+    for run in statuses:
         if run.is_final:
             say(f"{run.name} has ended already: {run.phase}")
     for name in alive:

@@ -20,8 +20,8 @@ def command(ctx: click.Context, shell: str) -> None:
     zsh:  eval "$(longboat completion zsh)"          in ~/.zshrc
     fish: longboat completion fish | source          in ~/.config/fish/config.fish
     """
-    found = get_completion_class(shell)
-    if found is None:
+    completion = get_completion_class(shell)
+    if completion is None:
         raise UsageError(f"no completion for {shell}")
-    complete = found(ctx.find_root().command, {}, "longboat", COMPLETE_VAR)
+    complete = completion(ctx.find_root().command, {}, "longboat", COMPLETE_VAR)
     print(complete.source_template % complete.source_vars())

@@ -50,13 +50,13 @@ def show_command(key: str | None, output: str) -> None:
     """Print the settings, or one of them."""
     from longboat.engines.kubernetes.settings import set_values
 
-    found: Any = set_values(os.environ)
+    value: Any = set_values(os.environ)
     for part in (key or "").split(".") if key else []:
-        if not isinstance(found, dict) or part not in found:
+        if not isinstance(value, dict) or part not in value:
             raise NotFound(f"{key} is not set", hint="`longboat config show` prints what is set")
-        found = found[part]
-    if isinstance(found, (dict, list)):
-        write(found, output)
+        value = value[part]
+    if isinstance(value, (dict, list)):
+        write(value, output)
     else:
-        shown = found if isinstance(found, str) and output != "json" else json.dumps(found)
+        shown = value if isinstance(value, str) and output != "json" else json.dumps(value)
         sys.stdout.write(f"{shown}\n")

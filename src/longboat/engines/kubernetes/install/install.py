@@ -159,7 +159,7 @@ def absence(deployment: Object | None, namespace: str) -> tuple[str, str] | None
     return f"the controller of this cluster does not serve namespace {namespace}", wider
 
 
-def unattended(client: Client, run: str) -> tuple[str, str] | None:
+def without_controller(client: Client, run: str) -> tuple[str, str] | None:
     """What a detached run lacks without a controller (admission, retries), and the hint; None: nothing."""
     record, state = read_record(find_record(client, run))
     if state.is_final:

@@ -157,10 +157,10 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
 
 def _unhealthy_devices(container: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Devices of a container that their plugin has given up. Their health may be unknown too: that says nothing."""
-    told = container.get("allocatedResourcesStatus")
-    devices = [device for resource in told or () for device in resource.get("resources") or ()]
+    statuses = container.get("allocatedResourcesStatus")
+    devices = [device for resource in statuses or () for device in resource.get("resources") or ()]
     unhealthy = tuple(str(device.get("resourceID")) for device in devices if device.get("health") == "Unhealthy")
-    return None if told is None else unhealthy
+    return None if statuses is None else unhealthy
 
 
 def mount_trouble(events: Iterable[Mapping[str, Any]]) -> StartTrouble | None:
