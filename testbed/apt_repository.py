@@ -55,6 +55,11 @@ class Repository:
     url: str
     log: Path
 
+    @property
+    def key(self) -> Path:
+        """What signs all of it, as a file."""
+        return self.folder / file_server.PUBLIC / "distribution" / "Release.key"
+
     def kubernetes_url(self, version: str = KUBERNETES_VERSION) -> str:
         """Where the packages of this version's minor release are; the key is Release.key below it."""
         return f"{self.url}/{kubernetes_path(version)}"
@@ -70,7 +75,8 @@ class Repository:
 
     def use(self, host: Host) -> None:
         """Make `distribution` the only source of the host's apt, as if the host had been installed from it."""
-        host.run(f"sudo sh -c '{_USE.format(keyring=KEYRING, url=self.url)}'")
+        # As root: a user who may not sudo is a case to test.
+        host.run(_USE.format(keyring=KEYRING, url=self.url), user="root")
 
     def requests(self) -> list[str]:
         """Every request so far: `GET /path 200`."""
@@ -141,6 +147,8 @@ def serve(group: Group, versions: Sequence[str] = (KUBERNETES_VERSION,)) -> Repo
     if lacks:
         raise Missing(lacks)
     folder = group.record.folder / NAME
+    if folder.exists():
+        raise TestbedError(f"the hosts of {group.record.name!r} have a repository already")
     public = folder / file_server.PUBLIC
     public.mkdir(parents=True)
     (public / "images").mkdir()

@@ -78,18 +78,19 @@ def test_apt_refuses_what_is_not_what_was_signed(hosts: Callable[..., Group], st
     lacks = requirements.missing_programs(kubeadm.TARGETS) or apt_repository.missing()
     if lacks:
         pytest.skip(lacks)
-    group = hosts(1, "no-route")
+    group = hosts(1, "no-route", "sudo-password")
     (host,) = group.hosts
     repository = apt_repository.serve(group)
     repository.use(host)
+    assert host.run("cat /etc/apt/keyrings/distribution.asc") == repository.key.read_text()
     repository.sign_with_another_key()
     with pytest.raises(TestbedError, match="NO_PUBKEY|is not signed"):
-        host.run("sudo apt-get -q update")
+        host.run("apt-get -q update", user="root")
     repository.restore()
-    host.run("sudo apt-get -q update")
+    host.run("apt-get -q update", user="root")
     repository.spoil("*/runc_*.deb")
     with pytest.raises(TestbedError, match="Hash Sum mismatch"):
-        host.run("sudo apt-get -q -y install runc")
+        host.run("apt-get -q -y install runc", user="root")
     repository.restore()
-    assert "Setting up runc" in host.run("sudo DEBIAN_FRONTEND=noninteractive apt-get -q -y install runc")
+    assert "Setting up runc" in host.run("apt-get -q -y install runc", user="root")
     assert any(line.startswith(f"GET /distribution/{images.architecture()}/runc_") for line in repository.requests())
