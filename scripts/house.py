@@ -18,8 +18,10 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "longboat"
 TESTS = SOURCE.parents[1] / "tests"
 MOST_MODULES = 13  # what a reader can look over at once: a dozen and a little
 LONGEST_INIT = 12
+VAGUE = {"one", "found", "told", "what"}  # names of locals that make a reader look twice
 MOST_LINES = 400  # of a module: what a reader can keep in mind
 MOST_EQUAL_LINES = 8  # fewer are often a signature or a call that two places happen to share
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 # Names that mean one thing each in the place where they are; why there may be two.
 TWICE = {
     "Handler": "BaseHTTPRequestHandler's usual name, local to the function that serves",
@@ -49,6 +51,18 @@ def folders(source: Path) -> list[str]:
         modules = len(list(init.parent.glob("*.py"))) - 1
         if modules > MOST_MODULES:
             problems.append(f"{init.parent}: {modules} modules; a folder holds at most {MOST_MODULES}")
+    return problems
+
+
+def vague_names(trees: dict[Path, ast.Module]) -> list[str]:
+    """Locals and parameters that are not called by what they hold; fields of values may be."""
+    problems = []
+    for file, tree in trees.items():
+        nodes = [node for function in ast.walk(tree) if isinstance(function, _SCOPES) for node in ast.walk(function)]
+        for node in dict.fromkeys(nodes):
+            name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else ""
+            if name in VAGUE and not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)):
+                problems.append(f"{file}:{node.lineno}: a local called {name}; call it by what it holds")
     return problems
 
 

@@ -11,20 +11,20 @@ ADDONS = ("controller",)
 
 def unsupported(spec: ClusterSpec) -> list[str]:
     """Field and value of everything that is not made yet, in the order of the file."""
-    found = [f"addons: {addon}" for addon in spec.addons if addon not in ADDONS]
+    missing = [f"addons: {addon}" for addon in spec.addons if addon not in ADDONS]
     if spec.kind == "existing":
-        return found
+        return missing
     if spec.source.kind == "files":
-        found.append(f"source: {spec.source.location}")
+        missing.append(f"source: {spec.source.location}")
     if spec.network.kind == "flannel":
-        found.append("network: flannel")
-    return found
+        missing.append("network: flannel")
+    return missing
 
 
 def check_supported(spec: ClusterSpec) -> None:
-    found = unsupported(spec)
-    if found:
+    missing = unsupported(spec)
+    if missing:
         raise Refused(
-            f"up does not make this yet: {', '.join(found)}",
+            f"up does not make this yet: {', '.join(missing)}",
             hint="network: {kind: manifest, manifest: FILE} takes any network; kubectl installs other add-ons after up",
         )
