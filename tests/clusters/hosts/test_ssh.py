@@ -31,6 +31,7 @@ for name in nobody-special with-password; do
     chown -R $name: /home/$name/.ssh
 done
 usermod -aG sudo with-password
+echo 'Defaults:with-password use_pty' > /etc/sudoers.d/pty
 printf '%s\\n' with-password:s3cret-word | chpasswd
 printf 'echo welcome to this machine\\n' > /home/with-password/.bashrc
 """
@@ -183,6 +184,32 @@ def test_logins_that_fail_say_why(group: Group, tmp_path: Path) -> None:
         "name": "name: the name nowhere.invalid is not known",
         "file": f"file: {tmp_path / 'missing'} does not exist",
     }
+
+
+def test_a_key_with_a_passphrase_comes_from_the_agent(
+    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, answer = tmp_path / "key", tmp_path / "answer"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "opens-it", "-f", key], check=True)
+    group.hosts[0].run("cat >> ~/.ssh/authorized_keys", text=key.with_suffix(".pub").read_text())
+    answer.write_text("#!/bin/sh\necho opens-it\n")
+    answer.chmod(0o700)
+    mine = HostSpec(name="mine", address=PLAIN, key=str(key))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    with connect([mine], settings(group)) as hosts:
+        assert "ssh-add" in str(hosts.failures["mine"].hint)
+    socket = tmp_path / "agent"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
+    try:
+        wait_until(socket.exists)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        asking = {**os.environ, "SSH_ASKPASS": str(answer), "SSH_ASKPASS_REQUIRE": "force"}
+        subprocess.run(["ssh-add", "-q", key], env=asking, check=True, stdin=subprocess.DEVNULL)
+        with connect([mine], settings(group)) as hosts:
+            assert hosts["mine"].run("echo in").stdout == "in\n"
+    finally:
+        agent.kill()
+        agent.wait()
 
 
 def test_root_by_sudo(group: Group) -> None:

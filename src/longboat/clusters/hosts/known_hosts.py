@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ class HostKeyCheck(asyncssh.SSHClient):
     def match(self, host: str, _address: str, port: int | None) -> HostKeys:
         """Keys known for the name alone, as OpenSSH does by default: addresses are given to others in time."""
         self._name = self.alias or (f"[{host}]:{port}" if port else host)
-        known = asyncssh.import_known_hosts("".join(map(_read, self.files)))
+        known = _parse(tuple(map(_read, self.files)))
         keys, authorities, revoked = known.match(self._name, "", None)[:3]
         self._known = list(keys)
         return keys, authorities, revoked
@@ -72,11 +73,18 @@ class HostKeyCheck(asyncssh.SSHClient):
 
 
 def _read(file: Path) -> str:
-    """Lines that asyncssh can read: OpenSSH passes over broken ones, and so do we."""
+    try:
+        return file.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+@functools.lru_cache(maxsize=4)  # many hosts, the same files; a file that grew by a key is another text
+def _parse(texts: tuple[str, ...]) -> asyncssh.SSHKnownHosts:
+    """Lines that asyncssh cannot read are passed over, as OpenSSH does."""
     lines = []
-    with contextlib.suppress(OSError):
-        for line in file.read_text("utf-8", "replace").splitlines():
-            with contextlib.suppress(ValueError):
-                asyncssh.import_known_hosts(line)
-                lines.append(line)
-    return "".join(f"{line}\n" for line in lines)
+    for line in "\n".join(texts).splitlines():
+        with contextlib.suppress(ValueError):
+            asyncssh.import_known_hosts(line)
+            lines.append(line)
+    return asyncssh.import_known_hosts("\n".join(lines))

@@ -14,7 +14,6 @@ from typing import IO
 from longboat.clusters.hosts import scripts
 from longboat.clusters.hosts.connection import HostUnreachable
 from longboat.clusters.hosts.output import ScriptOutput
-from longboat.clusters.hosts.settings import AskPassword
 from longboat.clusters.hosts.shell import ShellConnection
 
 READ = 64 << 10
@@ -23,9 +22,6 @@ DRAIN_S = 2.0
 
 
 class LocalConnection(ShellConnection):
-    def __init__(self, name: str, ask_password: AskPassword = lambda: None) -> None:
-        super().__init__(name, ask_password)
-
     def close(self) -> None:
         return
 

@@ -133,8 +133,10 @@ class Logins:
         keys = [path for path in named if Path(path).expanduser().is_file()]
         if host.key:
             keys = [str(Path(host.key).expanduser())]
-            public = Path(f"{keys[0]}.pub")
-            given["agent_identities"] = [str(public)] if public.is_file() else None
+        if host.key or config.get("IdentitiesOnly"):
+            # Of the agent's keys only these: a server takes few tries, and the right one may have a passphrase.
+            public = [f"{key}.pub" for key in keys if Path(f"{key}.pub").is_file()]
+            given["agent_identities"] = public or None
         arguments = {
             **given, "client_keys": keys or (), "ignore_encrypted": True,
             "connect_timeout": CONNECT_S, "login_timeout": LOGIN_S,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from longboat.clusters.hosts.connection import HostConnection
 from longboat.clusters.hosts.local import LocalConnection
 from longboat.clusters.hosts.settings import LoginSettings
+from longboat.clusters.hosts.shell import ShellConnection
 from longboat.clusters.spec import HostSpec
 from longboat.core.errors import EngineError, LongboatError, Refused
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from longboat.clusters.hosts.loop_thread import LoopThread
 
 T = TypeVar("T")
+K = TypeVar("K")
 THREADS = 64  # threads mostly wait for hosts; more would only cost memory
 
 
@@ -64,11 +66,10 @@ class Hosts:
 
     def each(self, function: Callable[[HostConnection], T], names: Iterable[str] | None = None) -> Answers[T]:
         """Call it for all hosts (or those named) side by side. Errors of Longboat's own are collected, bugs raised."""
-        chosen = [self.connections[name] for name in names or self.connections if name in self.connections]
-        answers = side_by_side({host.name: host for host in chosen}, function, stop=self.close)
-        for name in names or self.failures:
-            if name in self.failures:
-                answers.errors[name] = self.failures[name]
+        chosen = {*self.connections, *self.failures} if names is None else set(names)
+        connected = {name: host for name, host in self.connections.items() if name in chosen}
+        answers = side_by_side(connected, function, stop=self.close)
+        answers.errors.update({name: error for name, error in self.failures.items() if name in chosen})
         return answers
 
     def close(self) -> None:
@@ -82,15 +83,14 @@ class Connector:
         self.settings = settings
         self._ssh: tuple[LoopThread, Logins] | None = None
         self._lock = threading.Lock()
-        self._password: list[str | None] = []
 
-    def open(self, host: HostSpec) -> HostConnection:
+    def open(self, host: HostSpec) -> ShellConnection:
         if not host.address:
-            return LocalConnection(host.name, self._ask_password)
+            return LocalConnection(host.name)
         loop, logins = self._load_ssh()
         from longboat.clusters.hosts.ssh import SshConnection
 
-        connection = SshConnection(host, loop, logins, self._ask_password)
+        connection = SshConnection(host, loop, logins)
         connection.connect()
         return connection
 
@@ -113,26 +113,36 @@ class Connector:
                 self._ssh = LoopThread(), Logins(self.settings)
             return self._ssh
 
-    def _ask_password(self) -> str | None:
-        """Hosts find out side by side that they need it; the user is asked once."""
-        with self._lock:
-            if not self._password:
-                self._password.append(self.settings.ask_password())
-            return self._password[0]
-
 
 def connect(hosts: Sequence[HostSpec], settings: LoginSettings | None = None) -> Hosts:
     """Connect to all of them. Never raises for a host that cannot be reached: see `failures`."""
     connector = Connector(settings or LoginSettings())
     answers = side_by_side({host.name: host for host in hosts}, connector.open, stop=connector.close)
+    try:
+        _unlock(answers, connector)
+    except BaseException:
+        connector.close()
+        raise
     if any(isinstance(error, Refused) for error in answers.errors.values()):
         connector.close()
         raise next(error for error in answers.errors.values() if isinstance(error, Refused))
-    connections = {host.name: answers.values[host.name] for host in hosts if host.name in answers.values}
+    connections: dict[str, HostConnection] = {
+        host.name: answers.values[host.name] for host in hosts if host.name in answers.values
+    }
     return Hosts(connections, answers.errors, connector)
 
 
-K = TypeVar("K")
+def _unlock(answers: Answers[ShellConnection], connector: Connector) -> None:
+    """Find out how each host lets us be root. The user is asked once for all, by the thread that he can interrupt."""
+    ways = side_by_side(answers.values, lambda host: host.sudo, stop=connector.close)
+    asking = {name: answers.values[name] for name, way in ways.values.items() if way == "asks"}
+    password = connector.settings.ask_password() if asking else None
+    failed = dict(ways.errors)
+    if password is not None:
+        failed |= side_by_side(asking, lambda host: host.unlock(password), stop=connector.close).errors
+    for name, error in failed.items():
+        del answers.values[name]
+        answers.errors[name] = error
 
 
 def side_by_side(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 AskPassword = Callable[[], str | None]
-"""The password for sudo; None where nobody can be asked. Called once for all hosts."""
+"""The password for sudo; None where nobody can be asked. Called once for all hosts, by the thread that connects."""
 CONFIGS = (Path("~/.ssh/config"), Path("/etc/ssh/ssh_config"))
 KEEPALIVE_S = 10.0
 """Three without an answer end a connection: a dead host is noticed within 30 s."""

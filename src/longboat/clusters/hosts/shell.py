@@ -12,7 +12,6 @@ from pathlib import Path
 from longboat.clusters.hosts import scripts
 from longboat.clusters.hosts.connection import CommandResult, HostUnreachable, Line, NoRoot
 from longboat.clusters.hosts.output import ScriptOutput
-from longboat.clusters.hosts.settings import AskPassword
 
 FIND_SUDO_S = 30.0  # PAM may look up users over a network
 GRACE_S = 15.0
@@ -20,9 +19,8 @@ GRACE_S = 15.0
 
 
 class ShellConnection(ABC):
-    def __init__(self, name: str, ask_password: AskPassword) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._ask_password = ask_password
         self._lock = threading.Lock()
         self._sudo = self._sudo_message = self._password = ""
 
@@ -49,6 +47,17 @@ class ShellConnection(ABC):
     def sudo_message(self) -> str:
         """Why there is no way to root, in sudo's own words."""
         return self._sudo_message
+
+    def unlock(self, password: str) -> None:
+        """Try a password for sudo; with the right one scripts can be root from then on."""
+        tried = self._run(scripts.TRY_PASSWORD, "", iter([f"{password}\n".encode()]), FIND_SUDO_S)
+        with self._lock:
+            if tried.code == 0:
+                self._sudo, self._sudo_message, self._password = "password", "", password
+                return
+            # The password may be right and the account not allowed to use sudo; the rest is about the number of tries.
+            denied = [line for line in tried.stderr.splitlines() if "sudoers" in line or "not allowed" in line]
+            self._sudo_message = denied[0][:200] if denied else "sudo refused the password"
 
     def run(
         self, script: str, *, stdin: bytes | Path = b"", as_root: bool = True, timeout_s: float = 60.0,
@@ -81,15 +90,6 @@ class ShellConnection(ABC):
     def _find_sudo(self) -> tuple[str, str]:
         answer = self._run(scripts.FIND_SUDO, "", iter(()), FIND_SUDO_S).stdout.strip()
         way, _, message = answer.partition(" ")
-        if way != "asks":
-            return (way, "") if way in ("root", "free") else ("none", message or "sudo gave no answer")
-        password = self._ask_password()
-        if password is None:
-            return way, message[:200] or "sudo wants a password"
-        tried = self._run(scripts.TRY_PASSWORD, "", iter([f"{password}\n".encode()]), FIND_SUDO_S)
-        if tried.code == 0:
-            self._password = password
-            return "password", ""
-        # The password may be right and the account not allowed to use sudo; all else sudo says is about its tries.
-        denied = [line for line in tried.stderr.splitlines() if "sudoers" in line or "not allowed" in line]
-        return way, (denied[0][:200] if denied else "sudo refused the password")
+        if way in ("root", "free"):
+            return way, ""
+        return (way, message[:200]) if way == "asks" else ("none", message[:200] or "sudo gave no answer")

@@ -18,7 +18,6 @@ from longboat.clusters.hosts.connection import HostUnreachable
 from longboat.clusters.hosts.logins import CONNECT_S, LOGIN_S, RETRY_S, Logins
 from longboat.clusters.hosts.loop_thread import LoopThread
 from longboat.clusters.hosts.output import ScriptOutput
-from longboat.clusters.hosts.settings import AskPassword
 from longboat.clusters.hosts.shell import ShellConnection
 from longboat.clusters.spec import HostSpec
 
@@ -68,8 +67,8 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 
 
 class SshConnection(ShellConnection):
-    def __init__(self, host: HostSpec, loop: LoopThread, logins: Logins, ask_password: AskPassword) -> None:
-        super().__init__(host.name, ask_password)
+    def __init__(self, host: HostSpec, loop: LoopThread, logins: Logins) -> None:
+        super().__init__(host.name)
         self._host, self._loop, self._logins = host, loop, logins
         self._connection: asyncssh.SSHClientConnection | None = None
         self._sessions = threading.BoundedSemaphore(SESSIONS)
