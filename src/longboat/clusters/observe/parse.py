@@ -66,7 +66,7 @@ def parse(name: str, text: str, *, sent_s: float = 0.0, received_s: float = 0.0)
         packages=tuple(attempt(lines["package"], read_package)),
         held=tuple(line.split()[0] for line in lines["held"] if line.strip()),
         units=units(lines["unit"]),
-        sysctls=tuple(pair(line, " ") for line in lines["sysctl"]),
+        sysctls=tuple((name.replace("/", "."), value) for name, value in (pair(line, " ") for line in lines["sysctl"])),
         modules=tuple(line.strip() for line in lines["module"]),
         files=tuple((path.strip(), digest) for digest, path in (pair(line, " ") for line in lines["file"])),
         images=tuple(line.strip() for line in lines["image"] if not line.startswith("sha256:")),

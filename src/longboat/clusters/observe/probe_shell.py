@@ -15,7 +15,11 @@ has() { command -v "$1" >/dev/null 2>&1; }
 say() { printf '%s\\t%s\\n' "$1" "$2"; }
 # Lines of stdin, each with the key in front.
 lines() { sed -n "1,LINESs/^/$1	/p"; }
-first() { if [ -r "$2" ]; then say "$1" "$(head -n 1 "$2" 2>/dev/null | tr -d '\\000')"; fi; }
+# The first line of a file, after the key and perhaps a name; without a process of its own, since there are many.
+first() {
+    line=
+    if [ -r "$2" ] && { read -r line || [ -n "$line" ]; } < "$2"; then say "$1" "${3:-}$line"; fi
+}
 # Programs that ask a daemon or a driver may wait for ever.
 soon() { timeout 15 "$@" 2>/dev/null </dev/null; }
 version() { if has "$1"; then say program "$1 $(timeout 10 "$@" 2>&1 </dev/null | head -n 3 | tr '\\n' ' ')"; fi; }
@@ -91,10 +95,8 @@ elif has rpm; then
     if [ -r /etc/dnf/plugins/versionlock.list ]; then lines held < /etc/dnf/plugins/versionlock.list; fi
 fi
 if has systemctl; then soon systemctl show -p Id,LoadState,ActiveState UNITS | lines unit; fi
-for name in SYSCTLS; do
-    file=/proc/sys/$(printf %s "$name" | tr . /)
-    if [ -r "$file" ]; then say sysctl "$name $(cat "$file" 2>/dev/null)"; fi
-done
+# Not `first`: these files can only be read at once, and dash reads byte by byte.
+for name in SYSCTLS; do if [ -r "/proc/sys/$name" ]; then say sysctl "$name $(cat "/proc/sys/$name")"; fi; done
 built=/lib/modules/$(uname -r)/modules.builtin
 for name in MODULES; do
     if [ -d "/sys/module/$name" ] || grep -q "^nodev	$name\\$" /proc/filesystems ||
@@ -119,12 +121,10 @@ for path in /etc/kubernetes/manifests /etc/kubernetes/pki /var/lib/etcd /var/lib
 done
 first journal_cluster JOURNAL/cluster
 ls JOURNAL/undo 2>/dev/null | lines journal
-for file in JOURNAL/done/*; do
-    if [ -f "$file" ]; then say done "${file##*/} $(head -n 1 "$file" 2>/dev/null)"; fi
-done
+for file in JOURNAL/done/*; do first done "$file" "${file##*/} "; done
 for folder in /sys/bus/pci/devices/*; do
-    if [ "$(cat "$folder/vendor" 2>/dev/null)" = 0x10de ]; then
-        say pci "${folder##*/} $(cat "$folder/device") $(cat "$folder/class")"
+    if read -r vendor < "$folder/vendor" && [ "$vendor" = 0x10de ]; then
+        read -r device < "$folder/device" && read -r class < "$folder/class" && say pci "${folder##*/} $device $class"
     fi
 done
 first driver /sys/module/nvidia/version
@@ -142,7 +142,7 @@ def script() -> str:
         "BYTES": str(MOST_BYTES),
         "PACKAGES": " ".join(facts.PACKAGES),
         "UNITS": " ".join(f"{name}.service" for name in facts.UNITS),
-        "SYSCTLS": " ".join(facts.SYSCTLS),
+        "SYSCTLS": " ".join(facts.SYSCTLS).replace(".", "/"),
         "MODULES": " ".join(facts.MODULES),
         "FILES": " ".join(facts.SYSTEM_FILES),
         "JOURNAL": facts.JOURNAL,
