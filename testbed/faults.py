@@ -211,8 +211,8 @@ def gpu_error(cluster: Cluster, gpu: int, xid: int = 79, *, number: int = 0) -> 
             yield
         finally:
             driver.repair(root)
-            # It never takes a GPU back by itself; this has it look at them anew.
-            signal_component(cluster, f"{node.name_of(number)}-{node.PLUGIN}", signal.SIGHUP)
+            # It never takes a GPU back by itself. A SIGHUP would do, and kills one that has only just been started.
+            restart(cluster, f"{node.name_of(number)}-{node.PLUGIN}")
             healed = lambda: shown_gpus(cluster, number) == node.GPUS  # noqa: E731
             api.wait_for("the GPUs are back", healed, READY_S)
 
