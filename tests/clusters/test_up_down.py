@@ -40,8 +40,7 @@ def test_two_bare_hosts_become_a_cluster_and_are_bare_again(lab: Callable[..., L
 
     # It is a cluster like any other: --on works at once, with the context that `up` made.
     assert "lab" in (longboat.home / ".kube" / "config").read_text()
-    plan = json.loads(longboat("check", "--on", "lab", "--image", "any", "-o", "json", "--", "true"))
-    assert plan
+    longboat("check", "--on", "lab", "--image", "any", "--", "true")
     assert "nothing of it is left on 2 hosts" in longboat("cluster", "down", "--yes")
     after = [host.run("cat /etc/fstab; dpkg-query -W; sudo nft list ruleset; ip route") for host in (first, second)]
     assert after == before
