@@ -11,6 +11,7 @@ from tests.clusters.conftest import Lab
 
 
 @pytest.mark.hosts
+@pytest.mark.xdist_group("kubeadm")
 @pytest.mark.slow
 def test_two_bare_hosts_become_a_cluster_and_are_bare_again(lab: Callable[..., Lab]) -> None:
     longboat = lab(2, "1:swap", "no-route")

@@ -82,6 +82,7 @@ def running_pods(first: Host) -> list[tuple[str, str]]:
 
 
 @pytest.mark.hosts
+@pytest.mark.xdist_group("kubeadm")
 @pytest.mark.slow
 def test_two_hosts_become_a_cluster(hosts: Callable[..., Group], state: Path) -> None:
     lacks = requirements.missing_programs(kubeadm.TARGETS) or apt_repository.missing()

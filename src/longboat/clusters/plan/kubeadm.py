@@ -18,6 +18,13 @@ from longboat.core.jobs import Value
 ADMIN, KUBELET = "/etc/kubernetes/admin.conf", "/etc/kubernetes/kubelet.conf"
 API = "kubeadm.k8s.io/v1beta4"
 Document = dict[str, Any]
+# kubeadm's own limits of one minute are too short for a machine that is busy or pulls images while it starts.
+TIMEOUTS = {
+    "controlPlaneComponentHealthCheck": "5m0s",
+    "kubeletHealthCheck": "5m0s",
+    "kubernetesAPICall": "3m0s",
+    "tlsBootstrap": "5m0s",
+}
 
 # What `kubeadm reset` leaves: pods whose runtime did not answer, interfaces, chains of kube-proxy and the CNI plugins.
 RESET = r"""
@@ -108,8 +115,6 @@ def kubelet_configuration(spec: ClusterSpec, facts: HostFacts) -> Document:
         "shutdownGracePeriod": "60s",
         "shutdownGracePeriodCriticalPods": "10s",
     }
-    if facts.cgroup_version == 1:
-        document["failCgroupV1"] = False
     return document | {name: json.loads(text) for name, text in spec.kubelet}
 
 
@@ -133,6 +138,7 @@ def init_documents(spec: ClusterSpec, host: HostSpec, facts: HostFacts, token: s
             "kind": "InitConfiguration",
             "localAPIEndpoint": {"advertiseAddress": address, "bindPort": API_PORT},
             "nodeRegistration": registration(host, facts) | ({"taints": []} if is_single and not host.taints else {}),
+            "timeouts": TIMEOUTS,
             # kubeadm insists on one; hosts join with others, so this one goes at once.
             "bootstrapTokens": [{"token": token, "ttl": "1m0s"}],
         },
@@ -156,6 +162,7 @@ def join_documents(spec: ClusterSpec, host: HostSpec, facts: HostFacts, ticket: 
         "kind": "JoinConfiguration",
         "discovery": {"bootstrapToken": discovery, "tlsBootstrapToken": ticket.token},
         "nodeRegistration": registration(host, facts),
+        "timeouts": TIMEOUTS,
     }
     if host.role == "control-plane":
         local = {"advertiseAddress": address_of(host, facts), "bindPort": API_PORT}
