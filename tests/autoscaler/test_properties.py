@@ -59,6 +59,17 @@ def drive(world: World, script: list[tuple[int, Work]], loops: int, seconds: flo
         world.step(seconds)
 
 
+def test_no_machine_is_replaced_while_the_pools_spare_one_is_not_ready() -> None:
+    """The spare machine fails to boot: the dear one, exchanged for a cheaper one meanwhile, would be bought again."""
+    work = Work(name="", nodes=1, gpus=0, lasts=60.0, priority=0, is_service=False)
+    script = [(0, work), (0, work), (0, work._replace(gpus=8, lasts=3000.0))]
+    script.append((1, work._replace(gpus=1, lasts=600.0, is_service=True)))
+    world = World(
+        POOLS, AutoscalerSettings(idle_s=0.0, spare=1, max_shrink_per_loop=1), fails=[True, False, False], refuses=[]
+    )
+    drive(world, script, 60)
+
+
 @settings(max_examples=60, deadline=None)
 @given(arrivals, choices, st.lists(st.booleans(), max_size=4), st.lists(st.booleans(), max_size=4))
 def test_any_history_keeps_the_rules(

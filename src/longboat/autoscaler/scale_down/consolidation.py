@@ -85,6 +85,9 @@ def why_wait(tenants: NodeTenants, pool: Pool, state: ScaleDownState) -> str:
         return state.growth.soon[pool.name]
     if pool.zero_or_max:
         return "the pool has all of its machines or none"
-    if state.staying[pool.name] <= pool.min:
+    booting = state.booting.get(pool.name, 0)  # machines that may yet fail, and then this one would be missed
+    if state.staying[pool.name] - booting <= pool.min:
         return f"the pool's min is {pool.min}"
+    if booting and state.idle_count(pool.name) < state.settings.spare:
+        return "the pool's spare machine is not ready yet"
     return "max_drains nodes are on their way out" if state.drains <= 0 else ""

@@ -14,7 +14,6 @@ from longboat.autoscaler.scale_down.node_usage import NodeTenants
 from longboat.autoscaler.scale_down.replacement import Replacements
 from longboat.autoscaler.scale_down.state import ScaleDownState
 from longboat.autoscaler.scale_up.relocation import moves_off
-from longboat.autoscaler.scale_up.upcoming_demand import has_work
 from longboat.core.times import show_age
 from longboat.core.words import counted
 
@@ -238,11 +237,10 @@ class ScaleDown(ScaleDownState):
             count, why_not = (
                 (count, "") if whole else (0, "other machines of this pool are in use, and it has all or none")
             )
-        booting = sum(1 for machine in self.machines if machine.condition == "booting" and machine.pool == pool)
-        room = self.staying[name] - booting - pool.min
+        room = self.staying[name] - self.booting.get(name, 0) - pool.min
         if count > room:
             count, why_not = max(room, 0), f"the pool's min is {pool.min}"
-        spare = self._idle_count(name) - self.settings.spare
+        spare = self.idle_count(name) - self.settings.spare
         if not pool.zero_or_max and count > spare:
             count, why_not = max(spare, 0), f"{counted(self.settings.spare, 'spare machine')} kept"
         zones: dict[str | None, int] = {}
@@ -271,15 +269,6 @@ class ScaleDown(ScaleDownState):
             self.note(tenants.machine, "idle", f"{how}: cordoned", idle=since or self.now)
         else:
             self.note(tenants.machine, "idle", f"{how}; goes when max_shrink_per_loop allows", idle=since or self.now)
-
-    def _idle_count(self, pool: str) -> int:
-        """Ready machines of the pool that are idle and in no demand; booting ones do not count, they may yet fail."""
-        count = 0
-        for machine in self.machines:
-            if machine.pool is not None and machine.pool.name == pool and machine.is_usable:
-                if machine.condition == "ready":
-                    count += not has_work(self.fleets.ready.states[machine.name])
-        return count
 
 
 def _works(pod: SeenPod) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from longboat.autoscaler.model.machines import Machine
@@ -11,6 +13,7 @@ from longboat.autoscaler.scale_down.disruptions import DisruptionsAllowed
 from longboat.autoscaler.scale_up.fleets import Fleets
 from longboat.autoscaler.scale_up.headroom import ScaleUp
 from longboat.autoscaler.scale_up.relocation import Move, move
+from longboat.autoscaler.scale_up.upcoming_demand import has_work
 from longboat.fitting.model.pods import Pod
 
 
@@ -44,6 +47,21 @@ class ScaleDownState:
                 is_out = machine.cordon == "ours" and machine.name not in self.growth.uncordons
                 staying[machine.pool.name] = staying.get(machine.pool.name, 0) + (not is_out)
         return staying
+
+    @functools.cached_property
+    def booting(self) -> dict[str, int]:
+        """Machines of each pool that have not become ready."""
+        booting = (machine for machine in self.machines if machine.condition == "booting")
+        return Counter(machine.pool.name for machine in booting if machine.pool is not None)
+
+    def idle_count(self, pool: str) -> int:
+        """Ready machines of the pool that are idle and in no demand; booting ones do not count, they may yet fail."""
+        count = 0
+        for machine in self.machines:
+            if machine.pool is not None and machine.pool.name == pool and machine.is_usable:
+                if machine.condition == "ready":
+                    count += not has_work(self.fleets.ready.states[machine.name])
+        return count
 
     def relocate(self, moves: Sequence[Move]) -> None:
         """Reserve places for relocated pods: their target node is drained only if they fit elsewhere too."""
