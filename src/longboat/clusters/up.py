@@ -63,7 +63,7 @@ class ClusterUp:
     def run(self) -> UpResult:
         first = self._plan_and_execute(self.plan())
         failed = {failure.host for failure in first.failures}
-        if not self._control.name or self._control.name in failed:
+        if self._control.name in failed:
             return first
         joined = [host.name for host in self._spec.hosts if host.name in self._facts and host.name not in failed]
         nodes = cluster_nodes.wait_for_ranges(self._control, joined, RANGES_S)

@@ -43,6 +43,12 @@ def test_what_left_the_file_leaves_the_node_and_others_stay() -> None:
     ]
 
 
+def test_a_node_cannot_put_options_into_the_call() -> None:
+    assert calls({"settings": "label:--kubeconfig=/tmp/x,taint:-A,other"}) == [
+        ["annotate", "node", "cp-0", "--overwrite", f"{ANNOTATION}-"]
+    ]
+
+
 def test_another_value_overwrites() -> None:
     node = {"labels": (("team", "old"),), "settings": "label:team"}
     assert calls(node, labels=(("team", "new"),)) == [["label", "node", "cp-0", "--overwrite", "team=new"]]

@@ -14,8 +14,8 @@ from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.clusters.down import ClusterDown, DownResult
 from longboat.clusters.spec import ClusterSpec
-from longboat.core.errors import EngineError, UsageError
-from longboat.core.words import listing
+from longboat.core.errors import EngineError, Refused, UsageError
+from longboat.core.words import counted, listing
 
 MOST_SHOWN = 10  # the rest is like these: a folder that was forgotten
 
@@ -46,6 +46,7 @@ def command(yes: bool, forget: tuple[str, ...], grace: float, output: str, accep
         confirm(spec)
     with open_session(spec, accept_new_host_keys) as session:
         progress = ProgressTable([host.name for host in spec.hosts], output, session.logs)
+        check_members(session)
         work = ClusterDown(spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace)
         return finish(session, work.run(), forget)
 
@@ -56,6 +57,15 @@ def confirm(spec: ClusterSpec) -> None:
     click.confirm(
         f"take down {spec.name} with its {len(spec.hosts)} hosts, and all that runs there?", abort=True, err=True
     )
+
+
+def check_members(session: ClusterSession) -> None:
+    """A host of another cluster is a slip in the name or the file, and nothing is touched."""
+    name = session.spec.name
+    others = {facts.name: facts.journal_cluster for facts in session.facts.values()}
+    wrong = [f"{host} is part of {cluster}" for host, cluster in others.items() if cluster not in ("", name)]
+    if wrong:
+        raise Refused(f"not hosts of {name}: {', '.join(wrong)}", hint="longboat cluster down NAME, or its file")
 
 
 def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...]) -> int:
@@ -82,5 +92,8 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...])
         )
     drop_context(spec.name, os.environ)
     forget_spec(spec.name, session.home)
-    say(f"longboat: {spec.name} is gone; nothing of it is left on {len(result.audits)} hosts")
+    if result.audits:
+        say(f"longboat: {spec.name} is gone; nothing of it is left on {counted(len(result.audits), 'host')}")
+    else:
+        say(f"longboat: nothing of {spec.name} is on {counted(len(session.facts), 'host')}")
     return 0

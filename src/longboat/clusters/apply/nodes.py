@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -26,18 +27,26 @@ def read_nodes(control: HostConnection) -> list[NodeView]:
 
 
 def _view(item: dict[str, Any]) -> NodeView:
+    """Addresses, labels and annotations are what a node says of itself; what is written on other hosts is checked."""
     status, meta, spec = item.get("status", {}), item["metadata"], item.get("spec", {})
     addresses = [entry["address"] for entry in status.get("addresses", ()) if entry["type"] == "InternalIP"]
     return NodeView(
         name=meta["name"],
-        address=addresses[0] if addresses else "",
-        pods=spec.get("podCIDR", ""),
+        address=_valid(ipaddress.ip_address, addresses[0] if addresses else ""),
+        pods=_valid(ipaddress.ip_network, spec.get("podCIDR", "")),
         is_ready=any(entry["type"] == "Ready" and entry["status"] == "True" for entry in status.get("conditions", ())),
         version=status.get("nodeInfo", {}).get("kubeletVersion", ""),
         labels=tuple(sorted(meta.get("labels", {}).items())),
         settings=meta.get("annotations", {}).get(ANNOTATION, ""),
         taints=tuple(f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in spec.get("taints", ())),
     )
+
+
+def _valid(parse: Callable[[str], object], text: str) -> str:
+    try:
+        return str(parse(text))
+    except ValueError:
+        return ""
 
 
 def wait_for_ranges(control: HostConnection, names: Sequence[str], timeout_s: float) -> list[NodeView]:

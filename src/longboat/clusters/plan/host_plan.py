@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.plan import kubeadm, network, packages, runtime, system
 from longboat.clusters.plan.network import NodeView
@@ -62,6 +64,9 @@ def plan_network(
         digest = hashlib.sha256(manifest).hexdigest()
         step = network.manifest(first, spec.network.manifest or "", digest)
         return ClusterPlan(hosts=(assemble(first, [step], facts[first]),))
+    # Of our own hosts we know the address; a node could say that it has another one's.
+    known = {host.name: kubeadm.address_of(host, facts[host.name]) for host in spec.hosts if host.name in facts}
+    nodes = [msgspec.structs.replace(node, address=known.get(node.name, node.address)) for node in nodes]
     plans = []
     for host in spec.hosts:
         if host.name in facts and spec.network.kind == "routes":

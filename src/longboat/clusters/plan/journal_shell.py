@@ -19,6 +19,11 @@ umask 022
 LB=/var/lib/longboat
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+# One command at a time changes a host: another laptop's, or a script that a broken connection has left running.
+if [ -d "$LB" ] && command -v flock >/dev/null; then
+    exec 9> "$LB/lock"
+    flock -w 120 9 || { echo "error: another longboat cluster command works on this host" >&2; exit 1; }
+fi
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
 # entry NAME: opens a folder for the undo of NAME in $new; false if there is one already. close_entry puts it in force.

@@ -6,13 +6,16 @@ others set is never touched.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from longboat.clusters.plan.network import NodeView
 from longboat.clusters.spec import ClusterSpec, HostSpec
+from longboat.specs.fields.rules import LABEL_KEY
 
 ANNOTATION = "longboat.dev/cluster-settings"
-GPU_LABEL = "longboat.dev/gpu"
+# A node may write its own annotations: what is in there must not become an option of kubectl.
+_ENTRY = re.compile(f"(label|taint):({LABEL_KEY})")
 
 
 def commands(spec: ClusterSpec, nodes: Sequence[NodeView]) -> list[list[str]]:
@@ -27,7 +30,7 @@ def commands(spec: ClusterSpec, nodes: Sequence[NodeView]) -> list[list[str]]:
 
 def _of_node(host: HostSpec, node: NodeView) -> list[list[str]]:
     commands_of_node = []
-    before = {entry for entry in node.settings.split(",") if entry}
+    before = {entry for entry in node.settings.split(",") if _ENTRY.fullmatch(entry)}
     wanted = dict(host.labels)
     wrong = [f"{key}={value}" for key, value in wanted.items() if dict(node.labels).get(key) != value]
     gone = [f"{entry.removeprefix('label:')}-" for entry in sorted(before) if _left(entry, "label:", wanted)]
