@@ -184,40 +184,41 @@ rm -f /run/longboat-kubeadm.yaml
 trap 'rm -f /run/longboat-kubeadm.yaml' EXIT
 """
 
+MEMBER = "/var/lib/longboat/done/kubernetes"
+"""Written last: the host is part of the cluster."""
+
+# Whatever made us come here: a host that is part of the cluster is never reset by `up`.
+_UNLESS_MEMBER = f"""if [ -e {MEMBER} ] && [ -e {KUBELET} ]; then
+    say "part of the cluster already"
+    exit 0
+fi
+rm -f {MEMBER}
+reset_host() {{ timeout 180 kubeadm reset -f --cri-socket {SOCKET} >/dev/null 2>&1 || true; }}
+# What was cut off before has left things that kubeadm does not go on from.
+if [ -e {KUBELET} ] || [ -e /etc/kubernetes/manifests/kube-apiserver.yaml ]; then reset_host; fi
+"""
+
 
 def init(host: HostSpec) -> Step:
-    script = undo("kubernetes", RESET) + _CALL
-    # What an init that was cut off has left is of no use: kubeadm would not go on from there.
-    script += f"""if [ -e /etc/kubernetes/manifests/kube-apiserver.yaml ] && [ ! -e {JOURNALED} ]; then
-    timeout 180 kubeadm reset -f --cri-socket {SOCKET} >/dev/null 2>&1 || true
-fi
-initialize() {{ kubeadm init --config /run/longboat-kubeadm.yaml --skip-token-print; }}
+    script = undo("kubernetes", RESET) + _UNLESS_MEMBER + _CALL
+    script += """initialize() { kubeadm init --config /run/longboat-kubeadm.yaml --skip-token-print; }
 # A slow machine misses one of kubeadm's time limits; the second time its images and caches are warm.
-initialize || {{
+initialize || {
     say "kubeadm init failed, once more"
-    timeout 180 kubeadm reset -f --cri-socket {SOCKET} >/dev/null 2>&1 || true
+    reset_host
     initialize
-}}
-: > {JOURNALED}
+}
+done_with kubernetes member
 """
     title = "make the control plane (kubeadm init)"
     return Step(host=host.name, name="init", title=title, script=script, kind="init", timeout_s=900.0)
 
 
 def join(host: HostSpec, after: str) -> Step:
-    script = undo("kubernetes", RESET) + _CALL
-    script += f"""if [ -e {KUBELET} ] || [ -e /etc/kubernetes/manifests/etcd.yaml ]; then
-    timeout 180 kubeadm reset -f --cri-socket {SOCKET} >/dev/null 2>&1 || true
-fi
-kubeadm join --config /run/longboat-kubeadm.yaml
-: > {JOURNALED}
-"""
+    script = undo("kubernetes", RESET) + _UNLESS_MEMBER + _CALL
+    script += "kubeadm join --config /run/longboat-kubeadm.yaml\ndone_with kubernetes member\n"
     title = f"join {'as a control plane' if host.role == 'control-plane' else 'as a worker'} (kubeadm join)"
     return Step(host=host.name, name="join", title=title, script=script, kind="join", needs=(after,), timeout_s=900.0)
-
-
-JOURNALED = "/var/lib/longboat/done/kubernetes"
-"""Written last: the host is part of the cluster."""
 
 
 def member(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
