@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from longboat.clusters.apply import nodes as cluster_nodes
-from longboat.clusters.apply.execute import Listener, StepEvent, StepFailure
+from longboat.clusters.apply.execute import Listener, StepEvent, StepFailure, all_at_once
 from longboat.clusters.apply.undo import HostAudit, audit, forget, undo
 from longboat.clusters.hosts.connection import CommandFailed, HostConnection
 from longboat.clusters.observe.facts import HostFacts
@@ -55,11 +55,11 @@ class ClusterDown:
     def run(self) -> DownResult:
         ours = [host for host in self._leaving if self._is_ours(host)]
         workers = [host for host in ours if host.role != "control-plane"]
-        self._each(workers, self._leave)
+        all_at_once(self._leave, workers)
         # The first control plane goes last: the others leave etcd through it.
         first = self._spec.control_planes[0].name
-        self._each([host for host in ours if host.role == "control-plane" and host.name != first], self._leave)
-        self._each([host for host in ours if host.name == first], self._take_back)
+        all_at_once(self._leave, [host for host in ours if host.role == "control-plane" and host.name != first])
+        all_at_once(self._take_back, [host for host in ours if host.name == first])
         return DownResult(
             failures=tuple(self._failures), audits=tuple(sorted(self._audits, key=lambda each: each.host))
         )
@@ -106,13 +106,6 @@ class ClusterDown:
             return False
         self._tell(StepEvent(host=host.name, step=name, state="done", seconds=time.monotonic() - began))
         return True
-
-    def _each(self, hosts: Sequence[HostSpec], work: Callable[[HostSpec], None]) -> None:
-        turns = [threading.Thread(target=work, args=(host,)) for host in hosts]
-        for turn in turns:
-            turn.start()
-        for turn in turns:
-            turn.join()
 
     def _tell(self, event: StepEvent) -> None:
         with self._lock:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from longboat.clusters.apply.execute import Execution, StepEvent
 from longboat.clusters.hosts.connection import CommandResult, HostUnreachable, Line
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Step
@@ -26,6 +28,8 @@ class Simulated:
         self.log.append(f"{self.name}/{word}")
         if on_line:
             on_line(f"said {word}")
+        if word == "bug":
+            raise KeyError(word)
         if word == "gone":
             raise HostUnreachable(self.name, "the connection broke")
         return CommandResult(code=1 if word == "fail" else 0, stdout="", stderr="first\nlast line\n")
@@ -78,6 +82,11 @@ def test_a_failure_stops_its_host_and_who_needs_it_and_nobody_else() -> None:
     assert sorted(log) == ["cp/fail", "w/own", "x/own"]
     assert failures == ["cp/prepare: last line"]
     assert {(e.host, e.step) for e in events if e.state == "skipped"} == {("cp", "init"), ("w", "join")}
+
+
+def test_a_bug_on_one_host_is_raised_and_nobody_waits_for_ever() -> None:
+    with pytest.raises(KeyError):
+        execute(step("cp", "init", "bug"), step("w", "own"), step("w", "join", needs=("cp/init",)))
 
 
 def test_a_host_that_breaks_off_is_a_failure_of_its_own() -> None:

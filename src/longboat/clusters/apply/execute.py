@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from longboat.clusters.hosts.connection import CommandFailed, HostConnection
 from longboat.clusters.plan.journal_shell import PRELUDE
@@ -34,6 +34,30 @@ class StepEvent(Value, frozen=True):
 Listener = Callable[[StepEvent], None]
 
 
+T = TypeVar("T")
+
+
+def all_at_once(work: Callable[[T], None], items: Sequence[T]) -> None:
+    """Each in a thread of its own, however many: they wait for each other. An error that was not expected is raised
+    when all have ended.
+    """
+    errors: list[BaseException] = []
+
+    def guarded(item: T) -> None:
+        try:
+            work(item)
+        except BaseException as error:
+            errors.append(error)
+
+    turns = [threading.Thread(target=guarded, args=(item,), daemon=True) for item in items]
+    for turn in turns:
+        turn.start()
+    for turn in turns:
+        turn.join()
+    if errors:
+        raise errors[0]
+
+
 class StepFailure(Value, frozen=True):
     host: str
     step: str
@@ -49,34 +73,30 @@ class Execution:
         self._stdin = stdin
         self._listen = listen
         self._ended: dict[str, threading.Event] = {}
-        self._failed: set[str] = set()
+        self._done: set[str] = set()
         self._lock = threading.Lock()
         self.failures: list[StepFailure] = []
 
     def run(self, plan: ClusterPlan) -> list[StepFailure]:
         self._ended = {step.id: threading.Event() for step in plan.steps}
-        turns = [
-            threading.Thread(target=self._run_host, args=(host,), daemon=True) for host in plan.hosts if host.steps
-        ]
-        for turn in turns:
-            turn.start()
-        for turn in turns:
-            turn.join()
+        all_at_once(self._run_host, [host for host in plan.hosts if host.steps])
         return self.failures
 
     def _run_host(self, host: HostPlan) -> None:
-        is_stopped = False
-        for step in host.steps:
-            try:
+        try:
+            is_stopped = False
+            for step in host.steps:
                 blocker = "" if is_stopped else self._wait_for(step)
                 if is_stopped or blocker:
                     self._tell(step, "skipped", f"{blocker} failed" if blocker else "")
                     is_stopped = True
                 else:
                     is_stopped = not self._try(step)
-            finally:
-                if is_stopped:
-                    self._failed.add(step.id)
+                if not is_stopped:
+                    self._done.add(step.id)
+                self._ended[step.id].set()
+        finally:  # whatever happened, nobody waits for a step that never comes
+            for step in host.steps:
                 self._ended[step.id].set()
 
     def _wait_for(self, step: Step) -> str:
@@ -84,8 +104,8 @@ class Execution:
         for needed in step.needs:
             if needed in self._ended:
                 self._ended[needed].wait()
-            if needed in self._failed:
-                return needed
+                if needed not in self._done:
+                    return needed
         return ""
 
     def _try(self, step: Step) -> bool:
