@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.core.errors import WaitTimeout
+from longboat.core.errors import RUN_STOPPED_EXIT, WaitTimeout
 from tests.conformance.conftest import Jobs
 
 SAVES = """
@@ -126,7 +126,7 @@ def test_a_waiting_run_stops_at_once(jobs: Jobs) -> None:
     jobs.until(lambda: "waits for" in jobs.engine.status(waiting.name).reason, "it waits")
     jobs.engine.stop(waiting.name)
     ended = jobs.wait(waiting.name)
-    assert (ended.phase, ended.exit_code) == ("stopped", None)
+    assert (ended.phase, ended.exit_code) == ("stopped", RUN_STOPPED_EXIT)
     assert jobs.text(waiting.name) == ""
     assert jobs.engine.status(holder.name).phase == "running"
 

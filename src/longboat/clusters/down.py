@@ -48,40 +48,56 @@ class ClusterDown:
         self._listen = listen
         self._grace_s = grace_s
         self._leaving = spec.hosts if leaving is None else leaving
+        self._is_partial = leaving is not None
+        self._is_stopped = False
         self._lock = threading.Lock()
         self._failures: list[StepFailure] = []
         self._audits: list[HostAudit] = []
 
     def run(self) -> DownResult:
-        ours = [host for host in self._leaving if self._is_ours(host)]
-        workers = [host for host in ours if host.role != "control-plane"]
-        all_at_once(self._leave, workers)
-        # The first control plane goes last: the others leave etcd through it.
-        first = self._spec.control_planes[0].name
-        all_at_once(self._leave, [host for host in ours if host.role == "control-plane" and host.name != first])
-        all_at_once(self._take_back, [host for host in ours if host.name == first])
+        try:
+            self._run()
+        except BaseException:
+            self._is_stopped = True  # Ctrl-C: no host is begun that the user may want to keep
+            raise
         return DownResult(
             failures=tuple(self._failures), audits=tuple(sorted(self._audits, key=lambda each: each.host))
         )
+
+    def _run(self) -> None:
+        ours = [host for host in self._leaving if self._is_ours(host)]
+        first = self._spec.control_planes[0].name
+        all_at_once(self._leave, [host for host in ours if host.role != "control-plane"])
+        # One after the other, the first one last: the others leave etcd through it, which needs a majority each time.
+        for host in ours:
+            if host.role == "control-plane" and host.name != first:
+                self._leave(host)
+        for host in ours:
+            if host.name == first:
+                self._take_back(host)
 
     def _is_ours(self, host: HostSpec) -> bool:
         facts = self._facts.get(host.name)
         return facts is not None and facts.journal_cluster == self._spec.name
 
     def _leave(self, host: HostSpec) -> None:
+        """Drain, undo, delete the node: in this order, since `kubeadm reset` takes a member out of etcd by its node."""
         control = self._spec.control_planes[0]
-        if self._is_ours(control) and self._facts[control.name].file("/etc/kubernetes/admin.conf"):
-            self._step(
-                host, "drain", lambda: cluster_nodes.drain(self._hosts[control.name], host.name, grace_s=self._grace_s)
-            )
-        self._take_back(host)
+        has_api = self._is_ours(control) and bool(self._facts[control.name].file("/etc/kubernetes/admin.conf"))
+        connection = self._hosts.get(control.name)
+        if has_api and connection is not None:
+            drain = lambda: cluster_nodes.drain(connection, host.name, grace_s=self._grace_s)  # noqa: E731
+            if not self._step(host, "drain", drain) and self._is_partial:
+                return  # the cluster lives on, and so do its trainings
+        if self._take_back(host) and has_api and connection is not None:
+            self._step(host, "node", lambda: cluster_nodes.delete_node(connection, host.name))
 
-    def _take_back(self, host: HostSpec) -> None:
+    def _take_back(self, host: HostSpec) -> bool:
         connection = self._hosts[host.name]
         on_line = lambda line: self._tell(StepEvent(host=host.name, step="undo", state="line", text=line))  # noqa: E731
         if not self._step(host, "undo", lambda: undo(connection, on_line=on_line, timeout_s=UNDO_S)):
-            return
-        self._step(host, "audit", lambda: self._audit(connection))
+            return False
+        return self._step(host, "audit", lambda: self._audit(connection))
 
     def _audit(self, connection: HostConnection) -> None:
         report = audit(connection, self._spec.network.pods)
@@ -91,6 +107,8 @@ class ClusterDown:
             forget(connection)
 
     def _step(self, host: HostSpec, name: str, work: Callable[[], None]) -> bool:
+        if self._is_stopped:
+            return False
         began = time.monotonic()
         self._tell(StepEvent(host=host.name, step=name, state="started"))
         try:

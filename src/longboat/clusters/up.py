@@ -66,6 +66,7 @@ class ClusterUp:
         if self._control.name in failed:
             return first
         joined = [host.name for host in self._spec.hosts if host.name in self._facts and host.name not in failed]
+        self._register(joined)
         nodes = cluster_nodes.wait_for_ranges(self._control, joined, RANGES_S)
         second = self._plan_and_execute(plan_network(self._spec, self._facts, nodes, self._manifest()))
         failed |= {failure.host for failure in second.failures}
@@ -77,6 +78,18 @@ class ClusterUp:
             nodes=tuple(ready),
             kubeconfig=check(self._control, "cat /etc/kubernetes/admin.conf"),
         )
+
+    def _register(self, joined: Sequence[str]) -> None:
+        """A `down` that was cut off may have deleted the node of a host that is still a member: kubelets register when
+        they start.
+        """
+        try:
+            known = {node.name for node in cluster_nodes.read_nodes(self._control)}
+        except EngineError:
+            return  # waited for below
+        for name in joined:
+            if name not in known:
+                self._hosts[name].run("systemctl restart kubelet", timeout_s=60)
 
     @property
     def _control(self) -> HostConnection:

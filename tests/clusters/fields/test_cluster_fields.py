@@ -31,7 +31,7 @@ def complaints(text: str) -> list[str]:
 
 def rows() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for line in PAGE.splitlines():
+    for line in PAGE.partition("### Fields")[2].partition("\n## ")[0].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| `") and len(cells) == 3:
             found[cells[0].strip("`")] = cells

@@ -107,16 +107,30 @@ def test_more_than_ninety_nine_changes_keep_their_order(machine: Machine, tmp_pa
     assert log.read_text().split() == [str(number) for number in reversed(range(12))]
 
 
-def test_a_failed_undo_stays_and_the_older_ones_are_run(machine: Machine, tmp_path: Path) -> None:
+def test_a_failed_undo_stops_the_way_back_and_the_next_time_goes_on(machine: Machine, tmp_path: Path) -> None:
+    """What is older may take away what it still needs: packages before the data that they use."""
     machine.run(undo("old", f"touch {tmp_path}/old-undone") + undo("bad", f"test -e {tmp_path}/mended"))
-    told = machine.run(_UNDO.replace("command -v systemctl", "false"), is_cut=True)
-    assert told.returncode == 1
-    assert "not undone: bad" in told.stderr
-    assert (tmp_path / "old-undone").exists()
-    assert machine.entries() == ["0002-bad"]
+    machine.run(undo("new", "true"))
+    ended = machine.run(_UNDO.replace("command -v systemctl", "false"), is_cut=True)
+    assert ended.returncode == 1
+    assert "not undone: bad" in ended.stderr
+    assert not (tmp_path / "old-undone").exists()
+    assert machine.entries() == ["0001-old", "0002-bad"]
     (tmp_path / "mended").touch()
     machine.undo()
-    assert machine.entries() == []
+    assert machine.entries() == [] and (tmp_path / "old-undone").exists()
+
+
+def test_an_undo_that_is_killed_while_its_entry_goes_loses_nothing(machine: Machine, tmp_path: Path) -> None:
+    """The copy of the user's file is gone, the script is not: what it restored must not be deleted."""
+    file = tmp_path / "fstab"
+    file.write_text("the user's")
+    machine.run(put(str(file), "ours"))
+    (entry,) = (machine.journal / "undo").iterdir()
+    machine.run(f"HERE={entry} sh -eu {entry}/run")
+    (entry / "saved").unlink()
+    assert machine.run(_UNDO, is_cut=True).returncode == 1
+    assert file.read_text() == "the user's"
 
 
 def test_an_entry_that_was_cut_off_while_it_was_written_is_no_entry(machine: Machine, tmp_path: Path) -> None:

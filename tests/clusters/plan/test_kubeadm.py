@@ -70,9 +70,25 @@ def test_a_member_is_never_reset(host: SimulatedHost, step: Step) -> None:
 @pytest.mark.parametrize(("step", "verb"), [(INIT, "init"), (JOIN, "join")])
 @pytest.mark.parametrize("left", ["kubernetes/kubelet.conf", "kubernetes/manifests/kube-apiserver.yaml"])
 def test_what_was_cut_off_is_done_anew(host: SimulatedHost, step: Step, verb: str, left: str) -> None:
-    host.has(left)
+    host.has(left, "journal/joining")
     assert host.run(step).returncode == 0
     assert host.called() == ["reset", verb]
+    assert not (host.root / "journal/joining").exists()
+
+
+@pytest.mark.parametrize("step", [INIT, JOIN])
+@pytest.mark.parametrize("left", ["kubernetes/kubelet.conf", "kubernetes/manifests/kube-apiserver.yaml"])
+def test_somebody_elses_cluster_is_never_reset(host: SimulatedHost, step: Step, left: str) -> None:
+    host.has(left)
+    assert "not ours" in host.run(step).stderr
+    assert host.called() == []
+
+
+@pytest.mark.parametrize("step", [INIT, JOIN])
+def test_a_member_whose_kubelet_has_lost_its_file_is_not_reset(host: SimulatedHost, step: Step) -> None:
+    host.has("journal/done/kubernetes", "kubernetes/manifests/kube-apiserver.yaml")
+    assert "is missing" in host.run(step).stderr
+    assert host.called() == []
 
 
 def test_an_init_that_fails_is_tried_once_more(host: SimulatedHost) -> None:

@@ -43,7 +43,9 @@ def test_dnf_has_a_key_for_each_repository() -> None:
 def test_installed_packages_of_this_version_stay() -> None:
     spec = cluster(source=Source())
     found = tuple((name, "1.36.4-1.1") for name in ("kubelet", "kubeadm", "kubectl"))
-    assert isinstance(packages(spec, spec.hosts[0], bare("cp-0", packages=found), runtime=False), Kept)
+    assert isinstance(
+        packages(spec, spec.hosts[0], bare("cp-0", packages=found, programs=(("containerd", "2.1.0"),))), Kept
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 import sys
 
 import click
+import msgspec
 
 from longboat.cli.cluster.progress import ProgressTable, failure_lines
 from longboat.cli.cluster.session import ClusterSession, login_options, open_session
@@ -14,8 +15,10 @@ from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import clean, is_terminal, say
 from longboat.clusters.down import ClusterDown, DownResult
 from longboat.clusters.spec import ClusterSpec
+from longboat.clusters.spec_store import forget_spec, load_spec
 from longboat.core.errors import EngineError, Refused, UsageError
 from longboat.core.words import counted, listing
+from longboat.engines.shared.home import Home
 
 MOST_SHOWN = 10  # the rest is like these: a folder that was forgotten
 
@@ -44,11 +47,19 @@ def command(yes: bool, forget: tuple[str, ...], grace: float, output: str, accep
         raise UsageError(f"--forget {unknown[0]}: no such host in {spec.name}")
     if not yes:
         confirm(spec)
+    spec = with_left_behind(spec, load_spec(spec.name, Home()))
     with open_session(spec, accept_new_host_keys) as session:
         progress = ProgressTable([host.name for host in spec.hosts], output, session.logs)
         check_members(session)
         work = ClusterDown(spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace)
         return finish(session, work.run(), forget)
+
+
+def with_left_behind(spec: ClusterSpec, before: ClusterSpec | None) -> ClusterSpec:
+    """Hosts that were taken out of the file since the last `up` are still part of the cluster."""
+    names = {host.name for host in spec.hosts}
+    left = tuple(host for host in (before.hosts if before else ()) if host.name not in names)
+    return msgspec.structs.replace(spec, hosts=(*spec.hosts, *left)) if left else spec
 
 
 def confirm(spec: ClusterSpec) -> None:
@@ -70,7 +81,6 @@ def check_members(session: ClusterSession) -> None:
 
 def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...]) -> int:
     from longboat.clusters.kubeconfig_file import drop_context
-    from longboat.clusters.spec_store import forget_spec
 
     spec = session.spec
     for line in failure_lines(result.failures, session.logs):

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from longboat.cli.output.terminal import clean, is_terminal, paint, say
+from longboat.clusters.hosts.connection import NoRoot
 from longboat.clusters.hosts.pool import Hosts, connect
 from longboat.clusters.hosts.settings import LoginSettings
 from longboat.clusters.observe.facts import HostFacts
@@ -71,6 +72,13 @@ def open_session(
     settings = LoginSettings(accept_new_host_keys=accept_new_host_keys, ask_password=ask_password)
     with connect([*spec.hosts, *leaving], settings) as hosts:
         answers = hosts.each(read_facts)
+        for name, facts in list(answers.values.items()):
+            if facts.sudo in (
+                "asks",
+                "none",
+            ):  # the journal is root's: without it a host looks as if it had nothing of ours
+                del answers.values[name]
+                answers.errors[name] = NoRoot(name, facts.sudo_message or "sudo asks for a password")
         yield ClusterSession(spec, hosts, answers.values, answers.errors, Home())
 
 

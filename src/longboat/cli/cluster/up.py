@@ -15,13 +15,14 @@ from longboat.cli.cluster.target import spec_of, target_options
 from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import say
 from longboat.clusters.addons import install_addons
+from longboat.clusters.apply.nodes import delete_node
 from longboat.clusters.down import ClusterDown
 from longboat.clusters.plan.steps import ClusterPlan
 from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.clusters.spec_store import load_spec, save_spec
 from longboat.clusters.support import check_supported
 from longboat.clusters.up import ClusterUp, UpResult
-from longboat.core.errors import EngineError, Refused
+from longboat.core.errors import EngineError, Refused, UsageError
 from longboat.engines.shared.home import Home
 
 
@@ -33,8 +34,11 @@ from longboat.engines.shared.home import Home
     "--grace", default="5m", show_default=True, metavar="TIME", callback=seconds,
     help="Trainings on a host that leaves have so long to save.",
 )  # fmt: skip
+@click.option(
+    "--forget", multiple=True, metavar="HOST", help="A host that is lost, and out of the file: go on without it."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: an event per line.")
-def command(dry_run: bool, grace: float, output: str, accept_new_host_keys: bool) -> int:
+def command(dry_run: bool, forget: tuple[str, ...], grace: float, output: str, accept_new_host_keys: bool) -> int:
     """Make a cluster of machines: container runtime, kubeadm, network, and a context for --on.
 
     What is right already is left alone; after any interruption the same command goes on. Every change on a host is
@@ -46,14 +50,21 @@ def command(dry_run: bool, grace: float, output: str, accept_new_host_keys: bool
         if not dry_run:
             install_addons(spec, spec.context or spec.name, say)
         return 0
-    leaving = leaving_hosts(load_spec(spec.name, Home()), spec)
+    gone = leaving_hosts(load_spec(spec.name, Home()), spec)
+    unknown = sorted(set(forget) - {host.name for host in gone})
+    if unknown:
+        raise UsageError(f"--forget {unknown[0]}: take the host out of the file, then forget it")
+    leaving = [host for host in gone if host.name not in forget]
     with open_session(spec, accept_new_host_keys, leaving) as session:
         session.check()
+        check_machines(session, leaving)
         progress = ProgressTable([host.name for host in (*spec.hosts, *leaving)], output, session.logs)
         work = ClusterUp(spec, session.hosts.connections, session.facts, progress.listen)
         if dry_run:
             print_plan(work.plan(), leaving, output)
             return 0
+        for name in forget:
+            delete_node(session.hosts[spec.control_planes[0].name], name)
         if leaving:
             take_away(session, leaving, progress, grace_s=grace)
         save_spec(spec, session.home)
@@ -62,15 +73,32 @@ def command(dry_run: bool, grace: float, output: str, accept_new_host_keys: bool
 
 def leaving_hosts(before: ClusterSpec | None, spec: ClusterSpec) -> list[HostSpec]:
     """Hosts that were part of the cluster and are not in the file any more."""
-    names = {host.name for host in spec.hosts}
-    leaving = [host for host in (before.hosts if before else ()) if host.name not in names]
-    first = before.control_planes[0].name if before and before.control_planes else ""
-    if any(host.name == first for host in leaving):
+    if before is None or before.kind != spec.kind:
+        return []
+    now = {host.name: host for host in spec.hosts}
+    first = before.control_planes[0].name
+    if first != spec.control_planes[0].name:
         raise Refused(
-            f"{first} is the first control plane of {spec.name}: the cluster cannot do without it",
-            hint="longboat cluster down takes all of it down; keep it in the file to keep the cluster",
+            f"the first control plane of {spec.name} is {first}, and the file now has {spec.control_planes[0].name}",
+            hint=f"role: control-plane of {first} keeps it; longboat cluster down takes all of it down",
         )
-    return leaving
+    changed = [host.name for host in before.hosts if host.name in now and now[host.name].role != host.role]
+    if changed:
+        raise Refused(
+            f"{', '.join(changed)}: a role cannot change", hint="take the host out, `up`, then put it in again"
+        )
+    return [host for host in before.hosts if host.name not in now]
+
+
+def check_machines(session: ClusterSession, leaving: Sequence[HostSpec]) -> None:
+    """A host that was given another name would be drained and reset although it is meant to stay."""
+    staying = {facts.machine_id: name for name, facts in session.facts.items() if name not in {h.name for h in leaving}}
+    for host in leaving:
+        facts = session.facts.get(host.name)
+        if facts is not None and facts.machine_id and facts.machine_id in staying:
+            raise Refused(
+                f"{host.name} and {staying[facts.machine_id]} are the same machine", hint=f"keep the name {host.name}"
+            )
 
 
 def take_away(session: ClusterSession, leaving: Sequence[HostSpec], progress: ProgressTable, *, grace_s: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import re
 import shlex
 import time
@@ -21,24 +22,43 @@ from longboat.core.errors import EngineError
 _LOOK_S = 1.0
 
 
+# Only what is read: a node with many images has hundreds of KiB.
+_FIELDS = (
+    "{.metadata.name}",
+    '{.status.addresses[?(@.type=="InternalIP")].address}',
+    "{.spec.podCIDR}",
+    '{.status.conditions[?(@.type=="Ready")].status}',
+    "{.status.nodeInfo.kubeletVersion}",
+    "{.metadata.labels}",
+    "{.metadata.annotations." + ANNOTATION.replace(".", "\\.") + "}",
+    "{.spec.taints}",
+)
+_TEMPLATE = "{range .items[*]}" + '{"\\t"}'.join(_FIELDS) + '{"\\n"}{end}'
+
+
 def read_nodes(control: HostConnection) -> list[NodeView]:
-    listed = json.loads(check(control, f"{KUBECTL} get nodes -o json"))
-    return [_view(item) for item in listed["items"]]
+    output = check(control, f"{KUBECTL} get nodes -o jsonpath={shlex.quote(_TEMPLATE)}")
+    try:
+        return [_view(*line.split("\t")) for line in output.splitlines() if line]
+    except (TypeError, ValueError, KeyError) as error:
+        raise EngineError(f"{control.name}: the list of nodes is not understood: {error}") from None
 
 
-def _view(item: dict[str, Any]) -> NodeView:
+def _view(
+    name: str, addresses: str, pods: str, ready: str, version: str, labels: str, settings: str, taints: str
+) -> NodeView:  # fmt: skip
     """Addresses, labels and annotations are what a node says of itself; what is written on other hosts is checked."""
-    status, meta, spec = item.get("status", {}), item["metadata"], item.get("spec", {})
-    addresses = [entry["address"] for entry in status.get("addresses", ()) if entry["type"] == "InternalIP"]
     return NodeView(
-        name=meta["name"],
-        address=_valid(ipaddress.ip_address, addresses[0] if addresses else ""),
-        pods=_valid(ipaddress.ip_network, spec.get("podCIDR", "")),
-        is_ready=any(entry["type"] == "Ready" and entry["status"] == "True" for entry in status.get("conditions", ())),
-        version=status.get("nodeInfo", {}).get("kubeletVersion", ""),
-        labels=tuple(sorted(meta.get("labels", {}).items())),
-        settings=meta.get("annotations", {}).get(ANNOTATION, ""),
-        taints=tuple(f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in spec.get("taints", ())),
+        name=name,
+        address=_valid(ipaddress.ip_address, (addresses.split() or [""])[0]),
+        pods=_valid(ipaddress.ip_network, pods),
+        is_ready=ready == "True",
+        version=version,
+        labels=tuple(sorted(json.loads(labels or "{}").items())),
+        settings=settings,
+        taints=tuple(
+            f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in json.loads(taints or "[]")
+        ),
     )
 
 
@@ -78,14 +98,19 @@ def _wait(control: HostConnection, names: Sequence[str], timeout_s: float, state
 
 
 def drain(control: HostConnection, name: str, *, grace_s: float) -> None:
-    """Pods leave with their own grace; what has no other place goes too. Then the node is deleted."""
+    """Pods leave with their own grace. Fails where they have not left in time, or the API server does not answer."""
     quoted = shlex.quote(name)
-    script = f"""{KUBECTL} get node {quoted} >/dev/null 2>&1 || exit 0
-{KUBECTL} cordon {quoted}
-{KUBECTL} drain {quoted} --ignore-daemonsets --delete-emptydir-data --force --timeout={int(grace_s)}s || true
-{KUBECTL} delete node {quoted} --ignore-not-found
+    grace = max(1, math.ceil(grace_s))  # kubectl takes 0 for no limit at all
+    script = f"""set -e
+node=$({KUBECTL} get node {quoted} --ignore-not-found -o name)
+[ -n "$node" ] || exit 0
+{KUBECTL} drain {quoted} --ignore-daemonsets --delete-emptydir-data --force --timeout={grace}s
 """
-    check(control, script, timeout_s=grace_s + 60)
+    check(control, script, timeout_s=grace + 60)
+
+
+def delete_node(control: HostConnection, name: str) -> None:
+    check(control, f"{KUBECTL} delete node {shlex.quote(name)} --ignore-not-found", timeout_s=90)
 
 
 class JoinToken:

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable
 
 from longboat.clusters.hosts.connection import CommandFailed, HostConnection
 from longboat.clusters.plan.inventory_shell import INVENTORY
 from longboat.clusters.plan.journal_shell import JOURNAL, PRELUDE
+from longboat.clusters.plan.network import is_inside
 from longboat.core.jobs import Value
 
-# An undo that fails stays in the journal and the older ones are tried all the same: the next `down` tries it again.
+# From the newest to the oldest. One that fails ends it: older ones may take away what it still needs. The next `down`
+# goes on from there. An entry leaves the journal by its name, in one step, before its files go.
 _UNDO = r"""
 [ -d "$LB/undo" ] || exit 0
-rm -rf "$LB/undo/.new"
-failed=""
+rm -rf "$LB/undo/.new" "$LB/undo/.gone"
 for name in $(ls -r "$LB/undo"); do
     HERE=$LB/undo/$name
     export HERE
     title=${name#*-}
     [ ! -e "$HERE/path" ] || title=$(cat "$HERE/path")
     say "undo $title"
-    if sh -eu "$HERE/run" </dev/null; then rm -rf "$HERE"; else failed="$failed $title"; fi
+    sh -eu "$HERE/run" </dev/null || fail "error: not undone: $title; what is older waits for it"
+    mv "$HERE" "$LB/undo/.gone"
+    sync "$LB/undo" 2>/dev/null || sync
+    rm -rf "$LB/undo/.gone"
 done
 command -v systemctl >/dev/null && { systemctl daemon-reload; systemctl reset-failed 2>/dev/null || true; }
 rm -rf "$LB/done" "$LB/archives" "$LB/put" "$LB/images.tar"
-[ -z "$failed" ] || fail "not undone:$failed"
 """
 
 _COMPARE = f"""
@@ -81,12 +83,12 @@ def is_ours(text: str, pods: str) -> bool:
     words = text.split()
     if words[0] != "route" or len(words) < 2:
         return False
-    try:
-        return ipaddress.ip_network(words[1]).subnet_of(ipaddress.ip_network(pods))  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # `default`, or of another family
-        return False
+    return is_inside(words[1], pods)  # not `default`, and not of another family
 
 
 def forget(host: HostConnection) -> None:
-    """The journal goes last."""
-    host.run(f"rm -rf {JOURNAL}", timeout_s=60)
+    """The journal goes last, and only if nobody has added to it meanwhile."""
+    script = f'[ -z "$(ls "$LB/undo" 2>/dev/null)" ] || fail "error: somebody changes this host"\nrm -rf {JOURNAL}\n'
+    result = host.run(PRELUDE + script, timeout_s=60)
+    if result.code != 0:
+        raise CommandFailed(host.name, result)

@@ -18,6 +18,7 @@ from longboat.core.errors import Refused
 def plan_hosts(spec: ClusterSpec, facts: Mapping[str, HostFacts], keys: Mapping[str, bytes]) -> ClusterPlan:
     """From bare hosts to members of the cluster. Hosts without facts (they do not answer) have no steps."""
     _refuse_upgrades(spec, facts)
+    _refuse_second_cluster(spec, facts)
     return ClusterPlan(
         hosts=tuple(_plan_host(spec, host, facts[host.name], keys) for host in spec.hosts if host.name in facts)
     )
@@ -35,10 +36,25 @@ def _refuse_upgrades(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> None:
             )
 
 
+def _refuse_second_cluster(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> None:
+    """Members without the first control plane: it was replaced by another machine, or another host is now the first."""
+    first = spec.control_planes[0].name
+    members = [name for name, host in facts.items() if "kubernetes" in dict(host.done)]
+    if members and first in facts and first not in members:
+        raise Refused(
+            f"{', '.join(members)} of {spec.name} have a control plane already, and {first} is not part of it",
+            hint="the first control plane of the file must stay the same; longboat cluster down begins anew",
+        )
+    for host in facts.values():
+        if host.program("containerd") and not runtime.is_good(host):
+            raise Refused(
+                f"{host.name} has containerd {host.program('containerd')}, which is too old; it is not ours to replace",
+                hint="upgrade it to version 2, or remove it",
+            )
+
+
 def _plan_host(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes]) -> HostPlan:
-    # A containerd that we installed is ours to install again; somebody else's is used if it is new enough.
-    needs_runtime = not runtime.is_good(facts)
-    install = packages.packages(spec, host, facts, runtime=needs_runtime)
+    install = packages.packages(spec, host, facts)
     steps: list[Step | Kept | None] = [
         system.journal(spec, host, facts),
         runtime.data(host),
@@ -64,9 +80,13 @@ def plan_network(
         digest = hashlib.sha256(manifest).hexdigest()
         step = network.manifest(first, spec.network.manifest or "", digest)
         return ClusterPlan(hosts=(assemble(first, [step], facts[first]),))
-    # Of our own hosts we know the address; a node could say that it has another one's.
+    # Of our own hosts we know the address; a node could say that it has another one's, or a range that is not its own.
     known = {host.name: kubeadm.address_of(host, facts[host.name]) for host in spec.hosts if host.name in facts}
-    nodes = [msgspec.structs.replace(node, address=known.get(node.name, node.address)) for node in nodes]
+    nodes = [
+        msgspec.structs.replace(node, address=known[node.name])
+        for node in nodes
+        if node.name in known and network.is_inside(node.pods, spec.network.pods)
+    ]
     plans = []
     for host in spec.hosts:
         if host.name in facts and spec.network.kind == "routes":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 INVENTORY = r"""
 {
+set +e  # a folder that is missing, or a file that vanishes meanwhile, is no reason to stop
 if command -v dpkg-query >/dev/null; then
     dpkg-query -W -f 'package\t${Package} ${Version} ${db:Status-Status}\n' | grep -v ' not-installed$'
     apt-mark showhold | sed 's/^/hold\t/'

@@ -48,7 +48,7 @@ undo() {
 save() {
     if entry "file-$(printf %s "$1" | sha256sum | cut -c 1-12)"; then
         printf '%s' "$1" > "$new/path"
-        if [ -e "$1" ] || [ -L "$1" ]; then cp -a "$1" "$new/saved"; fi
+        if [ -e "$1" ] || [ -L "$1" ]; then cp -a "$1" "$new/saved"; else : > "$new/absent"; fi
         folder=$(dirname "$1")
         while [ ! -d "$folder" ]; do printf '%s\n' "$folder"; folder=$(dirname "$folder"); done > "$new/folders"
         cat > "$new/run" <<'UNDO'
@@ -58,9 +58,12 @@ if [ -e "$HERE/saved" ] || [ -L "$HERE/saved" ]; then
     rm -rf "$path.longboat"
     cp -a "$HERE/saved" "$path.longboat"
     mv -fT "$path.longboat" "$path"
-else
+elif [ -e "$HERE/absent" ]; then
     rm -rf "$path" "$path.longboat"
     while read -r folder; do rmdir "$folder" 2>/dev/null || true; done < "$HERE/folders"
+else
+    echo "error: what was in $path before is missing in the journal" >&2
+    exit 1
 fi
 UNDO
         close_entry
@@ -81,7 +84,9 @@ put() {
 done_with() {
     mkdir -p "$LB/done"
     printf '%s\n' "$2" > "$LB/done/.new"
+    sync "$LB/done/.new" 2>/dev/null || sync
     mv "$LB/done/.new" "$LB/done/$1"
+    sync "$LB/done" 2>/dev/null || sync
 }
 """
 

@@ -29,6 +29,10 @@ TIMEOUTS = {
 # What `kubeadm reset` leaves: pods whose runtime did not answer, interfaces, chains of kube-proxy and the CNI plugins.
 RESET = r"""
 systemctl stop kubelet 2>/dev/null || true
+if command -v containerd >/dev/null; then
+    systemctl start containerd 2>/dev/null || true
+    for try in 1 2 3 4 5 6 7 8 9 10; do timeout 5 ctr version >/dev/null 2>&1 && break; sleep 1; done
+fi
 if command -v kubeadm >/dev/null; then
     timeout 180 kubeadm reset -f --cri-socket unix:///run/containerd/containerd.sock || echo "kubeadm reset failed"
 fi
@@ -40,22 +44,28 @@ if command -v ctr >/dev/null && timeout 10 ctr version >/dev/null 2>&1; then
     done
 fi
 awk 'index($2, "/var/lib/kubelet/") == 1 || index($2, "/run/netns/cni-") == 1 {print $2}' /proc/mounts | sort -r |
-    while read -r mounted; do umount "$mounted" || umount -l "$mounted"; done
+    while read -r mounted; do timeout 20 umount "$mounted" || umount -l "$mounted"; done
 rm -f /run/netns/cni-*
-rm -rf /etc/kubernetes/manifests /etc/kubernetes/pki /etc/kubernetes/tmp /var/lib/etcd
+rm -rf /etc/kubernetes/manifests /etc/kubernetes/pki /etc/kubernetes/tmp
 rm -f /etc/kubernetes/*.conf /etc/cni/net.d/*longboat*
-for link in cni0 flannel.1 kube-ipvs0 kube-bridge; do ip link delete "$link" 2>/dev/null || true; done
+was() { grep -q "^$1" /var/lib/longboat/before 2>/dev/null; }
+for link in cni0 flannel.1 kube-ipvs0 kube-bridge; do
+    was "interface	$link\$" || ip link delete "$link" 2>/dev/null || true
+done
 nft delete table ip kube-proxy 2>/dev/null || true
 nft delete table ip6 kube-proxy 2>/dev/null || true
 for family in iptables ip6tables; do
     for variant in nft legacy; do
         command -v $family-$variant-save >/dev/null || continue
         [ $variant = nft ] || [ -s /proc/net/ip_tables_names ] || continue
+        was "chain	$family-$variant \(KUBE\|CNI\|FLANNEL\)-" && continue  # somebody else's, from before
         kept=$($family-$variant-save 2>/dev/null) || continue
         case "$kept" in *KUBE-*|*CNI-*|*FLANNEL-*) ;; *) continue ;; esac
         printf '%s\n' "$kept" | grep -v 'KUBE-\|CNI-\|FLANNEL-' | $family-$variant-restore
     done
 done
+# Containers whose runtime did not answer: they hold GPUs, files and ports for ever.
+pkill -9 -f 'containerd-shim.* -namespace k8s.io ' 2>/dev/null || true
 # The nft form of iptables leaves its tables behind, empty; those that were there before stay.
 for table in 'ip nat' 'ip filter' 'ip mangle' 'ip6 nat' 'ip6 filter' 'ip6 mangle'; do
     grep -qx "chain	table $table" /var/lib/longboat/before && continue
@@ -187,15 +197,23 @@ trap 'rm -f /run/longboat-kubeadm.yaml' EXIT
 MEMBER = "/var/lib/longboat/done/kubernetes"
 """Written last: the host is part of the cluster."""
 
-# Whatever made us come here: a host that is part of the cluster is never reset by `up`.
-_UNLESS_MEMBER = f"""if [ -e {MEMBER} ] && [ -e {KUBELET} ]; then
+STARTED = "/var/lib/longboat/joining"
+"""There while kubeadm works: what it leaves when it is cut off is ours to reset."""
+
+# Whatever made us come here: what is part of a cluster is never reset by `up`.
+_UNLESS_MEMBER = f"""if [ -e {MEMBER} ]; then
+    [ -e {KUBELET} ] || fail "error: part of the cluster, but {KUBELET} is missing: bring it back, or take it down"
     say "part of the cluster already"
     exit 0
 fi
-rm -f {MEMBER}
 reset_host() {{ timeout 180 kubeadm reset -f --cri-socket {SOCKET} >/dev/null 2>&1 || true; }}
-# What was cut off before has left things that kubeadm does not go on from.
-if [ -e {KUBELET} ] || [ -e /etc/kubernetes/manifests/kube-apiserver.yaml ]; then reset_host; fi
+if [ -e {STARTED} ]; then
+    reset_host
+elif [ -e {KUBELET} ] || [ -e /etc/kubernetes/manifests/kube-apiserver.yaml ]; then
+    fail "error: there is a cluster on this host that is not ours"
+fi
+: > {STARTED}
+sync {STARTED} 2>/dev/null || sync
 """
 
 
@@ -209,6 +227,7 @@ initialize || {
     initialize
 }
 done_with kubernetes member
+rm -f /var/lib/longboat/joining
 """
     title = "make the control plane (kubeadm init)"
     return Step(host=host.name, name="init", title=title, script=script, kind="init", timeout_s=900.0)
@@ -216,7 +235,7 @@ done_with kubernetes member
 
 def join(host: HostSpec, after: str) -> Step:
     script = undo("kubernetes", RESET) + _UNLESS_MEMBER + _CALL
-    script += "kubeadm join --config /run/longboat-kubeadm.yaml\ndone_with kubernetes member\n"
+    script += f"kubeadm join --config /run/longboat-kubeadm.yaml\ndone_with kubernetes member\nrm -f {STARTED}\n"
     title = f"join {'as a control plane' if host.role == 'control-plane' else 'as a worker'} (kubeadm join)"
     return Step(host=host.name, name="join", title=title, script=script, kind="join", needs=(after,), timeout_s=900.0)
 

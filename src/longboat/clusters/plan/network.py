@@ -6,6 +6,7 @@ there, after the hosts have joined.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Sequence
 
@@ -32,6 +33,13 @@ class NodeView(Value, frozen=True):
     taints: tuple[str, ...] = ()
     settings: str = ""
     """Which labels and taints the cluster file gave it (`node_settings`)."""
+
+
+def is_inside(pods: str, whole: str) -> bool:
+    try:
+        return ipaddress.ip_network(pods).subnet_of(ipaddress.ip_network(whole))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
 
 
 def manifest(host: str, path: str, digest: str) -> Step:

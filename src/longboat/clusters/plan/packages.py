@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.plan import runtime
 from longboat.clusters.plan.journal_shell import put, undo
 from longboat.clusters.plan.steps import Kept, Step
 from longboat.clusters.spec import ClusterSpec, HostSpec, PackageRepository
@@ -23,12 +24,15 @@ _APT = r"""
 command -v dpkg >/dev/null && dpkg --configure -a
 mkdir -p "$LB/archives/partial"
 ours="-o Dir::Etc::sourcelist=sources.list.d/longboat.list -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
-options="-q -y --no-install-recommends -o Dpkg::Options::=--force-confold -o Dir::Cache::archives=$LB/archives"
-options="$options -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120"
+options="-q -y --no-install-recommends --no-remove -o Dpkg::Options::=--force-confold"
+options="$options -o Dir::Cache::archives=$LB/archives -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120"
 if [ -e /etc/apt/sources.list.d/longboat.list ]; then apt-get -q update $ours; fi
 plan() {
     planned=$(apt-get install -s $options "$@") || return 1
     printf '%s\n' "$planned" | sed -n 's/^Inst \([^ ]*\) (.*/\1/p'
+    # What is installed already and would change is the user's: on the way back it could not be restored.
+    changed=$(printf '%s\n' "$planned" | sed -n 's/^Inst \([^ ]*\) \[.*/\1/p')
+    if [ -n "$changed" ]; then echo "error: other versions are installed: $(echo $changed)" >&2; return 1; fi
 }
 wanted=""
 for name in $NAMES; do
@@ -37,7 +41,7 @@ for name in $NAMES; do
     fi
     wanted="$wanted $name"
 done
-fresh=$(plan $wanted 2>/dev/null) || { apt-get -q update; fresh=$(plan $wanted); }
+fresh=$(plan $wanted 2>/dev/null) || { apt-get -q update; fresh=$(plan $wanted) || exit 1; }
 if entry packages; then
     printf '%s\n' $fresh > "$new/packages"
     cat > "$new/run" <<'UNDO'
@@ -48,6 +52,14 @@ for name in $(cat "$HERE/packages"); do
 done
 if [ -n "${there:-}" ]; then
     apt-mark unhold $there >/dev/null 2>&1 || true
+    gone=$(apt-get -s purge $there | sed -n 's/^\(Remv\|Purg\) \([^ ]*\).*/\2/p' | sort -u)
+    for name in $gone; do
+        grep -qxF "$name" "$HERE/packages" || needing="${needing:-} $name"
+    done
+    if [ -n "${needing:-}" ]; then
+        echo "error: packages that were installed since need ours:$needing; remove them first" >&2
+        exit 1
+    fi
     apt-get -q -y -o DPkg::Lock::Timeout=120 purge $there
 fi
 UNDO
@@ -87,7 +99,7 @@ dnf -q -y --disableexcludes=longboat-kubernetes --setopt=install_weak_deps=False
 """
 
 
-def default_repositories(facts: HostFacts, kubernetes: str) -> tuple[PackageRepository, ...]:
+def default_repositories(facts: HostFacts, kubernetes: str, *, runtime: bool = True) -> tuple[PackageRepository, ...]:
     """The projects' own: Kubernetes of this minor version, and containerd 2, which distributions do not have yet."""
     minor = "v" + ".".join(kubernetes.split(".")[:2])
     if facts.package_manager == "apt":
@@ -95,20 +107,19 @@ def default_repositories(facts: HostFacts, kubernetes: str) -> tuple[PackageRepo
         core = f"https://pkgs.k8s.io/core:/stable:/{minor}/deb/"
         docker = f"https://download.docker.com/linux/{base}"
         suite = f"{facts.os_codename} stable"
-        return (
-            PackageRepository(url=core, key=f"{core}Release.key"),
-            PackageRepository(url=docker, key=f"{docker}/gpg", suite=suite),
-        )
+        own = (PackageRepository(url=core, key=f"{core}Release.key"),)
+        return (*own, PackageRepository(url=docker, key=f"{docker}/gpg", suite=suite)) if runtime else own
     core = f"https://pkgs.k8s.io/core:/stable:/{minor}/rpm/"
     docker = "https://download.docker.com/linux/" + ("fedora" if facts.os_id == "fedora" else "centos")
-    return (
-        PackageRepository(url=core, key=f"{core}repodata/repomd.xml.key"),
-        PackageRepository(url=f"{docker}/$releasever/$basearch/stable", key=f"{docker}/gpg"),
-    )
+    repositories = (PackageRepository(url=core, key=f"{core}repodata/repomd.xml.key"),)
+    stable = PackageRepository(url=f"{docker}/$releasever/$basearch/stable", key=f"{docker}/gpg")
+    return (*repositories, stable) if runtime else repositories
 
 
 def repositories(spec: ClusterSpec, facts: HostFacts) -> tuple[PackageRepository, ...]:
-    return spec.source.repositories or default_repositories(facts, spec.versions.kubernetes)
+    """Docker's only where containerd has to come from there: a host that has it may have that repository already."""
+    needed = not runtime.is_good(facts)
+    return spec.source.repositories or default_repositories(facts, spec.versions.kubernetes, runtime=needed)
 
 
 def repository(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes]) -> Step | None:
@@ -152,13 +163,14 @@ def _dnf_sources(wanted: tuple[PackageRepository, ...], keys: Mapping[str, bytes
     return script + put(DNF_REPO, "\n".join(sections))
 
 
-def packages(spec: ClusterSpec, host: HostSpec, facts: HostFacts, *, runtime: bool) -> Step | Kept:
-    """`runtime`: containerd is among them; else there is one that is good enough."""
+def packages(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
+    """With containerd, unless there is one that is good enough."""
+    needs_runtime = not runtime.is_good(facts)
     version = spec.versions.kubernetes
     missing = [name for name in KUBERNETES_PACKAGES if not is_version(facts.package(name), version)]
-    if not missing and not runtime:
+    if not missing and not needs_runtime:
         return Kept(host=host.name, name="packages", reason=f"kubelet, kubeadm and kubectl {version} are installed")
-    names = [f"{name}={version}-*" for name in missing] + (["containerd"] if runtime else [])
+    names = [f"{name}={version}-*" for name in missing] + (["containerd"] if needs_runtime else [])
     script = f"NAMES='{' '.join(names)}'\nHELD='{' '.join(HELD)}'\n"
     script += _APT if facts.package_manager == "apt" else _DNF
     title = f"install {', '.join(name.replace('=', ' ').removesuffix('-*') for name in names)}"

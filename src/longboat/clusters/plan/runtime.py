@@ -32,8 +32,11 @@ for folder in {" ".join(DATA)}; do [ -e "$folder" ] || printf '%s\\n' "$folder";
 cat > "$new/run" <<'UNDO'
 while read -r folder; do
     awk -v top="$folder" 'index($2, top "/") == 1 || $2 == top {{print $2}}' /proc/mounts | sort -r |
-        while read -r mounted; do umount "$mounted" || umount -l "$mounted"; done
-    rm -rf "$folder"
+        while read -r mounted; do timeout 20 umount "$mounted" || umount -l "$mounted"; done
+    case $folder in
+        /run/netns) rmdir "$folder" 2>/dev/null || true ;;
+        *) rm -rf --one-file-system "$folder" ;;
+    esac
 done < "$HERE/folders"
 UNDO
 close_entry

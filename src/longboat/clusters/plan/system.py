@@ -14,9 +14,11 @@ from longboat.clusters.spec import ClusterSpec, HostSpec
 MODULES_FILE, SYSCTL_FILE = "/etc/modules-load.d/longboat.conf", "/etc/sysctl.d/90-longboat.conf"
 SYSCTLS = (("net.ipv4.ip_forward", "1"),)
 COMMENT_SWAP = r"""
-awk '$1 !~ /^#/ && $3 == "swap" {print "# longboat: " $0; next} {print}' /etc/fstab > /etc/fstab.longboat
-chmod --reference=/etc/fstab /etc/fstab.longboat
-mv -f /etc/fstab.longboat /etc/fstab
+if [ -e /etc/fstab ]; then
+    awk '$1 !~ /^#/ && $3 == "swap" {print "# longboat: " $0; next} {print}' /etc/fstab > /etc/fstab.longboat
+    chmod --reference=/etc/fstab /etc/fstab.longboat
+    mv -f /etc/fstab.longboat /etc/fstab
+fi
 """
 
 
@@ -27,6 +29,9 @@ def journal(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | None:
     script = f"""
 mkdir -p -m 700 {JOURNAL}
 cd {JOURNAL}
+exec 9> lock
+flock -w 120 9 || fail "error: another longboat cluster command works on this host"
+[ ! -s cluster ] || [ "$(cat cluster)" = {spec.name} ] || fail "error: this host is part of $(cat cluster)"
 mkdir -p undo done
 if [ ! -e before ]; then
 inventory() {{
@@ -36,7 +41,9 @@ inventory > before.new
 mv before.new before
 fi
 printf '%s\\n' {spec.name} > cluster.new
+sync before cluster.new 2>/dev/null || sync
 mv cluster.new cluster
+sync . 2>/dev/null || sync
 """
     return Step(
         host=host.name, name="journal", title="write down what the host is like, for the way back", script=script
@@ -77,9 +84,9 @@ def sysctls(_spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept
 def swap(_spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
     if not facts.swaps and not facts.fstab_swaps:
         return Kept(host=host.name, name="swap", reason="no swap")
-    # The way back runs from the last entry to the first: fstab comes back, then what was in use is used again.
-    script = undo("swap", "\n".join(f"swapon {shlex.quote(name)} || true" for name in facts.swaps) or "true")
-    script += "save /etc/fstab\n" + COMMENT_SWAP
+    # Only our own marks are taken out again: a disk that was added meanwhile stays in the table.
+    script = undo("swap", "\n".join(f"swapon {shlex.quote(name)}" for name in facts.swaps) or "true")
+    script += undo("fstab", "[ ! -e /etc/fstab ] || sed -i 's/^# longboat: //' /etc/fstab") + COMMENT_SWAP
     if facts.swaps:
         script += "swapoff -a\n"
     title = "switch swap off" if facts.swaps else "comment swap out of /etc/fstab"
@@ -89,8 +96,12 @@ def swap(_spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
 def firewall(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept | None:
     if spec.firewall != "open" or facts.firewall not in ("ufw", "firewalld"):
         return None
+    # A rule that was there before stays the user's own.
+    wanted = [port for port in ports(spec, host) if port not in facts.open_ports]
+    if not wanted:
+        return Kept(host=host.name, name="firewall", reason=f"{', '.join(ports(spec, host))} open in {facts.firewall}")
     script = ""
-    for port in ports(spec, host):
+    for port in wanted:
         number, protocol = port.split("/")
         if facts.firewall == "ufw":
             script += undo(f"port-{number}-{protocol}".replace(":", "-"), f"ufw delete allow {port} || true")
@@ -100,5 +111,5 @@ def firewall(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept
             both = f"firewall-cmd -q --{{}}-port={opened}; firewall-cmd -q --permanent --{{}}-port={opened}"
             script += undo(f"port-{opened}".replace("/", "-"), f"{both.format('remove', 'remove')} || true")
             script += both.format("add", "add") + "\n"
-    title = f"open {', '.join(ports(spec, host))} in {facts.firewall}"
+    title = f"open {', '.join(wanted)} in {facts.firewall}"
     return Step(host=host.name, name="firewall", title=title, script=script)
