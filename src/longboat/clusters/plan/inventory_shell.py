@@ -35,7 +35,7 @@ done
 cut -d: -f1,3 /etc/passwd | sed 's/^/user\t/'
 cut -d: -f1,3 /etc/group | sed 's/^/group\t/'
 find /etc /root -xdev -type f ! -path '/etc/ld.so.cache' ! -path '/etc/mtab' ! -name '*-' ! -name '.*history' \
-    ! -path '/etc/machine-id' ! -path '*/.cache/*' -exec sha256sum {} + 2>/dev/null |
+    ! -path '/etc/machine-id' ! -path '*/.cache/*' ! -path '/root/.kube/*' -exec sha256sum {} + 2>/dev/null |
     awk '{h = $1; $1 = ""; print "file\t" substr($0, 2) " " h}'
 find /etc /root -xdev -type l -printf 'link\t%p %l\n' 2>/dev/null
 find /etc -xdev -type d -printf 'folder\t%p\n' 2>/dev/null

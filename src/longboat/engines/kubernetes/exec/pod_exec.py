@@ -13,6 +13,7 @@ import io
 import json
 import os
 import posixpath
+import re
 import tempfile
 import threading
 import time
@@ -48,10 +49,13 @@ SILENT_S = 300.0
 """For so long a program in a pod may find nothing to say: a disk over a network may take minutes for one read."""
 
 
+_COMMENTS = re.compile(rb'^ *#.*\n|^ *"""[^"]*"""\n', re.MULTILINE)
+
+
 @functools.lru_cache(maxsize=1)
 def program() -> str:
-    """The text of `pod_program`, packed: it travels in an address, which should stay short."""
-    text = Path(pod_program.__file__).read_bytes()
+    """The text of `pod_program` without comments, packed: it travels in an address, which should stay short."""
+    text = _COMMENTS.sub(b"", Path(pod_program.__file__).read_bytes())
     return base64.urlsafe_b64encode(zlib.compress(text, 9)).decode()
 
 
