@@ -173,4 +173,4 @@ def test_a_pod_that_failed_leaves_the_others_and_their_logs(sandbox: Sandbox, cl
     assert len(pods) == 2
     assert said(client, pods).count("hello") == 2
     codes = sorted(pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] for pod in pods)
-    assert codes[-1] == 3
+    assert 3 in codes and set(codes) <= {0, 3, 143}, codes  # the other had ended by then, or was told to
