@@ -153,11 +153,23 @@ def test_a_server_that_cannot_end_input_is_told(client: Client, pod: str, monkey
     assert run_in_pod(client, pod, ["true"], timeout_s=60.0) == 0
 
 
+class Said(io.BytesIO):
+    """Does something when the command in the pod runs, which a busy machine makes late."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self.act = act
+
+    def write(self, data: object) -> int:
+        threading.Thread(target=self.act).start()
+        return super().write(data)  # type: ignore[arg-type]
+
+
 @pytest.mark.pods
 def test_a_connection_that_breaks_is_told(proxied: Client, client: Client, api_proxy: ApiProxy, pod: str) -> None:
-    threading.Timer(1.0, api_proxy.cut).start()
+    runs = Said(api_proxy.cut)
     with pytest.raises(Unreachable, match="connection broke"):
-        run_in_pod(proxied, pod, ["sleep", "1000"], timeout_s=60.0)
+        run_in_pod(proxied, pod, ["sh", "-c", "echo up; sleep 1000"], stdout=runs, timeout_s=60.0)
 
 
 @pytest.mark.pods
@@ -168,9 +180,9 @@ def test_a_connection_that_falls_silent_is_told(
     monkeypatch.setattr(websocket, "SILENCE_S", 2.0)
     # Pings are answered: a quiet command is no silence.
     assert run_in_pod(proxied, pod, ["sleep", "4"], timeout_s=60.0) == 0
-    threading.Timer(1.0, api_proxy.freeze).start()
+    runs = Said(api_proxy.freeze)
     with pytest.raises(Unreachable, match="silent"):
-        run_in_pod(proxied, pod, ["sleep", "1000"], timeout_s=60.0)
+        run_in_pod(proxied, pod, ["sh", "-c", "echo up; sleep 1000"], stdout=runs, timeout_s=60.0)
 
 
 @contextlib.contextmanager
