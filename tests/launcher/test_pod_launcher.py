@@ -77,6 +77,8 @@ os.write(1, b"end")
     assert pods.run() == [0]
     found: dict[str, list[tuple[str, str, str]]] = {}
     for raw in (pods.root(0) / "stdout").read_bytes().decode("utf-8", "replace").split("\n")[:-1]:
+        if re.match(r"[0-9]+\.(out|err)\+[0-9]+ ", raw):
+            continue  # the beginning of a line that had no end yet; the whole line follows
         match = LINE.fullmatch(raw)
         assert match, raw[:100]
         stem, stream, mark, seq, when, text = match.groups()
