@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longboat.clusters.cluster_file import cluster_of_hosts, local_cluster, read_cluster
-from longboat.clusters.spec import ClusterSpec, HostSpec, Network, PackageRepository, Source, Versions
+from longboat.clusters.spec import ClusterSpec, HostSpec, Network, PackageRepository, SoftwareSource, Versions
 from longboat.core.errors import JobError, NotFound
 from longboat.fitting.model.nodes import Taint
 
@@ -67,7 +67,7 @@ def test_all_fields(tmp_path: Path) -> None:
     repository = PackageRepository(
         url="https://pkgs.example.org/{minor}/deb", key=str(tmp_path / "key.asc"), suite="stable main"
     )
-    assert spec.source == Source(repositories=(repository,), images=str(tmp_path / "images.tar"))
+    assert spec.source == SoftwareSource(repositories=(repository,), images=str(tmp_path / "images.tar"))
     assert spec.network == Network(kind="flannel", pods="10.32.0.0/12", services="10.96.0.0/16")
     assert spec.kubelet == (("maxPods", "200"), ("evictionHard", '{"memory.available":"5%"}'))
 
@@ -79,7 +79,7 @@ def test_hosts_alone_are_enough(tmp_path: Path) -> None:
         ("fd00-5", "fd00::5", 22, "worker"),
         ("10-0-0-5", "10.0.0.5", None, "worker"),
     ]
-    assert spec.versions == Versions() and spec.source == Source() and spec.network == Network()
+    assert spec.versions == Versions() and spec.source == SoftwareSource() and spec.network == Network()
     assert cluster_of_hosts(["root@gpu_1", "[fd00::5]:22", "10.0.0.5"], name="lab") == spec
 
 
@@ -110,13 +110,13 @@ def test_existing_is_a_context(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("packages", Source()),
-        ("https://mirror.example.org/k8s", Source(kind="files", location="https://mirror.example.org/k8s")),
-        ("bundle.tar", Source(kind="files", location="HERE/bundle.tar")),
-        ("{location: .}", Source(kind="files", location="HERE")),
+        ("packages", SoftwareSource()),
+        ("https://mirror.example.org/k8s", SoftwareSource(kind="files", location="https://mirror.example.org/k8s")),
+        ("bundle.tar", SoftwareSource(kind="files", location="HERE/bundle.tar")),
+        ("{location: .}", SoftwareSource(kind="files", location="HERE")),
     ],
 )
-def test_sources(source: str, expected: Source, tmp_path: Path) -> None:
+def test_sources(source: str, expected: SoftwareSource, tmp_path: Path) -> None:
     (tmp_path / "bundle.tar").write_text("")
     spec = read(f"{{name: lab, hosts: a, source: {source}}}", tmp_path)
     location = expected.location and expected.location.replace("HERE", str(tmp_path))

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longboat.clusters.apply.execute import StepEvent
+from longboat.clusters.apply.step_log import StepEvent
 from longboat.clusters.down import ClusterDown, DownResult
 from longboat.clusters.hosts.connection import CommandResult, Line
 from longboat.clusters.observe.facts import HostFacts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.clusters.spec import Network, Source
+from longboat.clusters.spec import Network, SoftwareSource
 from longboat.clusters.support import check_supported, unsupported
 from longboat.core.errors import Refused
 from tests.clusters.worlds import cluster
@@ -18,7 +18,7 @@ def test_all_of_it_is_named() -> None:
     spec = cluster(
         addons=("gpu", "controller", "kueue"),
         network=Network(kind="flannel"),
-        source=Source(kind="files", location="x"),
+        source=SoftwareSource(kind="files", location="x"),
     )
     assert unsupported(spec) == ["addons: gpu", "addons: kueue", "source: x", "network: flannel"]
     with pytest.raises(Refused, match="addons: gpu, addons: kueue, source: x, network: flannel"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from longboat.clusters.observe.facts import HostFacts
-from longboat.clusters.spec import ClusterSpec, HostSpec, PackageRepository, Source
+from longboat.clusters.spec import ClusterSpec, HostSpec, PackageRepository, SoftwareSource
 
 KEY = "https://mirror.test/key"
-SOURCE = Source(repositories=(PackageRepository(url="https://mirror.test/deb/", key=KEY),))
+SOURCE = SoftwareSource(repositories=(PackageRepository(url="https://mirror.test/deb/", key=KEY),))
 KEYS = {KEY: b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n"}
 
 

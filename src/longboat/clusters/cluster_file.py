@@ -14,7 +14,7 @@ import msgspec
 from longboat.clusters.fields import rules
 from longboat.clusters.fields.cluster_fields import FILE
 from longboat.clusters.fields.consistency import FileCheck, resolved
-from longboat.clusters.spec import ClusterSpec, HostSpec, Source
+from longboat.clusters.spec import ClusterSpec, HostSpec, SoftwareSource
 from longboat.specs.fields.scalars import FieldPath
 from longboat.specs.yaml.mapping_file import FileHints, read_mapping
 from longboat.specs.yaml.yaml_tree import Mistakes, SourcePosition, YamlNode, from_python
@@ -73,7 +73,7 @@ def _assemble(values: dict[str, Any], folder: Path) -> ClusterSpec:
     return ClusterSpec(hosts=_hosts(hosts, defaults, folder) if hosts else (), **values)
 
 
-def _resolved_source(source: Source, folder: Path) -> Source:
+def _resolved_source(source: SoftwareSource, folder: Path) -> SoftwareSource:
     return msgspec.structs.replace(
         source,
         location=source.location and resolved(source.location, folder),

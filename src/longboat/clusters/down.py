@@ -6,16 +6,15 @@ Workers go first, side by side; then control planes. A host that does not answer
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from longboat.clusters.apply import nodes as cluster_nodes
-from longboat.clusters.apply.execute import Listener, StepEvent, StepFailure, all_at_once
+from longboat.clusters.apply.execute import all_at_once
+from longboat.clusters.apply.step_log import Listener, StepFailure, StepLog
 from longboat.clusters.apply.undo import HostAudit, audit, forget, undo
-from longboat.clusters.hosts.connection import CommandFailed, HostConnection
+from longboat.clusters.hosts.connection import HostConnection
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.spec import ClusterSpec, HostSpec
-from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
 
 UNDO_S = 900.0  # packages are purged and pods end with their grace
@@ -45,13 +44,12 @@ class ClusterDown:
         self._spec = spec
         self._hosts = hosts
         self._facts = facts
-        self._listen = listen
+        self._log = StepLog(listen)
         self._grace_s = grace_s
         self._leaving = spec.hosts if leaving is None else leaving
         self._is_partial = leaving is not None
         self._is_stopped = False
         self._lock = threading.Lock()
-        self._failures: list[StepFailure] = []
         self._audits: list[HostAudit] = []
 
     def run(self) -> DownResult:
@@ -61,7 +59,7 @@ class ClusterDown:
             self._is_stopped = True  # Ctrl-C: no host is begun that the user may want to keep
             raise
         return DownResult(
-            failures=tuple(self._failures), audits=tuple(sorted(self._audits, key=lambda each: each.host))
+            failures=tuple(self._log.failures), audits=tuple(sorted(self._audits, key=lambda each: each.host))
         )
 
     def _run(self) -> None:
@@ -94,7 +92,7 @@ class ClusterDown:
 
     def _take_back(self, host: HostSpec) -> bool:
         connection = self._hosts[host.name]
-        on_line = lambda line: self._tell(StepEvent(host=host.name, step="undo", state="line", text=line))  # noqa: E731
+        on_line = lambda line: self._log.tell(host.name, "undo", "line", line)  # noqa: E731
         if not self._step(host, "undo", lambda: undo(connection, on_line=on_line, timeout_s=UNDO_S)):
             return False
         return self._step(host, "audit", lambda: self._audit(connection))
@@ -107,24 +105,4 @@ class ClusterDown:
             forget(connection)
 
     def _step(self, host: HostSpec, name: str, work: Callable[[], None]) -> bool:
-        if self._is_stopped:
-            return False
-        began = time.monotonic()
-        self._tell(StepEvent(host=host.name, step=name, state="started"))
-        try:
-            work()
-        except LongboatError as error:
-            lines = error.last_lines if isinstance(error, CommandFailed) else ()
-            message = error.message.removeprefix(f"{host.name}: ")
-            with self._lock:
-                self._failures.append(StepFailure(host=host.name, step=name, message=message, last_lines=lines))
-            self._tell(
-                StepEvent(host=host.name, step=name, state="failed", text=message, seconds=time.monotonic() - began)
-            )
-            return False
-        self._tell(StepEvent(host=host.name, step=name, state="done", seconds=time.monotonic() - began))
-        return True
-
-    def _tell(self, event: StepEvent) -> None:
-        with self._lock:
-            self._listen(event)
+        return not self._is_stopped and self._log.attempt(host.name, name, work)

@@ -59,7 +59,7 @@ class PackageRepository(Value, frozen=True):
     """Of apt: suite and components; `/` for a flat repository."""
 
 
-class Source(Value, frozen=True):
+class SoftwareSource(Value, frozen=True):
     """Where programs and images come from."""
 
     kind: Literal["packages", "files"] = "packages"
@@ -91,7 +91,7 @@ class ClusterSpec(Value, frozen=True):
     endpoint: str | None = None
     """address[:port] before several control planes; none: the only one's."""
     versions: Versions = Versions()
-    source: Source = Source()
+    source: SoftwareSource = SoftwareSource()
     network: Network = Network()
     firewall: FirewallChoice = "check"
     addons: tuple[Addon, ...] = ("controller",)

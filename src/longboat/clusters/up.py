@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from longboat.clusters.apply import nodes as cluster_nodes
-from longboat.clusters.apply.execute import Execution, Listener, StepEvent, StepFailure
+from longboat.clusters.apply.execute import Execution
+from longboat.clusters.apply.step_log import Listener, StepEvent, StepFailure
 from longboat.clusters.hosts.connection import HostConnection, check
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.plan import kubeadm, node_settings, packages

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from longboat.clusters.apply.execute import Execution, StepEvent
+from longboat.clusters.apply.execute import Execution
+from longboat.clusters.apply.step_log import StepEvent
 from longboat.clusters.hosts.connection import CommandResult, HostUnreachable, Line
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Step
 

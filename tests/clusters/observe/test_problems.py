@@ -8,7 +8,7 @@ import pytest
 from longboat.clusters.hosts.connection import HostUnreachable
 from longboat.clusters.observe.facts import Disk, GpuDevice, HostFacts, HostProblem, Listener
 from longboat.clusters.observe.problems import SEVERITIES, THIS_MACHINE, find_problems
-from longboat.clusters.spec import ClusterSpec, HostSpec, Network, PackageRepository, Source
+from longboat.clusters.spec import ClusterSpec, HostSpec, Network, PackageRepository, SoftwareSource
 
 GIB = 1 << 30
 H200 = GpuDevice(bus="0000:01:00.0", device="0x2335")
@@ -46,8 +46,9 @@ def test_a_good_host_has_none() -> None:
 
 WORKER = spec_of(HostSpec(name="one", address="one"))
 V1_ALLOWED = spec_of(kubelet=(("failCgroupV1", "false"),))
-FILES = spec_of(source=Source(kind="files", location="bundle"))
-MIRROR = spec_of(source=Source(repositories=(PackageRepository(url="http://mirror", key="k"),), images="images.tar"))
+FILES = spec_of(source=SoftwareSource(kind="files", location="bundle"))
+REPOSITORIES = (PackageRepository(url="http://mirror", key="k"),)
+MIRROR = spec_of(source=SoftwareSource(repositories=REPOSITORIES, images="images.tar"))
 SMALL = {"disks": (Disk(path="/", total=100 * GIB, free=60 * GIB), Disk(path="/var/lib", total=8 * GIB, free=2 * GIB))}
 FULL = {"disks": (Disk(path="/", total=100 * GIB, free=9 * GIB),)}
 PROXY = (("http_proxy", "http://proxy:3128"),)

@@ -8,7 +8,7 @@ import pytest
 
 from longboat.clusters.plan.packages import default_repositories, is_version, list_name, packages, repository
 from longboat.clusters.plan.steps import Kept, Step
-from longboat.clusters.spec import Source
+from longboat.clusters.spec import SoftwareSource
 from longboat.core.errors import InternalError
 from tests.clusters.worlds import KEYS, bare, cluster
 
@@ -41,7 +41,7 @@ def test_dnf_has_a_key_for_each_repository() -> None:
 
 
 def test_installed_packages_of_this_version_stay() -> None:
-    spec = cluster(source=Source())
+    spec = cluster(source=SoftwareSource())
     found = tuple((name, "1.36.4-1.1") for name in ("kubelet", "kubeadm", "kubectl"))
     assert isinstance(
         packages(spec, spec.hosts[0], bare("cp-0", packages=found, programs=(("containerd", "2.1.0"),))), Kept

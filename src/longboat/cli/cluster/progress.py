@@ -13,7 +13,7 @@ import msgspec
 
 from longboat.cli.output.tables import cut, table
 from longboat.cli.output.terminal import clean, is_terminal, paint
-from longboat.clusters.apply.execute import StepEvent, StepFailure
+from longboat.clusters.apply.step_log import StepEvent, StepFailure
 
 MARKS = {"started": "...", "failed": "failed", "skipped": "-"}
 

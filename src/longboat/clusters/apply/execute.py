@@ -6,32 +6,17 @@ A step that fails ends its host's turn and skips what needs it; the other hosts 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
+from longboat.clusters.apply.step_log import Listener, StepFailure, StepLog
 from longboat.clusters.hosts.connection import CommandFailed, HostConnection
 from longboat.clusters.plan.journal_shell import PRELUDE
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Step
-from longboat.core.errors import LongboatError
-from longboat.core.jobs import Value
 
 Stdin = Callable[[Step], "bytes | Path"]
 """What a step's script reads: kubeadm's configuration, an archive of images, or nothing."""
-
-
-class StepEvent(Value, frozen=True):
-    """One thing that happened: for the table of progress, the log file and `-o json`."""
-
-    host: str
-    step: str
-    state: Literal["started", "line", "done", "failed", "skipped"]
-    text: str = ""
-    seconds: float = 0.0
-
-
-Listener = Callable[[StepEvent], None]
 
 
 T = TypeVar("T")
@@ -58,29 +43,20 @@ def all_at_once(work: Callable[[T], None], items: Sequence[T]) -> None:
         raise errors[0]
 
 
-class StepFailure(Value, frozen=True):
-    host: str
-    step: str
-    message: str
-    last_lines: tuple[str, ...] = ()
-
-
 class Execution:
     """One pass over one plan."""
 
     def __init__(self, hosts: Mapping[str, HostConnection], stdin: Stdin, listen: Listener) -> None:
         self._hosts = hosts
         self._stdin = stdin
-        self._listen = listen
+        self._log = StepLog(listen)
         self._ended: dict[str, threading.Event] = {}
         self._done: set[str] = set()
-        self._lock = threading.Lock()
-        self.failures: list[StepFailure] = []
 
     def run(self, plan: ClusterPlan) -> list[StepFailure]:
         self._ended = {step.id: threading.Event() for step in plan.steps}
         all_at_once(self._run_host, [host for host in plan.hosts if host.steps])
-        return self.failures
+        return self._log.failures
 
     def _run_host(self, host: HostPlan) -> None:
         try:
@@ -88,7 +64,7 @@ class Execution:
             for step in host.steps:
                 blocker = "" if is_stopped else self._wait_for(step)
                 if is_stopped or blocker:
-                    self._tell(step, "skipped", f"{blocker} failed" if blocker else "")
+                    self._log.tell(step.host, step.name, "skipped", f"{blocker} failed" if blocker else "")
                     is_stopped = True
                 else:
                     is_stopped = not self._try(step)
@@ -109,19 +85,7 @@ class Execution:
         return ""
 
     def _try(self, step: Step) -> bool:
-        began = time.monotonic()
-        self._tell(step, "started", step.title)
-        try:
-            self._perform(step)
-        except LongboatError as error:
-            lines = error.last_lines if isinstance(error, CommandFailed) else ()
-            message = error.message.removeprefix(f"{step.host}: ")
-            with self._lock:
-                self.failures.append(StepFailure(host=step.host, step=step.name, message=message, last_lines=lines))
-            self._tell(step, "failed", message, time.monotonic() - began)
-            return False
-        self._tell(step, "done", "", time.monotonic() - began)
-        return True
+        return self._log.attempt(step.host, step.name, lambda: self._perform(step), title=step.title)
 
     def _perform(self, step: Step) -> None:
         script = f"{PRELUDE}\n{step.script}\ndone_with {step.name} {step.key}\n"
@@ -129,17 +93,7 @@ class Execution:
             script,
             stdin=self._stdin(step),
             timeout_s=step.timeout_s,
-            on_line=lambda line: self._tell(step, "line", line),
+            on_line=lambda line: self._log.tell(step.host, step.name, "line", line),
         )
         if result.code != 0:
             raise CommandFailed(step.host, result)
-
-    def _tell(
-        self,
-        step: Step,
-        state: Literal["started", "line", "done", "failed", "skipped"],
-        text: str,
-        seconds: float = 0.0,
-    ) -> None:
-        with self._lock:
-            self._listen(StepEvent(host=step.host, step=step.name, state=state, text=text, seconds=seconds))

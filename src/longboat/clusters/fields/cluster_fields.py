@@ -16,7 +16,7 @@ from longboat.clusters.spec import (
     NetworkKind,
     PackageRepository,
     Role,
-    Source,
+    SoftwareSource,
     Versions,
 )
 from longboat.clusters.versions import combination, tested_lines
@@ -48,11 +48,11 @@ def _repository(values: dict[str, Any], _node: YamlNode, _at: FieldPath) -> Pack
     return PackageRepository(**values)
 
 
-def _source(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Source | None:
+def _source(values: dict[str, Any], node: YamlNode, at: FieldPath) -> SoftwareSource | None:
     if "location" in values and len(values) > 1:
         at.problem(node, "files bring their own packages and images", hint="location alone, or repositories and images")
         return None
-    return Source(kind="files" if "location" in values else "packages", **values)
+    return SoftwareSource(kind="files" if "location" in values else "packages", **values)
 
 
 def _network(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Network | None:

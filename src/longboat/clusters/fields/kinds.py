@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from longboat.clusters.fields import rules
-from longboat.clusters.spec import Network, Source
+from longboat.clusters.spec import Network, SoftwareSource
 from longboat.core.jobs import Value
 from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Text
 from longboat.specs.yaml.yaml_tree import YamlNode, plain
@@ -54,8 +54,8 @@ class SourceText(Text, frozen=True):
     def read(self, node: YamlNode, at: FieldPath) -> Any:
         text = super().read(node, at)
         if text is None or text == "packages":
-            return text and Source()
-        return Source(kind="files", location=text)
+            return text and SoftwareSource()
+        return SoftwareSource(kind="files", location=text)
 
 
 class NetworkText(ChoiceOf, frozen=True):
