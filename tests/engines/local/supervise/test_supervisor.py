@@ -133,8 +133,11 @@ def test_ranks_that_take_their_whole_grace_are_told(local: LocalJobs) -> None:
     code = """
 import os, signal, sys, time
 if os.environ["RANK"] == "0":
+    while not os.path.exists("deaf"):
+        time.sleep(0.02)
     sys.exit(3)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("deaf", "w").close()
 time.sleep(600)
 """
     run = local.submit(code, procs=2, grace="10m")
