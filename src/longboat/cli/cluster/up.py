@@ -14,7 +14,7 @@ from longboat.cli.cluster.session import ClusterSession, login_options, open_ses
 from longboat.cli.cluster.target import spec_of, target_options
 from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import say
-from longboat.clusters.addons import install_addons
+from longboat.clusters.addons.install import install_addons
 from longboat.clusters.apply.nodes import delete_node
 from longboat.clusters.down import ClusterDown
 from longboat.clusters.plan.steps import ClusterPlan
