@@ -15,7 +15,7 @@ from tests.engines.kubernetes.benches import IMAGE
 LONGBOAT = Path(sys.executable).parent / "longboat"
 RANKS, LINES, WIDTH = 2, 500_000, 80
 """100 MB in all: the kubelet keeps 10 MiB, and looks for what to rotate every 10 s."""
-MEMORY = 400 << 20
+MEMORY = 200 << 20
 """What an attached command may use at its peak, however long the log is."""
 TRAINER = f"""
 import os, sys, time

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
+from collections.abc import Iterator
 from typing import cast
 
 from longboat.core.runs import LogLine, LogQuery
-from longboat.engines.kubernetes.logs.follow import ByteBudget, NodeReading, merged
+from longboat.engines.kubernetes.logs.follow import LINE_BYTES, ByteBudget, NodeReading, merged
+from longboat.engines.kubernetes.logs.lines import PodLine
+from longboat.engines.kubernetes.logs.node_reader import NodeLog
 
 
 def line(rank: int, time: float, text: bytes, stream: str = "out", node: str = "worker-0") -> LogLine:
@@ -35,9 +40,50 @@ def test_what_is_held_has_a_bound_and_nobody_waits_who_holds_nothing() -> None:
     waiting.start()
     waiting.join(0.2)
     assert waiting.is_alive()
-    room.give_back(other)
+    room.give_back(other, 500)
     waiting.join(0.2)
     assert waiting.is_alive(), "90 and 20 are still more than 100"
-    room.give_back(first)
+    room.give_back(first, 90)
     waiting.join(10)
     assert not waiting.is_alive()
+
+
+class EndlessLog:
+    """A pod that writes short lines for ever, in batches of ten."""
+
+    role, node, attempt = "worker", "worker-0", 0
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.is_stopped = False
+
+    def read(self, *, follow: bool) -> Iterator[list[PodLine]]:
+        assert follow
+        while not self.is_stopped:
+            self.batches += 1
+            yield [PodLine("0.out", 10 * self.batches + at, 0.0, b"x\n") for at in range(10)]
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def settled(log: EndlessLog) -> int:
+    """Batches read once the reader waits."""
+    before, deadline = -1, time.monotonic() + 60
+    while log.batches != before and time.monotonic() < deadline:
+        before = log.batches
+        time.sleep(0.3)
+    return before
+
+
+def test_lines_that_are_taken_count_until_they_are_shown() -> None:
+    log, batch = EndlessLog(), 10 * (LINE_BYTES + 2)
+    reading = NodeReading(cast(NodeLog, log), queue.Queue(), ByteBudget(5 * batch))
+    try:
+        assert settled(log) == 6, "five are held, the sixth waits in its thread"
+        assert len(reading.take()) == 50
+        assert settled(log) == 6, "not shown yet"
+        reading.release(2 * batch)
+        assert settled(log) == 8
+    finally:
+        reading.stop()

@@ -6,6 +6,7 @@ before the next one's. Not here: what has ended already (`merge`).
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import queue
 import threading
@@ -25,9 +26,11 @@ from longboat.kubeapi.errors import Unreachable
 from longboat.kubeapi.kinds import POD
 from longboat.kubeapi.watch import Change, Reflector
 
-HELD_BYTES = 16 << 20
-"""Of all pods together, lines that wait to be shown: enough that no connection idles while a terminal scrolls. Threads
+HELD_BYTES = 32 << 20
+"""Of all pods together, lines that are not shown yet: enough that no connection idles while a terminal scrolls. Threads
 wait when there is more, and with them their streams; every pod may hold one batch, so that none waits for another."""
+LINE_BYTES = 256
+"""What a line takes in memory besides its text, as measured: short lines are mostly this."""
 LOOK_S = 2.0
 """How often the run's state is looked at when nothing happens."""
 RUNNING_LOOK_S = 10.0
@@ -55,10 +58,16 @@ class ByteBudget:
                 self._changed.wait()
             self._held[reading] = self._held.get(reading, 0) + count
 
-    def give_back(self, reading: NodeReading) -> None:
-        """Free the buffer that this reader holds."""
+    def give_back(self, reading: NodeReading, count: int) -> None:
+        """Free so much of the buffer that this reader holds."""
         with self._changed:
-            self._held.pop(reading, None)
+            self._held[reading] -= count
+            self._changed.notify_all()
+
+    def leave(self, reading: NodeReading) -> None:
+        """Let a stopped reader through: nobody takes its lines any more."""
+        with self._changed:
+            self._held[reading] = 0
             self._changed.notify_all()
 
 
@@ -82,7 +91,7 @@ class NodeReading:
         try:
             for batch in log.read(follow=True):
                 lines = [to_log_line(pod_line, role=log.role, node=log.node, attempt=log.attempt) for pod_line in batch]
-                self._room.take(self, sum(len(line.data) for line in batch))
+                self._room.take(self, held_bytes(lines))
                 if self._stopped:
                     return
                 self.moved = time.monotonic()
@@ -95,19 +104,22 @@ class NodeReading:
             self._out.put(None)
 
     def take(self) -> list[LogLine]:
-        """Take all queued lines."""
+        """Take all queued lines. They count as held until `release`."""
         lines: list[LogLine] = []
-        while True:
-            try:
+        with contextlib.suppress(queue.Empty):
+            while True:
                 lines += self.lines.get_nowait()
-            except queue.Empty:
-                self._room.give_back(self)
-                return lines
+        return lines
+
+    def release(self, count: int) -> None:
+        """So many bytes of the lines that were taken have been shown."""
+        if not self._stopped:
+            self._room.give_back(self, count)
 
     def stop(self) -> None:
         self._stopped = True
         self.log.stop()
-        self._room.give_back(self)
+        self._room.leave(self)
 
 
 class LiveLogs:
@@ -266,7 +278,13 @@ class LiveLogs:
         for reading in self._readings.values():
             if reading.error is not None:
                 raise reading.error
-        yield from merged([line for reading in ready.values() for line in reading.take()], self._query)
+        taken = [(reading, reading.take()) for reading in ready.values()]
+        counts = [(reading, held_bytes(lines)) for reading, lines in taken]
+        try:
+            yield from merged([line for _, lines in taken for line in lines], self._query)
+        finally:
+            for reading, count in counts:
+                reading.release(count)
 
     def _is_finished(self) -> bool:
         """After the run's end: whether all that was written has been read, or never will be."""
@@ -282,6 +300,11 @@ class LiveLogs:
                 reading.stop()
                 reading.is_done = True
         return all(reading.is_done for reading in self._readings.values()) and self._queue.empty()
+
+
+def held_bytes(lines: list[LogLine]) -> int:
+    """Memory that these lines take."""
+    return sum(len(line.data) for line in lines) + LINE_BYTES * len(lines)
 
 
 def list_pods(client: Client, record: Record) -> list[dict[str, Any]]:
