@@ -53,6 +53,13 @@ def test_half_written_ones_are_skipped(tmp_path: Path) -> None:
     assert complete_steps(tmp_path) == [(1, tmp_path / "step-1")]
 
 
+def test_a_storage_that_fails_is_not_an_empty_one(tmp_path: Path) -> None:
+    checkpoint(tmp_path, "step-1")
+    (checkpoint(tmp_path, "step-2", complete=False) / ".complete").symlink_to("/proc/self/mem")  # reading it is EIO
+    with pytest.raises(EngineError, match="step-2"):
+        newest_complete(tmp_path)
+
+
 def test_no_folder_no_checkpoints(tmp_path: Path) -> None:
     assert complete_steps(tmp_path / "none") == []
     assert newest_complete(tmp_path / "none") is None

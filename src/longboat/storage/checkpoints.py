@@ -9,6 +9,7 @@ Standard library only and Python >= 3.8: this file also travels into pods, insid
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _STEP = re.compile(r"step-(\d{1,18})")
 _UNFINISHED = re.compile(r"\.?step-(\d{1,18})(?:\.tmp-.*|\.(?:\d+|a(\d{1,9})\..*)\.tmp(?:\.old)?)?", re.DOTALL)
 _REMOVED = ".removed-"
+_FAILING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors of a storage or machine in trouble: what it has is not known, so it must not be taken for nothing."""
 OWN_FOLDER = rf"{_UNFINISHED.pattern}|\.removed-step-.*"
 OWN_FILE = r"\.attempt-\d{1,9}|\.tmp-\.attempt-\d{1,9}-[0-9a-f]{12}"
 """Names that checkpoints, fences and what is still being written have: all that is ours in a folder that is the user's.
@@ -200,11 +203,13 @@ def _fence_names(folder: Path) -> list[str]:
 
 
 def _read(path: Path, limit: int = MARKER_MAX) -> bytes | None:
-    """The beginning of a plain file; None where there is none."""
+    """The beginning of a plain file; None where there is none. Raises EngineError for a storage that fails."""
     try:
         with open(path, "rb") as file:
             return file.read(limit)
-    except OSError:
+    except OSError as error:
+        if error.errno in _FAILING:
+            raise explain(error, str(path)) from error
         return None
 
 

@@ -242,6 +242,14 @@ def test_all_nodes_resume_from_what_node_0_found(make_pods: Make) -> None:
         assert pods.message(place)["resumed_from"] == str(newest)
 
 
+def test_no_training_starts_over_because_its_checkpoints_cannot_be_read(make_pods: Make) -> None:
+    pods = make_pods(script=RESUMES, plan={"attempt": 1})
+    (pods.folder / "checkpoints" / "step-20").mkdir(parents=True)
+    (pods.folder / "checkpoints" / "step-20" / ".complete").symlink_to("/proc/self/mem")  # reading it is EIO
+    assert pods.run() == [209]
+    assert "the checkpoints cannot be read" in pods.message()["message"]
+
+
 def test_a_folder_to_begin_with(make_pods: Make, tmp_path: Path) -> None:
     newest = checkpoint(tmp_path / "old", 7)
     for wanted in (tmp_path / "old", newest):

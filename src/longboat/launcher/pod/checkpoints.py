@@ -12,32 +12,53 @@ from ..node.jsonfiles import read_json
 from ..vendored import load
 
 LOOK_S = 30.0
+PAUSES_S = (0.1, 0.4, 1.6)
+"""Between tries to read a storage that fails: a server that fails over answers after a second or two."""
 MIRRORED = "mirrored.json"
 """In the node's folder: the newest checkpoint that an object store has."""
+
+
+def find_newest(folder: str | None) -> str | None:
+    """The newest complete checkpoint in the folder, None if it has none. Raises what keeps it from being read.
+
+    A storage that fails is asked again: for want of an answer a training would begin again at its first step.
+    """
+    for pause_s in (*PAUSES_S, None):
+        try:
+            return _newest_in(folder)
+        except Exception:
+            if pause_s is None:
+                raise
+            time.sleep(pause_s)
+    return None
+
+
+def _newest_in(folder: str | None) -> str | None:
+    try:
+        if not folder or not any(name.startswith("step-") for name in os.listdir(folder)):
+            return None  # known without loading what it takes to tell complete ones
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    from pathlib import Path
+
+    checkpoint = load("storage.checkpoints").newest_complete(Path(folder))
+    return None if checkpoint is None else str(checkpoint)
 
 
 def newest(folder: str | None) -> str | None:
     """The newest complete checkpoint in the folder; None where there is none to be had."""
     try:
-        if not folder or not any(name.startswith("step-") for name in os.listdir(folder)):
-            return None  # known without loading what it takes to tell complete ones
-        from pathlib import Path
-
-        checkpoint = load("storage.checkpoints").newest_complete(Path(folder))
-        return None if checkpoint is None else str(checkpoint)
-    except Exception:  # no such folder, or a storage that is gone
+        return find_newest(folder)
+    except Exception:  # a storage that is gone
         return None
 
 
 def checkpoint_at(place: str) -> str | None:
-    """A complete checkpoint itself, or the newest in a folder; None where there is none to be had."""
-    try:
-        from pathlib import Path
+    """A complete checkpoint itself, or the newest in a folder; None if there is none. Raises as `find_newest`."""
+    from pathlib import Path
 
-        checkpoint = load("storage.checkpoints").checkpoint_at(Path(place))
-        return None if checkpoint is None else str(checkpoint)
-    except Exception:  # a storage that is gone
-        return None
+    checkpoint = load("storage.checkpoints").checkpoint_at(Path(place))
+    return None if checkpoint is None else str(checkpoint)
 
 
 def kept(directory: str, folder: str | None, store: str | None) -> str | None:

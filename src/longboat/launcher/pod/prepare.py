@@ -104,10 +104,13 @@ def drop_fetched(state: LauncherState) -> None:
 
 def resume_from(own: str | None, wanted: str | None, url: str | None = None) -> str | None:
     """The newest complete checkpoint of this run, else the one it was told to begin with. Node 0 decides for all."""
-    newest = checkpoints.newest(own)
-    if newest is not None or wanted is None:
-        return newest
-    newest = checkpoints.checkpoint_at(wanted)
+    try:
+        newest = checkpoints.find_newest(own)
+        if newest is not None or wanted is None:
+            return newest
+        newest = checkpoints.checkpoint_at(wanted)
+    except Exception as error:  # never from the first step on, only because a storage did not answer
+        raise PrepareError("the checkpoints cannot be read: %s" % error) from None
     if newest is None:
         raise PrepareError("no complete checkpoint to resume from in %s" % (url or wanted))
     return newest
