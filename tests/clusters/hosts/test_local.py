@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,35 @@ def test_a_limit_ends_all_that_the_script_started(here: LocalConnection, tmp_pat
     deadline = time.monotonic() + 30
     while any(is_running(pid) for pid in pids.read_text().split()):
         assert time.monotonic() < deadline, "what the script started still runs"
+        time.sleep(0.05)
+
+
+def test_closing_ends_what_runs_and_nothing_begins_after_it(here: LocalConnection, tmp_path: Path) -> None:
+    """Ctrl-C in the middle of a step: an apt that went on by itself would meet the next command."""
+    pids, errors = tmp_path / "pids", []
+    script = f"sleep 100 & echo $! > {pids}.new; mv {pids}.new {pids}; wait"
+
+    def work() -> None:
+        with pytest.raises(HostUnreachable, match="here: the connection was closed here") as raised:
+            run(here, script)
+        errors.append(raised.value)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    wait_until(pids.exists)
+    here.close()
+    thread.join(30)
+    assert errors
+    wait_until(lambda: not is_running(pids.read_text().strip()))
+    with pytest.raises(HostUnreachable, match="closed here"):
+        run(here, f"touch {tmp_path}/more")
+    assert not (tmp_path / "more").exists()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 

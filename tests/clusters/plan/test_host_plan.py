@@ -149,9 +149,16 @@ def test_each_node_has_routes_to_the_others_and_none_to_itself() -> None:
     ]
     plan = plan_network(spec, {host.name: bare(host.name) for host in spec.hosts}, nodes)
     assert [step.host for step in plan.steps] == ["cp-0", "w-0", "w-1"]
-    unit = network.routes_unit(nodes[1:])
+    unit = network.routes_unit(nodes[1:], spec.network.pods)
     assert "ip route replace 10.244.2.0/24 via 10.0.0.2" in unit
     assert "10.244.1.0/24" not in unit
+
+
+def test_what_pods_send_is_forwarded_though_docker_or_ufw_forward_nothing() -> None:
+    unit = network.routes_unit([], "10.244.0.0/16").splitlines()
+    starts = [line.split("iptables -w 30 -I ")[1] for line in unit if line.startswith("ExecStart=-iptables")]
+    assert starts == ["FORWARD -s 10.244.0.0/16 -j ACCEPT", "FORWARD -d 10.244.0.0/16 -j ACCEPT"]
+    assert starts == [line.split("iptables -w 30 -D ")[1] for line in unit if line.startswith("ExecStop=-iptables")]
 
 
 def test_a_new_node_changes_the_routes_of_all_and_a_second_time_of_none() -> None:

@@ -78,6 +78,8 @@ def judge(host: str, lines: list[str], pods: str) -> HostAudit:
 
 
 def is_ours(text: str, pods: str) -> bool:
+    if text.startswith(("file /root/", "link /root/")):
+        return False  # `up` writes nothing there; people keep manifests and checkouts of their own in it
     if OURS.search(text):
         return True
     words = text.split()

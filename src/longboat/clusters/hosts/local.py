@@ -19,22 +19,29 @@ from longboat.clusters.hosts.shell import ShellConnection
 READ = 64 << 10
 DRAIN_S = 2.0
 """A daemon that the script started may keep its output open for ever; what was printed by then is there."""
+KILL_S = 10.0
+"""sudo may look up users over a network before it ends what root runs."""
 
 
 class LocalConnection(ShellConnection):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._starting = threading.Lock()
+        self._is_closed = False
+        self._running: dict[subprocess.Popen[bytes], ScriptOutput] = {}
+
     def close(self) -> None:
-        return
+        """Scripts that run end, and no other begins: as when a connection is cut."""
+        with self._starting:
+            self._is_closed = True
+            running = list(self._running.items())
+        for process, output in running:
+            self._end(process, output.after_mark)
 
     def _execute(
         self, command: str, stdin: Iterator[bytes], streams: tuple[ScriptOutput, ScriptOutput], timeout_s: float
     ) -> int | None:
-        try:
-            process = subprocess.Popen(
-                ["/bin/sh", "-c", command], start_new_session=True, cwd="/",
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
-        except OSError as error:
-            raise HostUnreachable(self.name, f"no shell can be started: {error.strerror}") from error
+        process = self._start(command, streams[0])
         assert process.stdin and process.stdout and process.stderr
         lock = threading.Lock()  # lines of both streams go to one callback
         threads = [
@@ -50,13 +57,56 @@ class LocalConnection(ShellConnection):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = process.wait(timeout_s)
         finally:
-            _end(process, streams[0].after_mark)
+            self._end(process, streams[0].after_mark)
+            with self._starting:
+                del self._running[process]
             deadline = time.monotonic() + DRAIN_S
             for thread in threads:
                 thread.join(max(0.0, deadline - time.monotonic()))
         if unread:
             raise unread[0]
+        if self._is_closed and code != 0:
+            raise HostUnreachable(self.name, "the connection was closed here")
         return code
+
+    def _start(self, command: str, output: ScriptOutput) -> subprocess.Popen[bytes]:
+        with self._starting:
+            if self._is_closed:
+                raise HostUnreachable(self.name, "the connection was closed here")
+            try:
+                process = subprocess.Popen(
+                    ["/bin/sh", "-c", command], start_new_session=True, cwd="/",
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                )  # fmt: skip
+            except OSError as error:
+                raise HostUnreachable(self.name, f"no shell can be started: {error.strerror}") from error
+            self._running[process] = output
+            return process
+
+    def _end(self, process: subprocess.Popen[bytes], group: str | None) -> None:
+        """After an interrupt or a timeout, nothing of the script goes on."""
+        if process.poll() is not None:
+            return
+        groups = [process.pid, *([int(group)] if group and group.isdigit() else [])]
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for leader in groups:
+                try:
+                    os.killpg(leader, number)
+                except PermissionError:  # root's, by sudo
+                    self._kill_as_root(leader, number)
+                except OSError:
+                    continue
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(scripts.KILL_AFTER_S)
+                return
+
+    def _kill_as_root(self, group: int, number: int) -> None:
+        password = f"{self._password}\n".encode() if self._sudo == "password" else b""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                ["/bin/sh", "-c", f"{scripts.SUDO.get(self._sudo, '')}kill -{number} -- -{group}"],
+                input=password, capture_output=True, timeout=KILL_S, check=False,
+            )  # fmt: skip
 
 
 def _drain(pipe: IO[bytes], output: ScriptOutput, lock: threading.Lock) -> None:
@@ -81,17 +131,3 @@ def _feed(pipe: IO[bytes], stdin: Iterator[bytes], unread: list[OSError]) -> Non
                 return
             pipe.write(data)
             pipe.flush()
-
-
-def _end(process: subprocess.Popen[bytes], group: str | None) -> None:
-    """After an interrupt or a timeout, nothing of the script goes on."""
-    if process.poll() is not None:
-        return
-    groups = [process.pid, *([int(group)] if group and group.isdigit() else [])]
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        for leader in groups:
-            with contextlib.suppress(OSError):
-                os.killpg(leader, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(scripts.KILL_AFTER_S)
-            return

@@ -82,11 +82,13 @@ class Connector:
     def __init__(self, settings: LoginSettings) -> None:
         self.settings = settings
         self._ssh: tuple[LoopThread, Logins] | None = None
+        self._local: list[LocalConnection] = []
         self._lock = threading.Lock()
 
     def open(self, host: HostSpec) -> ShellConnection:
         if not host.address:
-            return LocalConnection(host.name)
+            self._local.append(LocalConnection(host.name))
+            return self._local[-1]
         loop, logins = self._load_ssh()
         from longboat.clusters.hosts.ssh import SshConnection
 
@@ -95,6 +97,8 @@ class Connector:
         return connection
 
     def close(self) -> None:
+        for connection in self._local:
+            connection.close()
         if self._ssh is not None:
             loop, logins = self._ssh
             loop.close(logins.close)

@@ -90,7 +90,8 @@ def plan_network(
     plans = []
     for host in spec.hosts:
         if host.name in facts and spec.network.kind == "routes":
-            plans.append(assemble(host.name, [network.routes(host.name, nodes, spec.name)], facts[host.name]))
+            routes = network.routes(host.name, nodes, spec.name, spec.network.pods)
+            plans.append(assemble(host.name, [routes], facts[host.name]))
     return ClusterPlan(hosts=tuple(plans))
 
 

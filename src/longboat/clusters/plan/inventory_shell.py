@@ -1,7 +1,8 @@
 """What a host is like, as lines that are compared before `up` and after `down`: the shell that prints them. Pure text.
 
 Only what a person would call a trace: packages, units, files of configuration and programs, interfaces, routes,
-firewall chains, mounts, swap, settings of the kernel, users. Not logs, caches and what changes by itself.
+firewall chains, mounts, swap, settings of the kernel, users. Not logs, caches and what changes by itself; not the
+records of a Longboat that is at work on the host, and what its Python compiles.
 """
 
 from __future__ import annotations
@@ -35,16 +36,18 @@ done
 cut -d: -f1,3 /etc/passwd | sed 's/^/user\t/'
 cut -d: -f1,3 /etc/group | sed 's/^/group\t/'
 find /etc /root -xdev -type f ! -path '/etc/ld.so.cache' ! -path '/etc/mtab' ! -name '*-' ! -name '.*history' \
-    ! -path '/etc/machine-id' ! -path '*/.cache/*' ! -path '/root/.kube/*' -exec sha256sum {} + 2>/dev/null |
+    ! -path '/etc/machine-id' ! -path '*/.cache/*' ! -path '/root/.kube/*' ! -path '/root/.longboat/*' \
+    ! -name '*.pyc' -exec sha256sum {} + 2>/dev/null |
     awk '{h = $1; $1 = ""; print "file\t" substr($0, 2) " " h}'
-find /etc /root -xdev -type l -printf 'link\t%p %l\n' 2>/dev/null
+find /etc /root -xdev -type l ! -path '/root/.longboat/*' -printf 'link\t%p %l\n' 2>/dev/null
 find /etc -xdev -type d -printf 'folder\t%p\n' 2>/dev/null
-find /opt /usr/local /var/opt -xdev -printf 'file\t%p\n' 2>/dev/null
+find /opt /usr/local /var/opt -xdev ! -name '*.pyc' ! -name __pycache__ -printf 'file\t%p\n' 2>/dev/null
 find /var/lib -mindepth 1 -maxdepth 1 ! -path /var/lib/longboat -printf 'folder\t%p\n' 2>/dev/null
 find /var/log -mindepth 1 -maxdepth 1 -type d -printf 'folder\t%p\n' 2>/dev/null
 find /var/cache -mindepth 1 -maxdepth 1 -type d -printf 'folder\t%p\n' 2>/dev/null
 find /run -mindepth 1 -maxdepth 1 -type d -printf 'folder\t%p\n' 2>/dev/null
-find /usr/bin /usr/sbin /usr/lib/systemd /usr/libexec -xdev \( -type f -o -type l \) -printf 'program\t%p\n' 2>/dev/null
+find /usr/bin /usr/sbin /usr/lib/systemd /usr/libexec -xdev \( -type f -o -type l \) ! -name '*.pyc' \
+    -printf 'program\t%p\n' 2>/dev/null
 ls -1 /dev 2>/dev/null | grep -i '^nvidia' | sed 's/^/device\t/'
 true
 } | sort -u

@@ -61,20 +61,24 @@ def conflist(pods: str, cluster: str) -> str:
     return json.dumps({"cniVersion": "1.0.0", "name": cluster, "plugins": plugins}, indent=2) + "\n"
 
 
-def routes_unit(others: Sequence[NodeView]) -> str:
-    """Routes that come back after a reboot."""
+def routes_unit(others: Sequence[NodeView], pods: str) -> str:
+    """Routes to the others' pods, and leave to forward what pods send and get; both come back after a reboot."""
     lines = [f"ExecStart=ip route replace {node.pods} via {node.address}" for node in others]
     gone = [f"ExecStop=-ip route delete {node.pods} via {node.address}" for node in others]
+    # Docker and ufw drop what is forwarded, as pods' packets are. These rules come before theirs and outlive a reload.
+    rules = [f"FORWARD {way} {pods} -j ACCEPT" for way in ("-s", "-d")]
+    lines += [f"ExecStart=-iptables -w 30 -I {rule}" for rule in rules]
+    gone += [f"ExecStop=-iptables -w 30 -D {rule}" for rule in rules]
     return "\n".join(
         [
             "[Unit]",
-            "Description=Routes to the pods of the other nodes (Longboat)",
+            "Description=Routes to pods (Longboat)",
             "Wants=network-online.target",
             "After=network-online.target",
             "[Service]",
             "Type=oneshot",
             "RemainAfterExit=yes",
-            *(lines or ["ExecStart=true"]),
+            *lines,
             *gone,
             "[Install]",
             "WantedBy=multi-user.target",
@@ -83,7 +87,7 @@ def routes_unit(others: Sequence[NodeView]) -> str:
     )
 
 
-def routes(host: str, nodes: Sequence[NodeView], cluster: str) -> Step | None:
+def routes(host: str, nodes: Sequence[NodeView], cluster: str, pods: str) -> Step | None:
     """None while the host's node has no range of addresses."""
     own = next((node for node in nodes if node.name == host and node.pods), None)
     if own is None:
@@ -91,7 +95,7 @@ def routes(host: str, nodes: Sequence[NodeView], cluster: str) -> Step | None:
     others = [node for node in sorted(nodes, key=lambda node: node.name) if node.name != host and node.pods]
     # Routes of hosts that left are taken away by the unit that knows them, before it is written anew.
     script = "systemctl stop longboat-routes 2>/dev/null || true\n"
-    script += put(UNIT, routes_unit(others)) + put(CONFLIST, conflist(own.pods, cluster))
+    script += put(UNIT, routes_unit(others, pods)) + put(CONFLIST, conflist(own.pods, cluster))
     # After the unit's file, so that on the way back it is stopped before the file goes.
     script += undo("routes", "systemctl disable --now longboat-routes 2>/dev/null || true")
     script += "systemctl daemon-reload\nsystemctl -q enable longboat-routes\nsystemctl restart longboat-routes\n"
