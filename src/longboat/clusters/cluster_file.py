@@ -65,6 +65,10 @@ def _assemble(values: dict[str, Any], folder: Path) -> ClusterSpec:
         values["network"] = msgspec.structs.replace(network, manifest=resolved(network.manifest, folder))
     if source is not None:
         values["source"] = _resolved_source(source, folder)
+    if "pools" in values:
+        values["pools"] = resolved(values["pools"], folder)
+    if "manifests" in values:
+        values["manifests"] = tuple((addon, resolved(text, folder)) for addon, text in values["manifests"])
     hosts, defaults = values.pop("hosts", ()), values.pop("defaults", {})
     if kind == "existing":
         values.setdefault("context", name)

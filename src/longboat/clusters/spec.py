@@ -12,6 +12,7 @@ Role = Literal["control-plane", "worker"]
 GpuChoice = Literal["auto", "yes", "no"]
 FirewallChoice = Literal["check", "open", "ignore"]
 NetworkKind = Literal["routes", "flannel", "manifest"]
+StorageKind = Literal["local-path", "nfs"]
 Addon = Literal["gpu", "jobset", "kueue", "storage", "controller", "autoscaler", "metrics"]
 
 API_PORT = 6443
@@ -81,6 +82,16 @@ class Network(Value, frozen=True):
     manifest: str | None = None
 
 
+class VolumeStorage(Value, frozen=True):
+    """Where the add-on storage keeps volumes: a folder of each node, or an export of an NFS server."""
+
+    kind: StorageKind = "local-path"
+    path: str = "/var/lib/longboat-volumes"
+    """Outside of the journal's folder: it goes with the cluster, volumes stay."""
+    server: str | None = None
+    """Of nfs."""
+
+
 class ClusterSpec(Value, frozen=True):
     name: str
     """Also the context's name in the kubeconfig, for `--on`."""
@@ -97,6 +108,11 @@ class ClusterSpec(Value, frozen=True):
     addons: tuple[Addon, ...] = ("controller",)
     image: str | None = None
     """The image that has Longboat, for the add-ons controller and autoscaler."""
+    storage: VolumeStorage = VolumeStorage()
+    pools: str | None = None
+    """The pools file of the add-on autoscaler."""
+    manifests: tuple[tuple[str, str], ...] = ()
+    """Add-on to a file or URL, instead of the manifest that its project publishes."""
     kubelet: tuple[tuple[str, str], ...] = ()
     """KubeletConfiguration fields as JSON texts, for machines with needs of their own."""
 

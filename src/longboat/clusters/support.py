@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from longboat.clusters.addons.catalog import MAKERS
 from longboat.clusters.spec import ClusterSpec
 from longboat.core.errors import Refused
-
-ADDONS = ("controller",)
-"""Those that `up` installs."""
 
 
 def unsupported(spec: ClusterSpec) -> list[str]:
     """Field and value of everything that is not made yet, in the order of the file."""
-    missing = [f"addons: {addon}" for addon in spec.addons if addon not in ADDONS]
+    missing = [f"addons: {addon}" for addon in spec.addons if addon not in MAKERS]
     if spec.kind == "existing":
         return missing
     if spec.source.kind == "files":

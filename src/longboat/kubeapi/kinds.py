@@ -58,6 +58,15 @@ DEVICE_CLASS = Kind("DeviceClass", "resource.k8s.io/v1", "deviceclasses", False)
 CLAIM = Kind("ResourceClaim", "resource.k8s.io/v1", "resourceclaims")
 RESOURCE_SLICE = Kind("ResourceSlice", "resource.k8s.io/v1", "resourceslices", False)
 CLAIM_TEMPLATE = Kind("ResourceClaimTemplate", "resource.k8s.io/v1", "resourceclaimtemplates")
+RUNTIME_CLASS = Kind("RuntimeClass", "node.k8s.io/v1", "runtimeclasses", False)
+CRD = Kind("CustomResourceDefinition", "apiextensions.k8s.io/v1", "customresourcedefinitions", False)
+API_SERVICE = Kind("APIService", "apiregistration.k8s.io/v1", "apiservices", False)
+MUTATING_WEBHOOKS = Kind(
+    "MutatingWebhookConfiguration", "admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", False
+)
+VALIDATING_WEBHOOKS = Kind(
+    "ValidatingWebhookConfiguration", "admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False
+)
 ACCESS_REVIEW = Kind("SelfSubjectAccessReview", "authorization.k8s.io/v1", "selfsubjectaccessreviews", False)
 
 KINDS = {kind.kind: kind for kind in list(globals().values()) if isinstance(kind, Kind)}

@@ -89,17 +89,10 @@ def objects_of(
     manifests = objects(image=image, only=served, version=__version__)
     if pools is None:
         return manifests
-    from pathlib import Path
-
-    from longboat.autoscaler.model.pools_file import read_pools, read_providers
-    from longboat.autoscaler.model.provider_settings import KwokSettings
-    from longboat.autoscaler.providers.registry import check_named
+    from longboat.cli.input.pools import checked_pools
     from longboat.engines.kubernetes.install.autoscaler_manifests import autoscaler_objects
 
-    wanted, known = read_pools(pools)[0], read_providers(pools)
-    check_named(wanted, known)
-    simulates = any(isinstance(known[pool.provider], KwokSettings) for pool in wanted)
-    text = Path(pools).read_text(encoding="utf-8")
+    text, simulates = checked_pools(pools)
     return [*manifests, *autoscaler_objects(image=image, pools=text, version=__version__, simulates=simulates)]
 
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import click
 import msgspec
 
+from longboat.cli.cluster.addons import install_into, print_addons
 from longboat.cli.cluster.progress import ProgressTable, failure_lines
 from longboat.cli.cluster.session import ClusterSession, login_options, open_session
 from longboat.cli.cluster.target import spec_of, target_options
 from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import say
-from longboat.clusters.addons.install import install_addons
 from longboat.clusters.apply.nodes import delete_node
 from longboat.clusters.down import ClusterDown
 from longboat.clusters.plan.steps import ClusterPlan
@@ -47,8 +47,10 @@ def command(dry_run: bool, forget: tuple[str, ...], grace: float, output: str, a
     spec = spec_of()
     check_supported(spec)
     if spec.kind == "existing":
-        if not dry_run:
-            install_addons(spec, spec.context or spec.name, say)
+        if dry_run:
+            return print_addons(spec, output)
+        install_into(spec, spec.context or spec.name)
+        save_spec(spec, Home())
         return 0
     gone = leaving_hosts(load_spec(spec.name, Home()), spec)
     unknown = sorted(set(forget) - {host.name for host in gone})
@@ -61,7 +63,7 @@ def command(dry_run: bool, forget: tuple[str, ...], grace: float, output: str, a
         progress = ProgressTable([host.name for host in (*spec.hosts, *leaving)], output, session.logs)
         work = ClusterUp(spec, session.hosts.connections, session.facts, progress.listen)
         if dry_run:
-            print_plan(work.plan(), leaving, output)
+            print_plan(work.plan(), leaving, output, spec.addons)
             return 0
         for name in forget:
             delete_node(session.hosts[spec.control_planes[0].name], name)
@@ -124,7 +126,7 @@ def finish(session: ClusterSession, result: UpResult) -> int:
             f"{spec.name}: {len({failure.host for failure in result.failures})} of {len(spec.hosts)} hosts failed",
             hint="mend what is named above, then the same command again goes on from there",
         )
-    install_addons(spec, spec.name, say)
+    install_into(spec, spec.name)
     say(closing(spec, result))
     return 0
 
@@ -141,7 +143,7 @@ def merge(spec: ClusterSpec, text: str) -> None:
     put_context(text, spec.name, os.environ)
 
 
-def print_plan(plan: ClusterPlan, leaving: Sequence[HostSpec], output: str) -> None:
+def print_plan(plan: ClusterPlan, leaving: Sequence[HostSpec], output: str, addons: Sequence[str]) -> None:
     if output == "json":
         sys.stdout.write(msgspec.json.encode(plan_record(plan)).decode() + "\n")
         return
@@ -149,6 +151,8 @@ def print_plan(plan: ClusterPlan, leaving: Sequence[HostSpec], output: str) -> N
         print(line)
     for host in leaving:
         print(f"{host.name}\n  - leaves the cluster: drained, then everything there is undone")
+    if addons:
+        print(f"then, when the nodes are ready, what is missing of the add-ons: {', '.join(addons)}")
 
 
 def plan_record(plan: ClusterPlan) -> list[dict[str, object]]:

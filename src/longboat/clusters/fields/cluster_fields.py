@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 from typing import Any, get_args
 
 from longboat.clusters.fields import rules
-from longboat.clusters.fields.kinds import GpuPresence, HostText, JsonText, NetworkText, SourceText
+from longboat.clusters.fields.kinds import GpuPresence, HostText, JsonText, NetworkText, SourceText, StorageText
 from longboat.clusters.spec import (
     Addon,
     ClusterKind,
@@ -17,7 +17,9 @@ from longboat.clusters.spec import (
     PackageRepository,
     Role,
     SoftwareSource,
+    StorageKind,
     Versions,
+    VolumeStorage,
 )
 from longboat.clusters.versions import combination, tested_lines
 from longboat.fitting.model.nodes import Taint
@@ -69,7 +71,18 @@ def _network(values: dict[str, Any], node: YamlNode, at: FieldPath) -> Network |
     return network if len(at.mistakes.problems) == before else None
 
 
-def _kubelet(values: dict[str, Any], _node: YamlNode, _at: FieldPath) -> tuple[tuple[str, str], ...]:
+def _storage(values: dict[str, Any], node: YamlNode, at: FieldPath) -> VolumeStorage | None:
+    values.setdefault("kind", "nfs" if "server" in values else "local-path")
+    if values["kind"] == "nfs" and not {"server", "path"} <= set(values):
+        at.problem(node, "nfs needs a server and the path that it exports", hint="{server: 10.0.0.5, path: /export}")
+        return None
+    if values["kind"] != "nfs" and "server" in values:
+        at.problem(node, "a server is of the kind nfs")
+        return None
+    return VolumeStorage(**values)
+
+
+def _pairs(values: dict[str, Any], _node: YamlNode, _at: FieldPath) -> tuple[tuple[str, str], ...]:
     return tuple(values.items())
 
 
@@ -200,6 +213,26 @@ NETWORK = Shape(
     short=NetworkText(),
 )
 
+STORAGE = Shape(
+    fields=(
+        Field(
+            name="kind",
+            kind=ChoiceOf(options=get_args(StorageKind)),
+            doc="A folder of each node, or an export of an NFS server.",
+            default="local-path",
+        ),
+        Field(
+            name="path",
+            kind=_text(rules.FOLDER_EXPECTED, check=rules.folder_fault),
+            doc="The folder on the nodes, or what the server exports.",
+            default="/var/lib/longboat-volumes",
+        ),
+        Field(name="server", kind=_text(rules.HOST_EXPECTED, check=rules.host_fault), doc="Of nfs: its address."),
+    ),
+    build=_storage,
+    short=StorageText(),
+)
+
 FILE = Shape(
     fields=(
         Field(
@@ -238,7 +271,21 @@ FILE = Shape(
         Field(
             name="image",
             kind=_text(IMAGE_EXPECTED, IMAGE),
-            doc="Image that has Longboat, for the controller and the autoscaler.",
+            doc="Image that has Longboat, for the controller, the autoscaler and storage.",
+        ),
+        Field(name="storage", kind=STORAGE, doc="Where the add-on storage keeps volumes.", default="local-path"),
+        Field(name="pools", kind=_text("a file"), doc="Pools file of the add-on autoscaler."),
+        Field(
+            name="manifests",
+            kind=MapOf(
+                item=_text("a file here or an https URL", check=rules.manifest_fault),
+                what="add-ons and their manifests",
+                key="jobset|kueue",
+                key_expected="jobset or kueue",
+                build=_pairs,
+            ),
+            doc="Manifests of add-ons instead of those that their projects publish.",
+            default="{}",
         ),
         Field(
             name="kubelet",
@@ -247,7 +294,7 @@ FILE = Shape(
                 what="fields of KubeletConfiguration",
                 key=r"(?!apiVersion$|kind$)[a-z][A-Za-z0-9]{0,62}",
                 key_expected="a field of KubeletConfiguration such as maxPods",
-                build=_kubelet,
+                build=_pairs,
             ),
             doc="Fields of KubeletConfiguration, for all hosts.",
             default="{}",

@@ -26,7 +26,7 @@ FOREIGN = {
     },
     "existing": dict.fromkeys(
         ("hosts", "defaults", "endpoint", "versions", "source", "network", "firewall", "kubelet"),
-        "the kind existing takes a cluster as it is: name, context, addons and image",
+        "the kind existing takes a cluster as it is: it has add-ons, and nothing of hosts",
     ),
 }
 """Kind -> field -> why it cannot have it."""
@@ -57,6 +57,7 @@ class FileCheck:
 
     def check(self, folder: Path) -> None:
         self.check_kind()
+        self.check_addons()
         self.check_names()
         self.check_control_planes()
         self.check_network()
@@ -72,10 +73,19 @@ class FileCheck:
         if self.kind == "local":
             for field in {"user", "port", "key", "bastion"} & set(self.values.get("defaults") or {}):
                 self.wrong(("defaults", field), "the kind local is this machine: nobody logs in")
+
+    def check_addons(self) -> None:
         addons = self.values.get("addons") or ()
         for addon, count in Counter(addons).items():
             if addon and count > 1:
                 self.wrong(("addons",), f"{addon} stands there {count} times")
+        for addon in ("storage", "autoscaler"):
+            if addon in addons and "image" not in self.values:
+                self.wrong(
+                    ("addons",), f"{addon} needs an image that has Longboat", hint="image: IMAGE; see deploy/Dockerfile"
+                )
+        if "autoscaler" in addons and "pools" not in self.values:
+            self.wrong(("addons",), "autoscaler needs a pools file", hint="pools: pools.yaml; see docs/autoscaler.md")
 
     def check_names(self) -> None:
         """Every node has a name, no two the same one; no machine is there twice."""
@@ -148,6 +158,11 @@ class FileCheck:
         network, source = self.values.get("network"), self.values.get("source")
         if network is not None and network.manifest:
             yield ("network", "manifest"), network.manifest
+        if pools := self.values.get("pools"):
+            yield ("pools",), pools
+        for addon, text in self.values.get("manifests") or ():
+            if text:
+                yield ("manifests", addon), text
         if source is not None:
             if source.location:
                 yield ("source", "location"), source.location

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from longboat.clusters.fields import rules
-from longboat.clusters.spec import Network, SoftwareSource
+from longboat.clusters.spec import Network, SoftwareSource, VolumeStorage
 from longboat.core.jobs import Value
 from longboat.specs.fields.scalars import ChoiceOf, FieldPath, Text
 from longboat.specs.yaml.yaml_tree import YamlNode, plain
@@ -64,6 +64,16 @@ class NetworkText(ChoiceOf, frozen=True):
     def read(self, node: YamlNode, at: FieldPath) -> Any:
         kind = super().read(node, at)
         return kind and Network(kind=kind)  # type: ignore[arg-type]  # one of the options
+
+
+class StorageText(ChoiceOf, frozen=True):
+    """Nfs needs more than its name."""
+
+    options: tuple[str, ...] = ("local-path",)
+
+    def read(self, node: YamlNode, at: FieldPath) -> Any:
+        kind = super().read(node, at)
+        return kind and VolumeStorage()
 
 
 class JsonText(Value, frozen=True):

@@ -20,6 +20,9 @@ LOGIN_EXPECTED = "user@host:port, of which user and port may be left out"
 URL = r"https?://[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._~%/+@:=,{}-]*)?"
 URL_EXPECTED = "a URL that begins with https:// or http://, without blanks, quotes, ? or #"
 SUITE = r"/|[A-Za-z0-9][A-Za-z0-9._/-]*( [A-Za-z0-9][A-Za-z0-9._/-]*)*"
+FOLDER = r"(/[A-Za-z0-9_.-]{1,255}){1,16}"
+FOLDER_EXPECTED = "an absolute path of letters, digits, -, _ and ., such as /srv/volumes"
+_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "usr", "var")
 VERSION = r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,3})?"
 
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -142,6 +145,22 @@ def key_fault(text: str) -> str | None:
     if text.startswith("http://"):
         return "a key that comes over http could be anybody's, expected https:// or a file here"
     return location_fault(text)
+
+
+def manifest_fault(text: str) -> str | None:
+    """Of objects that are made with an administrator's rights: who can change them on their way has these."""
+    if text.startswith("http://"):
+        return "a manifest that comes over http could be anybody's, expected https:// or a file here"
+    return location_fault(text)
+
+
+def folder_fault(text: str) -> str | None:
+    """Of a folder on nodes or a server. Not one of the system's: volumes are made in it, as root."""
+    if not re.fullmatch(FOLDER, text) or any(part in (".", "..") for part in text.split("/")):
+        return f"found {text[:60]!r}, expected {FOLDER_EXPECTED}"
+    if text[1:] in _SYSTEM or f"{text}/".startswith("/var/lib/longboat/"):
+        return f"{text} is the system's, expected a folder for volumes alone"
+    return None
 
 
 def network_fault(text: str) -> str | None:

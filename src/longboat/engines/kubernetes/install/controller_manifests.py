@@ -82,9 +82,8 @@ def objects(*, image: str, only: Sequence[str] | None, version: str) -> list[Obj
     named = {"name": CONTROLLER, "labels": {**LABELS, "app.kubernetes.io/version": version}}
     placed = {**named, "namespace": HOME}
     seen = {**placed, "name": SEEN}
-    level = {"pod-security.kubernetes.io/enforce": "restricted"}
     bodies = [
-        object_of(NAMESPACE, {"name": HOME, "labels": {**LABELS, **level}}),
+        home_namespace(),
         object_of(SERVICE_ACCOUNT, placed, automountServiceAccountToken=False),
         object_of(ROLE, placed, rules=rules_of(ELECTION)),
         binding_of(ROLE_BINDING, placed, ROLE),
@@ -101,6 +100,12 @@ def objects(*, image: str, only: Sequence[str] | None, version: str) -> list[Obj
         bodies += [binding_of(ROLE_BINDING, {**runs, "namespace": namespace}, CLUSTER_ROLE) for namespace in only]
     volumes = [{"name": "home", "emptyDir": {"sizeLimit": "64Mi"}}]
     return [*bodies, object_of(DEPLOYMENT, placed, spec=deployment_of(LABELS, _container(image, only), volumes))]
+
+
+def home_namespace() -> Object:
+    """The namespace of the controller and the autoscaler."""
+    level = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return object_of(NAMESPACE, {"name": HOME, "labels": {**LABELS, **level}})
 
 
 def object_of(kind: Kind, metadata: Object, **fields: Any) -> Object:

@@ -50,11 +50,12 @@ def install(client: Client, objects: Sequence[Object], *, timeout_s: float, is_c
     _withdraw(client, objects)
     deadline = time.monotonic() + timeout_s
     for name in [each["metadata"]["name"] for each in objects if each["kind"] == DEPLOYMENT.kind]:
-        while not _is_rolled_out(client.get(DEPLOYMENT, name, namespace=HOME)):
+        while not is_rolled_out(client.get(DEPLOYMENT, name, namespace=HOME)):
             if time.monotonic() > deadline:
                 who = name.removeprefix("longboat-")
+                reason = why_not_ready(client, HOME, f"app.kubernetes.io/name={name}")
                 hint = f"kubectl -n {HOME} describe pods; `longboat install --remove` takes it out again"
-                raise EngineError(f"the {who} is not ready after {timeout_s:g} s: {_why(client, name)}", hint=hint)
+                raise EngineError(f"the {who} is not ready after {timeout_s:g} s: {reason}", hint=hint)
             time.sleep(0.2)
 
 
@@ -105,13 +106,17 @@ def uninstall(client: Client) -> Iterator[str]:
         if kind == DEPLOYMENT and bodies:
             _wait_for_pods(client)
             if AUTOSCALER in [each["metadata"]["name"] for each in bodies]:
-                _lift_cordons(client)
+                lift_cordons(client)
     deadline = time.monotonic() + GONE_S
     while client.find(NAMESPACE, HOME) is not None:
         if time.monotonic() > deadline:
             raise EngineError(f"namespace {HOME} is still there after {GONE_S:g} s", hint=f"kubectl describe ns {HOME}")
         time.sleep(0.1)
-    # What a controller that was killed held on to; whoever else serves a gate makes its Lease again.
+    release_gates(client)
+
+
+def release_gates(client: Client) -> None:
+    """What a controller that was killed held on to; whoever else serves a gate makes its Lease again."""
     for each in client.list(LEASE, everywhere=True, fields=f"metadata.name={GATE}").items:
         if CONTROLLER in str((each.get("spec") or {}).get("holderIdentity")):
             client.delete(LEASE, GATE, namespace=each["metadata"]["namespace"], uid=each["metadata"]["uid"])
@@ -124,7 +129,7 @@ def _wait_for_pods(client: Client) -> None:
         time.sleep(0.1)
 
 
-def _lift_cordons(client: Client) -> None:
+def lift_cordons(client: Client) -> None:
     """Uncordon nodes that the autoscaler was about to drain: without it they would stay cordoned."""
     for node in client.list(NODE).items:
         marks = node["metadata"].get("annotations") or {}
@@ -186,14 +191,15 @@ def _is_ready(deployment: Object) -> bool:
     return bool(is_seen and wanted and min(numbers) >= wanted)
 
 
-def _is_rolled_out(deployment: Object) -> bool:
+def is_rolled_out(deployment: Object) -> bool:
     """Whether the rollout is complete: ready, and no pod of an earlier revision left."""
     status = deployment.get("status") or {}
     return _is_ready(deployment) and status.get("replicas") == status.get("updatedReplicas")
 
 
-def _why(client: Client, name: str) -> str:
-    for pod in client.list(POD, namespace=HOME, labels=f"app.kubernetes.io/name={name}").items:
+def why_not_ready(client: Client, namespace: str, labels: str) -> str:
+    """What keeps the first pod of these labels that says so from being ready."""
+    for pod in client.list(POD, namespace=namespace, labels=labels).items:
         status = pod.get("status") or {}
         for container in status.get("containerStatuses") or []:
             waiting = (container.get("state") or {}).get("waiting") or (container.get("lastState") or {}).get(

@@ -1,0 +1,75 @@
+"""Where manifests of other projects are read from, and what is refused in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from longboat.clusters.addons.manifest_files import load_manifest, manifest_location, parse_manifest
+from longboat.clusters.addons.released import JOBSET
+from longboat.clusters.spec import SoftwareSource
+from longboat.core.errors import EngineError
+from tests.clusters.worlds import cluster
+
+TEXT = """\
+apiVersion: v1
+kind: Namespace
+metadata: {name: jobset-system}
+---
+# nothing here
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: jobset-controller-manager, namespace: jobset-system}
+spec: {template: {spec: {containers: [{name: m, image: "registry.k8s.io/jobset/jobset:v0.12.0"}]}}}
+"""
+
+
+def test_the_file_goes_before_the_source_and_the_source_before_the_project() -> None:
+    files = SoftwareSource(kind="files", location="/srv/files/")
+    assert manifest_location(cluster(manifests=(("jobset", "/x.yaml"),), source=files), JOBSET) == "/x.yaml"
+    assert manifest_location(cluster(source=files), JOBSET) == "/srv/files/manifests/jobset-0.12.0.yaml"
+    assert manifest_location(cluster(), JOBSET) == JOBSET.url
+
+
+def test_a_folder_of_files_gives_the_objects_of_the_pinned_version(tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    file = tmp_path / JOBSET.file_name
+    spec = cluster(source=SoftwareSource(kind="files", location=str(tmp_path)))
+    file.write_text(TEXT)
+    assert [body["kind"] for body in load_manifest(spec, JOBSET)] == ["Namespace", "Deployment"]
+    file.write_text(TEXT.replace("v0.12.0", "v0.11.0"))
+    with pytest.raises(EngineError, match="not the manifest of jobset 0.12.0: no image registry"):
+        load_manifest(spec, JOBSET)
+    own = cluster(manifests=(("jobset", str(file)),))
+    assert len(load_manifest(own, JOBSET)) == 2  # what a user names is his business
+
+
+def test_a_list_is_taken_apart() -> None:
+    content = b'{"kind": "List", "items": [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}]}'
+    assert [body["kind"] for body in parse_manifest(content, "x")] == ["Secret"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "x: there are no objects in it"),
+        ("a: [", "x: not YAML"),
+        ("\xff", "x: "),
+        ("just text", "a document is no object"),
+        ("kind: Secret", "a document is no object"),
+        ("{kind: Pod, apiVersion: v1, metadata: {name: a}}", "Pod a: down could not remove this kind"),
+    ],
+)
+def test_what_is_no_manifest_is_told(text: str, reason: str) -> None:
+    with pytest.raises(EngineError, match=reason):
+        parse_manifest(text.encode("latin-1"), "x")
+
+
+def test_an_authority_that_the_controller_fills_in_is_not_applied() -> None:
+    hook = "{kind: MutatingWebhookConfiguration, metadata: {name: a}, webhooks: [{clientConfig: {caBundle: %s}}]}"
+    (body,) = parse_manifest((hook % "Cg==").encode(), "x")
+    assert body["webhooks"] == [{"clientConfig": {}}]
+    (body,) = parse_manifest((hook % "QUJD").encode(), "x")
+    assert body["webhooks"] == [{"clientConfig": {"caBundle": "QUJD"}}]
