@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.clusters.cluster_file import cluster_of_hosts, local_cluster, read_cluster
+from longboat.clusters.cluster_file import cluster_of_hosts, local_cluster, read_cluster, with_version
 from longboat.clusters.spec import ClusterSpec, HostSpec, Network, PackageRepository, SoftwareSource, Versions
 from longboat.core.errors import JobError, NotFound
 from longboat.fitting.model.nodes import Taint
@@ -232,3 +232,27 @@ def test_mistakes_of_flags_name_the_flag() -> None:
         cluster_of_hosts(["a", "b;c"], name="lab")
     (problem,) = caught.value.problems
     assert str(problem).startswith('--hosts: hosts.1: found the text "b;c"')
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        ("", "versions: 1.36.4\n"),
+        ("versions: '1.35'  # so far\n", "versions: 1.36.4  # so far\n"),
+        ("versions: {kubernetes: 1.35.8, containerd: 2.4.2}\n", "versions: {kubernetes: 1.36.4, containerd: 2.4.2}\n"),
+        ("versions:\n  # pinned\n  kubernetes: 1.35.8\n", "versions:\n  # pinned\n  kubernetes: 1.36.4\n"),
+        ("versions:\n  containerd: 2.4.2\n", "versions:\n  kubernetes: 1.36.4\n  containerd: 2.4.2\n"),
+        ("versions: {containerd: 2.4.2}\n", "versions: {kubernetes: 1.36.4, containerd: 2.4.2}\n"),
+    ],
+)
+def test_another_version_is_written_and_the_rest_stays(tmp_path: Path, versions: str, expected: str) -> None:
+    head = "# the lab\nname: lab\nhosts: [gpu-1]  # one\n"
+    text = with_version(head + versions, "1.36.4")
+    assert text == head + expected
+    (tmp_path / "cluster.yaml").write_text(text)
+    assert read_cluster(tmp_path / "cluster.yaml").versions.kubernetes == "1.36.4"
+
+
+@pytest.mark.parametrize("text", ["{name: lab, hosts: [a]}", "name: lab\nversions: {}\n", "name: lab\nversions:\n"])
+def test_a_version_that_is_better_written_by_hand(text: str) -> None:
+    assert with_version(text, "1.36.4") is None

@@ -100,3 +100,29 @@ def _hosts(hosts: Sequence[dict[str, Any]], defaults: dict[str, Any], folder: Pa
             fields["key"] = resolved(fields["key"], folder)
         made.append(HostSpec(**fields))
     return tuple(made)
+
+
+def with_version(text: str, version: str) -> str | None:
+    """The text of a cluster file with another version of Kubernetes; everything else stays as it is written, comments
+    too. None: it is written in a way that is better edited by hand.
+    """
+    import yaml
+
+    root = yaml.compose(text, yaml.SafeLoader)
+    if not isinstance(root, yaml.MappingNode) or root.flow_style:
+        return None
+    versions = _child(root, "versions")
+    if versions is None:
+        return f"{text.rstrip()}\nversions: {version}\n"
+    node = _child(versions, "kubernetes") if isinstance(versions, yaml.MappingNode) else versions
+    if isinstance(node, yaml.ScalarNode) and node.start_mark.index < node.end_mark.index:
+        return f"{text[: node.start_mark.index]}{version}{text[node.end_mark.index :]}"
+    if node is not None or not versions.value:
+        return None
+    first = versions.value[0][0].start_mark
+    joint = ", " if versions.flow_style else "\n" + " " * first.column
+    return f"{text[: first.index]}kubernetes: {version}{joint}{text[first.index :]}"
+
+
+def _child(mapping: Any, key: str) -> Any:
+    return next((value for name, value in mapping.value if name.value == key), None)

@@ -6,9 +6,16 @@ import base64
 
 import pytest
 
-from longboat.clusters.plan.packages import default_repositories, is_version, list_name, packages, repository
+from longboat.clusters.plan.packages import (
+    default_repositories,
+    is_version,
+    list_name,
+    packages,
+    repositories,
+    repository,
+)
 from longboat.clusters.plan.steps import Kept, Step
-from longboat.clusters.spec import SoftwareSource
+from longboat.clusters.spec import PackageRepository, SoftwareSource
 from longboat.core.errors import InternalError
 from tests.clusters.worlds import KEYS, bare, cluster
 
@@ -60,3 +67,12 @@ def test_apts_own_names_of_what_it_fetched() -> None:
     assert list_name("http://10.1.0.1:8080/core:/stable:/v1.36/deb/") == "10.1.0.1*8080_core*_stable*_v1.36_deb"
     with pytest.raises(InternalError):
         list_name("http://x/$(reboot)")
+
+
+def test_an_address_names_the_minor_version_that_is_wanted() -> None:
+    mine = PackageRepository(
+        url="https://mirror.test/core:/stable:/{minor}/deb/", key="https://mirror.test/{minor}.key"
+    )
+    spec = cluster(source=SoftwareSource(repositories=(mine,)))
+    wanted = repositories(spec, bare("cp-0"))[0]
+    assert (wanted.url, wanted.key) == ("https://mirror.test/core:/stable:/v1.36/deb/", "https://mirror.test/v1.36.key")

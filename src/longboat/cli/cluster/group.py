@@ -11,6 +11,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "init": ("cluster.init", "Write a cluster file, from hosts or a few questions."),
         "up": ("cluster.up", "Make the cluster, or change it to what its file says."),
         "status": ("cluster.status", "Show hosts and nodes of a cluster."),
+        "upgrade": ("cluster.upgrade", "Upgrade Kubernetes, one node after the other."),
         "down": ("cluster.down", "Take the cluster down; the hosts are as they were before."),
         "check": ("cluster.check", "Check a cluster file and show what it asks for."),
         "kubeconfig": ("cluster.kubeconfig", "Put a cluster into your kubeconfig, or take it out."),

@@ -15,7 +15,10 @@ from longboat.cli.output.tables import cut, table
 from longboat.cli.output.terminal import clean, is_terminal, paint
 from longboat.clusters.apply.step_log import StepEvent, StepFailure
 
-MARKS = {"started": "...", "failed": "failed", "skipped": "-"}
+MARKS = {"started": "...", "waiting": "waits", "failed": "failed", "skipped": "-"}
+
+WORDS = {"done": "done", "failed": "FAILED", "skipped": "skipped", "waiting": "waits"}
+"""States that are a line each where there is no terminal."""
 
 
 class ProgressTable:
@@ -39,7 +42,7 @@ class ProgressTable:
                 print(msgspec.json.encode(event).decode(), flush=True)
         elif self._is_drawn:
             self._draw(event)
-        elif event.state in ("done", "failed", "skipped"):
+        elif event.state in WORDS:
             print(plain_line(event, time.monotonic() - self._began), file=sys.stderr, flush=True)
 
     def _draw(self, event: StepEvent) -> None:
@@ -59,7 +62,7 @@ class ProgressTable:
 
 
 def plain_line(event: StepEvent, passed_s: float) -> str:
-    word = {"done": f"done, {event.seconds:.1f} s", "failed": "FAILED", "skipped": "skipped"}[event.state]
+    word = f"done, {event.seconds:.1f} s" if event.state == "done" else WORDS[event.state]
     tail = f": {clean(event.text)}" if event.text else ""
     return f"{passed_s:7.1f} s  {event.host}  {event.step}  {word}{tail}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -56,6 +57,15 @@ def spec_of() -> ClusterSpec:
     if name is not None:
         raise UsageError("--name is for a cluster without a file", hint="the file has a field `name`")
     return named_cluster(file)
+
+
+def chosen_file() -> Path | None:
+    """The cluster file that the options of this command name; None: there is none, the cluster has a name."""
+    chosen = click.get_current_context().meta.get(_CHOSEN, {})
+    file = chosen.get("file")
+    if chosen.get("hosts") is not None or chosen.get("is_local") or (file is not None and not is_file_name(file)):
+        return None
+    return None if file == "-" else Path(file or DEFAULT_FILE)
 
 
 def is_file_name(text: str) -> bool:

@@ -17,7 +17,7 @@ from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import say
 from longboat.clusters.apply.nodes import delete_node
 from longboat.clusters.down import ClusterDown
-from longboat.clusters.plan.steps import ClusterPlan
+from longboat.clusters.plan.steps import ClusterPlan, HostPlan
 from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.clusters.spec_store import load_spec, save_spec
 from longboat.clusters.support import check_supported
@@ -167,13 +167,14 @@ def plan_record(plan: ClusterPlan) -> list[dict[str, object]]:
 
 
 def plan_lines(plan: ClusterPlan) -> Sequence[str]:
-    lines = []
-    for host in plan.hosts:
-        lines.append(host.host)
-        lines += [f"  + {step.name}: {step.title}" for step in host.steps]
-        lines += [f"  = {kept.name}: {kept.reason}" for kept in host.kept]
+    lines = [line for host in plan.hosts for line in host_lines(host)]
     if plan.is_empty:
         lines.append("nothing to do")
     else:
         lines.append("then, when the hosts have joined: network between pods, labels, taints")
     return lines
+
+
+def host_lines(host: HostPlan) -> Sequence[str]:
+    steps = [f"  + {step.name}: {step.title}" for step in host.steps]
+    return [host.host, *steps, *(f"  = {kept.name}: {kept.reason}" for kept in host.kept)]

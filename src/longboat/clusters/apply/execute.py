@@ -88,12 +88,13 @@ class Execution:
         return self._log.attempt(step.host, step.name, lambda: self._perform(step), title=step.title)
 
     def _perform(self, step: Step) -> None:
-        script = f"{PRELUDE}\n{step.script}\ndone_with {step.name} {step.key}\n"
-        result = self._hosts[step.host].run(
-            script,
-            stdin=self._stdin(step),
-            timeout_s=step.timeout_s,
-            on_line=lambda line: self._log.tell(step.host, step.name, "line", line),
-        )
-        if result.code != 0:
-            raise CommandFailed(step.host, result)
+        perform(self._hosts[step.host], step, self._stdin(step), self._log)
+
+
+def perform(host: HostConnection, step: Step, stdin: bytes | Path, log: StepLog) -> None:
+    """The script of a step to its end; then the journal knows that it was carried out."""
+    script = f"{PRELUDE}\n{step.script}\ndone_with {step.name} {step.key}\n"
+    on_line = lambda line: log.tell(step.host, step.name, "line", line)  # noqa: E731
+    result = host.run(script, stdin=stdin, timeout_s=step.timeout_s, on_line=on_line)
+    if result.code != 0:
+        raise CommandFailed(step.host, result)

@@ -17,6 +17,7 @@ from longboat.clusters.hosts.connection import CommandFailed, HostConnection, ch
 from longboat.clusters.plan.kubeadm import JoinTicket
 from longboat.clusters.plan.network import KUBECTL, NodeView
 from longboat.clusters.plan.node_settings import ANNOTATION
+from longboat.clusters.plan.upgrade_plan import ANNOTATION as UPGRADING
 from longboat.core.errors import EngineError
 
 _LOOK_S = 1.0
@@ -32,6 +33,7 @@ _FIELDS = (
     "{.metadata.labels}",
     "{.metadata.annotations." + ANNOTATION.replace(".", "\\.") + "}",
     "{.spec.taints}",
+    "{.metadata.annotations." + UPGRADING.replace(".", "\\.") + "}",
 )
 _TEMPLATE = "{range .items[*]}" + '{"\\t"}'.join(_FIELDS) + '{"\\n"}{end}'
 
@@ -39,15 +41,14 @@ _TEMPLATE = "{range .items[*]}" + '{"\\t"}'.join(_FIELDS) + '{"\\n"}{end}'
 def read_nodes(control: HostConnection) -> list[NodeView]:
     output = check(control, f"{KUBECTL} get nodes -o jsonpath={shlex.quote(_TEMPLATE)}")
     try:
-        return [_view(*line.split("\t")) for line in output.splitlines() if line]
+        return [_view(line.split("\t")) for line in output.splitlines() if line]
     except (TypeError, ValueError, KeyError) as error:
         raise EngineError(f"{control.name}: the list of nodes is not understood: {error}") from None
 
 
-def _view(
-    name: str, addresses: str, pods: str, ready: str, version: str, labels: str, settings: str, taints: str
-) -> NodeView:  # fmt: skip
+def _view(fields: Sequence[str]) -> NodeView:
     """Addresses, labels and annotations are what a node says of itself; what is written on other hosts is checked."""
+    name, addresses, pods, ready, version, labels, settings, taints, upgrading = fields
     return NodeView(
         name=name,
         address=_valid(ipaddress.ip_address, (addresses.split() or [""])[0]),
@@ -56,6 +57,7 @@ def _view(
         version=version,
         labels=tuple(sorted(json.loads(labels or "{}").items())),
         settings=settings,
+        upgrading=upgrading,
         taints=tuple(
             f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in json.loads(taints or "[]")
         ),
@@ -76,6 +78,17 @@ def wait_for_ranges(control: HostConnection, names: Sequence[str], timeout_s: fl
 
 def wait_until_ready(control: HostConnection, names: Sequence[str], timeout_s: float) -> list[NodeView]:
     return _wait(control, names, timeout_s, "Ready", lambda node: node.is_ready)
+
+
+def wait_for_answer(control: HostConnection, timeout_s: float) -> list[NodeView]:
+    """The nodes as they are, once the API server answers."""
+    return _wait(control, (), timeout_s, "there", lambda node: True)
+
+
+def wait_for_version(control: HostConnection, name: str, version: str, timeout_s: float) -> None:
+    """Until the node is ready and its kubelet has this version."""
+    is_so = lambda node: node.is_ready and node.version == f"v{version}"  # noqa: E731
+    _wait(control, [name], timeout_s, f"Ready with {version}", is_so)
 
 
 def _wait(control: HostConnection, names: Sequence[str], timeout_s: float, state: str, is_so: Any) -> list[NodeView]:
@@ -107,6 +120,57 @@ node=$({KUBECTL} get node {quoted} --ignore-not-found -o name)
 {KUBECTL} drain {quoted} --ignore-daemonsets --delete-emptydir-data --force --timeout={grace}s
 """
     check(control, script, timeout_s=grace + 60)
+
+
+def cordon_for_upgrade(control: HostConnection, name: str, version: str) -> None:
+    """Nothing new comes onto the node. One that its owner cordoned before gets no mark, and stays cordoned."""
+    quoted = shlex.quote(name)
+    script = f"""set -e
+cordoned=$({KUBECTL} get node {quoted} -o jsonpath='{{.spec.unschedulable}}')
+[ "$cordoned" != true ] || exit 0
+{KUBECTL} annotate node {quoted} --overwrite {UPGRADING}={shlex.quote(version)}
+{KUBECTL} cordon {quoted}
+"""
+    check(control, script, timeout_s=90)
+
+
+def end_upgrade(control: HostConnection, name: str) -> None:
+    """The node takes pods again, if it was the upgrade that had cordoned it."""
+    quoted = shlex.quote(name)
+    script = f"""set -e
+mark=$({KUBECTL} get node {quoted} -o jsonpath='{{.metadata.annotations.{UPGRADING.replace(".", chr(92) + ".")}}}')
+[ -n "$mark" ] || exit 0
+{KUBECTL} uncordon {quoted}
+{KUBECTL} annotate node {quoted} {UPGRADING}-
+"""
+    check(control, script, timeout_s=90)
+
+
+def read_trainings(control: HostConnection, nodes: Sequence[str]) -> dict[str, list[str]]:
+    """By node: pods at work there that do not simply come back on another node, as `namespace/name`. Trainings, jobs
+    and single pods are such; what a Deployment, StatefulSet or DaemonSet keeps is not.
+    """
+    fields = (
+        "{.spec.nodeName}", "{.metadata.namespace}/{.metadata.name}",
+        "{.metadata.ownerReferences[?(@.controller==true)].kind}",
+    )  # fmt: skip
+    template = shlex.quote("{range .items[*]}" + '{"\t"}'.join(fields) + '{"\n"}{end}')
+    script = f"""set -e
+for node in {shlex.join(nodes)}; do
+    {KUBECTL} get pods --all-namespaces -o jsonpath={template} \\
+        --field-selector "spec.nodeName=$node,status.phase!=Succeeded,status.phase!=Failed"
+done
+"""
+    by_node: dict[str, list[str]] = {}
+    for line in check(control, script, timeout_s=60 + 5 * len(nodes)).splitlines():
+        node, pod, owner = (*line.split("\t"), "", "", "")[:3]
+        if pod and owner not in _RESTORED_BY:
+            by_node.setdefault(node, []).append(pod)
+    return by_node
+
+
+_RESTORED_BY = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Node")
+"""Owners that make a pod anew elsewhere, or (Node: a static pod) in its place."""
 
 
 def delete_node(control: HostConnection, name: str) -> None:

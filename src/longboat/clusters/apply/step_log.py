@@ -11,7 +11,7 @@ from longboat.clusters.hosts.connection import CommandFailed
 from longboat.core.errors import LongboatError
 from longboat.core.jobs import Value
 
-StepState = Literal["started", "line", "done", "failed", "skipped"]
+StepState = Literal["started", "line", "waiting", "done", "failed", "skipped"]
 
 
 class StepEvent(Value, frozen=True):

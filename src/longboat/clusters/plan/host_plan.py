@@ -31,8 +31,9 @@ def _refuse_upgrades(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> None:
         has = host.package("kubelet")
         if "kubernetes" in dict(host.done) and has and not packages.is_version(has, wanted):
             raise Refused(
-                f"{host.name} has Kubernetes {has}, the file asks for {wanted}: upgrades are not made yet",
-                hint=f"versions: {{kubernetes: {has.partition('-')[0]}}} keeps what is there",
+                f"{host.name} has Kubernetes {has}, the file asks for {wanted}",
+                hint="longboat cluster upgrade --dry-run shows the way there; "
+                f"versions: {{kubernetes: {has.partition('-')[0]}}} keeps what is there",
             )
 
 

@@ -33,6 +33,8 @@ class NodeView(Value, frozen=True):
     taints: tuple[str, ...] = ()
     settings: str = ""
     """Which labels and taints the cluster file gave it (`node_settings`)."""
+    upgrading: str = ""
+    """The version of an upgrade that cordoned it and has not finished."""
 
 
 def is_inside(pods: str, whole: str) -> bool:

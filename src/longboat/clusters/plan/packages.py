@@ -5,8 +5,11 @@ What is installed already stays as it is; what we install is held at its version
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
+
+import msgspec
 
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.plan import runtime
@@ -20,13 +23,24 @@ APT_LIST, DNF_REPO = "/etc/apt/sources.list.d/longboat.list", "/etc/yum.repos.d/
 HELD = (*KUBERNETES_PACKAGES, "containerd", "containerd.io", "kubernetes-cni", "cri-tools")
 
 # Only our own lists are fetched: a broken mirror of the distribution's matters only if something is missing then.
-_APT = r"""
+APT_START = r"""
 command -v dpkg >/dev/null && dpkg --configure -a
 mkdir -p "$LB/archives/partial"
 ours="-o Dir::Etc::sourcelist=sources.list.d/longboat.list -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
 options="-q -y --no-install-recommends --no-remove -o Dpkg::Options::=--force-confold"
 options="$options -o Dir::Cache::archives=$LB/archives -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120"
 if [ -e /etc/apt/sources.list.d/longboat.list ]; then apt-get -q update $ours; fi
+"""
+APT_END = r"""
+rm -rf "$LB/archives"
+for name in $HELD; do
+    if grep -qx "$name" "$LB"/undo/[0-9]*-packages/packages; then apt-mark hold "$name" >/dev/null; fi
+done
+"""
+
+_APT = (
+    APT_START
+    + r"""
 plan() {
     planned=$(apt-get install -s $options "$@") || return 1
     printf '%s\n' "$planned" | sed -n 's/^Inst \([^ ]*\) (.*/\1/p'
@@ -68,11 +82,9 @@ else
     for seen in "$LB"/undo/[0-9]*-packages; do printf '%s\n' $fresh >> "$seen/packages"; done
 fi
 apt-get install $options $wanted
-rm -rf "$LB/archives"
-for name in $HELD; do
-    if grep -qx "$name" "$LB"/undo/[0-9]*-packages/packages; then apt-mark hold "$name" >/dev/null; fi
-done
 """
+    + APT_END
+)
 
 # What dnf brings along for a package it takes away with it; only names that were not there are recorded.
 _DNF = r"""
@@ -101,7 +113,7 @@ dnf -q -y --disableexcludes=longboat-kubernetes --setopt=install_weak_deps=False
 
 def default_repositories(facts: HostFacts, kubernetes: str, *, runtime: bool = True) -> tuple[PackageRepository, ...]:
     """The projects' own: Kubernetes of this minor version, and containerd 2, which distributions do not have yet."""
-    minor = "v" + ".".join(kubernetes.split(".")[:2])
+    minor = minor_of(kubernetes)
     if facts.package_manager == "apt":
         base = "ubuntu" if facts.os_id == "ubuntu" else "debian"
         core = f"https://pkgs.k8s.io/core:/stable:/{minor}/deb/"
@@ -119,7 +131,17 @@ def default_repositories(facts: HostFacts, kubernetes: str, *, runtime: bool = T
 def repositories(spec: ClusterSpec, facts: HostFacts) -> tuple[PackageRepository, ...]:
     """Docker's only where containerd has to come from there: a host that has it may have that repository already."""
     needed = not runtime.is_good(facts)
-    return spec.source.repositories or default_repositories(facts, spec.versions.kubernetes, runtime=needed)
+    minor = minor_of(spec.versions.kubernetes)
+    own = (
+        msgspec.structs.replace(item, url=item.url.replace("{minor}", minor), key=item.key.replace("{minor}", minor))
+        for item in spec.source.repositories
+    )
+    return tuple(own) or default_repositories(facts, spec.versions.kubernetes, runtime=needed)
+
+
+def minor_of(version: str) -> str:
+    """v1.36 of 1.36.4, as repositories have it in their addresses."""
+    return "v" + ".".join(version.split(".")[:2])
 
 
 def repository(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes]) -> Step | None:
@@ -139,7 +161,9 @@ def _apt_sources(wanted: tuple[PackageRepository, ...], keys: Mapping[str, bytes
         script += put(ring, key)
         lines.append(f"deb [signed-by={ring}] {item.url} {item.suite}\n")
     names = " ".join(f"/var/lib/apt/lists/*{list_name(item.url)}*" for item in wanted)
-    return script + undo("apt-lists", f"rm -f {names}") + put(APT_LIST, "".join(lines))
+    # Under a name of its own: a version that comes later has other repositories, whose lists go too.
+    entry = f"apt-lists-{hashlib.sha256(names.encode()).hexdigest()[:8]}"
+    return script + undo(entry, f"rm -f {names}") + put(APT_LIST, "".join(lines))
 
 
 def list_name(url: str) -> str:

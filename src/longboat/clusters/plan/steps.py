@@ -7,7 +7,7 @@ from typing import Literal
 
 from longboat.core.jobs import Value
 
-StepKind = Literal["script", "init", "join", "images", "manifest"]
+StepKind = Literal["script", "init", "join", "images", "manifest", "drain", "ready"]
 
 
 class Step(Value, frozen=True):
@@ -20,7 +20,9 @@ class Step(Value, frozen=True):
     """What it does, for `--dry-run`."""
     script: str
     kind: StepKind = "script"
-    """What goes through stdin: nothing, kubeadm's configuration of init or join, an archive of images, a manifest."""
+    """What goes through stdin: nothing, kubeadm's configuration of init or join, an archive of images, a manifest.
+    `drain` and `ready` are no scripts on the host: its node is drained or waited for through the control plane.
+    """
     needs: tuple[str, ...] = ()
     """Steps of other hosts that come first."""
     timeout_s: float = 300.0
