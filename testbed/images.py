@@ -96,6 +96,12 @@ RECIPES = {
             wheels=("tensorflow-cpu==2.18.*", "tf-keras==2.18.*"),
             settings={"Env": [f"PATH={PATH}", "LANG=C.UTF-8", "TF_CPP_MIN_LOG_LEVEL=2"], "Cmd": ["python3"]},
         ),
+        Recipe(
+            "numpy",
+            base="python",
+            wheels=("numpy==2.*",),
+            settings={"Env": [f"PATH={PATH}", "LANG=C.UTF-8"], "Cmd": ["python3"]},
+        ),
         Recipe("jobset", program="jobset", settings={"Entrypoint": ["/jobset"], "User": "65532:65532"}),
         Recipe("kueue", program="kueue", settings={"Entrypoint": ["/kueue"], "User": "65532:65532"}),
         Recipe("python-pip", base="python", wheels=("pip>=24",), settings={"Env": [f"PATH={PATH}"]}),

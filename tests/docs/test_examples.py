@@ -6,7 +6,8 @@ follows. Lines shown below it must be in its output (stdout and stderr), in that
 stands for any text within a line and, alone, for any lines. A command with no lines below it may print anything.
 
 docs/kubernetes.md is run on the test cluster, in a namespace of its own: its context is called `lab`, kubectl is there,
-and the node has the image `python:3.12-slim`.
+and the node has the image `python:3.12-slim`. Recipes and the cheat sheet are run on test hosts
+(tests/clusters/test_recipes.py); here their commands are only parsed.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import pytest
 
 from testbed import binaries, clusters, images, namespaces, node
@@ -28,7 +31,9 @@ from testbed.fixtures import Kubectl
 
 ROOT = Path(__file__).resolve().parents[2]
 ON_CLUSTER = ROOT / "docs" / "kubernetes.md"
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
+CHEAT_SHEET = ROOT / "docs" / "cheatsheet.md"
+PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md")} - set(RECIPES))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w-]+\.(?:py|yaml|sh))")
 
@@ -75,12 +80,17 @@ def script(found: list[Command]) -> str:
 
 
 def run_block(block: str, folder: Path, environment: dict[str, str]) -> None:
-    found = commands(block)
-    bash = ["bash", "-c", script(found)]
+    bash = ["bash", "-c", script(commands(block))]
     done = subprocess.run(
         bash, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
     )
-    pieces = done.stdout.decode("utf-8", "replace").split("\0")
+    compare(block, done.stdout)
+
+
+def compare(block: str, printed: bytes) -> None:
+    """What the block's script printed with what the page shows."""
+    found = commands(block)
+    pieces = printed.decode("utf-8", "replace").split("\0")
     for number, command in enumerate(found):
         output, status = pieces[2 * number], pieces[2 * number + 1]
         assert command.may_fail or status == "0", f"{command.text}: exit code {status}\n{output}"
@@ -100,6 +110,36 @@ def test_examples(page: Path, home: Path, tmp_path: Path) -> None:
         run_page(page, tmp_path / "folder", environment)
     finally:
         subprocess.run([f"{scripts}/longboat", "rm", "--all", "--force", "--yes"], env=environment, check=True)
+
+
+def cheats() -> list[str]:
+    """The Longboat side of the cheat sheet, row by row."""
+    return re.findall(r"^\| .* \| `(longboat [^`]+)` \|$", CHEAT_SHEET.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [*RECIPES, CHEAT_SHEET], ids=lambda page: page.name)
+def test_commands_that_need_hosts_can_be_typed(page: Path) -> None:
+    if page == CHEAT_SHEET:
+        lines = cheats()
+    else:
+        lines = [each.text for kind, text in blocks(page) if kind == "console" for each in commands(text)]
+    lines = [line for line in lines if line.startswith("longboat ")]
+    assert lines
+    for line in lines:
+        parse_command(shlex.split(line)[1:])
+
+
+def parse_command(words: list[str]) -> None:
+    """Raises for a command or an option that does not exist."""
+    from longboat.cli.main import cli
+
+    command: click.Command = cli
+    while isinstance(command, click.Group):
+        context = click.Context(command)
+        found = command.get_command(context, words[0])
+        assert found is not None, words
+        command, words = found, words[1:]
+    command.make_parser(click.Context(command)).parse_args(words)
 
 
 def run_page(page: Path, folder: Path, environment: dict[str, str]) -> None:

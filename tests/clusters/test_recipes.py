@@ -1,0 +1,28 @@
+"""The recipes and the cheat sheet are true: every line is typed on real hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.clusters.conftest import Lab
+from tests.clusters.recipes import RECIPES, Reader
+from tests.docs import test_examples as pages
+
+
+@pytest.mark.hosts
+@pytest.mark.xdist_group("kubeadm")
+@pytest.mark.slow
+@pytest.mark.soak
+def test_bare_machines_and_the_cheat_sheet(lab: Callable[..., Lab]) -> None:
+    reader = Reader(lab(2, "no-route"), ("cp-1", "worker-1"))
+    end = "## 7. Take it down"
+    reader.read("kubeadm.md", until=end)
+    reader.type("$ longboat rm --all --force --yes\n")
+    for line in pages.cheats():
+        if line in ("longboat cluster up", "longboat cluster down --yes"):
+            assert f"$ {line}\n" in (RECIPES / "kubeadm.md").read_text()
+        else:
+            reader.type(f"$ {line}\n")
+    reader.read("kubeadm.md", after=end)
