@@ -30,7 +30,8 @@ DOCKER = "sudo iptables -P FORWARD DROP && sudo iptables -N DOCKER-USER && sudo 
 OPEN = "sudo nft add rule inet filter input tcp dport 6443 accept"
 STATE = (
     "cat /etc/containerd/config.toml /etc/fstab; dpkg-query -W; sudo nft list table inet filter; ip route; "
-    "sudo iptables-save -t filter | sed '/^#/d; s/ \\[[0-9:]*\\]$//'; systemctl is-enabled containerd; true"
+    "sudo iptables-save -t filter | sed '/^#/d; s/ \\[[0-9:]*\\]$//'; systemctl is-enabled containerd; "
+    "sudo ctr namespaces list -q"
 )
 
 

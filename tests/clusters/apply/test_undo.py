@@ -27,7 +27,7 @@ PODS = "10.244.0.0/16"
         ("file /etc/communication.conf 0a1b", False),
         ("mount /mnt/data ext4", False),
         ("interface docker0", False),
-        ("file /root/longboat-experiments/kube.yaml 0a1b", False),
+        ("file /root/longboat-experiments", False),
     ],
 )
 def test_whose_it_is(text: str, expected: bool) -> None:

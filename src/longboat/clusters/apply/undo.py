@@ -78,7 +78,7 @@ def judge(host: str, lines: list[str], pods: str) -> HostAudit:
 
 
 def is_ours(text: str, pods: str) -> bool:
-    if text.startswith(("file /root/", "link /root/")):
+    if text.startswith("file /root/"):
         return False  # `up` writes nothing there; people keep manifests and checkouts of their own in it
     if OURS.search(text):
         return True

@@ -35,11 +35,12 @@ for name in net.ipv4.ip_forward net.bridge.bridge-nf-call-iptables; do
 done
 cut -d: -f1,3 /etc/passwd | sed 's/^/user\t/'
 cut -d: -f1,3 /etc/group | sed 's/^/group\t/'
-find /etc /root -xdev -type f ! -path '/etc/ld.so.cache' ! -path '/etc/mtab' ! -name '*-' ! -name '.*history' \
-    ! -path '/etc/machine-id' ! -path '*/.cache/*' ! -path '/root/.kube/*' ! -path '/root/.longboat/*' \
-    ! -name '*.pyc' -exec sha256sum {} + 2>/dev/null |
-    awk '{h = $1; $1 = ""; print "file\t" substr($0, 2) " " h}'
-find /etc /root -xdev -type l ! -path '/root/.longboat/*' -printf 'link\t%p %l\n' 2>/dev/null
+find /etc -xdev -type f ! -path '/etc/ld.so.cache' ! -path '/etc/mtab' ! -name '*-' ! -path '/etc/machine-id' \
+    ! -name '*.pyc' -exec sha256sum {} + 2>/dev/null | awk '{h = $1; $1 = ""; print "file\t" substr($0, 2) " " h}'
+find /etc -xdev -type l -printf 'link\t%p %l\n' 2>/dev/null
+# Names alone: root's home may hold somebody's terabytes.
+find /root -xdev -mindepth 1 -maxdepth 1 ! -name '.*history' ! -name .cache ! -name .kube ! -name .longboat \
+    -printf 'file\t%p\n' 2>/dev/null
 find /etc -xdev -type d -printf 'folder\t%p\n' 2>/dev/null
 find /opt /usr/local /var/opt -xdev ! -name '*.pyc' ! -name __pycache__ -printf 'file\t%p\n' 2>/dev/null
 find /var/lib -mindepth 1 -maxdepth 1 ! -path /var/lib/longboat -printf 'folder\t%p\n' 2>/dev/null
@@ -48,6 +49,9 @@ find /var/cache -mindepth 1 -maxdepth 1 -type d -printf 'folder\t%p\n' 2>/dev/nu
 find /run -mindepth 1 -maxdepth 1 -type d -printf 'folder\t%p\n' 2>/dev/null
 find /usr/bin /usr/sbin /usr/lib/systemd /usr/libexec -xdev \( -type f -o -type l \) ! -name '*.pyc' \
     -printf 'program\t%p\n' 2>/dev/null
+if command -v ctr >/dev/null && [ -S /run/containerd/containerd.sock ]; then
+    timeout 10 ctr namespaces list -q 2>/dev/null | sed 's/^/containerd\tnamespace /'
+fi
 ls -1 /dev 2>/dev/null | grep -i '^nvidia' | sed 's/^/device\t/'
 true
 } | sort -u

@@ -28,6 +28,7 @@ TIMEOUTS = {
 
 # What `kubeadm reset` leaves: pods whose runtime did not answer, interfaces, chains of kube-proxy and the CNI plugins.
 RESET = r"""
+was() { grep -q "^$1" /var/lib/longboat/before 2>/dev/null; }
 systemctl stop kubelet 2>/dev/null || true
 if command -v containerd >/dev/null; then
     systemctl start containerd 2>/dev/null || true
@@ -42,13 +43,17 @@ if command -v ctr >/dev/null && timeout 10 ctr version >/dev/null 2>&1; then
         timeout 20 ctr -n k8s.io tasks delete -f "$box" >/dev/null 2>&1 || true
         timeout 20 ctr -n k8s.io containers delete "$box" || true
     done
+    # A containerd that was there before, Docker's say, stays: without the images that only we have brought.
+    if was "folder	/var/lib/containerd\$" && ! was "containerd	namespace k8s.io\$"; then
+        timeout 120 ctr -n k8s.io images remove --sync $(ctr -n k8s.io images list -q) >/dev/null || true
+        for try in 1 2 3 4 5 6 7 8 9 10; do timeout 20 ctr namespaces remove k8s.io && break; sleep 1; done
+    fi
 fi
 awk 'index($2, "/var/lib/kubelet/") == 1 || index($2, "/run/netns/cni-") == 1 {print $2}' /proc/mounts | sort -r |
     while read -r mounted; do timeout 20 umount "$mounted" || umount -l "$mounted"; done
 rm -f /run/netns/cni-*
 rm -rf /etc/kubernetes/manifests /etc/kubernetes/pki /etc/kubernetes/tmp
 rm -f /etc/kubernetes/*.conf /etc/cni/net.d/*longboat*
-was() { grep -q "^$1" /var/lib/longboat/before 2>/dev/null; }
 for link in cni0 flannel.1 kube-ipvs0 kube-bridge; do
     was "interface	$link\$" || ip link delete "$link" 2>/dev/null || true
 done
