@@ -48,9 +48,10 @@ def firewall(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Problems:
         return
     can_open = facts.firewall in ("ufw", "firewalld")
     repairs = spec.firewall == "open" and can_open
+    others = f"pods, {spec.network.pods}" if spec.kind == "local" else "the other hosts"
     remedy = f"up opens them in {facts.firewall}; down closes them" if repairs else (
-        "`firewall: open` lets up do it, or open them for the other hosts" if can_open
-        else "open them in your own rules for the other hosts, then `firewall: ignore`"
+        f"`firewall: open` lets up do it, or open them for {others}" if can_open
+        else f"open them in your own rules for {others}, then `firewall: ignore`"
     )  # fmt: skip
     yield HostProblem(
         host=facts.name,
