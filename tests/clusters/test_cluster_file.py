@@ -162,6 +162,19 @@ firewall: shut
     ]
 
 
+def test_files_of_addons_are_found_beside_the_cluster_file(tmp_path: Path) -> None:
+    text = (
+        "{name: prod, kind: existing, image: x, addons: [storage, autoscaler, jobset], pools: p.yaml, "
+        "manifests: {jobset: j.yaml, kueue: 'https://x.example/k.yaml'}, storage: {server: nas, path: /export}}"
+    )
+    for name, content in (("cluster.yaml", text), ("p.yaml", ""), ("j.yaml", "")):
+        (tmp_path / name).write_text(content)
+    spec = read_cluster(tmp_path / "cluster.yaml")
+    assert spec.pools == str(tmp_path / "p.yaml")
+    assert spec.manifests == (("jobset", str(tmp_path / "j.yaml")), ("kueue", "https://x.example/k.yaml"))
+    assert (spec.storage.kind, spec.storage.server, spec.storage.path) == ("nfs", "nas", "/export")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -172,6 +185,25 @@ firewall: shut
         ("{name: lab, kind: local, hosts: a}", "hosts: the kind local is this machine"),
         ("{name: lab, kind: local, defaults: {user: x}}", "defaults.user: the kind local is this machine"),
         ("{name: lab, kind: existing, versions: '1.36'}", "versions: the kind existing takes a cluster as it is"),
+        ("{name: lab, hosts: a, addons: [storage]}", "addons: storage needs an image that has Longboat"),
+        ("{name: lab, hosts: a, image: x, addons: [autoscaler]}", "addons: autoscaler needs a pools file"),
+        ("{name: lab, hosts: a, pools: none.yaml}", "pools: no such file"),
+        ("{name: lab, hosts: a, storage: nfs}", "storage"),
+        ("{name: lab, hosts: a, storage: {server: nas}}", "storage: nfs needs a server and the path that it exports"),
+        ("{name: lab, hosts: a, storage: {kind: local-path, server: nas}}", "storage: a server is of the kind nfs"),
+        ("{name: lab, hosts: a, storage: {path: /etc}}", "storage.path: /etc is the system's"),
+        (
+            "{name: lab, hosts: a, storage: {path: /srv/../etc}}",
+            "storage.path: found '/srv/../etc', expected",
+        ),
+        (
+            "{name: lab, hosts: a, storage: {path: /var/lib/longboat}}",
+            "/var/lib/longboat is the system's",
+        ),
+        ("{name: lab, hosts: a, storage: {path: '/srv/$(id)'}}", "storage.path: found '/srv/$(id)'"),
+        ("{name: lab, hosts: a, manifests: {metrics: x}}", 'found the key "metrics", expected jobset or kueue'),
+        ("{name: lab, hosts: a, manifests: {kueue: 'http://x/y'}}", "manifests.kueue: a manifest that comes over http"),
+        ("{name: lab, hosts: a, manifests: {kueue: none.yaml}}", "manifests.kueue: no such file"),
         ("{name: lab, hosts: [a, {address: b, name: a}]}", "hosts.1.name: hosts.0 is called a too"),
         ("{name: lab, hosts: [a, {address: a, name: b}]}", "hosts.1: the same machine as hosts.0: a"),
         ("{name: lab, hosts: [{address: a, role: worker}]}", "hosts: all hosts are workers"),

@@ -41,6 +41,8 @@ class SimulatedHost:
             return f"{words[words.index('drain') + 1]} drain"
         if " delete node " in script:
             return f"{words[words.index('node') + 1]} node"
+        if "pvc-?" in script:
+            return f"{self.name} {'purge' if 'rm -rf' in script else 'volumes'}"
         verb = "undo" if 'sh -eu "$HERE/run"' in script else "audit" if "inventory" in script else "forget"
         return f"{self.name} {verb}"
 
@@ -48,7 +50,7 @@ class SimulatedHost:
 
 
 def take_down(
-    spec: ClusterSpec, *, leaving: Sequence[HostSpec] | None = None, breaks: Sequence[str] = ()
+    spec: ClusterSpec, *, leaving: Sequence[HostSpec] | None = None, breaks: Sequence[str] = (), purges: bool = False
 ) -> tuple[list[str], DownResult]:  # fmt: skip
     log: list[str] = []
     facts: dict[str, HostFacts] = {}
@@ -57,7 +59,7 @@ def take_down(
         facts[host.name] = bare(host.name, journal_cluster=spec.name, files=files)
     hosts = {name: SimulatedHost(name, log, breaks) for name in facts}
     events: list[StepEvent] = []
-    work = ClusterDown(spec, hosts, facts, events.append, grace_s=0.5, leaving=leaving)
+    work = ClusterDown(spec, hosts, facts, events.append, grace_s=0.5, leaving=leaving, purges=purges)
     return log, work.run()
 
 
@@ -91,6 +93,14 @@ def test_a_cluster_that_goes_goes_even_if_a_node_cannot_be_drained() -> None:
 def test_what_is_not_undone_is_not_forgotten() -> None:
     log, result = take_down(cluster(workers=0), breaks=["cp-0 undo"])
     assert log == ["cp-0 undo"] and [failure.step for failure in result.failures] == ["undo"]
+
+
+@pytest.mark.parametrize(("purges", "step"), [(False, "volumes"), (True, "purge")])
+def test_volumes_are_looked_at_when_nothing_mounts_them_any_more(purges: bool, step: str) -> None:
+    spec = cluster(workers=0, addons=("storage",))
+    assert take_down(spec, purges=purges)[0] == ["cp-0 undo", f"cp-0 {step}", "cp-0 audit", "cp-0 forget"]
+    log, result = take_down(spec, purges=purges, breaks=[f"cp-0 {step}"])
+    assert "cp-0 forget" not in log and not result.is_clean
 
 
 def test_after_ctrl_c_nothing_more_is_begun_on_a_host() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from longboat.clusters.apply import nodes as cluster_nodes
 from longboat.clusters.apply.execute import all_at_once
 from longboat.clusters.apply.step_log import Listener, StepFailure, StepLog
-from longboat.clusters.apply.undo import HostAudit, audit, forget, undo
+from longboat.clusters.apply.undo import HostAudit, audit, clear_volumes, forget, undo
 from longboat.clusters.hosts.connection import HostConnection
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.spec import ClusterSpec, HostSpec
@@ -23,6 +23,8 @@ UNDO_S = 900.0  # packages are purged and pods end with their grace
 class DownResult(Value, frozen=True):
     failures: tuple[StepFailure, ...] = ()
     audits: tuple[HostAudit, ...] = ()
+    kept: tuple[str, ...] = ()
+    """Hosts that still have volumes of users."""
 
     @property
     def is_clean(self) -> bool:
@@ -39,8 +41,9 @@ class ClusterDown:
         *,
         grace_s: float,
         leaving: Sequence[HostSpec] | None = None,
+        purges: bool = False,
     ) -> None:
-        """`leaving`: only these hosts leave the cluster; else all of it goes."""
+        """`leaving`: only these hosts leave the cluster; else all of it goes. `purges`: volumes of users too."""
         self._spec = spec
         self._hosts = hosts
         self._facts = facts
@@ -48,9 +51,11 @@ class ClusterDown:
         self._grace_s = grace_s
         self._leaving = spec.hosts if leaving is None else leaving
         self._is_partial = leaving is not None
+        self._purges = purges
         self._is_stopped = False
         self._lock = threading.Lock()
         self._audits: list[HostAudit] = []
+        self._kept: list[str] = []
 
     def run(self) -> DownResult:
         try:
@@ -59,7 +64,9 @@ class ClusterDown:
             self._is_stopped = True  # Ctrl-C: no host is begun that the user may want to keep
             raise
         return DownResult(
-            failures=tuple(self._log.failures), audits=tuple(sorted(self._audits, key=lambda each: each.host))
+            failures=tuple(self._log.failures),
+            audits=tuple(sorted(self._audits, key=lambda each: each.host)),
+            kept=tuple(sorted(self._kept)),
         )
 
     def _run(self) -> None:
@@ -95,7 +102,18 @@ class ClusterDown:
         on_line = lambda line: self._log.tell(host.name, "undo", "line", line)  # noqa: E731
         if not self._step(host, "undo", lambda: undo(connection, on_line=on_line, timeout_s=UNDO_S)):
             return False
+        if self._has_volumes and not self._step(host, "volumes", lambda: self._clear_volumes(connection)):
+            return False
         return self._step(host, "audit", lambda: self._audit(connection))
+
+    @property
+    def _has_volumes(self) -> bool:
+        return "storage" in self._spec.addons and self._spec.storage.kind == "local-path"
+
+    def _clear_volumes(self, connection: HostConnection) -> None:
+        if clear_volumes(connection, self._spec.storage.path, purges=self._purges):
+            with self._lock:
+                self._kept.append(connection.name)
 
     def _audit(self, connection: HostConnection) -> None:
         report = audit(connection, self._spec.network.pods)

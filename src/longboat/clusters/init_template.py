@@ -22,7 +22,7 @@ _LOCAL = """\
 kind: local  # this machine alone
 """
 _REST = """\
-addons: [controller{gpu}]
+addons: [controller{gpu}]  # also: jobset, kueue, storage, autoscaler, metrics
 # image: registry.example.org/longboat:0.1.0  # for the controller: an image that has Longboat (deploy/Dockerfile)
 # source: packages  # of the projects' repositories; a URL, a folder or a bundle file for hosts without a way out
 # firewall: check   # open: open the ports that are needed; ignore: leave it alone

@@ -16,6 +16,8 @@ StorageKind = Literal["local-path", "nfs"]
 Addon = Literal["gpu", "jobset", "kueue", "storage", "controller", "autoscaler", "metrics"]
 
 API_PORT = 6443
+ADDON_LABEL = "longboat.dev/addon"
+"""On every object that was made for an add-on; its value is the add-on's name. What lacks it is somebody else's."""
 
 
 class HostSpec(Value, frozen=True):

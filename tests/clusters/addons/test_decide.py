@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from longboat.clusters.addons.addon import LABEL, AddonManifest, Object, labelled, object_key
+from longboat.clusters.addons.addon import AddonManifest, Object, labelled, object_key
 from longboat.clusters.addons.decide import decide, installed_version
+from longboat.clusters.spec import ADDON_LABEL
 
 SPACE: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "jobset-system"}}
 CONFIG: Object = {
@@ -40,7 +41,7 @@ def by_key(*bodies: Object) -> dict[tuple[str, str, str], Object]:
 def test_an_empty_cluster_gets_everything_in_order_with_our_label() -> None:
     plan = decide(MANIFEST, {}, {})
     assert plan.state == "install" and [body["kind"] for body in plan.apply] == ["Namespace", "ConfigMap"]
-    assert all(body["metadata"]["labels"][LABEL] == "jobset" for body in plan.apply)
+    assert all(body["metadata"]["labels"][ADDON_LABEL] == "jobset" for body in plan.apply)
     assert plan.line == "jobset 0.12.0: install, 2 objects"
 
 

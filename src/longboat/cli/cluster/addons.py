@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 
 import msgspec
 
+from longboat.cli.cluster.session import ClusterSession
 from longboat.cli.input.pools import checked_pools
 from longboat.cli.output.terminal import clean, say
 from longboat.clusters.addons.addon import AddonInputs, PoolsText
 from longboat.clusters.addons.install import AddonFailure, dry_run_line, in_order, install_addons, plan_addons
+from longboat.clusters.addons.remove import remove_addons
+from longboat.clusters.hosts.connection import check
+from longboat.clusters.plan.kubeadm import ADMIN
 from longboat.clusters.spec import ClusterSpec
+from longboat.clusters.spec_store import forget_spec
+from longboat.core.errors import EngineError
+from longboat.core.words import counted
+from longboat.engines.shared.home import Home
 from longboat.kubeapi.client import Client
 
 
@@ -21,7 +31,7 @@ def install_into(spec: ClusterSpec, context: str) -> None:
         return
     pools = pools_of(spec)
     with Client.open(context=context) as client:
-        install_addons(client, AddonInputs(spec, client, pools), lambda text: say(clean(text))).check(len(names))
+        install_addons(client, AddonInputs(spec, client, pools), _tell).check(len(names))
 
 
 def print_addons(spec: ClusterSpec, output: str) -> int:
@@ -41,6 +51,38 @@ def print_addons(spec: ClusterSpec, output: str) -> int:
         for plan in plans:
             print(clean(dry_run_line(plan)))
     return 1 if any(isinstance(plan, AddonFailure) for plan in plans) else 0
+
+
+def remove_from_existing(spec: ClusterSpec, *, purge: bool) -> int:
+    """What `up` put into a cluster that somebody else made; the cluster and everything else in it stay."""
+    with Client.open(context=spec.context or spec.name) as client:
+        count = remove_addons(client, _tell, purge=purge)
+    forget_spec(spec.name, Home())
+    say(f"longboat: {counted(count, 'object')} removed from {spec.context}" if count else "longboat: nothing to remove")
+    return 0
+
+
+def remove_from(session: ClusterSession, *, purge: bool) -> None:
+    """Of a cluster that is about to go, as its control plane knows it: a context of its name may be another cluster's.
+
+    One that does not answer goes all the same: the hosts are what matters.
+    """
+    control = session.spec.control_planes[0].name
+    facts = session.facts.get(control)
+    if facts is None or facts.journal_cluster != session.spec.name or not facts.file(ADMIN):
+        return
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="longboat-") as file:  # readable by its owner alone
+            file.write(check(session.hosts[control], f"cat {ADMIN}"))
+            file.flush()
+            with Client.open(environment={**os.environ, "KUBECONFIG": file.name}) as client:
+                remove_addons(client, _tell, purge=purge, ends_pods=True)
+    except EngineError as error:
+        say(f"warning: add-ons are not removed before the cluster: {clean(error.message)}")
+
+
+def _tell(text: str) -> None:
+    say(clean(text))
 
 
 def pools_of(spec: ClusterSpec) -> PoolsText | None:

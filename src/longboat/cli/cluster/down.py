@@ -8,6 +8,7 @@ import sys
 import click
 import msgspec
 
+from longboat.cli.cluster.addons import remove_from, remove_from_existing
 from longboat.cli.cluster.progress import ProgressTable, failure_lines
 from longboat.cli.cluster.session import ClusterSession, login_options, open_session
 from longboat.cli.cluster.target import spec_of, target_options
@@ -27,6 +28,7 @@ MOST_SHOWN = 10  # the rest is like these: a folder that was forgotten
 @target_options
 @login_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--purge-data", is_flag=True, help="Delete data of users too: volumes, and objects of add-ons' kinds.")
 @click.option("--forget", multiple=True, metavar="HOST", help="A host that is gone for good: go on without it.")
 @click.option(
     "--grace",
@@ -37,21 +39,30 @@ MOST_SHOWN = 10  # the rest is like these: a folder that was forgotten
     help="Trainings have so long to save.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: an event per line.")
-def command(yes: bool, forget: tuple[str, ...], grace: float, output: str, accept_new_host_keys: bool) -> int:
-    """Take the cluster down: nodes are drained, changes undone in reverse order, and every host is compared with
-    what it was before. Exit code 0 only if nothing of ours is left.
+def command(
+    yes: bool, purge_data: bool, forget: tuple[str, ...], grace: float, output: str, accept_new_host_keys: bool
+) -> int:
+    """Take the cluster down: add-ons are removed, nodes drained, changes undone in reverse order, and every host is
+    compared with what it was before. Exit code 0 only if nothing of ours is left.
+
+    Of an existing cluster only the add-ons are removed that `up` installed.
     """
     spec = spec_of()
     unknown = sorted(set(forget) - {host.name for host in spec.hosts})
     if unknown:
         raise UsageError(f"--forget {unknown[0]}: no such host in {spec.name}")
     if not yes:
-        confirm(spec)
+        confirm(spec, purges=purge_data)
+    if spec.kind == "existing":
+        return remove_from_existing(spec, purge=purge_data)
     spec = with_left_behind(spec, load_spec(spec.name, Home()))
     with open_session(spec, accept_new_host_keys) as session:
         progress = ProgressTable([host.name for host in spec.hosts], output, session.logs)
         check_members(session)
-        work = ClusterDown(spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace)
+        remove_from(session, purge=purge_data)
+        work = ClusterDown(
+            spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace, purges=purge_data
+        )
         return finish(session, work.run(), forget)
 
 
@@ -62,12 +73,16 @@ def with_left_behind(spec: ClusterSpec, before: ClusterSpec | None) -> ClusterSp
     return msgspec.structs.replace(spec, hosts=(*spec.hosts, *left)) if left else spec
 
 
-def confirm(spec: ClusterSpec) -> None:
+def confirm(spec: ClusterSpec, *, purges: bool) -> None:
     if not is_terminal(sys.stdin):
         raise UsageError("taking a cluster down is asked for twice", hint="--yes says so without a question")
-    click.confirm(
-        f"take down {spec.name} with its {len(spec.hosts)} hosts, and all that runs there?", abort=True, err=True
-    )
+    if spec.kind == "existing":
+        question = f"take the add-ons out of {spec.context}"
+    else:
+        question = f"take down {spec.name} with its {len(spec.hosts)} hosts, and all that runs there"
+    if purges:
+        question += ", and DELETE the volumes of its users"
+    click.confirm(f"{question}?", abort=True, err=True)
 
 
 def check_members(session: ClusterSession) -> None:
@@ -92,6 +107,9 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...])
             say(f"{report.host}: left: and {len(report.ours) - MOST_SHOWN} more")
         if report.others:
             say(f"{report.host}: changed by others since `up`: {clean(listing(report.others, 3))}")
+    if result.kept:
+        names = ", ".join(result.kept)
+        say(f"longboat: kept: volumes of users in {spec.storage.path} on {names}; --purge-data would delete them")
     missing = [error for name, error in session.unreachable.items() if name not in forget]
     for error in missing:
         say(f"error: {error.message}")

@@ -1,5 +1,5 @@
 """Add-ons of a cluster: what `up` installs into it once its nodes are ready, and `down` removes first.
 
 A module for each add-on gives its objects; `install` applies them. Not here: what is done on the hosts themselves.
-May import `clusters.spec`, `kubeapi`, `engines.kubernetes`, and `core`.
+May import `clusters.spec`, `clusters.provisioner`, `kubeapi`, `engines.kubernetes`, and `core`.
 """

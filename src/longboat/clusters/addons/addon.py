@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from longboat.clusters.spec import Addon, ClusterSpec
+from longboat.clusters.spec import ADDON_LABEL, Addon, ClusterSpec
 from longboat.core.jobs import Value
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.kinds import kind_of
 
 Object = dict[str, Any]
-
-LABEL = "longboat.dev/addon"
-"""On every object that `up` made for an add-on; its value is the add-on's name. What lacks it is somebody else's."""
 
 
 class PoolsText(Value, frozen=True):
@@ -74,10 +71,10 @@ def labelled(objects: Iterable[Object], name: Addon) -> list[Object]:
     marked = []
     for body in objects:
         meta = body["metadata"]
-        marked.append({**body, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), LABEL: name}}})
+        marked.append({**body, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), ADDON_LABEL: name}}})
     return marked
 
 
 def addon_of(body: Object) -> str:
     """The add-on that an object of a cluster was made for by `up`; empty: it is somebody else's."""
-    return str((body["metadata"].get("labels") or {}).get(LABEL, ""))
+    return str((body["metadata"].get("labels") or {}).get(ADDON_LABEL, ""))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from longboat.clusters.addons import autoscaler, controller, released
+from dataclasses import replace
+
+from longboat.clusters.addons import autoscaler, controller, metrics, released, storage
 from longboat.clusters.addons.addon import AddonInputs, AddonMaker, AddonManifest, labelled
 from longboat.clusters.spec import Addon
 
 MAKERS: dict[Addon, AddonMaker] = {
+    "storage": storage.make,
+    "metrics": metrics.make,
     "controller": controller.make,
     "autoscaler": autoscaler.make,
     "jobset": released.make_jobset,
@@ -17,7 +21,5 @@ MAKERS: dict[Addon, AddonMaker] = {
 
 def make_addon(name: Addon, inputs: AddonInputs) -> AddonManifest:
     """The add-on with our label on every object. Raises EngineError: its manifest cannot be had."""
-    from dataclasses import replace
-
     manifest = MAKERS[name](inputs)
     return replace(manifest, objects=labelled(manifest.objects, name))

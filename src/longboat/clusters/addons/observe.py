@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from longboat.clusters.addons.addon import LABEL, AddonManifest, Object, ObjectKey, addon_of, object_key
+from longboat.clusters.addons.addon import AddonManifest, Object, ObjectKey, addon_of, object_key
 from longboat.clusters.addons.decide import AddonPlan, decide
 from longboat.clusters.addons.manifest_files import REMOVABLE
+from longboat.clusters.spec import ADDON_LABEL
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ObjectNotFound
 from longboat.kubeapi.kinds import kind_of
@@ -27,7 +28,7 @@ def labelled_objects(client: Client, addon: str = "") -> list[Object]:
     """Everything that `up` made for this add-on, or for all of them, in the order of removal. A kind that the
     cluster does not know has none.
     """
-    selector = f"{LABEL}={addon}" if addon else LABEL
+    selector = f"{ADDON_LABEL}={addon}" if addon else ADDON_LABEL
     objects = []
     for kind in REMOVABLE:
         try:

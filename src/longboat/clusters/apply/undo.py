@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 
 from longboat.clusters.hosts.connection import CommandFailed, HostConnection
@@ -40,6 +41,8 @@ inventory > "$LB/after"
 awk 'NR == FNR {{before[$0] = 1; next}} {{after[$0] = 1; if (!($0 in before)) print "+\\t" $0}}
     END {{for (line in before) if (!(line in after)) print "-\\t" line}}' "$LB/before" "$LB/after" | sort -k 2
 """
+
+PURGE_S = 3600.0  # checkpoints of years, on a slow disk
 
 OURS = re.compile(
     r"kube|(^|[/._ -])cni([0-9/._ -]|$)|containerd|(^|[/ ])runc|etcd|flannel|longboat|cri-tools|KUBE-|CNI-"
@@ -86,6 +89,25 @@ def is_ours(text: str, pods: str) -> bool:
     if words[0] != "route" or len(words) < 2:
         return False
     return is_inside(words[1], pods)  # not `default`, and not of another family
+
+
+def clear_volumes(host: HostConnection, path: str, *, purges: bool) -> bool:
+    """The folder of volumes goes if it is empty; with `purges` volumes go first. Whether some are kept.
+
+    Nothing else in it is touched: the folder is of the user's choice.
+    """
+    folder = shlex.quote(path)
+    volumes = "pvc-????????-????-????-????-????????????"
+    script = f"""set -e
+[ -d {folder} ] || exit 0
+{f"rm -rf --one-file-system -- {folder}/{volumes}" if purges else ""}
+rmdir -- {folder} 2>/dev/null || true
+ls -d -- {folder}/{volumes} 2>/dev/null || true
+"""
+    result = host.run(script, timeout_s=PURGE_S)
+    if result.code != 0:
+        raise CommandFailed(host.name, result)
+    return bool(result.stdout.strip())
 
 
 def forget(host: HostConnection) -> None:

@@ -43,7 +43,8 @@ find /root -xdev -mindepth 1 -maxdepth 1 ! -name '.*history' ! -name .cache ! -n
     -printf 'file\t%p\n' 2>/dev/null
 find /etc -xdev -type d -printf 'folder\t%p\n' 2>/dev/null
 find /opt /usr/local /var/opt -xdev ! -name '*.pyc' ! -name __pycache__ -printf 'file\t%p\n' 2>/dev/null
-find /var/lib -mindepth 1 -maxdepth 1 ! -path /var/lib/longboat -printf 'folder\t%p\n' 2>/dev/null
+find /var/lib -mindepth 1 -maxdepth 1 ! -path /var/lib/longboat \
+    ! -path /var/lib/longboat-volumes -printf 'folder\t%p\n' 2>/dev/null
 find /var/log -mindepth 1 -maxdepth 1 -type d -printf 'folder\t%p\n' 2>/dev/null
 find /var/cache -mindepth 1 -maxdepth 1 -type d -printf 'folder\t%p\n' 2>/dev/null
 find /run -mindepth 1 -maxdepth 1 -type d -printf 'folder\t%p\n' 2>/dev/null

@@ -1,0 +1,212 @@
+"""Removes add-ons from a cluster: what carries our label, and nothing else. What users made with them stays, and is
+said: objects of their kinds with the definitions, volumes with their claims; unless it is to be purged.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from longboat.clusters.addons.addon import Object, addon_of, object_key, shown
+from longboat.clusters.addons.observe import labelled_objects
+from longboat.clusters.provisioner.volumes import LABELS as VOLUME_LABELS
+from longboat.core.errors import EngineError
+from longboat.core.words import counted, listing
+from longboat.engines.kubernetes.install.install import lift_cordons, release_gates
+from longboat.engines.kubernetes.names import selector
+from longboat.kubeapi.client import Client
+from longboat.kubeapi.kinds import CRD, DAEMON_SET, DEPLOYMENT, NAMESPACE, POD, PVC, VOLUME, Kind, kind_of
+
+GONE_S = 120.0  # pods have 30 s of grace, a namespace goes after its last pod, and nodes may be slow
+_LOOK_S = 0.2
+WORKLOADS = (DEPLOYMENT.kind, DAEMON_SET.kind)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class UserData:
+    """What users made with the add-ons."""
+
+    custom: Mapping[str, tuple[Kind, Sequence[Object]]] = field(default_factory=dict)
+    """Definition to its kind and objects, of definitions that are ours and have some."""
+    volumes: Sequence[Object] = ()
+
+    @property
+    def claims(self) -> list[tuple[str, str]]:
+        """Namespace and name of the claims that the volumes are bound to."""
+        references = [volume["spec"].get("claimRef") or {} for volume in self.volumes]
+        return sorted((each["namespace"], each["name"]) for each in references if each)
+
+
+def remove_addons(client: Client, say: Say, *, purge: bool, ends_pods: bool = False) -> int:
+    """All of them; the number of objects that were removed. `purge`: data of users too. `ends_pods`: pods that use the
+    volumes are ended for it, as the whole cluster ends.
+    """
+    objects = labelled_objects(client)
+    data = user_data(client, objects)
+    if purge:
+        purge_data(client, data, ends_pods=ends_pods)
+        data = UserData()
+    for line in kept_lines(data):
+        say(f"longboat: {line}")
+    kept = set(data.custom)
+    removed = [body for body in objects if not (body["kind"] == CRD.kind and body["metadata"]["name"] in kept)]
+    spaces = [body for body in removed if body["kind"] == NAMESPACE.kind]
+    _delete(client, [body for body in removed if body["kind"] in _FIRST])
+    _wait_for_pods(client, [body for body in removed if body["kind"] in WORKLOADS])
+    _settle(client, {addon_of(body) for body in removed})
+    _delete(client, [body for body in removed if body["kind"] not in (*_FIRST, NAMESPACE.kind)])
+    free = [body for body in spaces if not _is_used(client, body, say)]
+    _delete(client, free)
+    _wait_until_gone(client, [*(body for body in removed if body["kind"] == CRD.kind), *free])
+    for name in dict.fromkeys(addon_of(body) for body in removed):
+        say(f"longboat: {name}: removed")
+    return len(removed) - len(spaces) + len(free)
+
+
+_FIRST = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "APIService", *WORKLOADS)
+"""Before the rest: webhooks and API services whose server is gone refuse requests; pods still need their rights."""
+
+
+def custom_kind(definition: Object) -> Kind:
+    """The kind that a definition defines, in the version it is stored in: no conversion is needed to list it."""
+    spec = definition["spec"]
+    version = next(each["name"] for each in spec["versions"] if each["storage"])
+    names = spec["names"]
+    return Kind(names["kind"], f"{spec['group']}/{version}", names["plural"], spec["scope"] == "Namespaced")
+
+
+def user_data(client: Client, objects: Sequence[Object]) -> UserData:
+    custom = {}
+    for body in objects:
+        if body["kind"] == CRD.kind:
+            kind = custom_kind(body)
+            items = client.list(kind, everywhere=True).items
+            if items:
+                custom[body["metadata"]["name"]] = (kind, items)
+    volumes = client.list(VOLUME, labels=selector(list(VOLUME_LABELS.items()))).items
+    return UserData(custom, volumes)
+
+
+def kept_lines(data: UserData) -> list[str]:
+    """What stays and why. Pure."""
+    lines = [
+        f"kept: {name} with {counted(len(items), 'object')} of users, {_named(items[0])} for one"
+        for name, (_kind, items) in data.custom.items()
+    ]
+    if data.volumes:
+        claims = listing([f"{namespace}/{name}" for namespace, name in data.claims], 3)
+        lines.append(f"kept: {counted(len(data.volumes), 'volume')}" + (f", of {claims}" if claims else ""))
+    return [*lines, "--purge-data deletes what is kept"] if lines else []
+
+
+def _named(body: Object) -> str:
+    meta = body["metadata"]
+    return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])
+
+
+def purge_data(client: Client, data: UserData, *, ends_pods: bool) -> None:
+    """While the add-ons still run: their controllers take finalizers off, and the provisioner deletes folders."""
+    for kind, items in data.custom.values():
+        for body in items:
+            client.delete(kind, body["metadata"]["name"], namespace=body["metadata"].get("namespace"))
+    for name, (kind, _items) in data.custom.items():
+        _wait(functools.partial(_left, client, kind), f"objects of {name} are still there")
+    for namespace, name in data.claims:
+        if ends_pods:
+            for pod in _users(client, namespace, name):
+                client.delete(POD, pod, namespace=namespace)
+        client.delete(PVC, name, namespace=namespace)
+    names = {volume["metadata"]["name"] for volume in data.volumes}
+    labels = selector(list(VOLUME_LABELS.items()))
+
+    def volumes_left() -> str:
+        left = [each for each in client.list(VOLUME, labels=labels).items if each["metadata"]["name"] in names]
+        return _holder(client, left[0]) if left else ""
+
+    _wait(volumes_left, "volumes are still there")
+
+
+def _left(client: Client, kind: Kind) -> str:
+    items = client.list(kind, everywhere=True).items
+    return _named(items[0]) if items else ""
+
+
+def _holder(client: Client, volume: Object) -> str:
+    """What keeps a volume: the pod that uses its claim, if there is one."""
+    reference = volume["spec"].get("claimRef") or {}
+    pods = _users(client, reference["namespace"], reference["name"]) if reference else []
+    used = f", used by the pod {reference['namespace']}/{pods[0]}" if pods else ""
+    return f"{volume['metadata']['name']}{used}"
+
+
+def _users(client: Client, namespace: str, claim: str) -> list[str]:
+    """Names of the pods that mount a claim."""
+    return [
+        pod["metadata"]["name"]
+        for pod in client.list(POD, namespace=namespace).items
+        for volume in pod["spec"].get("volumes") or ()
+        if (volume.get("persistentVolumeClaim") or {}).get("claimName") == claim
+    ]
+
+
+def _delete(client: Client, objects: Sequence[Object]) -> None:
+    for body in objects:
+        meta = body["metadata"]
+        propagation = "Foreground" if body["kind"] in WORKLOADS else "Background"
+        client.delete(
+            kind_of(body), meta["name"], namespace=meta.get("namespace"), propagation=propagation, uid=meta["uid"]
+        )
+
+
+def _wait_for_pods(client: Client, workloads: Sequence[Object]) -> None:
+    """They release their Leases while they still have the rights; a node that is away does not hold up the rest."""
+    deadline = time.monotonic() + GONE_S
+    for body in workloads:
+        labels = selector(list(body["spec"]["selector"]["matchLabels"].items()))
+        namespace = body["metadata"]["namespace"]
+        while client.list(POD, namespace=namespace, labels=labels).items and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+
+
+def _settle(client: Client, addons: set[str]) -> None:
+    """What pods of ours leave behind outside of their objects."""
+    if "autoscaler" in addons:
+        lift_cordons(client)
+    if "controller" in addons:
+        release_gates(client)
+
+
+def _is_used(client: Client, space: Object, say: Say) -> bool:
+    """Whether somebody else has workloads or data in a namespace that we made."""
+    name = space["metadata"]["name"]
+    for kind in (DEPLOYMENT, DAEMON_SET, POD, PVC):
+        for body in client.list(kind, namespace=name).items:
+            if not addon_of(body) and not body["metadata"].get("deletionTimestamp"):
+                held = shown((kind.kind, name, body["metadata"]["name"]))
+                say(f"longboat: namespace {name} is kept: {held} is there, which up did not make")
+                return True
+    return False
+
+
+def _wait_until_gone(client: Client, objects: Sequence[Object]) -> None:
+    for body in objects:
+        kind, name = kind_of(body), body["metadata"]["name"]
+
+        def left(kind: Kind = kind, name: str = name, uid: str = body["metadata"]["uid"]) -> str:
+            present = client.find(kind, name)
+            return "" if present is None or present["metadata"]["uid"] != uid else "is still there"
+
+        _wait(left, shown(object_key(body)))
+
+
+def _wait(left: Callable[[], str], subject: str) -> None:
+    deadline = time.monotonic() + GONE_S
+    while remaining := left():
+        if time.monotonic() > deadline:
+            hint = "the same command again goes on from there"
+            raise EngineError(f"{subject} after {GONE_S:g} s: {remaining}", hint=hint)
+        time.sleep(_LOOK_S)
