@@ -15,7 +15,7 @@ from longboat.clusters.plan.packages import (
     repository,
 )
 from longboat.clusters.plan.steps import Kept, Step
-from longboat.clusters.spec import PackageRepository, SoftwareSource
+from longboat.clusters.spec import PackageRepository, SoftwareSource, VolumeStorage
 from longboat.core.errors import InternalError
 from tests.clusters.worlds import KEYS, bare, cluster
 
@@ -76,3 +76,16 @@ def test_an_address_names_the_minor_version_that_is_wanted() -> None:
     spec = cluster(source=SoftwareSource(repositories=(mine,)))
     wanted = repositories(spec, bare("cp-0"))[0]
     assert (wanted.url, wanted.key) == ("https://mirror.test/core:/stable:/v1.36/deb/", "https://mirror.test/v1.36.key")
+
+
+@pytest.mark.parametrize(("manager", "name"), [("apt", "nfs-common"), ("dnf", "nfs-utils")])
+def test_storage_on_a_server_needs_its_client_on_every_node(manager: str, name: str) -> None:
+    storage = VolumeStorage(kind="nfs", server="nas", path="/export")
+    spec = cluster(addons=("storage",), storage=storage)
+    step = packages(spec, spec.hosts[0], bare("cp-0", package_manager=manager))
+    assert isinstance(step, Step) and name in step.title
+    present = bare("cp-0", package_manager=manager, packages=((name, "1:2.6"),))
+    step = packages(spec, spec.hosts[0], present)
+    assert isinstance(step, Step) and name not in step.title
+    step = packages(cluster(storage=storage), spec.hosts[0], bare("cp-0", package_manager=manager))
+    assert isinstance(step, Step) and name not in step.title

@@ -192,13 +192,22 @@ def packages(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept
     needs_runtime = not runtime.is_good(facts)
     version = spec.versions.kubernetes
     missing = [name for name in KUBERNETES_PACKAGES if not is_version(facts.package(name), version)]
-    if not missing and not needs_runtime:
+    client = nfs_client(spec, facts)
+    if not missing and not needs_runtime and not client:
         return Kept(host=host.name, name="packages", reason=f"kubelet, kubeadm and kubectl {version} are installed")
-    names = [f"{name}={version}-*" for name in missing] + (["containerd"] if needs_runtime else [])
+    names = [f"{name}={version}-*" for name in missing] + (["containerd"] if needs_runtime else []) + client
     script = f"NAMES='{' '.join(names)}'\nHELD='{' '.join(HELD)}'\n"
     script += _APT if facts.package_manager == "apt" else _DNF
     title = f"install {', '.join(name.replace('=', ' ').removesuffix('-*') for name in names)}"
     return Step(host=host.name, name="packages", title=title, script=script, timeout_s=1200.0)
+
+
+def nfs_client(spec: ClusterSpec, facts: HostFacts) -> list[str]:
+    """The package that kubelets mount volumes of the add-on storage with, if it is needed and missing."""
+    if "storage" not in spec.addons or spec.storage.kind != "nfs":
+        return []
+    name = "nfs-common" if facts.package_manager == "apt" else "nfs-utils"
+    return [] if facts.package(name) else [name]
 
 
 def is_version(installed: str, wanted: str) -> bool:
