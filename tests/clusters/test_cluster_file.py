@@ -165,13 +165,17 @@ firewall: shut
 def test_files_of_addons_are_found_beside_the_cluster_file(tmp_path: Path) -> None:
     text = (
         "{name: prod, kind: existing, image: x, addons: [storage, autoscaler, jobset], pools: p.yaml, "
-        "manifests: {jobset: j.yaml, kueue: 'https://x.example/k.yaml'}, storage: {server: nas, path: /export}}"
+        f"manifests: {{jobset: 'j.yaml#sha256={'0' * 64}', kueue: 'https://x.example/k.yaml'}}, "
+        "storage: {server: nas, path: /export}}"
     )
     for name, content in (("cluster.yaml", text), ("p.yaml", ""), ("j.yaml", "")):
         (tmp_path / name).write_text(content)
     spec = read_cluster(tmp_path / "cluster.yaml")
     assert spec.pools == str(tmp_path / "p.yaml")
-    assert spec.manifests == (("jobset", str(tmp_path / "j.yaml")), ("kueue", "https://x.example/k.yaml"))
+    assert spec.manifests == (
+        ("jobset", f"{tmp_path / 'j.yaml'}#sha256={'0' * 64}"),
+        ("kueue", "https://x.example/k.yaml"),
+    )
     assert (spec.storage.kind, spec.storage.server, spec.storage.path) == ("nfs", "nas", "/export")
 
 
@@ -204,6 +208,7 @@ def test_files_of_addons_are_found_beside_the_cluster_file(tmp_path: Path) -> No
         ("{name: lab, hosts: a, manifests: {metrics: x}}", 'found the key "metrics", expected jobset or kueue'),
         ("{name: lab, hosts: a, manifests: {kueue: 'http://x/y'}}", "manifests.kueue: a manifest that comes over http"),
         ("{name: lab, hosts: a, manifests: {kueue: none.yaml}}", "manifests.kueue: no such file"),
+        ("{name: lab, hosts: a, manifests: {kueue: 'none.yaml#sha256=0'}}", "expected #sha256= with 64 hexadecimal"),
         ("{name: lab, hosts: [a, {address: b, name: a}]}", "hosts.1.name: hosts.0 is called a too"),
         ("{name: lab, hosts: [a, {address: a, name: b}]}", "hosts.1: the same machine as hosts.0: a"),
         ("{name: lab, hosts: [{address: a, role: worker}]}", "hosts: all hosts are workers"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,16 @@ def test_a_folder_of_files_gives_the_objects_of_the_pinned_version(tmp_path: Pat
         load_manifest(spec, JOBSET)
     own = cluster(manifests=(("jobset", str(file)),))
     assert len(load_manifest(own, JOBSET)) == 2  # what a user names is his business
+
+
+def test_a_checksum_is_held_to(tmp_path: Path) -> None:
+    file = tmp_path / "jobset.yaml"
+    file.write_text(TEXT)
+    digest = hashlib.sha256(TEXT.encode()).hexdigest()
+    assert len(load_manifest(cluster(manifests=(("jobset", f"{file}#sha256={digest}"),)), JOBSET)) == 2
+    file.write_text(TEXT + "# changed on the way\n")
+    with pytest.raises(EngineError, match=f"has another content than sha256={digest} says"):
+        load_manifest(cluster(manifests=(("jobset", f"{file}#sha256={digest}"),)), JOBSET)
 
 
 def test_a_list_is_taken_apart() -> None:

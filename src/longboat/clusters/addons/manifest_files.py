@@ -5,6 +5,7 @@ Reads and checks them; what is done with the objects is `install`'s.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import msgspec
@@ -64,6 +65,10 @@ REMOVABLE = (
 """Kinds that an add-on may have, in the order of their removal: first what would refuse or delay the rest."""
 
 
+CHECKSUM = "#sha256="
+"""Stands after the location of a manifest, with 64 digits: no other content is taken."""
+
+
 class ReleasedManifest(Value, frozen=True):
     """A file that a project publishes with each of its versions."""
 
@@ -90,9 +95,14 @@ def manifest_location(spec: ClusterSpec, release: ReleasedManifest) -> str:
 
 
 def load_manifest(spec: ClusterSpec, release: ReleasedManifest) -> list[Object]:
-    """Its objects. A file that the user names is taken as it is; any other must be of the pinned version."""
-    location = manifest_location(spec, release)
-    objects = parse_manifest(load_file(location), location)
+    """Its objects. What the user names is taken as it is, if it has the checksum that may follow it; any other must be
+    of the pinned version.
+    """
+    location, _, checksum = manifest_location(spec, release).partition(CHECKSUM)
+    content = load_file(location)
+    if checksum and hashlib.sha256(content).hexdigest() != checksum:
+        raise EngineError(f"{location} has another content than {CHECKSUM[1:]}{checksum} says")
+    objects = parse_manifest(content, location)
     if release.addon not in dict(spec.manifests):
         missing = [image for image in release.images if image not in set(_images(objects))]
         if missing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from longboat.clusters.addons.addon import AddonInputs, AddonManifest, Object
 from longboat.clusters.addons.manifest_files import ReleasedManifest, load_manifest
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError
+from longboat.kubeapi.errors import AlreadyExists, ApiError, Forbidden, Invalid
 
 JOBSET = ReleasedManifest(
     addon="jobset",
@@ -65,11 +65,13 @@ def _make(inputs: AddonInputs, release: ReleasedManifest, sample: Object) -> Add
 
 
 def webhook_fault(client: Client, sample: Object) -> str:
-    """Why its webhooks do not accept what they should; empty: they do. A service leads to a pod some time after it is
-    ready, and certificates are made meanwhile.
+    """Why its webhooks do not answer; empty: they do. A service leads to a pod some time after it is ready, and
+    certificates are made meanwhile. A refusal is an answer: a policy of the cluster may have one.
     """
     try:
         client.create(sample, dry_run=True)
+    except (Forbidden, Invalid, AlreadyExists):
+        return ""
     except ApiError as error:
         return f"its webhooks do not answer yet: {error.message}"
     return ""

@@ -162,7 +162,7 @@ class FileCheck:
             yield ("pools",), pools
         for addon, text in self.values.get("manifests") or ():
             if text:
-                yield ("manifests", addon), text
+                yield ("manifests", addon), text.partition("#")[0]
         if source is not None:
             if source.location:
                 yield ("source", "location"), source.location

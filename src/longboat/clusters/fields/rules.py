@@ -151,7 +151,10 @@ def manifest_fault(text: str) -> str | None:
     """Of objects that are made with an administrator's rights: who can change them on their way has these."""
     if text.startswith("http://"):
         return "a manifest that comes over http could be anybody's, expected https:// or a file here"
-    return location_fault(text)
+    location, mark, checksum = text.partition("#")
+    if mark and not re.fullmatch(r"sha256=[0-9a-f]{64}", checksum):
+        return "expected #sha256= with 64 hexadecimal digits after the location, or nothing"
+    return location_fault(location)
 
 
 def folder_fault(text: str) -> str | None:
