@@ -15,7 +15,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "down": ("cluster.down", "Take the cluster down; the hosts are as they were before."),
         "check": ("cluster.check", "Check a cluster file and show what it asks for."),
         "kubeconfig": ("cluster.kubeconfig", "Put a cluster into your kubeconfig, or take it out."),
-        "provisioner": ("cluster.provisioner", "Make volumes for claims (runs in the cluster)."),
+        "provisioner": ("admin.provisioner", "Make volumes for claims (runs in the cluster)."),
         "user": ("cluster.user", "Give people access to a namespace, and take it away."),
     },
 }

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from pathlib import Path
 
 import click
 
-from longboat.cli.output.terminal import clean, say
+from longboat.cli.admin.controller import end_of_process, tell
 
 
 @click.command("provisioner", short_help="Make volumes for claims (runs in the cluster).")
@@ -34,11 +32,9 @@ def command(folder: str, path: str, server: str, only_node: bool, health_port: i
     node = os.environ.get("NODE_NAME", "")
     if not server and not node:
         raise UsageError("which node is this?", hint="NODE_NAME is its name, or --server names an NFS server")
-    ending = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ending.set())
+    ending = end_of_process()
     with Client.open() as client:
         hostname = "" if server else client.get(NODE, node)["metadata"]["labels"].get("kubernetes.io/hostname", node)
         place = VolumePlace(path=path, server=server, node=node, hostname=hostname, is_only_node=only_node)
-        Provisioner(client, place, Path(folder), lambda text: say(f"longboat: {clean(text)}")).run(ending, health_port)
+        Provisioner(client, place, Path(folder), tell).run(ending, health_port)
     return 0
