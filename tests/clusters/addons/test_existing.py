@@ -97,9 +97,16 @@ def test_addons_come_stay_as_they_are_and_go(admin: Admin, client: Client, names
     assert "the default class" in told
     seen = versions(client)
 
-    again = admin("up")
+    again = admin("up", "-o", "json")
     assert again.count("nothing to do") == 4 and versions(client) == seen
+    assert json.loads(again.splitlines()[0]) == {"addon": "storage", "state": "same"}
     assert admin("up", "--dry-run").count("nothing to do") == 4
+
+    rows = {row["addon"]: row for row in json.loads(admin("status", "-o", "json"))}
+    assert {name: row["state"] for name, row in rows.items()} == dict.fromkeys(
+        ("controller", "storage", "jobset", "kueue"), "ready"
+    )
+    assert rows["jobset"]["version"] == "0.12.0"
 
     # What users made of the add-on's kinds stays, with its definition.
     client.create({**jobset.SAMPLE, "metadata": {"name": "mine", "namespace": namespace}})

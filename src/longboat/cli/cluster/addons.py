@@ -10,9 +10,11 @@ import msgspec
 
 from longboat.cli.cluster.session import ClusterSession
 from longboat.cli.input.pools import checked_pools
+from longboat.cli.output.tables import print_table
 from longboat.cli.output.terminal import clean, say
 from longboat.clusters.addons.addon import AddonInputs, PoolsText
 from longboat.clusters.addons.install import AddonFailure, dry_run_line, in_order, install_addons, plan_addons
+from longboat.clusters.addons.observe import addon_statuses
 from longboat.clusters.addons.remove import remove_addons
 from longboat.clusters.hosts.connection import check
 from longboat.clusters.plan.kubeadm import ADMIN
@@ -24,14 +26,20 @@ from longboat.engines.shared.home import Home
 from longboat.kubeapi.client import Client
 
 
-def install_into(spec: ClusterSpec, context: str) -> None:
-    """Raises EngineError if an add-on failed; the others are installed all the same."""
+def install_into(spec: ClusterSpec, context: str, output: str) -> None:
+    """Raises EngineError if an add-on failed; the others are installed all the same. `output` json: a line for each."""
     names = in_order(spec.addons)
     if not names:
         return
     pools = pools_of(spec)
     with Client.open(context=context) as client:
-        install_addons(client, AddonInputs(spec, client, pools), _tell).check(len(names))
+        result = install_addons(client, AddonInputs(spec, client, pools), _tell)
+    if output == "json":
+        records: list[dict[str, str]] = [{"addon": name, "state": state} for name, state in result.states]
+        records += [{"addon": each.name, "state": "failed", "text": each.message} for each in result.failures]
+        for record in records:
+            print(msgspec.json.encode(record).decode(), flush=True)
+    result.check(len(names))
 
 
 def print_addons(spec: ClusterSpec, output: str) -> int:
@@ -51,6 +59,17 @@ def print_addons(spec: ClusterSpec, output: str) -> int:
         for plan in plans:
             print(clean(dry_run_line(plan)))
     return 1 if any(isinstance(plan, AddonFailure) for plan in plans) else 0
+
+
+def show_addons(spec: ClusterSpec, output: str) -> int:
+    """The add-ons that `up` installed. Exit code 1: one of them is not ready."""
+    with Client.open(context=spec.context or spec.name) as client:
+        statuses = addon_statuses(client)
+    if output == "json":
+        sys.stdout.write(msgspec.json.encode(statuses).decode() + "\n")
+    else:
+        print_table(("ADDON", "VERSION", "STATE"), [(each.addon, each.version, clean(each.state)) for each in statuses])
+    return 0 if all(each.state == "ready" for each in statuses) else 1
 
 
 def remove_from_existing(spec: ClusterSpec, *, purge: bool) -> int:

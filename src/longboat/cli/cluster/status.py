@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from longboat.cli.cluster.addons import show_addons
 from longboat.cli.cluster.session import ClusterSession, login_options, open_session
 from longboat.cli.cluster.target import spec_of, target_options
 from longboat.cli.output.tables import table
@@ -26,9 +27,12 @@ HEAD = ("HOST", "ROLE", "ADDRESS", "NODE", "VERSION", "GPUS", "STATE")
 def command(output: str, accept_new_host_keys: bool) -> int:
     """Look at every host of the cluster: whether it answers, what it is part of, whether its node is ready.
 
-    Exit code 1 if a host does not answer or a node is not ready.
+    Of an existing cluster: the add-ons that `up` installed. Exit code 1 if a host does not answer, or a node or an
+    add-on is not ready.
     """
     spec = spec_of()
+    if spec.kind == "existing":
+        return show_addons(spec, output)
     with open_session(spec, accept_new_host_keys) as session:
         nodes, trouble = nodes_of(session)
         rows = [row(host, session, nodes.get(host.name)) for host in spec.hosts]

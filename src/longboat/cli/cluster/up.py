@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from longboat.cli.cluster.addons import install_into, print_addons
+from longboat.cli.cluster.addons import install_into, pools_of, print_addons
 from longboat.cli.cluster.progress import ProgressTable, failure_lines
 from longboat.cli.cluster.session import ClusterSession, login_options, open_session
 from longboat.cli.cluster.target import spec_of, target_options
@@ -46,11 +46,12 @@ def command(dry_run: bool, forget: tuple[str, ...], grace: float, output: str, a
     """
     spec = spec_of()
     check_supported(spec)
+    pools_of(spec)  # a mistake in it is told before anything is touched
     if spec.kind == "existing":
         if dry_run:
             return print_addons(spec, output)
-        install_into(spec, spec.context or spec.name)
         save_spec(spec, Home())
+        install_into(spec, spec.context or spec.name, output)
         return 0
     gone = leaving_hosts(load_spec(spec.name, Home()), spec)
     unknown = sorted(set(forget) - {host.name for host in gone})
@@ -70,7 +71,7 @@ def command(dry_run: bool, forget: tuple[str, ...], grace: float, output: str, a
         if leaving:
             take_away(session, leaving, progress, grace_s=grace)
         save_spec(spec, session.home)
-        return finish(session, work.run())
+        return finish(session, work.run(), output)
 
 
 def leaving_hosts(before: ClusterSpec | None, spec: ClusterSpec) -> list[HostSpec]:
@@ -115,7 +116,7 @@ def take_away(session: ClusterSession, leaving: Sequence[HostSpec], progress: Pr
         raise EngineError(f"{names}: could not leave the cluster", hint="the same command again tries what is left")
 
 
-def finish(session: ClusterSession, result: UpResult) -> int:
+def finish(session: ClusterSession, result: UpResult, output: str) -> int:
     spec = session.spec
     for line in failure_lines(result.failures, session.logs):
         say(line)
@@ -126,7 +127,7 @@ def finish(session: ClusterSession, result: UpResult) -> int:
             f"{spec.name}: {len({failure.host for failure in result.failures})} of {len(spec.hosts)} hosts failed",
             hint="mend what is named above, then the same command again goes on from there",
         )
-    install_into(spec, spec.name)
+    install_into(spec, spec.name, output)
     say(closing(spec, result))
     return 0
 

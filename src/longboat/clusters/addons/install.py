@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from longboat.clusters.addons.addon import AddonInputs
 from longboat.clusters.addons.catalog import MAKERS, make_addon
-from longboat.clusters.addons.decide import AddonPlan
-from longboat.clusters.addons.observe import plan_addon
-from longboat.clusters.addons.readiness import lacking
+from longboat.clusters.addons.decide import AddonPlan, AddonState
+from longboat.clusters.addons.observe import lacking, plan_addon
 from longboat.clusters.spec import Addon
 from longboat.core.errors import EngineError, LongboatError
 from longboat.core.jobs import Value
@@ -32,7 +31,8 @@ class AddonFailure(Value, frozen=True):
 class AddonResult(Value, frozen=True):
     """What became of the add-ons of a cluster."""
 
-    changes: int = 0
+    states: tuple[tuple[Addon, AddonState], ...] = ()
+    """Of those that did not fail: what was done."""
     failures: tuple[AddonFailure, ...] = ()
 
     def check(self, count: int) -> None:
@@ -81,7 +81,9 @@ def install_addons(client: Client, inputs: AddonInputs, say: Say, *, timeout_s: 
         say(f"error: {failure.name}: {failure.message}")
         if failure.hint:
             say(f"hint: {failure.hint}")
-    return AddonResult(changes=sum(len(plan.apply) + len(plan.prune) for plan in begun), failures=tuple(failures))
+    failed = {failure.name for failure in failures}
+    states = [(plan.manifest.name, plan.state) for plan in begun if plan.manifest.name not in failed]
+    return AddonResult(states=tuple(states), failures=tuple(failures))
 
 
 def _failure(name: str, error: LongboatError) -> AddonFailure:

@@ -1,14 +1,22 @@
-"""What of add-ons is in a cluster: objects by name, by label, and how they would look after an apply."""
+"""What of add-ons is in a cluster: objects by name and by label, how they would look after an apply, and whether what
+they deployed works.
+"""
 
 from __future__ import annotations
 
 from longboat.clusters.addons.addon import AddonManifest, Object, ObjectKey, addon_of, object_key
-from longboat.clusters.addons.decide import AddonPlan, decide
+from longboat.clusters.addons.decide import AddonPlan, decide, installed_version
 from longboat.clusters.addons.manifest_files import REMOVABLE
 from longboat.clusters.spec import ADDON_LABEL
+from longboat.core.jobs import Value
+from longboat.engines.kubernetes.install.install import is_rolled_out, why_not_ready
+from longboat.engines.kubernetes.names import selector
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ObjectNotFound
-from longboat.kubeapi.kinds import kind_of
+from longboat.kubeapi.kinds import DAEMON_SET, DEPLOYMENT, kind_of
+
+WORKLOADS = (DEPLOYMENT.kind, DAEMON_SET.kind)
+CONDITIONS = {"CustomResourceDefinition": "Established", "APIService": "Available"}
 
 
 def plan_addon(client: Client, manifest: AddonManifest) -> AddonPlan:
@@ -16,10 +24,10 @@ def plan_addon(client: Client, manifest: AddonManifest) -> AddonPlan:
     present: dict[ObjectKey, Object] = {}
     applied: dict[ObjectKey, Object] = {}
     for body in manifest.objects:
-        found = client.find(kind_of(body), body["metadata"]["name"], namespace=body["metadata"].get("namespace"))
-        if found is not None:
-            present[object_key(body)] = found
-            applied[object_key(body)] = client.apply(body, dry_run=True) if addon_of(found) else found
+        stored = client.find(kind_of(body), body["metadata"]["name"], namespace=body["metadata"].get("namespace"))
+        if stored is not None:
+            present[object_key(body)] = stored
+            applied[object_key(body)] = client.apply(body, dry_run=True) if addon_of(stored) else stored
     labelled = labelled_objects(client, manifest.name) if any(map(addon_of, present.values())) else []
     return decide(manifest, present, applied, labelled)
 
@@ -28,12 +36,89 @@ def labelled_objects(client: Client, addon: str = "") -> list[Object]:
     """Everything that `up` made for this add-on, or for all of them, in the order of removal. A kind that the
     cluster does not know has none.
     """
-    selector = f"{ADDON_LABEL}={addon}" if addon else ADDON_LABEL
+    chosen = f"{ADDON_LABEL}={addon}" if addon else ADDON_LABEL
     objects = []
     for kind in REMOVABLE:
         try:
-            items = client.list(kind, everywhere=True, labels=selector).items
+            items = client.list(kind, everywhere=True, labels=chosen).items
         except ObjectNotFound:
             continue
         objects += [{**body, "apiVersion": kind.api_version, "kind": kind.kind} for body in items]
     return objects
+
+
+def lacking(client: Client, manifest: AddonManifest) -> str:
+    """What keeps the add-on from working; empty: it works."""
+    for body in manifest.objects:
+        kind, meta = kind_of(body), body["metadata"]
+        if kind.kind not in (*WORKLOADS, *CONDITIONS):
+            continue
+        present = client.find(kind, meta["name"], namespace=meta.get("namespace"))
+        if present is None:
+            return f"{kind.kind} {meta['name']} is gone"
+        if reason := object_fault(client, present):
+            return reason
+    return manifest.check(client) if manifest.check else ""
+
+
+class AddonStatus(Value, frozen=True):
+    """One add-on that `up` installed, as it is now."""
+
+    addon: str
+    version: str
+    state: str
+    """`ready`, or what keeps it from working."""
+
+
+def addon_statuses(client: Client) -> list[AddonStatus]:
+    """Of everything with our label; no manifest is needed."""
+    by_addon: dict[str, list[Object]] = {}
+    for body in labelled_objects(client):
+        by_addon.setdefault(addon_of(body), []).append(body)
+    return [
+        AddonStatus(
+            addon=name,
+            version=installed_version(objects) or next(filter(None, map(_own_version, objects)), ""),
+            state=next((reason for body in objects if (reason := object_fault(client, body))), "ready"),
+        )
+        for name, objects in sorted(by_addon.items())
+    ]
+
+
+def _own_version(body: Object) -> str:
+    return str(body["metadata"]["labels"].get("app.kubernetes.io/version", ""))
+
+
+def object_fault(client: Client, body: Object) -> str:
+    """Why a workload, a definition or an API service does not work; empty: it does, or it only is there."""
+    reason = ""
+    if body["kind"] in CONDITIONS:
+        reason = condition_fault(body, CONDITIONS[body["kind"]])
+    elif body["kind"] in WORKLOADS:
+        reason = _workload_fault(client, body)
+    return f"{body['kind']} {body['metadata']['name']}: {reason}" if reason else ""
+
+
+def condition_fault(body: Object, wanted: str) -> str:
+    for condition in (body.get("status") or {}).get("conditions") or ():
+        if condition["type"] == wanted:
+            told = condition.get("message") or condition.get("reason") or ""
+            return "" if condition["status"] == "True" else f"not {wanted}: {told}"
+    return f"not {wanted}"
+
+
+def _workload_fault(client: Client, body: Object) -> str:
+    is_ready = is_rolled_out(body) if body["kind"] == DEPLOYMENT.kind else is_spread(body)
+    if is_ready:
+        return ""
+    labels = selector(list(body["spec"]["selector"]["matchLabels"].items()))
+    return why_not_ready(client, body["metadata"]["namespace"], labels)
+
+
+def is_spread(daemon_set: Object) -> bool:
+    """A pod of the present revision is available on every node that should have one. On no node is right too."""
+    status = daemon_set.get("status") or {}
+    wanted = status.get("desiredNumberScheduled", 0)
+    is_seen = status.get("observedGeneration") == daemon_set["metadata"].get("generation")
+    numbers = [status.get(key) or 0 for key in ("updatedNumberScheduled", "numberAvailable")]
+    return bool(is_seen and min(numbers) >= wanted)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from longboat.clusters.addons.addon import Object, addon_of, object_key, shown
-from longboat.clusters.addons.observe import labelled_objects
+from longboat.clusters.addons.observe import WORKLOADS, labelled_objects
 from longboat.clusters.provisioner.volumes import LABELS as VOLUME_LABELS
 from longboat.core.errors import EngineError
 from longboat.core.words import counted, listing
@@ -21,7 +21,6 @@ from longboat.kubeapi.kinds import CRD, DAEMON_SET, DEPLOYMENT, NAMESPACE, POD, 
 
 GONE_S = 120.0  # pods have 30 s of grace, a namespace goes after its last pod, and nodes may be slow
 _LOOK_S = 0.2
-WORKLOADS = (DEPLOYMENT.kind, DAEMON_SET.kind)
 
 Say = Callable[[str], None]
 
