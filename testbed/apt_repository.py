@@ -5,6 +5,7 @@ Laid out as the real ones are, so that only the first part of an address differs
 URL/core:/stable:/v1.36/deb/               kubelet, kubeadm, kubectl, kubernetes-cni, as pkgs.k8s.io; with Release.key
 URL/distribution/                          containerd, runc: what a distribution's own archive has
 URL/libnvidia-container/stable/deb/amd64/  nvidia-container-toolkit, as NVIDIA's; for groups with a host that has GPUs
+URL/compute/cuda/repos/debian12/x86_64/    nvidia-open, a stand-in for the driver, where NVIDIA has its own; likewise
 URL/release/v1.36.4/bin/linux/amd64/       the programs themselves with their .sha256, as dl.k8s.io
 URL/images/v1.36.4.tar                     all images of that version's kubeadm in one file, for `ctr images import`
 
@@ -73,6 +74,9 @@ class Repository:
     def nvidia_url(self) -> str:
         return f"{self.url}/{nvidia_path()}"
 
+    def driver_url(self) -> str:
+        return f"{self.url}/{driver_path()}"
+
     def use(self, host: Host) -> None:
         """Make `distribution` the only source of the host's apt, as if the host had been installed from it."""
         # As root: a user who may not sudo is a case to test.
@@ -126,6 +130,10 @@ def nvidia_path() -> str:
     return f"libnvidia-container/stable/deb/{images.architecture()}"
 
 
+def driver_path() -> str:
+    return f"compute/cuda/repos/debian12/{os.uname().machine}"
+
+
 def programs_path(version: str) -> str:
     return f"release/v{version}/bin/linux/{images.architecture()}"
 
@@ -154,12 +162,14 @@ def serve(group: Group, versions: Sequence[str] = (KUBERNETES_VERSION,)) -> Repo
     (public / "images").mkdir()
     with signing_key() as home:
         write_index(public / "distribution", packages.OF_DISTRIBUTION, home)
-        if any(host.traits.gpus for host in group.hosts):
+        has_gpus = any(host.traits.gpus for host in group.hosts)
+        if has_gpus:
             write_index(public / nvidia_path(), packages.OF_NVIDIA, home)
+            write_index(public / driver_path(), packages.DRIVERS, home)
         for version in versions:
             write_index(public / kubernetes_path(version), packages.VERSIONS[version], home)
             write_programs(public / programs_path(version), packages.VERSIONS[version])
-            (public / "images" / f"v{version}.tar").symlink_to(kubeadm_images.archive(version))
+            (public / "images" / f"v{version}.tar").symlink_to(kubeadm_images.archive(version, has_gpus=has_gpus))
     return start(group, folder)
 
 

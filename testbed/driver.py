@@ -43,6 +43,8 @@ room=/run/nvidia-standin
 mkdir -p "$room/pci"
 cp -a /sys/bus/pci/devices/. "$here/pci/." "$room/pci/"
 mount --bind "$room/pci" /sys/bus/pci/devices
+# Devices for which no driver was there at first: it may have been installed since.
+if [ ! -e "$here/devices" ] && [ -e /usr/bin/nvidia-smi ]; then here=$here/dormant; fi
 [ -e "$here/devices" ] || exit 0
 while read -r name minor; do mknod -m 666 "/dev/$name" c {MAJOR} "$minor"; done < "$here/devices"
 mount --bind "$here/proc" /proc/driver
@@ -182,9 +184,11 @@ def write_host_files(folder: Path, count: int, machine: int, *, has_driver: bool
         write_bus_files(here / "pci" / bus_address(gpu), has_driver)
     if has_driver:
         shutil.copytree(compiled(), folder, symlinks=True, dirs_exist_ok=True)
-        lines = [f"{name} {minor}\n" for name, minor in device_minors(count, machine).items()]
-        texts |= {here / "devices": "".join(lines), here / "module/version": f"{VERSION}\n"}
-        texts |= {here / "proc/nvidia" / path: text for path, text in proc_files(count, machine).items()}
+    # Without a driver: what a kernel shows once one is installed (`packages`) and the host was restarted.
+    shown = here if has_driver else here / "dormant"
+    lines = [f"{name} {minor}\n" for name, minor in device_minors(count, machine).items()]
+    texts |= {shown / "devices": "".join(lines), shown / "module/version": f"{VERSION}\n"}
+    texts |= {shown / "proc/nvidia" / path: text for path, text in proc_files(count, machine).items()}
     for file, text in texts.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)

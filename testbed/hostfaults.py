@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import threading
 from collections.abc import Iterator
 
-from testbed import namespaces, processes
+from testbed import hosts, namespaces, processes
 from testbed.clusters import Cluster
 from testbed.errors import TestbedError
 from testbed.hosts import ROOM, Host
@@ -60,3 +61,23 @@ def unplugged(record: Cluster, host: Host) -> Iterator[None]:
         yield
     finally:
         namespaces.run(holder, [*link, "up"])
+
+
+@contextlib.contextmanager
+def restarting(record: Cluster, host: Host) -> Iterator[None]:
+    """A host that is told to reboot comes back: with --keep-unit nspawn leaves that to whoever has started it."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.2):
+            process = processes.recorded(record.processes).get(host.name)
+            if process is not None and not processes.is_alive(process):
+                hosts.switch_on(record, host)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()

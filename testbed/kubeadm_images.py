@@ -16,12 +16,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from testbed import binaries, images, rootfs
-from testbed.binaries import KUBERNETES_VERSION, PREVIOUS, PREVIOUS_VERSION, Binaries
+from testbed.binaries import KUBERNETES_VERSION, PLUGIN_VERSION, PREVIOUS, PREVIOUS_VERSION, Binaries
 from testbed.errors import TestbedError
 
 TARGETS = ("tools", "kubernetes", "etcd", "containerd", "runc", "cni", "coredns")
 PROGRAMS = {KUBERNETES_VERSION: "kubernetes", PREVIOUS_VERSION: PREVIOUS.name}
 """Version to the target of the build that has its programs."""
+PLUGIN = "nvidia-device-plugin"
+PLUGIN_IMAGE = f"nvcr.io/nvidia/k8s-device-plugin:v{PLUGIN_VERSION}"
 
 
 def targets_of(version: str) -> list[str]:
@@ -39,15 +41,21 @@ def names(programs: Binaries, version: str) -> dict[str, str]:
 
 def layer_files(program: str, programs: Binaries, base: Path) -> dict[str, Path | str]:
     """What is in the layer of this program: a file to copy, or a link's target."""
+    if program == PLUGIN:
+        return {f"usr/bin/{program}": programs[program], **libraries_of(base, "/usr/bin/env")}
     if not program.startswith("kube-"):
         return {f"usr/local/bin/{program}": programs[program], program: f"usr/local/bin/{program}"}
     found: dict[str, Path | str] = {"usr/local/bin/kubernetes": programs["kubelet"].resolve()}
     found |= {f"usr/local/bin/{name}": "kubernetes" for name in binaries.KUBERNETES_COMMANDS}
-    listed = subprocess.run(["chroot", str(base), "ldd", "/usr/sbin/nft"], capture_output=True, text=True, check=True)
-    libraries = [word for word in listed.stdout.split() if word.startswith("/")]
-    for path in ["/usr/sbin/nft", *libraries]:
-        found[path.lstrip("/")] = (base / path.lstrip("/")).resolve()
-    return found
+    found["usr/sbin/nft"] = base / "usr/sbin/nft"
+    return found | libraries_of(base, "/usr/sbin/nft")
+
+
+def libraries_of(base: Path, program: str) -> dict[str, Path]:
+    """The shared libraries of a program of the hosts' system, the C library at least."""
+    listed = subprocess.run(["chroot", str(base), "ldd", program], capture_output=True, text=True, check=True)
+    paths = [word for word in listed.stdout.split() if word.startswith("/")]
+    return {path.lstrip("/"): (base / path.lstrip("/")).resolve() for path in paths}
 
 
 def write_layer(layer: Path, files: dict[str, Path | str]) -> None:
@@ -63,14 +71,16 @@ def write_layer(layer: Path, files: dict[str, Path | str]) -> None:
                 tar.addfile(entry, opened)
 
 
-def archive(version: str = KUBERNETES_VERSION) -> Path:
-    """All images of this version's kubeadm in one file; made if it is not in the cache yet.
+def archive(version: str = KUBERNETES_VERSION, *, has_gpus: bool = False) -> Path:
+    """All images of this version's kubeadm in one file, on request NVIDIA's device plugin too; made if it is not in the
+    cache yet.
 
     It is an OCI layout in a tar file with the images under the names that kubeadm asks for, pause included:
     `ctr -n k8s.io images import FILE` is all that a host needs.
     """
-    programs = binaries.find(targets_of(version))
-    keys = [binaries.key_of(binaries.BY_NAME[name]) for name in targets_of(version)]
+    targets = [*targets_of(version), *([PLUGIN] if has_gpus else ())]
+    programs = binaries.find(targets)
+    keys = [binaries.key_of(binaries.BY_NAME[name]) for name in targets]
     key = hashlib.sha256("\0".join([*keys, rootfs.key(), "1"]).encode()).hexdigest()[:16]
     wanted = binaries.cache_folder() / "images" / f"kubeadm-{key}.tar"
     if wanted.exists():
@@ -81,7 +91,8 @@ def archive(version: str = KUBERNETES_VERSION) -> Path:
             print(f"testbed images: making those of kubeadm {version}", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as scratch:
                 finished = Path(scratch) / "images.tar"
-                write_images(finished, names(programs, version), programs, base)
+                wanted_images = names(programs, version) | ({PLUGIN_IMAGE: PLUGIN} if has_gpus else {})
+                write_images(finished, wanted_images, programs, base)
                 finished.rename(wanted)
     return wanted
 

@@ -2,8 +2,8 @@
 
 kubelet, kubeadm, kubectl and kubernetes-cni as the Kubernetes project packs them (no cri-tools: since 1.32 kubeadm does
 not depend on it); containerd and runc as Debian does, without a configuration; NVIDIA's container toolkit as NVIDIA
-does, as far as CDI needs it. A package is kept in the cache under a hash of what goes into it. Not here: the repository
-they are served from (`apt_repository`).
+does, as far as CDI needs it; and a stand-in for NVIDIA's driver under the name of the real one. A package is kept in
+the cache under a hash of what goes into it. Not here: the repository they are served from (`apt_repository`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from testbed import binaries, images
+from testbed import binaries, driver, images
 from testbed.binaries import KUBERNETES_VERSION, PREVIOUS, PREVIOUS_VERSION, TOOLKIT_VERSION, Binaries
 from testbed.errors import Missing, TestbedError
 
@@ -119,6 +119,8 @@ class Package:
     recommends: str = ""
     unit: str = ""
     starts: bool = False
+    driver: bool = False
+    """It has the stand-in driver, which comes to life with the next start of the host."""
 
     @property
     def file(self) -> str:
@@ -173,6 +175,8 @@ OF_NVIDIA = (
     Package(_TOOLKIT, f"{TOOLKIT_VERSION}-1", (), {}, depends=f"{_TOOLKIT}-base (= {TOOLKIT_VERSION}-1)"),
 )  # fmt: skip
 """What NVIDIA's own repository has for hosts with a driver."""
+DRIVERS = (Package("nvidia-open", f"{driver.VERSION}-1", (), {}, driver=True),)
+"""What NVIDIA's repository of drivers has."""
 NEWEST = of_kubernetes(KUBERNETES_VERSION, "kubernetes-host")
 VERSIONS = {KUBERNETES_VERSION: NEWEST, PREVIOUS_VERSION: of_kubernetes(PREVIOUS_VERSION, PREVIOUS.name)}
 """What there is of each version of Kubernetes."""
@@ -199,7 +203,7 @@ def control(package: Package, installed_kib: int) -> str:
         "Recommends": package.recommends,
         "Section": "net",
         "Priority": "optional",
-        "Description": f"{package.name}, built by the testbed",
+        "Description": f"{package.name}, {'a stand-in of' if package.driver else 'built by'} the testbed",
     }
     return "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
 
@@ -218,7 +222,10 @@ def scripts(package: Package) -> dict[str, str]:
 
 def key_of(package: Package) -> str:
     """Changes with what goes into the package."""
-    parts = [json.dumps(asdict(package), sort_keys=True), control(package, 0), json.dumps(scripts(package))]
+    fields = asdict(package)
+    has_driver = fields.pop("driver")
+    parts = [json.dumps(fields, sort_keys=True), control(package, 0), json.dumps(scripts(package))]
+    parts += [driver.compiled_folder().name] if has_driver else []
     parts += [binaries.key_of(binaries.BY_NAME[name]) for name in package.targets]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -253,6 +260,8 @@ def control_of(file: Path) -> str:
 def build(package: Package, scratch: Path, programs: Binaries) -> Path:
     root = scratch / "root"
     (root / "DEBIAN").mkdir(parents=True)
+    if package.driver:
+        shutil.copytree(driver.compiled(), root, symlinks=True, dirs_exist_ok=True)
     for path, name in package.programs.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(programs[name].resolve(), root / path)

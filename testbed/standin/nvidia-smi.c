@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { BAD_ARGUMENT = 2, NO_DEVICES = 6, NO_DRIVER = 9, NO_LIBRARY = 12, WIDE = 96 };
 #define RULE "+-----------------------------------------+------------------------+----------------------+"
@@ -148,13 +149,14 @@ static void print_row(const Gpu *gpu, unsigned count, const char *query, const c
 
 int main(int arguments, char **values) {
   const char *query = NULL, *format = "csv", *chosen = NULL;
-  int is_list = 0;
+  int is_list = 0, pause = 0;
   for (int number = 1; number < arguments; number++) {
     const char *value = values[number];
     if (strcmp(value, "-L") == 0 || strcmp(value, "--list-gpus") == 0) is_list = 1;
     else if (strncmp(value, "--query-gpu=", 12) == 0) query = value + 12;
     else if (strncmp(value, "--format=", 9) == 0) format = value + 9;
     else if (strncmp(value, "--id=", 5) == 0) chosen = value + 5;
+    else if (strncmp(value, "--loop=", 7) == 0) pause = atoi(value + 7);
     else if (strcmp(value, "-i") == 0 && number + 1 < arguments) chosen = values[++number];
     else {
       printf("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n");
@@ -180,6 +182,9 @@ int main(int arguments, char **values) {
     if (query) print_row(&gpus[index], total, query, format);
     else printf("GPU %u: %s (UUID: %s)\n", gpus[index].index, gpus[index].name, gpus[index].uuid);
   }
-  if (!query && !is_list) print_table(gpus, count);
+  do {
+    if (!query && !is_list) print_table(gpus, count);
+    fflush(stdout);
+  } while (pause && sleep(pause) == 0);
   return 0;
 }

@@ -37,11 +37,14 @@ class Lab:
         """A cluster file with the first hosts, the first of them the control plane."""
         hosts = [{"name": host.name, "address": host.name} for host in self.group.hosts[:count]]
         hosts[0]["role"] = "control-plane"
+        urls = [self.repository.kubernetes_url()]
+        if any(host.traits.gpus for host in self.group.hosts):
+            urls += [self.repository.nvidia_url(), self.repository.driver_url()]
         text = {
             "name": "lab",
             "hosts": hosts,
             "source": {
-                "repositories": [{"url": f"{self.repository.kubernetes_url()}/", "key": "key.asc"}],
+                "repositories": [{"url": f"{url}/", "key": "key.asc"} for url in urls],
                 "images": self.repository.images_url(),
             },
             "network": {"pods": "172.29.0.0/16", "services": "172.30.0.0/16"},

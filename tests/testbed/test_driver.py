@@ -89,6 +89,7 @@ def test_a_host_without_a_driver_has_only_what_is_on_the_bus(tmp_path: Path) -> 
     assert (bus / "0000:41:00.0/vendor").read_text() == "0x10de\n"
     assert "DRIVER" not in (bus / "0000:41:00.0/uevent").read_text()
     assert not (tmp_path / "usr/bin/nvidia-smi").exists() and not (bus.parent / "devices").exists()
+    assert "nvidia0 256\n" in (bus.parent / "dormant/devices").read_text()  # for a driver that is installed later
 
 
 def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,15 @@ ClusterKind = Literal["ssh", "local", "existing"]
 Role = Literal["control-plane", "worker"]
 GpuChoice = Literal["auto", "yes", "no"]
 FirewallChoice = Literal["check", "open", "ignore"]
+DriverChoice = Literal["nvidia", "distribution", "keep"]
 NetworkKind = Literal["routes", "flannel", "manifest"]
 StorageKind = Literal["local-path", "nfs"]
 Addon = Literal["gpu", "jobset", "kueue", "storage", "controller", "autoscaler", "metrics"]
 
 API_PORT = 6443
+GPU_RESOURCE = "nvidia.com/gpu"
+GPU_LABEL = "nvidia.com/gpu.present"
+"""Of nodes with GPUs; the device plugin runs on them. NVIDIA's own charts and feature discovery use the same."""
 ADDON_LABEL = "longboat.dev/addon"
 """On every object that was made for an add-on; its value is the add-on's name. What lacks it is somebody else's."""
 
@@ -49,6 +53,17 @@ class Versions(Value, frozen=True):
     flannel: str = "0.28.0"
     pause: str = "3.10.2"
     """The image that holds a pod's namespaces, as this version of kubeadm names it."""
+    driver: str = "580"
+    """The branch of NVIDIA's driver that is installed where there is none."""
+    toolkit: str = "1.20.1"
+    """NVIDIA's container toolkit."""
+    device_plugin: str = "0.19.3"
+    """NVIDIA's device plugin."""
+
+    @property
+    def device_plugin_image(self) -> str:
+        """Also that of the pod which shows that GPUs work: no other one is on a GPU host for sure."""
+        return f"nvcr.io/nvidia/k8s-device-plugin:v{self.device_plugin}"
 
 
 class PackageRepository(Value, frozen=True):
@@ -107,6 +122,8 @@ class ClusterSpec(Value, frozen=True):
     source: SoftwareSource = SoftwareSource()
     network: Network = Network()
     firewall: FirewallChoice = "check"
+    driver: DriverChoice = "nvidia"
+    """Where the driver of GPU hosts comes from; `keep`: they have it already."""
     addons: tuple[Addon, ...] = ("controller",)
     image: str | None = None
     """The image that has Longboat, for the add-ons controller and autoscaler."""

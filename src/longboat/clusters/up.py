@@ -18,7 +18,7 @@ from longboat.clusters.apply.execute import Execution
 from longboat.clusters.apply.step_log import Listener, StepEvent, StepFailure
 from longboat.clusters.hosts.connection import HostConnection, check
 from longboat.clusters.observe.facts import HostFacts
-from longboat.clusters.plan import kubeadm, node_settings, packages
+from longboat.clusters.plan import gpu, kubeadm, node_settings, packages
 from longboat.clusters.plan.host_plan import plan_hosts, plan_network
 from longboat.clusters.plan.network import KUBECTL, NodeView
 from longboat.clusters.plan.steps import ClusterPlan, Step
@@ -106,7 +106,7 @@ class ClusterUp:
         return UpResult(failures=tuple(failures), changes=len(plan.steps))
 
     def _settle(self, nodes: Sequence[NodeView]) -> int:
-        calls = node_settings.commands(self._spec, nodes)
+        calls = node_settings.commands(gpu.labelled(self._spec, self._facts), nodes)
         for call in calls:
             check(self._control, f"{KUBECTL} {shlex.join(call)}")
             self._listen(StepEvent(host=call[2], step=call[0], state="done", text=shlex.join(call[3:])))
@@ -115,7 +115,7 @@ class ClusterUp:
     def _stdin(self, step: Step) -> bytes | Path:
         if step.kind == "images":
             return image_archive(self._spec)
-        if step.kind == "script":
+        if step.kind in ("script", "restart"):
             return b""
         if step.kind == "manifest":
             return self._manifest()
@@ -152,6 +152,9 @@ def load_keys(spec: ClusterSpec, facts: Sequence[HostFacts]) -> dict[str, bytes]
     if spec.source.kind != "packages":
         return {}
     wanted = {repository.key for host in facts for repository in packages.repositories(spec, host)}
+    specs = {host.name: host for host in spec.hosts}
+    for host in (host for host in facts if host.name in specs):
+        wanted |= {repository.key for repository in gpu.repositories(spec, specs[host.name], host)}
     return {name: load_file(name) for name in sorted(wanted)}
 
 

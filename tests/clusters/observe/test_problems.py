@@ -54,6 +54,7 @@ FULL = {"disks": (Disk(path="/", total=100 * GIB, free=9 * GIB),)}
 PROXY = (("http_proxy", "http://proxy:3128"),)
 DIRECT = (*PROXY, ("no_proxy", "localhost,10.0.0.0/8"))
 DIRECT_SHORT = (*PROXY, ("no_proxy", "localhost,10.244.0.0/16"))
+GPUS = spec_of(addons=("gpu",))
 FLANNEL = spec_of(network=Network(kind="flannel"))
 
 
@@ -98,7 +99,11 @@ FLANNEL = spec_of(network=Network(kind="flannel"))
         (SPEC, {"addresses": ("10.0.0.5/24", "10.100.0.1/8")}, "range", "error", "connected to 10.0.0.0/8"),
         (spec_of(HostSpec(name="one", address="one", gpu="yes")), {}, "gpu", "error", "no NVIDIA device"),
         (SPEC, {"gpus": (H200,)}, "driver", "warning", "1 NVIDIA device without a driver"),
-        (spec_of(addons=("gpu",)), {"gpus": (H200, H200)}, "driver", "error", "2 NVIDIA devices without"),
+        (spec_of(addons=("gpu",)), {"gpus": (H200, H200)}, "driver", "repair", "2 NVIDIA devices without"),
+        (spec_of(addons=("gpu",), driver="keep"), {"gpus": (H200,)}, "driver", "error", "1 NVIDIA device without"),
+        (spec_of(addons=("gpu",)), {"driver": "570.1", "nvswitch": True}, "fabric", "repair", "NVSwitch"),
+        (GPUS, {"driver": "1.1", "programs": (("nvidia-ctk", "1.14.3"),)}, "toolkit", "error", "too old"),
+        (with_(FILES, addons=("gpu",)), {"driver": "1.1"}, "toolkit", "error", "nvidia-container-toolkit is missing"),
         (SPEC, {"gpus": (H200,), "modules": ("nouveau",)}, "driver", "warning", "nouveau holds them"),
         (SPEC, {"gpus": (H200,), "driver": "570.1", "nvswitch": True}, "fabric", "warning", "NVSwitch"),
         (SPEC, {"skew_s": 5.0}, "clock", "warning", "5 s ahead of this machine's"),
@@ -134,6 +139,7 @@ def test_one_thing_is_wrong(spec: ClusterSpec, changes: dict, check: str, severi
         (spec_of(HostSpec(name="one", address="one", gpu="no")), {"gpus": (H200,)}),
         (SPEC, {"gpus": (H200,), "driver": "570.1", "nvswitch": True, "units": (("nvidia-fabricmanager", "active"),)}),
         (spec_of(HostSpec(name="one", address="one", gpu="yes")), {"driver": "570.1"}),
+        (spec_of(addons=("gpu",)), {"driver": "1.1", "programs": (("nvidia-ctk", "1.18.0"),)}),
     ],
 )
 def test_what_is_no_problem(spec: ClusterSpec, changes: dict) -> None:
@@ -204,3 +210,10 @@ def test_hosts_that_were_not_reached_and_the_order() -> None:
     found = find_problems(spec, facts[:2], {"h2": unreached})
     assert [(item.host, item.check) for item in found] == [("h0", "systemd"), ("h0", "swap"), ("h2", "connection")]
     assert (found[2].message, found[2].remedy) == ("nothing answers at h2", "is sshd running there?")
+
+
+def test_only_debian_and_ubuntu_have_a_driver_of_their_own() -> None:
+    rocky = {"gpus": (H200,), "package_manager": "dnf", "os_id": "rocky"}
+    found = problems(spec_of(addons=("gpu",), driver="distribution"), **rocky)
+    assert [(item.check, item.severity) for item in found] == [("driver", "error"), ("driver", "repair")]
+    assert [item.severity for item in problems(spec_of(addons=("gpu",)), **rocky)] == ["repair"]

@@ -17,7 +17,7 @@ from longboat.core.errors import Refused
 from longboat.fitting.model.nodes import Taint
 from tests.clusters.worlds import KEYS, bare, cluster
 
-FULL = ["journal", "data", "sysctl", "repository", "packages", "containerd"]
+FULL = ["journal", "data", "repository", "sysctl", "packages", "containerd"]
 
 
 def names(spec: ClusterSpec, facts: HostFacts) -> list[str]:

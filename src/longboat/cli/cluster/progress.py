@@ -74,4 +74,6 @@ def failure_lines(failures: Sequence[StepFailure], logs: Path) -> Iterator[str]:
         yield f"{name}: {clean(failure.message)}"
         for line in failure.last_lines:
             yield f"    {clean(line)}"
+        if failure.hint:
+            yield f"    hint: {clean(failure.hint)}"
         yield f"    all of it: {logs / f'{failure.host}.log'}"

@@ -14,7 +14,8 @@ from longboat.cli.cluster.progress import ProgressTable, failure_lines
 from longboat.cli.cluster.session import ClusterSession, login_options, open_session
 from longboat.cli.cluster.target import spec_of, target_options
 from longboat.cli.input.arguments import seconds
-from longboat.cli.output.terminal import say
+from longboat.cli.output.terminal import clean, say
+from longboat.clusters.apply.gpu_verification import GpuVerification
 from longboat.clusters.apply.nodes import delete_node
 from longboat.clusters.down import ClusterDown
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan
@@ -23,6 +24,7 @@ from longboat.clusters.spec_store import load_spec, save_spec
 from longboat.clusters.support import check_supported
 from longboat.clusters.up import ClusterUp, UpResult
 from longboat.core.errors import EngineError, Refused, UsageError
+from longboat.core.words import counted
 from longboat.engines.shared.home import Home
 
 
@@ -71,7 +73,7 @@ def command(dry_run: bool, forget: tuple[str, ...], grace: float, output: str, a
         if leaving:
             take_away(session, leaving, progress, grace_s=grace)
         save_spec(spec, session.home)
-        return finish(session, work.run(), output)
+        return finish(session, work.run(), progress, output)
 
 
 def leaving_hosts(before: ClusterSpec | None, spec: ClusterSpec) -> list[HostSpec]:
@@ -116,7 +118,7 @@ def take_away(session: ClusterSession, leaving: Sequence[HostSpec], progress: Pr
         raise EngineError(f"{names}: could not leave the cluster", hint="the same command again tries what is left")
 
 
-def finish(session: ClusterSession, result: UpResult, output: str) -> int:
+def finish(session: ClusterSession, result: UpResult, progress: ProgressTable, output: str) -> int:
     spec = session.spec
     for line in failure_lines(result.failures, session.logs):
         say(line)
@@ -128,8 +130,27 @@ def finish(session: ClusterSession, result: UpResult, output: str) -> int:
             hint="mend what is named above, then the same command again goes on from there",
         )
     install_into(spec, spec.name, output)
+    if "gpu" in spec.addons:
+        verify_gpus(session, progress)
     say(closing(spec, result))
     return 0
+
+
+def verify_gpus(session: ClusterSession, progress: ProgressTable) -> None:
+    """Also where a device plugin of somebody else's offers them."""
+    work = GpuVerification(session.spec, session.hosts.connections, session.facts, progress.listen)
+    work.run()
+    for report in work.reports:
+        for line in report.table.splitlines():
+            say(clean(line))
+        say(f"longboat: {report.host}: {counted(report.gpus, 'GPU')}{f', {report.note}' if report.note else ''}")
+    for line in failure_lines(work.failures, session.logs):
+        say(line)
+    if work.failures:
+        names = ", ".join(failure.host for failure in work.failures)
+        raise EngineError(f"the GPUs of {names} do not work", hint="mend what is named above, then the same command")
+    if not work.names:
+        say("longboat: no host of the file has an NVIDIA GPU")
 
 
 def closing(spec: ClusterSpec, result: UpResult) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longboat.clusters.addons import autoscaler, controller, metrics, released, storage
+from longboat.clusters.addons import autoscaler, controller, gpu, metrics, released, storage
 from longboat.clusters.addons.addon import AddonInputs, AddonMaker, AddonManifest, labelled
 from longboat.clusters.spec import Addon
 
 MAKERS: dict[Addon, AddonMaker] = {
+    "gpu": gpu.make,
     "storage": storage.make,
     "metrics": metrics.make,
     "controller": controller.make,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from longboat.clusters.apply.restart import restart
 from longboat.clusters.apply.step_log import Listener, StepFailure, StepLog
 from longboat.clusters.hosts.connection import CommandFailed, HostConnection
 from longboat.clusters.plan.journal_shell import PRELUDE
@@ -88,7 +89,15 @@ class Execution:
         return self._log.attempt(step.host, step.name, lambda: self._perform(step), title=step.title)
 
     def _perform(self, step: Step) -> None:
-        perform(self._hosts[step.host], step, self._stdin(step), self._log)
+        host, stdin = self._hosts[step.host], self._stdin(step)
+        try:
+            perform(host, step, stdin, self._log)
+        except CommandFailed as error:
+            if step.kind != "restart":
+                raise
+            self._log.tell(step.host, step.name, "line", f"restart: {error.message}")
+            restart(host)
+            perform(host, step, stdin, self._log)
 
 
 def perform(host: HostConnection, step: Step, stdin: bytes | Path, log: StepLog) -> None:

@@ -32,6 +32,7 @@ class StepFailure(Value, frozen=True):
     step: str
     message: str
     last_lines: tuple[str, ...] = ()
+    hint: str = ""
 
 
 class StepLog:
@@ -54,7 +55,8 @@ class StepLog:
             lines = error.last_lines if isinstance(error, CommandFailed) else ()
             message = error.message.removeprefix(f"{host}: ")
             with self._lock:
-                self.failures.append(StepFailure(host=host, step=step, message=message, last_lines=lines))
+                failure = StepFailure(host=host, step=step, message=message, last_lines=lines, hint=error.hint or "")
+                self.failures.append(failure)
             self.tell(host, step, "failed", message, seconds=time.monotonic() - began)
             return False
         self.tell(host, step, "done", seconds=time.monotonic() - began)

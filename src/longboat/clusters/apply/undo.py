@@ -46,7 +46,7 @@ PURGE_S = 3600.0  # checkpoints of years, on a slow disk
 
 OURS = re.compile(
     r"kube|(^|[/._ -])cni([0-9/._ -]|$)|containerd|(^|[/ ])runc|etcd|flannel|longboat|cri-tools|KUBE-|CNI-"
-    r"|nvidia-(ctk|cdi)"
+    r"|nvidia-(ctk|cdi|container)|(^|[/ ])cdi( |$)"
 )
 """Names that only we bring onto a host. Other differences are shown too, but are other people's doing."""
 

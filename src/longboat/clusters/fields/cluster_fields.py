@@ -11,6 +11,7 @@ from longboat.clusters.fields.kinds import GpuPresence, HostText, JsonText, Netw
 from longboat.clusters.spec import (
     Addon,
     ClusterKind,
+    DriverChoice,
     FirewallChoice,
     Network,
     NetworkKind,
@@ -261,6 +262,12 @@ FILE = Shape(
             kind=ChoiceOf(options=get_args(FirewallChoice)),
             doc="Of the hosts: told what is closed, opened, or left alone.",
             default="check",
+        ),
+        Field(
+            name="driver",
+            kind=ChoiceOf(options=get_args(DriverChoice)),
+            doc="NVIDIA's driver for GPU hosts without one: from NVIDIA, from the distribution, or left to you.",
+            default="nvidia",
         ),
         Field(
             name="addons",

@@ -25,7 +25,7 @@ FOREIGN = {
         "context": "a context is of the kind existing",
     },
     "existing": dict.fromkeys(
-        ("hosts", "defaults", "endpoint", "versions", "source", "network", "firewall", "kubelet"),
+        ("hosts", "defaults", "endpoint", "versions", "source", "network", "firewall", "driver", "kubelet"),
         "the kind existing takes a cluster as it is: it has add-ons, and nothing of hosts",
     ),
 }

@@ -14,6 +14,7 @@ SYSTEM_FILES = (
     "/etc/sysctl.d/90-longboat.conf",
     "/etc/cni/net.d/10-longboat.conflist",
     "/var/lib/kubelet/config.yaml",
+    "/run/cdi/nvidia.yaml",
 )
 """Files that the plan looks at: present or not, and the hash of what is in them."""
 

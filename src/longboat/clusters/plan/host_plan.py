@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from longboat.clusters.observe.facts import HostFacts
-from longboat.clusters.plan import kubeadm, network, packages, runtime, system
+from longboat.clusters.plan import gpu, kubeadm, network, packages, runtime, system
 from longboat.clusters.plan.network import NodeView
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Kept, Step
 from longboat.clusters.spec import ClusterSpec, HostSpec
@@ -56,14 +56,18 @@ def _refuse_second_cluster(spec: ClusterSpec, facts: Mapping[str, HostFacts]) ->
 
 def _plan_host(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes]) -> HostPlan:
     install = packages.packages(spec, host, facts)
+    gpus = gpu.steps(spec, host, facts)
+    has_packages = any(isinstance(item, Step) for item in (install, *gpus))
+    nvidia = gpu.repositories(spec, host, facts)
     steps: list[Step | Kept | None] = [
         system.journal(spec, host, facts),
         runtime.data(host),
+        packages.repository(spec, host, facts, keys, nvidia) if has_packages else None,
+        *gpus,
         system.kernel_modules(spec, host, facts),
         system.sysctls(spec, host, facts),
         system.swap(spec, host, facts),
         system.firewall(spec, host, facts),
-        packages.repository(spec, host, facts, keys) if isinstance(install, Step) else None,
         install,
         runtime.containerd(spec, host, facts),
         runtime.images(spec, host, facts),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -144,9 +144,15 @@ def minor_of(version: str) -> str:
     return "v" + ".".join(version.split(".")[:2])
 
 
-def repository(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes]) -> Step | None:
-    """`keys`: the content of every key that `repositories` names."""
-    wanted = repositories(spec, facts)
+def repository(
+    spec: ClusterSpec,
+    host: HostSpec,
+    facts: HostFacts,
+    keys: Mapping[str, bytes],
+    more: tuple[PackageRepository, ...] = (),
+) -> Step | None:
+    """`keys`: the content of every key that `repositories` and `more` name."""
+    wanted = (*repositories(spec, facts), *more)
     make = _apt_sources if facts.package_manager == "apt" else _dnf_sources
     script = make(wanted, keys)
     title = "add the package repositories " + ", ".join(item.url for item in wanted)
@@ -196,8 +202,7 @@ def packages(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept
     if not missing and not needs_runtime and not client:
         return Kept(host=host.name, name="packages", reason=f"kubelet, kubeadm and kubectl {version} are installed")
     names = [f"{name}={version}-*" for name in missing] + (["containerd"] if needs_runtime else []) + client
-    script = f"NAMES='{' '.join(names)}'\nHELD='{' '.join(HELD)}'\n"
-    script += _APT if facts.package_manager == "apt" else _DNF
+    script = install_script(facts, names, held=HELD)
     title = f"install {', '.join(name.replace('=', ' ').removesuffix('-*') for name in names)}"
     return Step(host=host.name, name="packages", title=title, script=script, timeout_s=1200.0)
 
@@ -208,6 +213,14 @@ def nfs_client(spec: ClusterSpec, facts: HostFacts) -> list[str]:
         return []
     name = "nfs-common" if facts.package_manager == "apt" else "nfs-utils"
     return [] if facts.package(name) else [name]
+
+
+def install_script(facts: HostFacts, names: Sequence[str] | None, held: Sequence[str] = ()) -> str:
+    """Installs `name` or `name=version-*`, with what they need, and holds `held` of it at its version. Without `names`,
+    the script before it has set NAMES.
+    """
+    script = f"NAMES='{' '.join(names)}'\n" if names is not None else ""
+    return f"{script}HELD='{' '.join(held)}'\n{_APT if facts.package_manager == 'apt' else _DNF}"
 
 
 def is_version(installed: str, wanted: str) -> bool:

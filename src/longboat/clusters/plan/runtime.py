@@ -6,6 +6,7 @@ import hashlib
 import shlex
 
 from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.observe.gpu_checks import is_version_since, wants_gpus
 from longboat.clusters.plan.journal_shell import put, undo
 from longboat.clusters.plan.steps import Kept, Step
 from longboat.clusters.spec import ClusterSpec, HostSpec
@@ -21,7 +22,7 @@ DATA = (
     "/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd", "/var/lib/cni", "/etc/kubernetes", "/etc/cni",
     "/etc/containerd", "/opt/cni", "/opt/containerd", "/run/containerd", "/run/flannel", "/var/log/pods",
     "/var/log/containers", "/usr/libexec/kubernetes", "/run/xtables.lock", "/run/calico", "/run/cni",
-    "/run/nri", "/run/netns",
+    "/run/nri", "/run/netns", "/run/cdi",
 )  # fmt: skip
 
 
@@ -47,8 +48,7 @@ fi
 
 def is_good(facts: HostFacts) -> bool:
     """A containerd that is there already and new enough."""
-    parts = facts.program("containerd").split(".")
-    return len(parts) > 1 and all(part.isdigit() for part in parts[:2]) and tuple(map(int, parts[:2])) >= OLDEST
+    return is_version_since(facts.program("containerd"), OLDEST)
 
 
 def uses_systemd_cgroups(facts: HostFacts) -> bool:
@@ -110,20 +110,23 @@ def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept |
     """Images from an archive instead of a registry; the archive goes through stdin."""
     if spec.source.images is None:
         return None
-    pause = f"registry.k8s.io/pause:{spec.versions.pause}"
-    server = f"registry.k8s.io/kube-proxy:v{spec.versions.kubernetes}"
-    if pause in facts.images and server in facts.images:
+    wanted = [
+        f"registry.k8s.io/pause:{spec.versions.pause}",
+        f"registry.k8s.io/kube-proxy:v{spec.versions.kubernetes}",
+        *([spec.versions.device_plugin_image] if wants_gpus(spec, host, facts) else ()),
+    ]
+    if set(wanted) <= set(facts.images):
         return Kept(host=host.name, name="images", reason="the images of this version are there")
     title = f"import images from {spec.source.images}"
     load = "ctr -n k8s.io images import -"
+    named = f"# {' '.join(wanted)}\n"  # other images are another step
     if is_url(spec.source.images):  # a pipe hides the exit code of what comes first
         url = shlex.quote(spec.source.images)
-        script = f'curl -fsSL --retry 3 -o "$LB/images.tar" {url}\n{load} < "$LB/images.tar" >/dev/null\n'
+        script = named + f'curl -fsSL --retry 3 -o "$LB/images.tar" {url}\n{load} < "$LB/images.tar" >/dev/null\n'
         script += 'rm "$LB/images.tar"\n'
         return Step(host=host.name, name="images", title=title, script=script, timeout_s=IMAGES_S)
-    return Step(
-        host=host.name, name="images", title=title, script=f"{load} >/dev/null\n", kind="images", timeout_s=IMAGES_S
-    )
+    script = f"{named}{load} >/dev/null\n"
+    return Step(host=host.name, name="images", title=title, script=script, kind="images", timeout_s=IMAGES_S)
 
 
 def is_url(text: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from longboat.core.jobs import Value
 
-StepKind = Literal["script", "init", "join", "images", "manifest", "drain", "ready"]
+StepKind = Literal["script", "init", "join", "images", "manifest", "drain", "ready", "restart"]
 
 
 class Step(Value, frozen=True):
@@ -22,6 +22,7 @@ class Step(Value, frozen=True):
     kind: StepKind = "script"
     """What goes through stdin: nothing, kubeadm's configuration of init or join, an archive of images, a manifest.
     `drain` and `ready` are no scripts on the host: its node is drained or waited for through the control plane.
+    `restart`: nothing; where the script fails the host is restarted, and it is run once more.
     """
     needs: tuple[str, ...] = ()
     """Steps of other hosts that come first."""

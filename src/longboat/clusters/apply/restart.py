@@ -1,0 +1,32 @@
+"""Restarts a host and waits until it answers again, as another boot than before."""
+
+from __future__ import annotations
+
+import time
+
+from longboat.clusters.hosts.connection import HostConnection, HostUnreachable, check
+from longboat.core.errors import EngineError
+
+RESTART_S = 900.0  # servers with much memory test it for minutes before they boot
+_LOOK_S = 2.0
+_BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+# By a timer of systemd's: the script itself has ended by then, and its connection with it.
+_RESTART = "systemd-run -q --on-active=1 --timer-property=AccuracySec=100ms systemctl reboot"
+
+
+def restart(host: HostConnection, timeout_s: float = RESTART_S) -> None:
+    """Raises the last error of the host when it has not come back in time."""
+    before = check(host, _BOOT_ID)
+    check(host, _RESTART)
+    deadline = time.monotonic() + timeout_s
+    while True:
+        error: EngineError = HostUnreachable(host.name, "still up after it was told to restart")
+        try:
+            if check(host, _BOOT_ID, timeout_s=20) != before:
+                return
+        except EngineError as failure:  # no connection yet, or no logins as long as it boots
+            error = failure
+        if time.monotonic() > deadline:
+            reason = f"not back {timeout_s:g} s after a restart: {error.message.removeprefix(f'{host.name}: ')}"
+            raise HostUnreachable(host.name, reason, hint="look at its console; the same command goes on from there")
+        time.sleep(_LOOK_S)
