@@ -32,10 +32,16 @@ class World:
 
     def answer(self, host: str, script: str) -> str:
         answers = {
-            "allocatable": self._offer, "get pods": lambda: json.dumps({"items": [self.pod]}),
-            "logs pod-1": lambda: TABLE, "exec pod-1": lambda: self.after, "create -f -": str, "delete job": str, "daemon-reload": str,
-            "\ndone_with": str, "nvidia-smi -L": lambda: LISTED,
-        }  # fmt: skip
+            "allocatable": self._offer,
+            "get pods": lambda: json.dumps({"items": [self.pod]}),
+            "logs pod-1": lambda: TABLE,
+            "exec pod-1": lambda: self.after,
+            "create -f -": str,
+            "delete job": str,
+            "daemon-reload": str,
+            "\ndone_with": str,
+            "nvidia-smi -L": lambda: LISTED,
+        }
         word = next(word for word in answers if word in script)
         self.asked.append(f"{host} {word.strip()}")
         return answers[word]()
