@@ -185,3 +185,19 @@ def test_a_lock_that_stays_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(EngineError) as caught:
         put_context(ADMIN, "lab", {"KUBECONFIG": str(file)})
     assert caught.value.hint == f"if no kubectl is at work, remove {file}.lock"
+
+
+def test_a_backup_is_not_written_over_by_the_next(tmp_path: Path) -> None:
+    """`up`, `down`, `up`: what was there before all of it is still there, and a change in between is kept too."""
+    file = tmp_path / "config"
+    file.write_text(MINE)
+    environment = {"KUBECONFIG": str(file)}
+    put_context(ADMIN, "lab", environment)
+    drop_context("lab", environment)
+    assert [path.name for path in tmp_path.glob("*.bak*")] == ["config.longboat.bak"]
+    assert (tmp_path / "config.longboat.bak").read_text() == MINE
+    later = file.read_text() + "note: mine\n"
+    file.write_text(later)
+    put_context(ADMIN, "lab", environment)
+    assert (tmp_path / "config.longboat.bak").read_text() == MINE
+    assert backup_of(file).name == "config.longboat.bak.1" and backup_of(file).read_text() == later

@@ -211,7 +211,33 @@ def drop_context(name: str, environment: Mapping[str, str]) -> Path | None:
 
 
 def backup_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.longboat.bak")
+    """The newest backup: `.bak`, else the highest of `.bak.1`, `.bak.2`, ..."""
+    first = path.with_name(f"{path.name}.longboat.bak")
+    numbers = [int(other.suffix[1:]) for other in path.parent.glob(f"{first.name}.*") if other.suffix[1:].isdecimal()]
+    return first.with_name(f"{first.name}.{max(numbers)}") if numbers else first
+
+
+def _keep_backup(path: Path, before: bytes, owner: os.stat_result | None) -> None:
+    """A backup is never written over. One that differs from the file only in entries of ours needs no second."""
+    newest = backup_of(path)
+    if newest.exists():
+        with contextlib.suppress(OSError, UnicodeDecodeError, KubeconfigError):
+            if _of_others(newest.read_text(encoding="utf-8")) == _of_others(before.decode()):
+                return
+        number = newest.suffix[1:]
+        first = newest.with_suffix("") if number.isdecimal() else newest
+        newest = first.with_name(f"{first.name}.{int(number) + 1 if number.isdecimal() else 1}")
+    _write(newest, before, owner)
+
+
+def _of_others(text: str) -> dict[str, Any]:
+    """What a kubeconfig says besides the contexts that Longboat made, and which of them is current."""
+    file = _Document(text)
+    for name in [name for name, body in file.entries("contexts") if file.is_marked(body)]:
+        text = remove(text, name)
+    meaning = _meaning(text.encode())
+    meaning.pop("current-context", None)
+    return meaning
 
 
 def _change(environment: Mapping[str, str], change: Callable[[str], str]) -> Path | None:
@@ -230,7 +256,7 @@ def _change(environment: Mapping[str, str], change: Callable[[str], str]) -> Pat
                 return None
             owner = path.stat() if before is not None else None
             if before is not None:
-                _write(backup_of(path), before, owner)
+                _keep_backup(path, before, owner)
             _write(path, after, owner)
     return path
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import shlex
-import threading
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -55,8 +54,7 @@ class ClusterUp:
         self._hosts = hosts
         self._facts = facts
         self._listen = listen
-        self._lock = threading.Lock()
-        self._token: cluster_nodes.JoinToken | None = None
+        self._tokens = cluster_nodes.JoinTokens(self._control)
 
     def plan(self) -> ClusterPlan:
         return plan_hosts(self._spec, self._facts, load_keys(self._spec, list(self._facts.values())))
@@ -67,6 +65,18 @@ class ClusterUp:
         if self._control.name in failed:
             return first
         joined = [host.name for host in self._spec.hosts if host.name in self._facts and host.name not in failed]
+        try:
+            return self._connect(first, joined)
+        except EngineError as error:
+            if not first.failures:
+                raise
+            # Hosts that failed before may well be the reason: they are told too.
+            last = StepFailure(host=self._control.name, step="network", message=error.message)
+            return UpResult(failures=(*first.failures, last), changes=first.changes)
+
+    def _connect(self, first: UpResult, joined: Sequence[str]) -> UpResult:
+        """The second pass: network, labels and taints of those who have joined."""
+        failed: set[str] = set()
         self._register(joined)
         nodes = cluster_nodes.wait_for_ranges(self._control, joined, RANGES_S)
         second = self._plan_and_execute(plan_network(self._spec, self._facts, nodes, self._manifest()))
@@ -100,9 +110,7 @@ class ClusterUp:
         try:
             failures = Execution(self._hosts, self._stdin, self._listen).run(plan)
         finally:
-            if self._token:
-                self._token.delete()
-                self._token = None
+            self._tokens.delete()
         return UpResult(failures=tuple(failures), changes=len(plan.steps))
 
     def _settle(self, nodes: Sequence[NodeView]) -> int:
@@ -124,18 +132,11 @@ class ClusterUp:
         if step.kind == "init":
             own = f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
             return kubeadm.as_text(kubeadm.init_documents(self._spec, host, facts, own))
-        token = self._join_token()
-        key = token.certificate_key() if host.role == "control-plane" else ""
-        return kubeadm.as_text(kubeadm.join_documents(self._spec, host, facts, token.ticket(key)))
+        ticket = self._tokens.ticket(is_control_plane=host.role == "control-plane")
+        return kubeadm.as_text(kubeadm.join_documents(self._spec, host, facts, ticket))
 
     def _manifest(self) -> bytes:
         return load_file(self._spec.network.manifest) if self._spec.network.manifest else b""
-
-    def _join_token(self) -> cluster_nodes.JoinToken:
-        with self._lock:  # hosts join side by side, with one token
-            if self._token is None:
-                self._token = cluster_nodes.JoinToken(self._control)
-            return self._token
 
 
 def image_archive(spec: ClusterSpec) -> Path:

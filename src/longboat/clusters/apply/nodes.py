@@ -7,11 +7,10 @@ import json
 import math
 import re
 import shlex
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import msgspec
 
 from longboat.clusters.hosts.connection import CommandFailed, HostConnection, check
 from longboat.clusters.plan.kubeadm import JoinTicket
@@ -177,23 +176,33 @@ def delete_node(control: HostConnection, name: str) -> None:
     check(control, f"{KUBECTL} delete node {shlex.quote(name)} --ignore-not-found", timeout_s=90)
 
 
-class JoinToken:
-    """A token that lives some minutes, with what a host needs beside it to trust the control plane."""
+class JoinTokens:
+    """A token for each host that joins, some minutes long, and what it needs beside it to trust the control plane.
+    Safe for threads: hosts join side by side.
+    """
 
     def __init__(self, control: HostConnection) -> None:
         self._control = control
+        self._lock = threading.Lock()
+        self._identities: list[str] = []
+        self._has_certificates = False
+
+    def ticket(self, *, is_control_plane: bool) -> JoinTicket:
+        """Made when the host is about to join: it is neither another host's, nor old after a slow installation."""
         lifetime = "15m"  # a join takes one or two; kubeadm waits up to five for a slow kubelet
-        output = check(control, f"kubeadm token create --ttl {lifetime} --print-join-command", timeout_s=120)
+        output = check(self._control, f"kubeadm token create --ttl {lifetime} --print-join-command", timeout_s=120)
         match = re.search(r"join (\S+) --token (\S+) --discovery-token-ca-cert-hash (sha256:[0-9a-f]{64})", output)
         if match is None:
-            raise EngineError(f"{control.name}: kubeadm told no join command")
-        self._ticket = JoinTicket(server=match[1], token=match[2], ca_hash=match[3])
+            raise EngineError(f"{self._control.name}: kubeadm told no join command")
+        with self._lock:
+            self._identities.append(match[2].partition(".")[0])
+        key = self._certificate_key() if is_control_plane else ""
+        return JoinTicket(server=match[1], token=match[2], ca_hash=match[3], certificate_key=key)
 
-    def ticket(self, certificate_key: str) -> JoinTicket:
-        return msgspec.structs.replace(self._ticket, certificate_key=certificate_key)
-
-    def certificate_key(self) -> str:
-        """The control plane's certificates, stored in the cluster for two hours, encrypted with this key."""
+    def _certificate_key(self) -> str:
+        """The control plane's certificates, stored in the cluster and encrypted with this key."""
+        with self._lock:
+            self._has_certificates = True
         output = check(self._control, "kubeadm init phase upload-certs --upload-certs", timeout_s=120)
         match = re.search(r"^([0-9a-f]{64})$", output, re.MULTILINE)
         if match is None:
@@ -201,5 +210,12 @@ class JoinToken:
         return match[1]
 
     def delete(self) -> None:
-        identity = self._ticket.token.partition(".")[0]
-        self._control.run(f"kubeadm token delete {shlex.quote(identity)}", timeout_s=60)
+        """All of them, and the certificates, which kubeadm would leave there for two hours."""
+        with self._lock:
+            identities, self._identities = self._identities, []
+            has_certificates, self._has_certificates = self._has_certificates, False
+        script = f"kubeadm token delete {shlex.join(identities)}\n" if identities else ""
+        if has_certificates:
+            script += f"{KUBECTL} -n kube-system delete secret kubeadm-certs --ignore-not-found\n"
+        if script:
+            self._control.run(script, timeout_s=60)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from longboat.clusters.observe import facts
 
+END = "end\tall"
+"""The last line. Without it the script was cut off, and what was not read would look as if it were not there."""
 LINES = 400  # of one source: more listeners, routes or images than that say nothing new
 MOST_BYTES = 800_000  # below what a connection keeps of an output, so that nothing is lost in the middle
 
@@ -103,7 +105,9 @@ for name in MODULES; do
         { [ -r "$built" ] && grep -q "/$name\\.ko" "$built"; }; then say module "$name"; fi
 done
 for file in FILES; do if [ -f "$file" ]; then sha256sum "$file" 2>/dev/null | lines file; fi; done
-if grep -q -E '^ *disabled_plugins *=.*"(io[.]containerd[.]grpc[.]v1[.])?cri"' /etc/containerd/config.toml 2>/dev/null
+# A list may go over several lines.
+if sed 's/#.*//' /etc/containerd/config.toml 2>/dev/null | tr '\\n' ' ' | grep -q -E \\
+    "disabled_plugins *= *[[][^]]*[\\"'](io[.]containerd[.](grpc[.]v1[.]cri|cri[.]v1[.](runtime|images))|cri)[\\"']"
 then say cri_disabled yes; fi
 if has ctr && [ -S /run/containerd/containerd.sock ]; then soon ctr -n k8s.io images ls -q | lines image; fi
 """
@@ -129,6 +133,7 @@ for folder in /sys/bus/pci/devices/*; do
 done
 first driver /sys/module/nvidia/version
 say clock "$(date +%s.%N)"
+say END
 }
 probe 2>/dev/null | head -c BYTES
 """
@@ -138,6 +143,7 @@ def script() -> str:
     """Names in it are constants of ours, without a character that a shell knows."""
     text = _START + _SYSTEM + _NETWORK + _SOFTWARE + _CLUSTER
     values = {
+        "END": END.replace("\t", " "),
         "LINES": str(LINES),
         "BYTES": str(MOST_BYTES),
         "PACKAGES": " ".join(facts.PACKAGES),

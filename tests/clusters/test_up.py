@@ -1,0 +1,77 @@
+"""What `up` tells when a part of it fails, what it fetches, and tokens of hosts that join. Simulated transport."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from longboat.clusters import up
+from longboat.clusters.apply.nodes import JoinTokens
+from longboat.clusters.hosts.connection import CommandResult, Line
+from longboat.clusters.up import ClusterUp, load_file
+from longboat.core.errors import EngineError
+from tests.clusters.worlds import KEYS, bare, cluster
+
+HASH = "sha256:" + "0" * 64
+
+
+class SimulatedHost:
+    """Scripts that hold one of `breaks` fail."""
+
+    def __init__(self, name: str, log: list[str], breaks: tuple[str, ...] = ()) -> None:
+        self.name, self.log, self.breaks = name, log, breaks
+
+    def run(
+        self, script: str, *, stdin: bytes | Path = b"", as_root: bool = True, timeout_s: float = 60.0,
+        on_line: Line | None = None,
+    ) -> CommandResult:  # fmt: skip
+        self.log.append(f"{self.name}: {script}")
+        out = ""
+        if "token create" in script:
+            out = f"kubeadm join 10.0.0.1:6443 --token abc{len(self.log):03}.x --discovery-token-ca-cert-hash {HASH}"
+        if "upload-certs" in script:
+            out = "0" * 64
+        is_broken = any(sign in script for sign in self.breaks)
+        return CommandResult(code=1 if is_broken else 0, stdout=out, stderr="error: broken" if is_broken else "")
+
+    def close(self) -> None: ...
+
+
+def test_hosts_that_failed_are_told_even_if_the_others_get_no_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(up, "RANGES_S", 0.0)
+    monkeypatch.setattr(up, "load_keys", lambda spec, facts: KEYS)
+    spec, log = cluster(workers=2), list[str]()
+    hosts = {
+        "cp-0": SimulatedHost("cp-0", log, ("get nodes",)),
+        "w-0": SimulatedHost("w-0", log, ("NAMES='",)),
+        "w-1": SimulatedHost("w-1", log),
+    }
+    facts = {host.name: bare(host.name) for host in spec.hosts}
+    result = ClusterUp(spec, hosts, facts, lambda event: None).run()
+    assert [(failure.host, failure.step) for failure in result.failures][0] == ("w-0", "packages")
+    assert result.failures[-1].host == "cp-0"
+
+
+def test_every_host_joins_with_a_token_of_its_own_and_none_is_left() -> None:
+    log: list[str] = []
+    tokens = JoinTokens(SimulatedHost("cp-0", log))
+    tickets = [tokens.ticket(is_control_plane=False), tokens.ticket(is_control_plane=True)]
+    assert len({ticket.token for ticket in tickets}) == 2
+    assert [ticket.certificate_key for ticket in tickets] == ["", "0" * 64]
+    tokens.delete()
+    for ticket in tickets:
+        assert ticket.token.partition(".")[0] in log[-1].partition("token delete")[2]
+    assert "delete secret kubeadm-certs" in log[-1]
+    count = len(log)
+    tokens.delete()
+    assert len(log) == count  # there is nothing more to delete
+
+
+def test_a_file_that_is_too_large_is_not_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(up, "_FILE_BYTES", 8 << 20)
+    (tmp_path / "big").write_bytes(b"x" * (8 << 20))
+    assert len(load_file(str(tmp_path / "big"))) == 8 << 20
+    (tmp_path / "big").write_bytes(b"x" * ((8 << 20) + 1))
+    with pytest.raises(EngineError, match="it is larger than 8 MiB"):
+        load_file(str(tmp_path / "big"))
