@@ -1,4 +1,4 @@
-"""The audit after `down`: which differences of a host are ours, and which are other people's. What of volumes stays."""
+"""The audit after `down`: what the journal has to do with is ours, the rest other people's. What of volumes stays."""
 
 from __future__ import annotations
 
@@ -7,40 +7,90 @@ from pathlib import Path
 
 import pytest
 
-from longboat.clusters.apply.undo import clear_volumes, is_ours, judge
+from longboat.clusters.apply import undo
+from longboat.clusters.apply.undo import clear_volumes, is_ours, judge, read_touched
 from longboat.clusters.hosts.connection import CommandResult, Line
+from longboat.clusters.plan.journal_shell import PRELUDE, put
 
 PODS = "10.244.0.0/16"
+TOUCHED = read_touched(
+    [
+        "entry sysctl-net.ipv4.ip_forward", "entry swap", "package kubelet", "package containerd.io",
+        "path /usr/bin/kubelet", "path /usr/lib/systemd/system/kubelet.service", "path /etc/cni/net.d/10-x.conflist",
+        "path /etc/my config", "tree /etc/cni", "tree /var/lib/containerd",
+    ]
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("package kubelet 1.36.4-1.1 installed", True),
-        ("package containerd.io 2.4.2 installed", True),
-        ("file /etc/cni/net.d/10-longboat.conflist 0a1b", True),
+        ("hold kubelet", True),
+        ("package kubelet-exporter 1.0 installed", False),  # a name like ours, and not ours
+        ("package vim 9.1 installed", False),
+        ("file /etc/cni/net.d/99-other.conf 0a1b", True),  # in a folder that we made
+        ("file /etc/containerd/config.toml 0a1b", False),  # the journal knows nothing of it
+        ("file /etc/my config 0a1b", True),
+        ("file /etc/longboat.conf 0a1b", True),
         ("folder /etc/cni", True),
+        ("folder /var/lib/containerd", True),
+        ("folder /var/lib/containerd-other", False),
+        ("program /usr/bin/kubelet", True),
+        ("program /usr/bin/kubelet-tool", False),
         ("unit longboat-routes.service enabled", True),
+        ("unit kubelet.service enabled", True),
+        ("unit kubelet-watch.service enabled", False),
+        (
+            "link /etc/systemd/system/multi-user.target.wants/kubelet.service /usr/lib/systemd/system/kubelet.service",
+            True,
+        ),
+        ("sysctl net.ipv4.ip_forward 1", True),
+        ("sysctl net.bridge.bridge-nf-call-iptables 1", False),
+        ("swap /dev/sdb", True),
         ("chain iptables-nft KUBE-FIREWALL", True),
         ("interface cni0", True),
         ("interface flannel.1", True),
+        ("interface docker0", False),
+        ("mount /var/lib/containerd/x overlay", True),
+        ("mount /mnt/data ext4", False),
         ("route 10.244.3.0/24 via 10.0.0.3 dev eth0", True),
         ("route 10.200.3.0/24 via 10.0.0.3 dev eth0", False),
         ("route default via 10.0.0.1 dev eth0", False),
-        ("package vim 9.1 installed", False),
         ("file /etc/communication.conf 0a1b", False),
-        ("mount /mnt/data ext4", False),
-        ("interface docker0", False),
         ("file /root/longboat-experiments", False),
     ],
 )
 def test_whose_it_is(text: str, expected: bool) -> None:
-    assert is_ours(text, PODS) is expected
+    assert is_ours(text, PODS, TOUCHED) is expected
 
 
 def test_differences_are_told_with_their_sign() -> None:
-    report = judge("w-0", ["+\tpackage\tkubelet 1.36.4 installed", "-\tfile\t/etc/hosts 0a", "", "noise"], PODS)
+    lines = ["+\tpackage\tkubelet 1.36.4 installed", "-\tfile\t/etc/hosts 0a", "", "noise", "=\tpackage kubelet"]
+    report = judge("w-0", lines, PODS)
     assert (report.ours, report.others) == (("+ package kubelet 1.36.4 installed",), ("- file /etc/hosts 0a",))
+
+
+def test_what_the_journal_spoke_of_is_known_after_it_was_undone(tmp_path: Path) -> None:
+    """Also when the way back was cut off in between."""
+    journal, target = tmp_path / "journal", tmp_path / "etc" / "new" / "x.conf"
+    (journal / "undo").mkdir(parents=True)
+    folder = journal / "undo" / "0000-packages"
+    folder.mkdir()
+    (folder / "packages").write_text("coreutils\n")
+    (folder / "run").write_text("exit 1\n")
+
+    def run(script: str) -> int:
+        text = (PRELUDE + "systemctl() { :; }\n" + script).replace("/var/lib/longboat", str(journal))
+        return subprocess.run(["sh", "-c", text], capture_output=True, check=False).returncode
+
+    assert run(put(str(target), "content")) == 0
+    assert run(undo._UNDO) == 1 and not target.exists()
+    (folder / "run").write_text("true\n")
+    assert run(undo._UNDO) == 0 and not list((journal / "undo").iterdir())
+    touched = read_touched((journal / "touched").read_text().splitlines())
+    assert str(target) in touched.paths and touched.packages == {"coreutils"} and "/usr/bin/cat" in touched.paths
+    assert touched.trees == (str(target.parent.parent), str(target.parent)) and "packages" in touched.entries
 
 
 class ShellHost:

@@ -17,6 +17,23 @@ from longboat.core.jobs import Value
 _UNDO = r"""
 [ -d "$LB/undo" ] || exit 0
 rm -rf "$LB/undo/.new" "$LB/undo/.gone"
+# What the journal speaks of is written down before its entries go, for the audit.
+touched() {
+    [ ! -e "$LB/touched" ] || cat "$LB/touched"
+    for name in $(ls "$LB/undo"); do printf 'entry %s\n' "${name#*-}"; done
+    for list in "$LB"/undo/[0-9]*/path; do [ ! -e "$list" ] || { printf 'path '; cat "$list"; echo; }; done
+    for list in "$LB"/undo/[0-9]*/folders; do [ ! -e "$list" ] || sed -n 's/^\//tree \//p' "$list"; done
+    for list in "$LB"/undo/[0-9]*/packages; do
+        [ -e "$list" ] || continue
+        for package in $(cat "$list"); do
+            printf 'package %s\n' "$package"
+            { dpkg -L "$package" || rpm -ql "$package" || true; } 2>/dev/null | sed -n 's/^\//path \//p'
+        done
+    done
+}
+touched | sort -u > "$LB/touched.new"
+sync "$LB/touched.new" 2>/dev/null || sync
+mv "$LB/touched.new" "$LB/touched"
 for name in $(ls -r "$LB/undo"); do
     HERE=$LB/undo/$name
     export HERE
@@ -40,6 +57,7 @@ inventory() {{
 inventory > "$LB/after"
 awk 'NR == FNR {{before[$0] = 1; next}} {{after[$0] = 1; if (!($0 in before)) print "+\\t" $0}}
     END {{for (line in before) if (!(line in after)) print "-\\t" line}}' "$LB/before" "$LB/after" | sort -k 2
+[ ! -e "$LB/touched" ] || sed 's/^/=\t/' "$LB/touched"
 """
 
 PURGE_S = 3600.0  # checkpoints of years, on a slow disk
@@ -48,7 +66,9 @@ OURS = re.compile(
     r"kube|(^|[/._ -])cni([0-9/._ -]|$)|containerd|(^|[/ ])runc|etcd|flannel|longboat|cri-tools|KUBE-|CNI-"
     r"|nvidia-(ctk|cdi|container)|(^|[/ ])cdi( |$)"
 )
-"""Names that only we bring onto a host. Other differences are shown too, but are other people's doing."""
+"""Names of what runs alone brings onto a host: interfaces, routes, chains, mounts. No journal has these."""
+
+_RUNTIME = ("interface", "route", "rule", "chain", "mount", "user", "group", "device")
 
 
 class HostAudit(Value, frozen=True):
@@ -73,22 +93,68 @@ def audit(host: HostConnection, pods: str) -> HostAudit:
     return judge(host.name, result.stdout.splitlines(), pods)
 
 
+class Touched(Value, frozen=True):
+    """What the journal of a host spoke of."""
+
+    entries: frozenset[str] = frozenset()
+    packages: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
+    """Files that were written or replaced, and those of packages."""
+    trees: tuple[str, ...] = ()
+    """Folders that were not there before, with all that is in them."""
+
+    @property
+    def units(self) -> frozenset[str]:
+        """Units are enabled by links elsewhere, under their name."""
+        names = {path.rpartition("/")[2] for path in self.paths}
+        return frozenset(name for name in names if name.endswith((".service", ".socket", ".timer", ".slice", ".path")))
+
+
 def judge(host: str, lines: list[str], pods: str) -> HostAudit:
+    """Differences that the journal has to do with are ours; all others are other people's doing, and shown."""
     changes = [(sign, text.replace("\t", " ")) for sign, _, text in (line.partition("\t") for line in lines) if text]
-    ours = [f"{sign} {text}" for sign, text in changes if is_ours(text, pods)]
-    others = [f"{sign} {text}" for sign, text in changes if not is_ours(text, pods)]
+    touched = read_touched([text for sign, text in changes if sign == "="])
+    ours, others = [], []
+    for sign, text in changes:
+        if sign != "=":
+            (ours if is_ours(text, pods, touched) else others).append(f"{sign} {text}")
     return HostAudit(host=host, ours=tuple(ours), others=tuple(others))
 
 
-def is_ours(text: str, pods: str) -> bool:
-    if text.startswith("file /root/"):
+def read_touched(lines: list[str]) -> Touched:
+    words: dict[str, set[str]] = {kind: set() for kind in ("entry", "package", "path", "tree")}
+    for line in lines:
+        kind, _, name = line.partition(" ")
+        if name:
+            words.get(kind, set()).add(name)
+    return Touched(
+        entries=frozenset(words["entry"]),
+        packages=frozenset(words["package"]),
+        # Packages may name /bin what is a link to /usr/bin, where the inventory meets it.
+        paths=frozenset(words["path"] | {f"/usr{path}" for path in words["path"] if not path.startswith("/usr/")}),
+        trees=tuple(sorted(words["tree"])),
+    )
+
+
+def is_ours(text: str, pods: str, touched: Touched) -> bool:
+    kind, _, rest = text.partition(" ")
+    name = rest.partition(" ")[0]
+    if name.startswith("/root/"):
         return False  # `up` writes nothing there; people keep manifests and checkouts of their own in it
-    if OURS.search(text):
+    if "longboat" in rest or text == "containerd namespace k8s.io" or (kind in _RUNTIME and OURS.search(rest)):
         return True
-    words = text.split()
-    if words[0] != "route" or len(words) < 2:
-        return False
-    return is_inside(words[1], pods)  # not `default`, and not of another family
+    if kind == "route":
+        return is_inside(name, pods)  # not `default`, and not of another family
+    if kind in ("package", "hold"):
+        return name in touched.packages
+    if kind in ("sysctl", "swap"):
+        return (f"sysctl-{name}" if kind == "sysctl" else "swap") in touched.entries
+    if kind in ("unit", "link") and name.rpartition("/")[2] in touched.units:
+        return True
+    # Lines of files end with a hash, those of links with their target; a path may hold blanks.
+    if {rest, name, rest.rpartition(" ")[0]} & touched.paths:
+        return True
+    return any(rest == tree or rest.startswith((f"{tree}/", f"{tree} ")) for tree in touched.trees)
 
 
 def clear_volumes(host: HostConnection, path: str, *, purges: bool) -> bool:
