@@ -112,6 +112,8 @@ class VolumeStorage(Value, frozen=True):
 class ClusterSpec(Value, frozen=True):
     name: str
     """Also the context's name in the kubeconfig, for `--on`."""
+    id: str = ""
+    """Random, made by the first `up`: not of the file. Tells clusters of one name apart."""
     kind: ClusterKind = "ssh"
     hosts: tuple[HostSpec, ...] = ()
     context: str | None = None

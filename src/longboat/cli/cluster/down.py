@@ -91,7 +91,11 @@ def check_members(session: ClusterSession) -> None:
     others = {facts.name: facts.journal_cluster for facts in session.facts.values()}
     wrong = [f"{host} is part of {cluster}" for host, cluster in others.items() if cluster not in ("", name)]
     if wrong:
-        raise Refused(f"not hosts of {name}: {', '.join(wrong)}", hint="longboat cluster down NAME, or its file")
+        hint = "longboat cluster down NAME, or its file"
+        if any(cluster.startswith(f"{name} (") for cluster in others.values()):
+            kept = session.home.root / "clusters" / f"{name}.json"
+            hint = f"another cluster has this name; if this one was made anew elsewhere, remove {kept}"
+        raise Refused(f"not hosts of {name}: {', '.join(wrong)}", hint=hint)
 
 
 def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...]) -> int:

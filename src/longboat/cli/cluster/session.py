@@ -16,9 +16,11 @@ from longboat.clusters.hosts.connection import NoRoot
 from longboat.clusters.hosts.pool import Hosts, connect
 from longboat.clusters.hosts.settings import LoginSettings
 from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.observe.identity import identify
 from longboat.clusters.observe.probe import read_facts
 from longboat.clusters.observe.problems import find_problems
 from longboat.clusters.spec import ClusterSpec, HostSpec
+from longboat.clusters.spec_store import load_spec
 from longboat.core.errors import EngineError, LongboatError
 from longboat.core.words import counted
 from longboat.engines.shared.files import make_folder
@@ -79,7 +81,9 @@ def open_session(
             ):  # the journal is root's: without it a host looks as if it had nothing of ours
                 del answers.values[name]
                 answers.errors[name] = NoRoot(name, facts.sudo_message or "sudo asks for a password")
-        yield ClusterSession(spec, hosts, answers.values, answers.errors, Home())
+        home = Home()
+        spec, judged = identify(spec, answers.values, load_spec(spec.name, home))
+        yield ClusterSession(spec, hosts, judged, answers.errors, home)
 
 
 def ask_password() -> str | None:

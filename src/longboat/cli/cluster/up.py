@@ -61,6 +61,7 @@ def command(dry_run: bool, forget: tuple[str, ...], grace: float, output: str, a
         raise UsageError(f"--forget {unknown[0]}: take the host out of the file, then forget it")
     leaving = [host for host in gone if host.name not in forget]
     with open_session(spec, accept_new_host_keys, leaving) as session:
+        spec = session.spec
         session.check()
         check_machines(session, leaving)
         progress = ProgressTable([host.name for host in (*spec.hosts, *leaving)], output, session.logs)

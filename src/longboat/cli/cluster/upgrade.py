@@ -62,6 +62,7 @@ def command(
     if to is not None:
         spec = msgspec.structs.replace(spec, versions=_versions(spec, to))
     with open_session(spec, accept_new_host_keys) as session:
+        spec = session.spec
         session.check()
         plan, trainings = look(session)
         if dry_run or plan.is_empty:

@@ -121,6 +121,8 @@ class HostFacts(Value, frozen=True):
     cluster_server: str = ""
     journal_cluster: str = ""
     """Name of the Longboat cluster in the host's journal; empty: none."""
+    journal_id: str = ""
+    """Its id, which tells clusters of one name apart; empty: none, or what is there is none."""
     journal: tuple[str, ...] = ()
     """Entries of the journal, oldest first."""
     done: tuple[tuple[str, str], ...] = ()

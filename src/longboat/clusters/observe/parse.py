@@ -20,6 +20,7 @@ _VERSION = re.compile(r"\bv?([0-9]+\.[0-9]+[0-9A-Za-z.+~-]*)")
 _CONTAINER_LINKS = re.compile(
     r"lo$|docker|br-[0-9a-f]{6,}|veth|cni|flannel|cali|cilium|lxc|virbr|podman|kube-|longboat|tunl"
 )
+_IDENTITY = re.compile(r"[0-9a-f]{8,32}")
 _GPU_CLASSES = ("0x0300", "0x0302")
 _SWITCH_CLASS = "0x0680"
 _SOFT_STATES = {"activating": "active", "reloading": "active", "deactivating": "inactive"}
@@ -74,6 +75,7 @@ def parse(name: str, text: str, *, sent_s: float = 0.0, received_s: float = 0.0)
         cluster=cluster(lines),
         cluster_server=last.get("server", "").removeprefix("server:").strip(" \"'"),
         journal_cluster=last.get("journal_cluster", ""),
+        journal_id=last.get("journal_id", "") if _IDENTITY.fullmatch(last.get("journal_id", "")) else "",
         journal=tuple(line.strip() for line in lines["journal"]),
         done=tuple(pair(line, " ") for line in lines["done"]),
         gpus=tuple(GpuDevice(bus=bus, device=device) for bus, device, kind in pci(lines) if kind[:6] in _GPU_CLASSES),

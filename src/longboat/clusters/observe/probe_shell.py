@@ -124,6 +124,7 @@ for path in /etc/kubernetes/manifests /etc/kubernetes/pki /var/lib/etcd /var/lib
     if [ -n "$(ls -A "$path" 2>/dev/null)" ]; then say leftover "$path"; fi
 done
 first journal_cluster JOURNAL/cluster
+first journal_id JOURNAL/id
 ls JOURNAL/undo 2>/dev/null | lines journal
 for file in JOURNAL/done/*; do first done "$file" "${file##*/} "; done
 for folder in /sys/bus/pci/devices/*; do

@@ -26,13 +26,18 @@ def journal(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | None:
     """Nothing else is done before what the host was like is written down."""
     if facts.journal_cluster == spec.name:
         return None
+    is_another = f"""[ ! -s id ] || [ "$(cat id)" = {spec.id} ] ||
+    fail "error: this host is part of another cluster called {spec.name}"
+printf '%s\\n' {spec.id} > id.new
+mv id.new id
+"""
     script = f"""
 mkdir -p -m 700 {JOURNAL}
 cd {JOURNAL}
 exec 9> lock
 flock -w 120 9 || fail "error: another longboat cluster command works on this host"
 [ ! -s cluster ] || [ "$(cat cluster)" = {spec.name} ] || fail "error: this host is part of $(cat cluster)"
-mkdir -p undo done
+{is_another if spec.id else ""}mkdir -p undo done
 if [ ! -e before ]; then
 inventory() {{
 {INVENTORY}
