@@ -114,7 +114,8 @@ def judge(host: str, lines: list[str], pods: str) -> HostAudit:
     """Differences that the journal has to do with are ours; all others are other people's doing, and shown."""
     changes = [(sign, text.replace("\t", " ")) for sign, _, text in (line.partition("\t") for line in lines) if text]
     touched = read_touched([text for sign, text in changes if sign == "="])
-    ours, others = [], []
+    ours: list[str] = []
+    others: list[str] = []
     for sign, text in changes:
         if sign != "=":
             (ours if is_ours(text, pods, touched) else others).append(f"{sign} {text}")

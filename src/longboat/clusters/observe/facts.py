@@ -116,6 +116,9 @@ class HostFacts(Value, frozen=True):
     """References in containerd's namespace k8s.io."""
     cri_disabled: bool = False
     """containerd's configuration switches the part off that the kubelet needs, as Docker's package does."""
+    containerd_root: str = ""
+    """Where containerd's configuration keeps its data, if it says so; `containerd_state` for what ends with a boot."""
+    containerd_state: str = ""
     cluster: str = ""
     """A cluster the host belongs to: kubeadm, k3s, rke2, microk8s, k0s, or leftovers of one; empty: none."""
     cluster_server: str = ""

@@ -21,6 +21,7 @@ _CONTAINER_LINKS = re.compile(
     r"lo$|docker|br-[0-9a-f]{6,}|veth|cni|flannel|cali|cilium|lxc|virbr|podman|kube-|longboat|tunl"
 )
 _IDENTITY = re.compile(r"[0-9a-f]{8,32}")
+_FOLDER = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
 _GPU_CLASSES = ("0x0300", "0x0302")
 _SWITCH_CLASS = "0x0680"
 _SOFT_STATES = {"activating": "active", "reloading": "active", "deactivating": "inactive"}
@@ -72,6 +73,8 @@ def parse(name: str, text: str, *, sent_s: float = 0.0, received_s: float = 0.0)
         files=tuple((path.strip(), digest) for digest, path in (pair(line, " ") for line in lines["file"])),
         images=tuple(line.strip() for line in lines["image"] if not line.startswith("sha256:")),
         cri_disabled=last.get("cri_disabled") == "yes",
+        containerd_root=folder(lines["containerd"], "root"),
+        containerd_state=folder(lines["containerd"], "state"),
         cluster=cluster(lines),
         cluster_server=last.get("server", "").removeprefix("server:").strip(" \"'"),
         journal_cluster=last.get("journal_cluster", ""),
@@ -115,6 +118,14 @@ def unique(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 def pair(line: str, separator: str) -> tuple[str, str]:
     key, _, value = line.strip().partition(separator)
     return key, value.strip().strip("\"'")
+
+
+def folder(lines: list[str], name: str) -> str:
+    """A path in a TOML text that can be written into another one as it is; else empty."""
+    path = next(
+        (value for key, value in (pair(line.partition("#")[0], "=") for line in lines) if key.strip() == name), ""
+    )
+    return path if _FOLDER.fullmatch(path) else ""
 
 
 def number(text: str) -> int:

@@ -109,6 +109,7 @@ for file in FILES; do if [ -f "$file" ]; then sha256sum "$file" 2>/dev/null | li
 if sed 's/#.*//' /etc/containerd/config.toml 2>/dev/null | tr '\\n' ' ' | grep -q -E \\
     "disabled_plugins *= *[[][^]]*[\\"'](io[.]containerd[.](grpc[.]v1[.]cri|cri[.]v1[.](runtime|images))|cri)[\\"']"
 then say cri_disabled yes; fi
+awk '/^ *\\[/ {exit} /^ *(root|state) *=/ {print}' /etc/containerd/config.toml 2>/dev/null | lines containerd
 if has ctr && [ -S /run/containerd/containerd.sock ]; then soon ctr -n k8s.io images ls -q | lines image; fi
 """
 

@@ -61,8 +61,11 @@ def configuration(spec: ClusterSpec, facts: HostFacts) -> str:
     images, runtime = 'plugins."io.containerd.cri.v1.images"', 'plugins."io.containerd.cri.v1.runtime"'
     # A host that is a container itself may not lower scores of the out-of-memory killer.
     restricted = "true" if facts.container else "false"
+    # Data that is there stays where it is: Docker's containers run from it.
+    places = (("root", facts.containerd_root), ("state", facts.containerd_state))
+    kept = "".join(f'{name} = "{path}"\n' for name, path in places if path)
     return f"""version = 3
-
+{kept}
 [{images}.pinned_images]
   sandbox = "registry.k8s.io/pause:{spec.versions.pause}"
 
