@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import yaml
 
 from testbed import apt_repository
 from testbed.apt_repository import Repository
+from testbed.binaries import KUBERNETES_VERSION
 from testbed.hosts import Group
 
 
@@ -33,11 +34,12 @@ class Lab:
         (folder / "key.asc").write_bytes(key.read_bytes())
         self.write(count=len(group.hosts))
 
-    def write(self, *, count: int, **more: object) -> None:
-        """A cluster file with the first hosts, the first of them the control plane."""
+    def write(self, *, count: int, planes: int = 1, version: str = KUBERNETES_VERSION, **more: object) -> None:
+        """A cluster file with the first hosts, the first of them control planes."""
         hosts = [{"name": host.name, "address": host.name} for host in self.group.hosts[:count]]
-        hosts[0]["role"] = "control-plane"
-        urls = [self.repository.kubernetes_url()]
+        for host in hosts[:planes]:
+            host["role"] = "control-plane"
+        urls = [f"{self.repository.url}/core:/stable:/{{minor}}/deb"]
         if any(host.traits.gpus for host in self.group.hosts):
             urls += [self.repository.nvidia_url(), self.repository.driver_url()]
         text = {
@@ -45,8 +47,9 @@ class Lab:
             "hosts": hosts,
             "source": {
                 "repositories": [{"url": f"{url}/", "key": "key.asc"} for url in urls],
-                "images": self.repository.images_url(),
+                "images": self.repository.images_url(version),
             },
+            "versions": version,
             "network": {"pods": "172.29.0.0/16", "services": "172.30.0.0/16"},
             # What hosts that are containers on this machine cannot have.
             "kubelet": {
@@ -84,9 +87,9 @@ def lab(tmp_path: Path, hosts: Callable[..., Group]) -> Iterator[Callable[..., L
     if lacks:
         pytest.skip(lacks)
 
-    def make(count: int, *traits: str) -> Lab:
+    def make(count: int, *traits: str, versions: Sequence[str] = (KUBERNETES_VERSION,)) -> Lab:
         group = hosts(count, *traits)
-        repository = apt_repository.serve(group)
+        repository = apt_repository.serve(group, versions)
         for host in group.hosts:
             repository.use(host)
         return Lab(tmp_path, group, repository)

@@ -44,7 +44,7 @@ if command -v ctr >/dev/null && timeout 10 ctr version >/dev/null 2>&1; then
         timeout 20 ctr -n k8s.io containers delete "$box" || true
     done
     # A containerd that was there before, Docker's say, stays: without the images that only we have brought.
-    if was "program	.*/containerd\$" && ! was "containerd	namespace k8s.io\$"; then
+    if was "\(program\|file\)	.*/bin/containerd\$" && ! was "containerd	namespace k8s.io\$"; then
         timeout 120 ctr -n k8s.io images remove --sync $(ctr -n k8s.io images list -q) >/dev/null || true
         for try in 1 2 3 4 5 6 7 8 9 10; do timeout 20 ctr namespaces remove k8s.io && break; sleep 1; done
     fi

@@ -1,0 +1,51 @@
+"""`up` is killed after each of its steps in turn, and the next one goes on; at the end `down` leaves nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.clusters.conftest import Lab
+
+
+def kill_at(longboat: Lab, step: str, state: str) -> bool:
+    """Kill `up` when the step is in this state; False: it ended before."""
+    process = longboat.popen("cluster", "up", "-o", "json")
+    assert process.stdout is not None
+    is_met = False
+    for line in process.stdout:
+        event = json.loads(line)
+        if (event["step"], event["state"]) == (step, state):
+            is_met = True
+            process.kill()
+            break
+    process.communicate()
+    return is_met
+
+
+@pytest.mark.hosts
+@pytest.mark.xdist_group("kubeadm")
+@pytest.mark.slow
+@pytest.mark.soak
+def test_killed_at_every_step_it_goes_on_and_down_leaves_nothing(lab: Callable[..., Lab]) -> None:
+    longboat = lab(1, "no-route", "swap")
+    host = longboat.group.hosts[0]
+    look = "cat /etc/fstab; dpkg-query -W; sudo nft list ruleset; ip route; cat /proc/swaps | wc -l"
+    before = host.run(look)
+    planned = json.loads(longboat("cluster", "up", "--dry-run", "-o", "json"))
+    steps = [step["name"] for step in planned[0]["steps"]]
+    assert steps[0] == "journal" and steps[-1] == "init" and len(steps) >= 8
+    killed = []
+    for step in [*steps, "network"]:
+        for state in ("started", "done"):
+            if kill_at(longboat, step, state):
+                killed.append(f"{step} {state}")
+    # Each was met when it had begun; when it is done, the host is a step further.
+    assert {each.split()[0] for each in killed} == {*steps, "network"}, killed
+    assert "1 node is ready" in longboat("cluster", "up")
+    assert "nothing to do" in longboat("cluster", "up")
+    assert "nothing of it is left on 1 host" in longboat("cluster", "down", "--yes")
+    assert host.run(look) == before
+    assert host.run("sudo ls -d /var/lib/longboat /etc/kubernetes 2>/dev/null || true") == ""

@@ -1,0 +1,97 @@
+"""Three control planes with stacked etcd behind an address of the user's: one dies, and the API goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from testbed import hosts as testbed_hosts
+from tests.clusters.conftest import Lab
+
+API_PORT = 6443
+
+
+def connect_one(addresses: Sequence[str]) -> socket.socket | None:
+    for address in addresses:
+        with contextlib.suppress(OSError):
+            return socket.create_connection((address, API_PORT), timeout=2)
+    return None
+
+
+def forward(client: socket.socket, addresses: Sequence[str]) -> None:
+    server = connect_one(addresses)
+    with client, contextlib.closing(server or socket.socket()):
+        other = {client: server, server: client}
+        while server is not None:
+            for ready in select.select([client, server], [], [])[0]:
+                try:
+                    data = ready.recv(1 << 16)
+                    if not data:
+                        return
+                    other[ready].sendall(data)  # type: ignore[union-attr]
+                except OSError:
+                    return
+
+
+@contextlib.contextmanager
+def balanced(place: str, addresses: Sequence[str]) -> Iterator[str]:
+    """A plain TCP balancer, as an administrator has one before his control planes: the first that answers."""
+    with socket.create_server((place, 0)) as listening:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    client = listening.accept()[0]
+                    threading.Thread(target=forward, args=(client, addresses), daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"{place}:{listening.getsockname()[1]}"
+
+
+def states(longboat: Lab) -> dict[str, str]:
+    return {row["host"]: row["state"] for row in json.loads(longboat("cluster", "status", "-o", "json", code=None))}
+
+
+def wait_for(condition: Callable[[], bool], within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(2)
+
+
+@pytest.mark.hosts
+@pytest.mark.xdist_group("kubeadm")
+@pytest.mark.slow
+@pytest.mark.soak
+def test_one_of_three_control_planes_dies_and_the_api_goes_on(lab: Callable[..., Lab]) -> None:
+    longboat = lab(3, "no-route")
+    group = longboat.group
+    with balanced(group.gateway, [host.address for host in group.hosts]) as endpoint:
+        longboat.write(count=3, planes=3, endpoint=endpoint)
+        assert "3 nodes are ready" in longboat("cluster", "up")
+        assert "nothing to do" in longboat("cluster", "up")
+        kubectl = "sudo kubectl --kubeconfig=/etc/kubernetes/admin.conf"
+        second = group.hosts[1]
+        members = second.run(f"{kubectl} -n kube-system get pods -l component=etcd -o name").split()
+        assert len(members) == 3
+        # What let them join is gone.
+        assert second.run(f"{kubectl} -n kube-system get secret kubeadm-certs --ignore-not-found -o name") == ""
+
+        testbed_hosts.switch_off(group.record, group.hosts[0])
+        wait_for(lambda: "created" in second.run(f"{kubectl} create namespace alone 2>/dev/null || true"), 240)
+        assert states(longboat)["host-1"] == "ready"
+        longboat("check", "--on", "lab", "--image", "any", "--", "true")
+
+        testbed_hosts.switch_on(group.record, group.hosts[0])
+        wait_for(lambda: testbed_hosts.answers(group.hosts[0]), 120)
+        wait_for(lambda: set(states(longboat).values()) == {"ready"}, 240)
+        assert "nothing of it is left on 3 hosts" in longboat("cluster", "down", "--yes")
+    for host in group.hosts:
+        assert host.run("sudo ls -d /var/lib/longboat /etc/kubernetes /var/lib/etcd 2>/dev/null || true") == ""
