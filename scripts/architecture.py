@@ -20,7 +20,7 @@ BEGIN, END = "<!-- folders: python scripts/architecture.py -->", "<!-- end of fo
 # The launcher imports nothing of ours: engines start it as a program.
 ROWS = [
     [("cli", 1)],
-    [("sdk", 1), ("simulator", 2)],
+    [("sdk", 1), ("doctor", 1), ("simulator", 2)],
     [("clusters", 1), ("autoscaler", 2)],
     [("engines", 6), ("launcher", 1)],
     [("kubeapi", 1), ("fitting", 1), ("specs", 1), ("storage", 1)],

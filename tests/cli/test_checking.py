@@ -44,7 +44,7 @@ def test_schema_is_json(longboat) -> None:
 def test_doctor(longboat) -> None:
     done = longboat("doctor", code=None)
     checks = json.loads(longboat("doctor", "-o", "json", code=None).out)
-    assert done.code == (205 if any(check["ok"] is False for check in checks) else 0)
+    assert done.code == (205 if any(check["status"] == "broken" for check in checks) else 0)
     assert "python" in [check["name"] for check in checks]
     assert all(check["name"] in done.out for check in checks)
 

@@ -44,7 +44,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Set up": {
         "cluster": ("cluster.group", "Make a cluster of machines, and take it down again."),
-        "doctor": ("commands.setup.doctor", "Check this machine."),
+        "doctor": ("commands.setup.doctor", "Check this machine, or a cluster; say what mends it."),
         "secret": ("commands.setup.secret", "Keep secrets for runs."),
         "autoscaler": ("admin.autoscaler", "Grow and shrink pools of machines; say why."),
         "config": ("commands.setup.config", "Set the default engine, cluster, image and storage."),

@@ -17,12 +17,3 @@ class Plan(Value, frozen=True):
     layout: Layout | None = None
     actions: tuple[Action, ...] = ()
     notices: tuple[str, ...] = ()  # what the user should know but that stops nothing
-
-
-class DoctorCheck(Value, frozen=True):
-    """One thing `longboat doctor` looked at."""
-
-    name: str
-    ok: bool | None  # None: not there, and fine without
-    detail: str = ""
-    hint: str | None = None

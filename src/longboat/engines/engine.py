@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from longboat.core.jobs import Job, Value
-from longboat.core.plans import DoctorCheck, Plan
+from longboat.core.plans import Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, PruneQuery, RunStatus
 
 
@@ -93,6 +93,3 @@ class Engine(Protocol):
 
     def explain(self, run: str) -> Explanation:
         """The post-mortem of an ended run, or what a waiting or silent one waits for."""
-
-    def doctor(self) -> Sequence[DoctorCheck]:
-        """What runs need here, thing by thing, and how to mend what is missing."""

@@ -35,6 +35,11 @@ RUNS = '''
 import json, sys
 from pathlib import Path
 from longboat.core.jobs import Gpus, Job, Resources, Role
+from longboat.doctor.checks.machine import CHECKS
+from longboat.doctor.examination import judge
+from longboat.doctor.facts import MACHINE, Seen
+from longboat.doctor.observe.machine import machine_facts
+from longboat.engines.shared.home import Home
 from longboat.engines.engine import Submission
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.settings import LocalSettings
@@ -57,10 +62,11 @@ def seen(name, *counts):
     return [[line.data.decode().rstrip("\\n") for line in lines if line.node == f"r{n}-0"] for n in range(len(counts))]
 
 
+known = Seen({MACHINE: machine_facts(Home(), {})})
 told = {
     "one each": seen("each", 1, 1),
     "one and none": seen("some", 1, 0),
-    "doctor": [[check.ok, check.detail] for check in engine.doctor() if check.name in ("gpus", "gpu isolation")],
+    "doctor": [[check.status, check.detail] for check in judge(CHECKS[8:10], known)],
 }
 submit("long", 1, run="trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done")
 assert any(line.data == b"up\\n" for line in engine.logs("long", LogQuery(follow=True)))
@@ -120,7 +126,7 @@ def test_a_run_opens_the_device_files_of_its_own_gpus_only(command: tuple[list[s
     assert told["one and none"] == [["1", *drivers, "GPU-0"], [*drivers, ""]]  # its device file is the second
     assert told["exec"] == ["1", *drivers, "GPU-0"]
     assert told["doctor"] == [
-        [True, "2 (0: NVIDIA H200, 1: NVIDIA H200)"],
-        [True, "enforced: a run can open the device files of its own GPUs only"],
+        ["ok", "2 (0: NVIDIA H200, 1: NVIDIA H200)"],
+        ["ok", "enforced: a run can open the device files of its own GPUs only"],
     ]
     assert told["stopped"] == ["stopped", 3]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longboat.core.errors import LongboatError, NotFound, Refused, UsageError, WaitTimeout
-from longboat.core.plans import DoctorCheck, Plan
+from longboat.core.plans import Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, PruneQuery, RunStatus
 from longboat.engines.engine import Submission
 from longboat.engines.kubernetes.status import ENGINE
@@ -393,8 +393,3 @@ class KubernetesEngine:
 
         run_of = (snapshot.record.bundle, snapshot.record.job, failures[-1])
         return with_missed_files(explanation, Home(environment=self.environment), run_of, is_cluster=True)
-
-    def doctor(self) -> Sequence[DoctorCheck]:
-        from longboat.engines.kubernetes.doctor import examine
-
-        return examine(self.client, self.settings)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from longboat.core.errors import EngineError, NotFound, UsageError, WaitTimeout
 from longboat.core.guards.interrupts import held_interrupts
-from longboat.core.plans import DoctorCheck, Plan
+from longboat.core.plans import Plan
 from longboat.core.runs import Explanation, LogLine, LogQuery, PrunedItem, PruneQuery, RunStatus
 from longboat.engines.engine import Submission
 from longboat.engines.local.records import LocalRecord, LocalState
@@ -366,11 +366,6 @@ class LocalEngine:
 
         files, record, state = self._observe(run)
         return explain_run(self.home, files, record, full_status(files, record, state))
-
-    def doctor(self) -> Sequence[DoctorCheck]:
-        from longboat.engines.local.doctor import examine
-
-        return examine(self.home, self.environment, self._settings)
 
 
 def _settle(recovered: Sequence[RunFiles]) -> None:

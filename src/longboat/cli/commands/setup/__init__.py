@@ -1,4 +1,4 @@
 """Commands that prepare this machine and its settings: doctor, secret, config, volume, completion.
 
-What is put into a cluster is in `cli.admin`. May import `input`, `output`, `sdk`, `engines`, `specs`.
+What is put into a cluster is in `cli.admin`. May import `input`, `output`, `sdk`, `doctor`, `engines`, `specs`.
 """

@@ -1,0 +1,47 @@
+"""Fixes that are safe: each can be done any number of times, and takes away nothing that anybody uses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from longboat.core.errors import EngineError
+from longboat.core.words import counted
+from longboat.doctor.examine import ClusterTarget, Diagnosis
+from longboat.doctor.facts import CLIENT, LEFTOVERS, Seen
+from longboat.doctor.observe.cluster import remove_leftovers
+
+
+def fix_cluster(target: ClusterTarget, diagnosis: Diagnosis) -> dict[str, str]:
+    """Fix what can be fixed; check -> what was done. Raises EngineError."""
+    done = {}
+    for finding in diagnosis.findings:
+        fix = FIXES.get(finding.name)
+        if fix is not None and finding.fix is not None:
+            text = fix(target, diagnosis.seen)
+            if text:
+                done[finding.name] = text
+    return done
+
+
+def _close_kubeconfig(_target: ClusterTarget, seen: Seen) -> str:
+    files = [path for path, mode in seen[CLIENT].files if mode & 0o077]
+    for path in files:
+        try:
+            os.chmod(path, 0o600)
+        except OSError as error:
+            raise EngineError(f"{path}: {error.strerror}", hint="its owner can change it") from None
+    return f"{', '.join(files)}: readable by you alone"
+
+
+def _remove_leftovers(target: ClusterTarget, seen: Seen) -> str:
+    left = seen[LEFTOVERS]
+    remove_leftovers(target.client, left)
+    count = len(left.helper_pods) + len(left.claims)
+    return f"removed {counted(count, 'object')} that killed commands left" if count else ""
+
+
+FIXES: dict[str, Callable[[ClusterTarget, Seen], str]] = {
+    "kubeconfig mode": _close_kubeconfig,
+    "leftovers": _remove_leftovers,
+}

@@ -1,0 +1,18 @@
+"""docs/doctor.md lists exactly the checks that there are."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "doctor_page.py"
+
+
+def test_the_tables_are_those_of_the_catalog() -> None:
+    spec = importlib.util.spec_from_file_location("doctor_page", SCRIPT)
+    assert spec and spec.loader
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert text == page.written(text), "type: python scripts/doctor_page.py"
+    assert sum(text.count(f"| {check.name} |") for checks in page.TABLES.values() for check in checks) >= 40
