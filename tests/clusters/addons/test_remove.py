@@ -10,7 +10,7 @@ from longboat.kubeapi.kinds import JOBSET
 
 def volume(name: str, claim: str | None) -> dict[str, Any]:
     reference = {"claimRef": {"namespace": "team", "name": claim}} if claim else {}
-    return {"metadata": {"name": name}, "spec": reference}
+    return {"metadata": {"name": name}, "spec": {"local": {"path": f"/v/{name}"}, **reference}}
 
 
 def test_nothing_of_users_is_no_line() -> None:
@@ -22,10 +22,17 @@ def test_what_is_kept_is_named_with_the_way_to_delete_it() -> None:
     data = UserData({"jobsets.jobset.x-k8s.io": (JOBSET, [queue])}, [volume("pv-1", "b"), volume("pv-2", "a")])
     assert kept_lines(data) == [
         "kept: jobsets.jobset.x-k8s.io with 1 object of users, team/x for one",
-        "kept: 2 volumes, of team/a, team/b",
+        "kept: the volume of team/b, /v/pv-1",
+        "kept: the volume of team/a, /v/pv-2",
         "--purge-data deletes what is kept",
     ]
-    assert kept_lines(UserData(volumes=[volume("pv", None)]))[0] == "kept: 1 volume"
+    server = {"metadata": {"name": "pv"}, "spec": {"nfs": {"server": "nas", "path": "/export/pv"}}}
+    assert kept_lines(UserData(volumes=[server]))[0] == "kept: a volume, nas:/export/pv"
+
+
+def test_many_volumes_are_counted() -> None:
+    lines = kept_lines(UserData(volumes=[volume(f"pv-{number}", "x") for number in range(30)]))
+    assert len(lines) == 22 and lines[-2] == "kept: 10 more volumes"
 
 
 def test_a_definition_is_listed_in_the_version_it_is_stored_in() -> None:

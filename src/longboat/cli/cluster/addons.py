@@ -95,7 +95,7 @@ def remove_from(session: ClusterSession, *, purge: bool) -> None:
             file.write(check(session.hosts[control], f"cat {ADMIN}"))
             file.flush()
             with Client.open(environment={**os.environ, "KUBECONFIG": file.name}) as client:
-                remove_addons(client, _tell, purge=purge, ends_pods=True)
+                remove_addons(client, _tell, purge=purge, ends_cluster=True)
     except EngineError as error:
         say(f"warning: add-ons are not removed before the cluster: {clean(error.message)}")
 

@@ -13,7 +13,7 @@ from longboat.clusters.addons.addon import Object, addon_of, object_key, shown
 from longboat.clusters.addons.observe import WORKLOADS, labelled_objects
 from longboat.clusters.provisioner.volumes import LABELS as VOLUME_LABELS
 from longboat.core.errors import EngineError
-from longboat.core.words import counted, listing
+from longboat.core.words import counted
 from longboat.engines.kubernetes.install.install import lift_cordons, release_gates
 from longboat.engines.kubernetes.names import selector
 from longboat.kubeapi.client import Client
@@ -21,6 +21,7 @@ from longboat.kubeapi.kinds import CRD, DAEMON_SET, DEPLOYMENT, NAMESPACE, POD, 
 
 GONE_S = 120.0  # pods have 30 s of grace, a namespace goes after its last pod, and nodes may be slow
 _LOOK_S = 0.2
+MOST_SHOWN = 20  # of volumes: more are a matter for kubectl get pv
 
 Say = Callable[[str], None]
 
@@ -40,14 +41,14 @@ class UserData:
         return sorted((each["namespace"], each["name"]) for each in references if each)
 
 
-def remove_addons(client: Client, say: Say, *, purge: bool, ends_pods: bool = False) -> int:
-    """All of them; the number of objects that were removed. `purge`: data of users too. `ends_pods`: pods that use the
-    volumes are ended for it, as the whole cluster ends.
+def remove_addons(client: Client, say: Say, *, purge: bool, ends_cluster: bool = False) -> int:
+    """All of them; the number of objects that were removed. `purge`: data of users too. `ends_cluster`: the cluster
+    goes next, and takes all with it but volumes.
     """
     objects = labelled_objects(client)
-    data = user_data(client, objects)
+    data = user_data(client, [] if ends_cluster else objects)
     if purge:
-        purge_data(client, data, ends_pods=ends_pods)
+        purge_data(client, data, ends_pods=ends_cluster)
         data = UserData()
     for line in kept_lines(data):
         say(f"longboat: {line}")
@@ -60,7 +61,8 @@ def remove_addons(client: Client, say: Say, *, purge: bool, ends_pods: bool = Fa
     _delete(client, [body for body in removed if body["kind"] not in (*_FIRST, NAMESPACE.kind)])
     free = [body for body in spaces if not _is_used(client, body, say)]
     _delete(client, free)
-    _wait_until_gone(client, [*(body for body in removed if body["kind"] == CRD.kind), *free])
+    if not ends_cluster:
+        _wait_until_gone(client, [*(body for body in removed if body["kind"] == CRD.kind), *free])
     for name in dict.fromkeys(addon_of(body) for body in removed):
         say(f"longboat: {name}: removed")
     return len(removed) - len(spaces) + len(free)
@@ -96,10 +98,19 @@ def kept_lines(data: UserData) -> list[str]:
         f"kept: {name} with {counted(len(items), 'object')} of users, {_named(items[0])} for one"
         for name, (_kind, items) in data.custom.items()
     ]
-    if data.volumes:
-        claims = listing([f"{namespace}/{name}" for namespace, name in data.claims], 3)
-        lines.append(f"kept: {counted(len(data.volumes), 'volume')}" + (f", of {claims}" if claims else ""))
+    lines += [f"kept: {volume_text(volume)}" for volume in data.volumes[:MOST_SHOWN]]
+    if len(data.volumes) > MOST_SHOWN:
+        lines.append(f"kept: {len(data.volumes) - MOST_SHOWN} more volumes")
     return [*lines, "--purge-data deletes what is kept"] if lines else []
+
+
+def volume_text(volume: Object) -> str:
+    """Whose it is and where: its folder may be all that is left of it."""
+    spec = volume["spec"]
+    claim = spec.get("claimRef") or {}
+    owner = f"the volume of {claim['namespace']}/{claim['name']}" if claim else "a volume"
+    path = (spec.get("local") or {}).get("path") or ":".join((spec.get("nfs") or {}).values())
+    return f"{owner}, {path}" if path else owner
 
 
 def _named(body: Object) -> str:

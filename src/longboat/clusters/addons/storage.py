@@ -74,7 +74,7 @@ def check_place(client: Client, spec: ClusterSpec) -> None:
     ]
     if others:
         raise EngineError(
-            f"{counted(len(others), 'volume')} of this storage are on {others[0]}, and volumes cannot be moved",
+            f"storage keeps {counted(len(others), 'volume')} on {others[0]}, and volumes cannot be moved",
             hint="keep the field storage as it was, or delete their claims first",
         )
 
