@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from longboat.core.errors import EngineError, Refused
+from longboat.doctor.checks.machine import CHECKS
+from longboat.doctor.examination import judge
+from longboat.doctor.facts import MACHINE, Seen
+from longboat.doctor.findings import Finding
+from longboat.doctor.observe.machine import machine_facts
 from longboat.engines.engine import Submission
-from longboat.engines.local import doctor
 from longboat.engines.local.engine import LocalEngine
 from longboat.engines.local.queue import gpu_isolation
 from longboat.engines.local.queue.gpu_isolation import (
@@ -21,6 +27,7 @@ from longboat.engines.local.queue.gpu_isolation import (
 )
 from longboat.engines.local.queue.machine import Gpu
 from longboat.engines.local.settings import LocalSettings
+from longboat.engines.shared.home import Home
 from tests.engines.local.values import job
 
 FILES = {n: f"/dev/nvidia{n}" for n in range(4)}
@@ -101,25 +108,31 @@ def test_other_reasons_are_what_the_kernel_said(tmp_path: Path) -> None:
 PROBLEM = IsolationProblem(reason="no user namespaces here", hint="run it as root")
 
 
+def finding_of(folder: Path, setting: Any) -> Finding:
+    """What the doctor says of the isolation on this machine."""
+    facts = machine_facts(Home(folder), os.environ, LocalSettings(gpu_isolation=setting))
+    return next(each for each in judge(CHECKS, Seen({MACHINE: facts})) if each.name == "gpu isolation")
+
+
 @pytest.mark.parametrize(
-    ("setting", "problem", "ok", "detail"),
+    ("setting", "problem", "status", "detail"),
     [
-        ("auto", None, True, "enforced: "),
-        ("auto", PROBLEM, None, "not enforced: no user namespaces here"),
-        ("required", PROBLEM, False, "not enforced: no user namespaces here"),
-        ("off", None, None, "off: "),
+        ("auto", None, "ok", "enforced: "),
+        ("auto", PROBLEM, "warning", "not enforced: no user namespaces here"),
+        ("required", PROBLEM, "broken", "not enforced: no user namespaces here"),
+        ("off", None, "warning", "off: "),
     ],
 )
-def test_the_doctor_says_whether_it_is_enforced(monkeypatch, setting, problem, ok, detail) -> None:
+def test_the_doctor_says_whether_it_is_enforced(monkeypatch, tmp_path, setting, problem, status, detail) -> None:
     monkeypatch.setattr(gpu_isolation, "device_files", lambda: FILES)
     monkeypatch.setattr(gpu_isolation, "find_problem", lambda devices: problem)
-    check = doctor._gpu_isolation(setting)
-    assert (check.ok, check.detail.startswith(detail), bool(check.hint)) == (ok, True, not ok)
+    check = finding_of(tmp_path, setting)
+    assert (check.status, check.detail.startswith(detail), bool(check.hint)) == (status, True, status != "ok")
 
 
-def test_the_doctor_on_a_machine_without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_on_a_machine_without_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(gpu_isolation, "device_files", dict)
-    assert doctor._gpu_isolation("required").ok
+    assert finding_of(tmp_path, "required").status == "ok"
 
 
 def test_what_is_required_and_cannot_be_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
