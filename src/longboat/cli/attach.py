@@ -37,7 +37,7 @@ LAST_LOOK_S = 0.1
 
 
 def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunStatus:
-    """Print the log until the run has ended; returns its end."""
+    """Print the log until the run has ended; returns its final status."""
     printer = LinePrinter(prefixes=ranks > 1, attempts=None if quiet else run.retries + 1)
     printer.attempt = 0  # a first attempt that said nothing was one too
     with RunWatcher(engine, run, quiet=quiet, printer=printer) as watcher:
@@ -61,12 +61,12 @@ def attach(engine: Engine, run: RunStatus, *, ranks: int, quiet: bool) -> RunSta
 
 
 def is_replay(run: RunStatus) -> bool:
-    """Whether a submission gave a run that was there already."""
+    """Whether a submission returned a run that existed before (same `--id`)."""
     return run.phase not in ("pending", "starting")
 
 
 def replay_words(run: RunStatus) -> str:
-    """Of a run that was there already: nothing is started."""
+    """The message for a run that existed before: nothing new is started."""
     if not run.is_final:
         return f" exists already and is {run.phase}: nothing new is started"
     age = f" {show_duration(time.time() - run.ended)} ago" if run.ended else ""
@@ -75,7 +75,7 @@ def replay_words(run: RunStatus) -> str:
 
 
 def told_of_run(error: OSError, name: str) -> Exception:
-    """Output that cannot be written ends this command, not the run."""
+    """The error for output that cannot be written, with the hint that the run itself goes on."""
     from longboat.cli.errors import lost_output, stdout_problem
 
     reason = None if isinstance(error, BrokenPipeError) or error.filename else stdout_problem()
@@ -118,8 +118,7 @@ class RunWatcher:
         signal.signal(signal.SIGINT, self.before)  # type: ignore[arg-type]
 
     def note_output(self, attempt: int) -> None:
-        """Output of this attempt is about to be shown: it runs, whatever a look from before says, and why there is
-        another attempt is said first."""
+        """Mark this attempt as running before its output is printed; report the failure of the last one first."""
         if attempt > self.shown:
             self.shown = attempt
             if attempt and not self.quiet:
@@ -127,7 +126,7 @@ class RunWatcher:
                     self.act("look")
 
     def interrupted(self, _number: int, _frame: FrameType | None) -> None:
-        """SimpleQueue.put is the one way to talk to a thread that is safe in a signal handler."""
+        """Handle Ctrl-C in a signal handler: only SimpleQueue.put is safe there."""
         self.interrupts += 1
         if self.interrupts > 2:
             raise KeyboardInterrupt
@@ -160,7 +159,7 @@ class RunWatcher:
             self.engine.stop(self.name, grace_s=0.0)
 
     def report(self, run: RunStatus) -> None:
-        """Say what changed. A run that simply runs, or is being started, needs no words."""
+        """Print changes of phase. A run that simply starts or runs needs no message."""
         with self.lock:
             self._report(run)
 
@@ -191,9 +190,10 @@ class RunWatcher:
             self.tell(f"longboat: {run.name} is {run.phase}")
 
     def tell_slow_start(self, run: RunStatus) -> None:
-        """What holds up a start: an image that cannot be pulled is tried for minutes. Said once, whatever it counts.
+        """Print why a start takes long, such as an image that cannot be pulled; once for each reason.
 
-        What it counts is shown in the bottom line of a terminal, and now and then elsewhere.
+        Progress figures within the reason are redrawn in the bottom line of a terminal, and printed now and then
+        elsewhere.
         """
         if run.phase not in ("pending", "starting", "recovering") or run.attempt <= self.shown:
             return
@@ -209,19 +209,19 @@ class RunWatcher:
             self.tell(text)
 
     def tell_failure(self, run: RunStatus) -> None:
-        """Why there is another attempt, when the next one was under way before anybody looked."""
+        """Print why the last attempt failed, when the next one had begun before the failure was seen."""
         failure = next((attempt.failure for attempt in run.attempts if attempt.number == run.attempt - 1), None)
         if failure is not None and not run.reason.startswith(describe(failure)):
             self.tell(f"longboat: {run.name}: attempt {run.attempt} failed: {clean(describe(failure))}")
 
 
 def _words(reason: str) -> str:
-    """A reason without what it counts."""
+    """A reason without its figures, to compare reasons."""
     return re.sub(r"[\d.]+ ?(?:[KMGTP]?i?B\b)?", "", reason)
 
 
 def summarise(run: RunStatus, tell: Callable[[str], None]) -> None:
-    """How the run ended and where to look, on stderr."""
+    """Print the outcome and where to look next, on stderr."""
     lasted = show_duration(run.ended - run.started) if run.ended and run.started else None
     time = f" in {lasted}" if lasted else ""
     tries = f", attempt {run.attempt + 1} of {run.retries + 1}" if run.attempt else ""
@@ -239,7 +239,7 @@ def summarise(run: RunStatus, tell: Callable[[str], None]) -> None:
 
 
 def exit_code(run: RunStatus) -> int:
-    """What the command line returns for an ended run: the trainer's own code."""
+    """The exit code of `longboat run` for an ended run: the trainer's own."""
     if run.exit_code is not None:
         return run.exit_code
     return {"succeeded": 0, "stopped": RUN_STOPPED_EXIT}.get(run.phase, RUN_LOST_EXIT)

@@ -21,7 +21,7 @@ BROKEN_PIPE_EXIT = 141
 
 
 def report(error: BaseException) -> int:
-    """Say what went wrong on stderr and return the exit code."""
+    """Print the error to stderr and return its exit code."""
     if isinstance(error, BrokenPipeError):
         silence_stdout()
         return BROKEN_PIPE_EXIT
@@ -47,7 +47,7 @@ def report(error: BaseException) -> int:
 
 
 def stdout_problem() -> str | None:
-    """Why stdout takes nothing; None: it does. After an error that says no file's name, so a newline harms nobody."""
+    """Why stdout cannot be written to, found by writing a newline; None: it can."""
     try:
         sys.stdout.write("\n")
         sys.stdout.flush()
@@ -72,7 +72,7 @@ def show_hint(hint: str | None) -> None:
 
 
 def from_click(error: click.ClickException) -> UsageError:
-    """The same error in the words and with the exit code of every other one."""
+    """Convert an error of click to a UsageError, with our wording, hint and exit code."""
     message = error.format_message()
     hint = None
     ctx = getattr(error, "ctx", None)
@@ -99,7 +99,7 @@ def wants_traceback() -> bool:
 
 
 def internal(error: BaseException) -> InternalError:
-    """An error that nobody foresaw: its traceback goes to a file, or to stderr with LONGBOAT_DEBUG=1."""
+    """Wrap an unexpected exception: its traceback goes to a file, or to stderr with LONGBOAT_DEBUG=1."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
     if wants_traceback():
@@ -122,7 +122,7 @@ def save_crash(text: str) -> Path:
 
 
 def silence_stdout() -> None:
-    """Nobody reads our output any more: let the interpreter flush into the void at its end."""
+    """Redirect broken streams to /dev/null, so that the interpreter's flush at exit does not fail."""
     void = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -61,7 +61,7 @@ COMPLETE_VAR = "_LONGBOAT_COMPLETE"
 
 
 class LazyCommands(click.Group):
-    """A group that imports a command when it is called: `sections` is a table like SECTIONS."""
+    """A click group that imports a command's module when the command is called. `sections`: see SECTIONS."""
 
     def __init__(self, *args: Any, sections: dict[str, dict[str, tuple[str, str]]] = SECTIONS, **attributes: Any):
         super().__init__(*args, **attributes)
@@ -122,7 +122,7 @@ def cli() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line and leave at once with its code: nothing is left to tidy up, and tidying takes time."""
+    """Run the command line and exit at once with its code, without the interpreter's clean-up, which takes time."""
     try:
         code = enter(args)
     except KeyboardInterrupt:  # pressed again while the first was being told
@@ -151,9 +151,9 @@ def enter(args: Sequence[str] | None = None) -> int:
 
 
 def open_closed_streams() -> None:
-    """Stand-ins for streams that the caller closed (`>&-`): else the next file that is opened would take their place.
+    """Open /dev/null for standard streams that the caller closed (`>&-`): the next opened file would become one.
 
-    The one of stdout cannot be written to, so that losing output is an error; stderr has nobody left to tell.
+    Stdout is opened read-only, so that lost output is an error; nobody could read an error on stderr.
     """
     for number, name, flags in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
@@ -166,7 +166,7 @@ def open_closed_streams() -> None:
 
 
 def call(args: list[str]) -> int:
-    """Click's own `main`, less its handling of errors."""
+    """Click's `main` without its error handling."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name in another encoding is shown, not a crash
     if COMPLETE_VAR in os.environ:

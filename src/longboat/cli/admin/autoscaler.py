@@ -23,16 +23,18 @@ ON = click.option(
     "context",
     metavar="CONTEXT",
     shell_complete=complete_contexts,
-    help="The cluster of this context of the kubeconfig.",
+    help="The cluster of this kubeconfig context.",
 )
-HOME = click.option("--home", metavar="NAMESPACE", help="Where the autoscaler keeps its Lease and its memory.")
+HOME = click.option("--home", metavar="NAMESPACE", help="Namespace of the autoscaler's Lease and state.")
 
 INPUT_OPTIONS = (
     ON,
     HOME,
-    click.option("--objects", type=click.Path(), metavar="FILE", help="What kubectl get ... -o json printed."),
+    click.option(
+        "--objects", type=click.Path(), metavar="FILE", help="Cluster objects, as kubectl get ... -o json prints them."
+    ),
     click.option("--pools", type=click.Path(), metavar="FILE", help="The pools and settings, as YAML."),
-    click.option("--snapshot", type=click.Path(), metavar="FILE", help="A saved snapshot instead of objects."),
+    click.option("--snapshot", type=click.Path(), metavar="FILE", help="A snapshot written by --save."),
     click.option("--now", metavar="TIME", help="Decide as of this time: 2026-11-15T12:00:00Z."),
 )
 
@@ -53,9 +55,7 @@ def command() -> None:
 
 @command.command("plan")
 @input_options
-@click.option(
-    "--save", type=click.Path(), metavar="FILE", help="Write all that was looked at to a file, for --snapshot."
-)
+@click.option("--save", type=click.Path(), metavar="FILE", help="Save the snapshot of the cluster, for --snapshot.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def plan(output: str, save: str | None, **where: str | None) -> None:
     """Print what would be done now, for whom, and why everything else is left as it is.
@@ -87,22 +87,27 @@ def plan(output: str, save: str | None, **where: str | None) -> None:
 @command.command("simulate")
 @click.argument("trace", required=False, metavar="[TRACE]")
 @click.option("--pools", type=click.Path(), metavar="FILE", help="The pools and settings, as YAML.")
-@click.option("--policy", "policies", multiple=True, metavar="NAME", help="A policy, several times for more; or all.")
+@click.option("--policy", "policies", multiple=True, metavar="NAME", help="Policy to simulate, or all. Repeatable.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
-@click.option("--picture", type=click.Path(), metavar="FILE", help="Draw it: an .svg or .html file.")
-@click.option("--from-cluster", type=click.Path(), metavar="PATH", help="Saved snapshots (file or folder) as trace.")
-@click.option("--tune", is_flag=True, help="Try settings and show what less waiting costs.")
+@click.option("--picture", type=click.Path(), metavar="FILE", help="Draw the result: an .svg or .html file.")
+@click.option("--from-cluster", type=click.Path(), metavar="PATH", help="Replay saved snapshots (file or folder).")
+@click.option("--tune", is_flag=True, help="Try settings and show cost against waiting time.")
 @click.option(
-    "--seed", type=int, metavar="N", default=0, show_default=True, help="Of generated traces, failures and choices."
+    "--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of generated traces and failures."
 )
 @click.option(
-    "--jobs", type=click.IntRange(1, 10_000_000), metavar="N", default=5000, show_default=True, help="To be generated."
+    "--jobs",
+    type=click.IntRange(1, 10_000_000),
+    metavar="N",
+    default=5000,
+    show_default=True,
+    help="Number of jobs to generate.",
 )
 @click.option("--write-trace", type=click.Path(), metavar="FILE", help="Write the trace as CSV.")
-@click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Of Longboat's loop.")
-@click.option("--scheduler", metavar="RANKING", help="packed, least-allocated or most-allocated.")
+@click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Time between Longboat's loops.")
+@click.option("--scheduler", metavar="RANKING", help="Ranking of nodes: packed, least-allocated, most-allocated.")
 @click.option("--checkpoint", default="30m", show_default=True, metavar="TIME", help="How often jobs save their work.")
-@click.option("--protect/--no-protect", default=True, help="Trainings forbid their eviction, by others' annotations.")
+@click.option("--protect/--no-protect", default=True, help="Trainings carry other autoscalers' do-not-evict marks.")
 @click.option(
     "--stockouts", type=click.FloatRange(0, 1), metavar="SHARE", default=0.0, help="Share of orders that are refused."
 )
@@ -110,7 +115,7 @@ def plan(output: str, save: str | None, **where: str | None) -> None:
     "--never-join", type=click.FloatRange(0, 1), metavar="SHARE", default=0.0, help="Share of machines that never join."
 )
 def simulate(**given: Any) -> None:
-    """Replay a trace of jobs: what it costs and who waits, with Longboat and with others.
+    """Replay a trace of jobs; compare cost and waiting times of Longboat with those of other autoscalers.
 
     TRACE is a CSV file (timestamp, duration, num_gpus), or generate:philly, generate:bursts, generate:diurnal,
     generate:sweeps, generate:even, generate:waves. Policies: longboat, cluster-autoscaler, karpenter, ec2-autoscaler,
@@ -156,21 +161,21 @@ def explain(name: str, output: str, **where: str | None) -> None:
 @ON
 @HOME
 @click.option("--pools", type=click.Path(), metavar="FILE", required=True, help="The pools and settings, as YAML.")
-@click.option("--interval", default="10s", show_default=True, metavar="TIME", help="A loop at least so often.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Look and decide, again and again; change nothing.")
+@click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Longest time between two loops.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Decide in every loop, change nothing.")
 @click.option("--once", is_flag=True, help="End after one loop.")
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Answer GET /metrics, /healthz and /readyz here.",
+    help="Serve /metrics, /healthz and /readyz on this port.",
 )
-@click.option("--log", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the log.")
+@click.option("--log", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Log format.")
 def run(context: str | None, home: str | None, pools: str, interval: str, **how: Any) -> int:
-    """Grow and shrink the pools of a cluster until told to end.
+    """Grow and shrink the pools of a cluster until interrupted.
 
-    Only one works at a time, others stand by. The state of every node is printed every loop. Messages go to the
-    webhook (as Slack takes them) whose address is in LONGBOAT_AUTOSCALER_WEBHOOK.
+    Only the leader acts, others stand by. The state of every node is printed every loop. Messages go to the webhook (in
+    Slack's format) whose address is in LONGBOAT_AUTOSCALER_WEBHOOK.
     """
     from longboat.autoscaler.service import RunOptions
     from longboat.cli.admin.autoscaler_live import run as run_live
@@ -188,7 +193,7 @@ def run(context: str | None, home: str | None, pools: str, interval: str, **how:
 @HOME
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 def status(context: str | None, home: str | None, output: str) -> None:
-    """Show who leads, how the pools stand, who waits, and what was done last."""
+    """Show the leader, the state of each pool, waiting runs and the latest actions."""
     from longboat.cli.admin.autoscaler_live import print_report, read_status
 
     report, holder, now = read_status(context, home)
@@ -207,9 +212,9 @@ def status(context: str | None, home: str | None, output: str) -> None:
 @ON
 @HOME
 def retry(pools: tuple[str, ...], context: str | None, home: str | None) -> None:
-    """Have pools that are off or in back-off asked again at once: these, or all.
+    """Retry pools that are off or in back-off at once: the pools named, or all.
 
-    After rights were given, a quota was raised, or a group was made that was missing.
+    Use it after permissions were granted, a quota was raised, or a missing node group was created.
     """
     from longboat.cli.admin.autoscaler_live import retry as forget
     from longboat.cli.output.terminal import say
@@ -230,7 +235,7 @@ def look(
     context: str | None = None,
     home: str | None = None,
 ) -> SavedSnapshot:
-    """What there is to decide on, from files or from a cluster."""
+    """Read the snapshot to decide on, from files or from a cluster."""
     import msgspec
 
     from longboat.autoscaler.model.snapshot_file import SavedSnapshot
@@ -259,7 +264,7 @@ def look(
 
 
 def replayed(snapshot: str, pools: str | None, moment: float | None) -> SavedSnapshot:
-    """A saved snapshot, as of another time or for other pools where these are given."""
+    """Read a saved snapshot, with another time or other pools where these are given."""
     import msgspec
 
     from longboat.autoscaler.model.snapshot_file import read_saved

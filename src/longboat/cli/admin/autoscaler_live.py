@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def opened(context: str | None, home: str | None) -> Iterator[tuple[Client, str]]:
-    """A client of the cluster, and the namespace in which its autoscaler keeps its memory."""
+    """Open a client of the cluster; yields it with the namespace of the autoscaler's Lease and order store."""
     from longboat.engines.kubernetes.install.install import lease_namespace
     from longboat.kubeapi.client import Client
 
@@ -58,7 +58,7 @@ def run(context: str | None, home: str | None, pools: str, options: RunOptions) 
 
 
 def read_status(context: str | None, home: str | None) -> tuple[Report | None, str | None, float]:
-    """What the autoscaler wrote last, who holds its Lease, and the time there."""
+    """Read the autoscaler's latest report, the holder of its Lease, and the time of the cluster."""
     from longboat.autoscaler import service
 
     with opened(context, home) as (client, where):
@@ -102,7 +102,7 @@ def print_report(report: Report, holder: str | None, now: float) -> None:
 
 
 def print_orders(report: Report, now: float) -> None:
-    """Orders in flight, and where nothing is ordered at the moment."""
+    """Print pending orders of machines, and the pools and zones in back-off."""
     from longboat.cli.output.tables import print_table
     from longboat.core.times import format_time, show_age
 
@@ -138,7 +138,7 @@ def print_orders(report: Report, now: float) -> None:
 
 
 def retry(context: str | None, home: str | None, pools: tuple[str, ...]) -> list[str]:
-    """Forget the refusals of these pools, or of all; returns those that were in back-off."""
+    """Clear the back-off of these pools, or of all; returns the names of those that were in back-off."""
     from longboat.autoscaler.observe.orders import OrderStore
 
     with opened(context, home) as (client, where):

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     "context",
     metavar="CONTEXT",
     shell_complete=complete_contexts,
-    help="The cluster of this context; in a cluster's pod, by default that cluster.",
+    help="The cluster of this kubeconfig context; in a pod, by default its own.",
 )
 @click.option(
     "--only", "only", multiple=True, metavar="NAMESPACE", help="Serve these namespaces (a,b or repeated); default: all."
 )
-@click.option("--lease", "home", metavar="NAMESPACE", help="Where the leader's Lease is kept.")
+@click.option("--lease", "home", metavar="NAMESPACE", help="Namespace of the leader's Lease.")
 @click.option(
-    "--health-port", type=click.IntRange(1, 65535), metavar="PORT", help="Answer GET /healthz and /readyz on this port."
+    "--health-port", type=click.IntRange(1, 65535), metavar="PORT", help="Serve /healthz and /readyz on this port."
 )
 def command(context: str | None, only: Sequence[str], home: str | None, health_port: int | None) -> int:
     """Reconcile runs while nobody is attached: admit those that wait, retry, write down how they ended.
@@ -53,7 +53,7 @@ def command(context: str | None, only: Sequence[str], home: str | None, health_p
 
 
 def check_namespaces(client: Client, served: Sequence[str], home: str) -> None:
-    """A namespace that is not there is a slip of the pen; one of several may be gone while the others need service."""
+    """Refuse namespaces that do not exist; where only some of several are missing, warn and serve the others."""
     from longboat.core.errors import NotFound
     from longboat.kubeapi.errors import ApiError
     from longboat.kubeapi.kinds import NAMESPACE
@@ -69,7 +69,7 @@ def check_namespaces(client: Client, served: Sequence[str], home: str) -> None:
 
 
 def end_of_process() -> threading.Event:
-    """Set by SIGTERM, as the kubelet sends it, or by Ctrl-C: what was begun is finished then."""
+    """An event that SIGTERM (sent by the kubelet) and Ctrl-C set: the controller finishes its turn, then ends."""
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())

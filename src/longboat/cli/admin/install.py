@@ -22,22 +22,31 @@ from longboat.core.errors import UsageError
     "context",
     metavar="CONTEXT",
     shell_complete=complete_contexts,
-    help="The cluster of this context of the kubeconfig.",
+    help="The cluster of this kubeconfig context.",
 )
 @click.option("--image", metavar="IMAGE", help="An image that has Longboat (deploy/Dockerfile makes one).")
 @click.option(
     "--only",
     multiple=True,
     metavar="NAMESPACE",
-    help="Serve these namespaces (a,b or repeated), with rights over runs in no others; default: the context's.",
+    help="Serve these namespaces (a,b or repeated), with permissions in no others; default: the context's.",
 )
-@click.option("--all-namespaces", "everywhere", is_flag=True, help="Serve all namespaces, with rights in all of them.")
-@click.option("--autoscaler", "pools", type=click.Path(), metavar="FILE", help="The autoscaler too, with these pools.")
-@click.option("--remove", is_flag=True, help="Take all of it out again; runs and machines stay as they are.")
-@click.option("--dry-run", is_flag=True, help="Print the objects and stop.")
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="Form of --dry-run.")
 @click.option(
-    "--timeout", default="2m", show_default=True, metavar="TIME", callback=seconds, help="Wait so long until it works."
+    "--all-namespaces", "everywhere", is_flag=True, help="Serve all namespaces, with permissions in all of them."
+)
+@click.option(
+    "--autoscaler", "pools", type=click.Path(), metavar="FILE", help="Install the autoscaler too, with these pools."
+)
+@click.option("--remove", is_flag=True, help="Uninstall; runs and machines stay.")
+@click.option("--dry-run", is_flag=True, help="Print the objects and stop.")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="Output format of --dry-run.")
+@click.option(
+    "--timeout",
+    default="2m",
+    show_default=True,
+    metavar="TIME",
+    callback=seconds,
+    help="How long to wait until it is ready.",
 )
 def command(context: str | None, remove: bool, dry_run: bool, output: str, timeout: float, **options: Any) -> int:
     """Install the controller: one small Deployment that admits waiting runs and restarts failed ones.
@@ -76,7 +85,7 @@ def command(context: str | None, remove: bool, dry_run: bool, output: str, timeo
 def objects_of(
     context: str | None, *, image: str | None, only: Sequence[str], everywhere: bool, pools: str | None
 ) -> list[dict[str, Any]]:
-    """All that is to be installed; the pools file is read and checked first."""
+    """All manifests to install. The pools file is read and validated first."""
     from longboat.engines.kubernetes.install.controller_manifests import objects
 
     if image is None:
@@ -97,7 +106,7 @@ def objects_of(
 
 
 def context_namespace(context: str | None) -> str:
-    """Where runs of this context go unless they are told otherwise; nothing is asked of the cluster."""
+    """The default namespace of a context, from the kubeconfig alone: no request is made."""
     from longboat.engines.kubernetes.engine import KubernetesEngine
     from longboat.kubeapi.errors import KubeconfigError
 

@@ -36,7 +36,7 @@ ROWS = (
 
 
 class SimulateOptions(Value, frozen=True):
-    """The command line."""
+    """Options of `longboat autoscaler simulate`."""
 
     trace: str | None
     pools: str | None
@@ -52,7 +52,7 @@ class SimulateOptions(Value, frozen=True):
 
 
 def command_of(given: dict[str, Any]) -> tuple[SimulateOptions, Conditions]:
-    """The options, checked, without the heavy modules where they are wrong."""
+    """Validate the options before heavy modules are imported."""
     from longboat.cli.output.times import parse_duration
     from longboat.simulator.scheduler import RANKINGS
     from longboat.simulator.world import Conditions
@@ -124,7 +124,7 @@ def _policies(names: Sequence[str]) -> list[str]:
 
 
 def _trace(asked: SimulateOptions) -> tuple[Trace, PolicyOutcome | None]:
-    """The trace, and for a recorded cluster what it really had."""
+    """The trace to replay; of a recorded cluster also its real outcome."""
     if asked.from_cluster is not None:
         if asked.trace is not None:
             raise UsageError("TRACE and --from-cluster exclude each other", hint="name one of them")
@@ -163,7 +163,7 @@ def _pools(asked: SimulateOptions) -> tuple[Sequence[Pool], AutoscalerSettings]:
 
 
 def _notes(outcomes: Sequence[PolicyOutcome]) -> None:
-    """What the figures are not, on stderr."""
+    """Print the limits of the comparison to stderr."""
     from longboat.simulator.policies import MODELS
 
     models = [policy_outcome.policy for policy_outcome in outcomes if policy_outcome.policy in MODELS]

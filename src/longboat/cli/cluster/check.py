@@ -15,7 +15,7 @@ from longboat.clusters.spec import ClusterSpec
 @target_options
 @output_option("table", "json", "yaml")
 def command(output: str) -> None:
-    """Check a cluster file (./cluster.yaml) and show what it asks for. Nothing is connected to."""
+    """Validate a cluster file (./cluster.yaml) and show what it asks for. No host is contacted."""
     spec = spec_of()
     if output == "table":
         show(spec)

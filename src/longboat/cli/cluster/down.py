@@ -42,10 +42,8 @@ MOST_SHOWN = 10  # the rest is like these: a folder that was forgotten
 def command(
     yes: bool, purge_data: bool, forget: tuple[str, ...], grace: float, output: str, accept_new_host_keys: bool
 ) -> int:
-    """Take the cluster down: add-ons are removed, nodes drained, changes undone in reverse order, and every host is
-    compared with what it was before. Exit code 0 only if nothing of ours is left.
-
-    Of an existing cluster only the add-ons are removed that `up` installed.
+    """Take the cluster down: nodes are drained, changes undone in reverse order, and every host is compared with its
+    state before `up`. Exit code 0 only if nothing of ours is left.
     """
     spec = spec_of()
     unknown = sorted(set(forget) - {host.name for host in spec.hosts})
@@ -67,7 +65,7 @@ def command(
 
 
 def with_left_behind(spec: ClusterSpec, before: ClusterSpec | None) -> ClusterSpec:
-    """Hosts that were taken out of the file since the last `up` are still part of the cluster."""
+    """Add hosts that were removed from the file since the last `up`: they are still part of the cluster."""
     names = {host.name for host in spec.hosts}
     left = tuple(host for host in (before.hosts if before else ()) if host.name not in names)
     return msgspec.structs.replace(spec, hosts=(*spec.hosts, *left)) if left else spec
@@ -86,7 +84,7 @@ def confirm(spec: ClusterSpec, *, purges: bool) -> None:
 
 
 def check_members(session: ClusterSession) -> None:
-    """A host of another cluster is a slip in the name or the file, and nothing is touched."""
+    """Refuse, before any change, hosts that are part of another cluster."""
     name = session.spec.name
     others = {facts.name: facts.journal_cluster for facts in session.facts.values()}
     wrong = [f"{host} is part of {cluster}" for host, cluster in others.items() if cluster not in ("", name)]

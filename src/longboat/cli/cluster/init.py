@@ -29,7 +29,7 @@ _SHOWN = 20
 @click.option("--local", "is_local", is_flag=True, help="This machine alone.")
 @click.option("--name", metavar="NAME", help="Name of the cluster (default: cluster, or local).")
 @click.option("-o", "--output", default=DEFAULT_FILE, show_default=True, metavar="FILE", help="The file; -: stdout.")
-@click.option("--yes", "-y", is_flag=True, help="Ask nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Ask no questions.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def command(hosts: Sequence[str], is_local: bool, name: str | None, output: str, yes: bool, force: bool) -> None:
     """Write a commented cluster file. The first host is the control plane.
@@ -55,7 +55,7 @@ def command(hosts: Sequence[str], is_local: bool, name: str | None, output: str,
 
 
 def check(answers: ClusterAnswers) -> None:
-    """All mistakes of names and hosts, before anything is written."""
+    """Report all invalid names and hosts at once, before anything is written."""
     if answers.hosts:
         cluster_of_hosts(answers.hosts, name=answers.name)
     else:
@@ -78,7 +78,7 @@ def expanded(hosts: Sequence[str]) -> tuple[str, ...]:
 
 
 def ask(answers: ClusterAnswers, *, is_local: bool) -> ClusterAnswers:
-    """The few questions, on stderr."""
+    """Ask for hosts and names on stderr."""
     name = click.prompt("Name of the cluster", default=answers.name, err=True)
     gpu = click.confirm("Do machines have NVIDIA GPUs?", default=True, err=True)
     if is_local:

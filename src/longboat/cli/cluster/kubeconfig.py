@@ -48,7 +48,7 @@ def command(cluster: str | None, source: str | None, use: bool, prints: bool, re
 
 
 def name_of(cluster: str | None) -> str:
-    """Of a cluster file, or a name as it is."""
+    """The name of the cluster in a cluster file, or the validated name itself."""
     from longboat.specs.fields.rules import NAME, NAME_EXPECTED
 
     if cluster is None or is_file_name(cluster):

@@ -22,7 +22,7 @@ WORDS = {"done": "done", "failed": "FAILED", "skipped": "skipped", "waiting": "w
 
 
 class ProgressTable:
-    """What has happened so far, by host and step; every event is shown when it comes, and kept in a log per host."""
+    """Progress by host and step: prints every event at once and appends it to the host's log file."""
 
     def __init__(self, hosts: Sequence[str], output: str, logs: Path) -> None:
         self._hosts = hosts
@@ -68,7 +68,7 @@ def plain_line(event: StepEvent, passed_s: float) -> str:
 
 
 def failure_lines(failures: Sequence[StepFailure], logs: Path) -> Iterator[str]:
-    """What failed, where, its last lines."""
+    """Lines about failed steps: host, step, message, last lines of output, log file."""
     for failure in failures:
         name = paint(f"{failure.host}: {failure.step} failed", "red", sys.stderr)
         yield f"{name}: {clean(failure.message)}"

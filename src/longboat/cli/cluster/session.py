@@ -39,11 +39,11 @@ class ClusterSession:
 
     @property
     def logs(self) -> Path:
-        """A log per host of everything that was done there."""
+        """The folder with a log file per host."""
         return make_folder(self.home.folder("clusters") / f"{self.spec.name}.logs")
 
     def check(self) -> None:
-        """All problems of all hosts at once; an error stops before anything is touched."""
+        """Print the problems of all hosts; raises EngineError before any change if one is an error."""
         names = {host.name for host in self.spec.hosts}
         seen = [facts for name, facts in self.facts.items() if name in names]
         problems = find_problems(self.spec, seen, self.unreachable)
@@ -62,7 +62,7 @@ def login_options(function: F) -> F:
     return click.option(
         "--accept-new-host-keys",
         is_flag=True,
-        help="Trust hosts that ssh has not met before; a changed key is refused.",
+        help="Trust the keys of unknown hosts; a changed key is refused.",
     )(function)
 
 
@@ -70,7 +70,7 @@ def login_options(function: F) -> F:
 def open_session(
     spec: ClusterSpec, accept_new_host_keys: bool, leaving: Sequence[HostSpec] = ()
 ) -> Iterator[ClusterSession]:
-    """`leaving`: hosts that are not in the file any more."""
+    """Connect to all hosts and read their facts. `leaving`: hosts that are no longer in the file."""
     settings = LoginSettings(accept_new_host_keys=accept_new_host_keys, ask_password=ask_password)
     with connect([*spec.hosts, *leaving], settings) as hosts:
         answers = hosts.each(read_facts)

@@ -23,9 +23,9 @@ HEAD = ("HOST", "ROLE", "ADDRESS", "NODE", "VERSION", "GPUS", "STATE")
 @click.command("status", short_help="Show hosts and nodes of a cluster.")
 @target_options
 @login_options
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Form of the answer.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Output format.")
 def command(output: str, accept_new_host_keys: bool) -> int:
-    """Look at every host of the cluster: whether it answers, what it is part of, whether its node is ready.
+    """Show every host of the cluster: whether it is reachable, which cluster it is part of, whether its node is ready.
 
     Of an existing cluster: the add-ons that `up` installed. Exit code 1 if a host does not answer, or a node or an
     add-on is not ready.
@@ -47,7 +47,7 @@ def command(output: str, accept_new_host_keys: bool) -> int:
 
 
 def nodes_of(session: ClusterSession) -> tuple[dict[str, NodeView], str]:
-    """As a control plane that answers shows them; the reason where none does."""
+    """Nodes from the first control plane that answers; else none, and the last error."""
     trouble = ""
     for plane in session.spec.control_planes:
         facts = session.facts.get(plane.name)

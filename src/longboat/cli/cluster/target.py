@@ -23,7 +23,7 @@ LOCAL_NAME = "local"
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Read by `spec_of`; the commands need not hand them on."""
+    """Store the option in the context, where `spec_of` reads it; commands take no parameter for it."""
     ctx.meta.setdefault(_CHOSEN, {})[param.name] = value
 
 
@@ -44,7 +44,7 @@ def target_options(function: F) -> F:
 
 
 def spec_of() -> ClusterSpec:
-    """The cluster that the options of this command name; without any, that of ./cluster.yaml."""
+    """The cluster that this command's options name; by default that of ./cluster.yaml."""
     chosen = click.get_current_context().meta.get(_CHOSEN, {})
     file, hosts, name = chosen.get("file"), chosen.get("hosts"), chosen.get("name")
     is_local = bool(chosen.get("is_local"))
@@ -69,13 +69,13 @@ def chosen_file() -> Path | None:
 
 
 def is_file_name(text: str) -> bool:
-    """A name of a cluster is neither there as a file nor looks like one."""
+    """Whether the text is a path (it exists or looks like one) and not the name of a cluster."""
     looks_so = os.sep in text or text.endswith((".yaml", ".yml", ".json")) or text == "-"
     return looks_so or os.path.lexists(text)
 
 
 def named_cluster(file: str | None) -> ClusterSpec:
-    """Of a file, else of a cluster that was made from here under this name."""
+    """Read a cluster file, or the stored spec of a cluster of this name."""
     if file is None or is_file_name(file):
         return read_cluster(file or DEFAULT_FILE)
     home = Home()

@@ -34,17 +34,17 @@ from longboat.engines.shared.home import Home
 @click.option("--dry-run", is_flag=True, help="Look at the hosts, print the plan and stop.")
 @click.option(
     "--grace", default="5m", show_default=True, metavar="TIME", callback=seconds,
-    help="Trainings on a host that leaves have so long to save.",
+    help="Time trainings have to save on a host that leaves.",
 )  # fmt: skip
 @click.option(
-    "--forget", multiple=True, metavar="HOST", help="A host that is lost, and out of the file: go on without it."
+    "--forget", multiple=True, metavar="HOST", help="Host that is lost and out of the file; continue without it."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: an event per line.")
 def command(dry_run: bool, forget: tuple[str, ...], grace: float, output: str, accept_new_host_keys: bool) -> int:
     """Make a cluster of machines: container runtime, kubeadm, network, and a context for --on.
 
-    What is right already is left alone; after any interruption the same command goes on. Every change on a host is
-    written down there with its undo, which longboat cluster down carries out.
+    Steps that are done already are skipped; after any interruption the same command continues. Every change on a host
+    is recorded there with its undo, which longboat cluster down carries out.
     """
     spec = spec_of()
     check_supported(spec)
@@ -78,7 +78,7 @@ def command(dry_run: bool, forget: tuple[str, ...], grace: float, output: str, a
 
 
 def leaving_hosts(before: ClusterSpec | None, spec: ClusterSpec) -> list[HostSpec]:
-    """Hosts that were part of the cluster and are not in the file any more."""
+    """Hosts of the last `up` that are no longer in the file. Refuses a changed role or first control plane."""
     if before is None or before.kind != spec.kind:
         return []
     now = {host.name: host for host in spec.hosts}
@@ -97,7 +97,7 @@ def leaving_hosts(before: ClusterSpec | None, spec: ClusterSpec) -> list[HostSpe
 
 
 def check_machines(session: ClusterSession, leaving: Sequence[HostSpec]) -> None:
-    """A host that was given another name would be drained and reset although it is meant to stay."""
+    """Refuse to remove a host that stays in the file under another name."""
     staying = {facts.machine_id: name for name, facts in session.facts.items() if name not in {h.name for h in leaving}}
     for host in leaving:
         facts = session.facts.get(host.name)
@@ -108,7 +108,7 @@ def check_machines(session: ClusterSession, leaving: Sequence[HostSpec]) -> None
 
 
 def take_away(session: ClusterSession, leaving: Sequence[HostSpec], progress: ProgressTable, *, grace_s: float) -> None:
-    """Trainings there get their grace before the host leaves."""
+    """Drain and reset the hosts that leave; trainings on them have `grace_s` to save."""
     connections = session.hosts.connections
     work = ClusterDown(session.spec, connections, session.facts, progress.listen, grace_s=grace_s, leaving=leaving)
     result = work.run()

@@ -27,19 +27,19 @@ def on_option(function: F) -> F:
         "context",
         metavar="CONTEXT",
         shell_complete=complete_contexts,
-        help="The cluster of this context of the kubeconfig, as its administrator.",
+        help="The cluster of this kubeconfig context, as its administrator.",
     )(function)
 
 
 @click.group("user", short_help="Give people access to a namespace.")
 def command() -> None:
-    """Give people access to a namespace of a cluster, and take it away. You are the cluster's administrator."""
+    """Give people access to a namespace of a cluster, and revoke it. You need administrator rights."""
 
 
 @command.command("add")
 @click.argument("name")
-@click.option("--namespace", required=True, metavar="NAMESPACE", help="Where the user may run; made if it is missing.")
-@click.option("--days", default=30, show_default=True, type=click.IntRange(1, 3650), help="How long the token lasts.")
+@click.option("--namespace", required=True, metavar="NAMESPACE", help="Where the user may run; created if missing.")
+@click.option("--days", default=30, show_default=True, type=click.IntRange(1, 3650), help="Lifetime of the token.")
 @click.option(
     "-o", "--output", metavar="FILE", help="The kubeconfig for the user (-: stdout); default: NAME.kubeconfig."
 )
@@ -48,7 +48,7 @@ def command() -> None:
 def add_command(name: str, namespace: str, days: int, output: str | None, force: bool, context: str | None) -> None:
     """Make a kubeconfig for a user who may run in one namespace.
 
-    The rights are those of docs/kubernetes.md, there and nowhere else. Again for the same user: a new token.
+    The permissions are those of docs/kubernetes.md, in that namespace only. Again for the same user: a new token.
     """
     from longboat.clusters.users.access import add_user
     from longboat.clusters.users.user_objects import LEVEL, check_user
@@ -82,7 +82,7 @@ def add_command(name: str, namespace: str, days: int, output: str | None, force:
 @output_option()
 @on_option
 def list_command(output: str, context: str | None) -> None:
-    """List the users, their namespaces, and when their tokens end."""
+    """List users, their namespaces, and when their tokens expire."""
     from longboat.clusters.users.access import UserView, list_users
     from longboat.kubeapi.client import Client
 
@@ -107,10 +107,10 @@ def list_command(output: str, context: str | None) -> None:
 
 @command.command("rm")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--namespace", metavar="NAMESPACE", help="Only the access to this namespace.")
+@click.option("--namespace", metavar="NAMESPACE", help="Revoke access to this namespace only.")
 @on_option
 def remove_command(names: Sequence[str], namespace: str | None, context: str | None) -> None:
-    """Take users' access away: their tokens are refused from now on. Their runs stay. Prints their names."""
+    """Revoke users' access: their tokens are refused from now on. Their runs stay. Prints their names."""
     from longboat.clusters.users.access import remove_user
     from longboat.kubeapi.client import Client
 

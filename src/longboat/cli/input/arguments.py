@@ -28,7 +28,7 @@ def duration_option(name: str, help: str) -> Callable[[F], F]:
 
 
 def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Names of runs for the shell; never an error, a shell has nowhere to show it."""
+    """Complete names of runs. Raises nothing: a shell cannot show an error."""
     try:
         from longboat.sdk.engines import engine
 
@@ -38,7 +38,7 @@ def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 
 def namespaces_of(words: Sequence[str]) -> tuple[str, ...]:
-    """Namespaces from a repeated option whose values may be joined by commas; each once, in a fixed order."""
+    """Namespaces of a repeatable option with comma-separated values, sorted and without duplicates."""
     from longboat.kubeapi.kubeconfig import NAMESPACE
 
     names = sorted({name.strip() for word in words for name in word.split(",")})
@@ -53,7 +53,7 @@ def shown_namespaces(names: Sequence[str]) -> str:
 
 
 def run_argument(function: F) -> F:
-    """One RUN; the latest when it is left out."""
+    """One RUN; by default the latest."""
     return click.argument("run", default=LATEST, shell_complete=run_names)(function)
 
 
@@ -63,7 +63,7 @@ def runs_argument(function: F) -> F:
 
 
 def output_option(*formats: str) -> Callable[[F], F]:
-    """`-o`: how data is written to stdout."""
+    """`-o`: the output format."""
     allowed = formats or FORMATS
     return click.option(
         "-o", "--output", type=click.Choice(allowed), default=allowed[0], show_default=True, help="Output format."

@@ -23,7 +23,7 @@ _CHOSEN = "longboat.place"
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """The options are read by `open_engine`; commands need not hand them on."""
+    """Store the option in the context, where `open_engine` reads it; commands take no parameter for it."""
     ctx.meta.setdefault(_CHOSEN, {})[param.name] = value
 
 
@@ -32,7 +32,7 @@ def _option(*names: str, **attributes: Any) -> Callable[[F], F]:
 
 
 def complete_contexts(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Contexts of the kubeconfig for the shell; never an error, a shell has nowhere to show it."""
+    """Complete contexts of the kubeconfig. Raises nothing: a shell cannot show an error."""
     from click.shell_completion import CompletionItem
 
     try:
@@ -45,7 +45,7 @@ def complete_contexts(_ctx: click.Context, _param: click.Parameter, incomplete: 
 
 
 def engine_options(function: F) -> F:
-    """`--engine`, `--on`, `--namespace`: where the runs are."""
+    """`--engine`, `--on`, `--namespace`: the engine and cluster of the runs."""
     options = (
         _option("--engine", type=click.Choice(ENGINES), help="Where runs are: this machine, or a cluster."),
         _option(
@@ -53,7 +53,7 @@ def engine_options(function: F) -> F:
             "context",
             metavar="CONTEXT",
             shell_complete=complete_contexts,
-            help="The cluster of this context of the kubeconfig.",
+            help="The cluster of this kubeconfig context.",
         ),
         _option("--namespace", metavar="NAME", help="The namespace in the cluster."),
     )
@@ -63,7 +63,7 @@ def engine_options(function: F) -> F:
 
 
 def open_engine(*, quiet: bool = False) -> Engine:
-    """The engine that the options of this command name, with each of its notices shown once."""
+    """Open the engine that this command's options name; each of its notices is printed once."""
     shown: set[str] = set()
 
     def tell(text: str) -> None:
@@ -81,7 +81,7 @@ def open_engine(*, quiet: bool = False) -> Engine:
 
 
 def same_place() -> str:
-    """The options that make another command look where this one does; empty where it looks there anyway."""
+    """The options by which another command reaches the same engine; empty where the defaults do."""
     chosen = click.get_current_context().meta.get(_CHOSEN, {})
     options = []
     if chosen.get("engine") and chosen["engine"] != default_engine(is_cluster=False) and not chosen.get("context"):
@@ -94,5 +94,5 @@ def same_place() -> str:
 
 
 def placed(step: str) -> str:
-    """A next step that begins with one of our commands, with the options that it needs here."""
+    """Add to a suggested `longboat` command the options by which it reaches the same engine."""
     return re.sub(r"^longboat [^:]*", lambda match: match[0] + same_place(), step)

@@ -17,7 +17,7 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def fields_of(options: Mapping[str, Any], *, environment: Mapping[str, str], cwd: Path) -> dict[str, object]:
-    """The fields that the flags give; a flag that was not used gives none."""
+    """Job fields from flags; a flag that was not given sets none."""
     fields: dict[str, object] = {name: number(options[name]) for name in FIELDS if options.get(name) is not None}
     fields.update({name: options[name] for name in TEXTS if options.get(name) is not None})
     if options.get("workdir") is not None:
@@ -41,12 +41,12 @@ def fields_of(options: Mapping[str, Any], *, environment: Mapping[str, str], cwd
 
 
 def number(text: str) -> object:
-    """A whole number where the flag is one; what else is allowed is for the job's own reader to say."""
+    """Parse a whole number; any other text is left for the job reader to validate."""
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else text
 
 
 def absolute(place: str, cwd: Path) -> str:
-    """A path typed in a shell is meant from where the shell is; an address is left as it is."""
+    """Resolve a path against the current folder; URLs are left as they are."""
     return place if "://" in place else os.path.normpath(os.path.join(cwd, place))
 
 
@@ -58,7 +58,7 @@ def pair(text: str, flag: str) -> tuple[str, str]:
 
 
 def volume(text: str, cwd: Path) -> tuple[str, object]:
-    """`TARGET=SOURCE[:ro]` as the entry of a job file; whether it is a right one is for the job's own reader to say."""
+    """Parse `TARGET=SOURCE[:ro]` into an entry of `volumes`, which the job reader validates."""
     target, equals, source = text.partition("=")
     if not (target and equals and source):
         raise UsageError(
@@ -78,7 +78,7 @@ def volume(text: str, cwd: Path) -> tuple[str, object]:
 
 
 def env_of(files: Sequence[str], texts: Sequence[str], *, environment: Mapping[str, str], cwd: Path) -> dict[str, str]:
-    """Variables of the files, then of the flags; a bare name copies the shell's."""
+    """Variables of the env files, then of the flags; a bare name copies the shell's value."""
     env: dict[str, str] = {}
     for file in files:
         env.update(read_env_file(cwd / file, environment))
@@ -101,7 +101,7 @@ def variable(text: str, environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def read_env_file(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """K=V lines, `#` comments, `export`, one pair of quotes around a value; nothing is expanded."""
+    """Read K=V lines with `#` comments, `export` and one pair of quotes around a value; nothing is expanded."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -21,7 +21,7 @@ from longboat.specs.read import LoadedJob, read_job
 
 
 def load(words: tuple[str, ...], command: tuple[str, ...], options: dict[str, Any], place: Engine) -> LoadedJob:
-    """The checked Job of the words and flags."""
+    """Build and validate the job from arguments and flags."""
     if options["in_place"] and options["include"]:
         raise UsageError(
             "--include with --in-place", hint="leave --include out: in place, a run sees every file of its folder"
@@ -45,7 +45,7 @@ class JobReader(Protocol):
 
 
 def with_job_arguments(job: Job, arguments: Sequence[str]) -> Job:
-    """What follows `--` goes to the job's command. Read after all else, so nothing in it is taken for a variable."""
+    """Append the arguments after `--` to the job's command, last: no variable in them is expanded."""
     if len(job.roles) > 1:
         names = ", ".join(role.name for role in job.roles)
         raise UsageError(
@@ -62,7 +62,7 @@ def with_job_arguments(job: Job, arguments: Sequence[str]) -> Job:
 
 
 def appended(fields: dict[str, Any], read: JobReader) -> dict[str, Any]:
-    """Flags of lists add to what the job files name; a list among fields would replace it."""
+    """Append list flags to the lists of the job files; as plain fields they would replace them."""
     added: dict[str, Any] = {
         name: fields[name] for name in ("secrets", "artifacts", "include", "after") if name in fields
     }
@@ -82,13 +82,13 @@ def appended(fields: dict[str, Any], read: JobReader) -> dict[str, Any]:
 
 
 def named_runs(options: dict[str, Any], place: Engine) -> dict[str, Any]:
-    """Runs may be shortened in flags, like every RUN."""
+    """Resolve shortened run names in flags."""
     after = tuple(find_run(place, run).name for run in options.get("after", ()))
     return {**resumed(options, place), "after": after}
 
 
 def resumed(options: dict[str, Any], place: Engine) -> dict[str, Any]:
-    """`--resume RUN` may be shortened like every RUN; a folder is taken as it is."""
+    """Resolve `--resume` to a run's full name, or to the absolute path of a folder."""
     wanted = options.get("resume")
     if not wanted or "/" in wanted:
         return options if not wanted else {**options, "resume": os.path.abspath(wanted)}

@@ -26,7 +26,9 @@ JOB_OPTIONS = (
     click.option("--env-file", multiple=True, metavar="FILE", help="Variables from a file of K=V lines. Repeatable."),
     click.option("--secret", multiple=True, metavar="NAME", help="A secret, by name. Repeatable."),
     click.option("--workdir", metavar="DIR", help="The folder with the code."),
-    click.option("--include", multiple=True, metavar="PATTERN", help="Files to take along though ignored. Repeatable."),
+    click.option(
+        "--include", multiple=True, metavar="PATTERN", help="Ignored files to include in the code. Repeatable."
+    ),
     click.option("--setup", metavar="COMMAND", help="Run on every node before the ranks: pip install -r x.txt."),
     click.option(
         "--volume", multiple=True, metavar="TARGET=SOURCE", help="data=./d, /d=claim:NAME, ...[:ro]. Repeatable."
@@ -35,7 +37,7 @@ JOB_OPTIONS = (
     click.option("--framework", metavar="NAME", help="torch, tensorflow, jax, mpi or none; guessed if not given."),
     click.option("--retries", metavar="N", help="How often a failed run is started again."),
     click.option("--timeout", metavar="TIME", help="End the run this long after its ranks started: 90s, 2h."),
-    click.option("--grace", metavar="TIME", help="Time the ranks have to end when they are asked to."),
+    click.option("--grace", metavar="TIME", help="Time the ranks have to end after SIGTERM."),
     click.option("--stall", metavar="TIME", help="End the run when a rank is silent for this long: 15m."),
     click.option(
         "--checkpoints", metavar="DIR", help="Where checkpoints go: a folder, or s3://..., gs://..., az://..."
@@ -43,7 +45,7 @@ JOB_OPTIONS = (
     click.option("--resume", metavar="RUN", help="Start from the newest checkpoint of this run or folder."),
     click.option("--artifact", multiple=True, metavar="PATTERN", help="Files to keep after the end. Repeatable."),
     click.option("--label", multiple=True, metavar="K=V", help="A label. Repeatable."),
-    click.option("--priority", metavar="N", help="Runs with a higher one go first."),
+    click.option("--priority", metavar="N", help="Runs with a higher priority start first."),
     click.option("--after", multiple=True, metavar="RUN", help="Start when this run has succeeded. Repeatable."),
     click.option("--queue", metavar="NAME", help="The queue to wait in."),
     click.option(
@@ -61,7 +63,7 @@ def job_options(function: F) -> F:
 
 
 class TargetCommand(click.Command):
-    """Options after a script belong to the script, after a job file to Longboat; all after `--` is the command."""
+    """Parser that leaves options after a script to the script, and takes those after a job file as Longboat's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         probe = self.make_parser(ctx)

@@ -30,7 +30,7 @@ BACKGROUND_S = 0.3
 
 @contextlib.contextmanager
 def rank_input(ranks: int) -> Iterator[int | None]:
-    """The descriptor to submit the run with; None: nothing is for the rank. What is typed reaches it afterwards."""
+    """Yield the descriptor that becomes the rank's stdin, None for no stdin; then forward what is typed."""
     if ranks != 1 or not may_read_stdin():
         yield None
     elif not is_terminal(sys.stdin):
@@ -49,7 +49,7 @@ def rank_input(ranks: int) -> Iterator[int | None]:
 
 
 def pass_on(terminal: int, writer: int) -> None:
-    """Until Ctrl-D, or until nobody can read it any more.
+    """Forward the terminal to the rank until Ctrl-D or until the rank closes its stdin.
 
     A pipe of one page takes the next write when all of the last was read. So at most one line is taken that the rank
     did not ask for; what was typed behind it is the shell's, as it is after any command that does not read.
@@ -67,7 +67,7 @@ def pass_on(terminal: int, writer: int) -> None:
 
 
 def _typed(terminal: int, writer: int) -> bytes:
-    """The next line; nothing at its end, or when the pipe has no reader any more."""
+    """Read the next line; empty at end of input, or when the rank has closed its stdin."""
     events = select.poll()
     events.register(terminal, select.POLLIN)
     events.register(writer, 0)  # told of errors alone

@@ -24,16 +24,17 @@ class RunTarget(NamedTuple):
 
 
 def is_job_file(word: str) -> bool:
-    """A file by its name, or stdin."""
+    """Whether a word names a job file, by its suffix, or stdin."""
     return word == STDIN or word.endswith(JOB_SUFFIXES)
 
 
 def resolve(
     words: Sequence[str], command: Sequence[str], *, cwd: Path, home: Path, workdir: str | None = None
 ) -> RunTarget:
-    """Words before `--` or the command after it become job files or the fields of a job.
+    """Turn words before `--`, or the command after it, into job files or job fields.
 
-    `workdir`: the folder with the code, where a flag names it."""
+    `workdir`: the folder with the code, where a flag names it.
+    """
     if not (words or command):
         raise UsageError("nothing to run", hint="name a script (train.py), a job file (job.yaml), or -- COMMAND")
     if words and is_job_file(words[0]):
@@ -58,7 +59,7 @@ def from_files(words: Sequence[str]) -> list[Path]:
 
 
 def from_command(command: Sequence[str], *, cwd: Path, home: Path) -> RunTarget:
-    """One word with spaces is a shell line, as for ssh; several words are executed as they are."""
+    """Job fields of a command: one word with spaces is a shell line, as for ssh; several words run without a shell."""
     run: object = command[0] if len(command) == 1 and len(command[0].split()) > 1 else list(command)
     fields = {"name": name_from(command[0].split()[0] if command[0].strip() else ""), "run": run}
     if is_too_wide(cwd, home):
@@ -84,7 +85,7 @@ def from_script(script: str, arguments: Sequence[str], *, cwd: Path, home: Path)
 
 
 def in_workdir(script: str, arguments: Sequence[str], *, cwd: Path, workdir: str) -> RunTarget:
-    """`--workdir DIR SCRIPT`: the script as seen from DIR or from the current folder, whichever there is."""
+    """Job fields of `--workdir DIR SCRIPT`: the script relative to DIR or to the current folder, whichever exists."""
     root = Path(os.path.normpath(cwd / workdir))
     there, here = Path(os.path.normpath(root / script)), Path(os.path.normpath(cwd / script))
     if not root.is_dir():
@@ -110,7 +111,7 @@ def in_workdir(script: str, arguments: Sequence[str], *, cwd: Path, workdir: str
 
 
 def starter(path: Path, name: str) -> list[str]:
-    """How a script is started: by its suffix, else as the program it is."""
+    """The command that starts a script: by its suffix, else the script itself if executable."""
     if path.suffix == ".py":
         return ["python", name]
     if os.access(path, os.X_OK):
@@ -147,11 +148,11 @@ def nearest_file(path: Path) -> str | None:
 
 
 def is_too_wide(folder: Path, home: Path) -> bool:
-    """Nobody means to copy a whole home or disk along with a command."""
+    """Whether the folder is the home or a file system's root, which nobody means to copy."""
     return folder in (home, Path(folder.anchor))
 
 
 def name_from(text: str) -> str:
-    """A run's name from a file or program: a-z, 0-9 and '-', beginning with a letter."""
+    """Derive a run's name from a file or program: a-z, 0-9 and '-', beginning with a letter."""
     words = re.sub(r"[^a-z0-9]+", "-", os.path.basename(text).lower()).lstrip("-0123456789")
     return words[:NAME_LIMIT].strip("-") or "run"

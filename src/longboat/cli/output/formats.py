@@ -17,7 +17,7 @@ COUNTERS: dict[type, str] = {RunStatus: "attempt", Attempt: "number", LogLine: "
 
 
 def plain(value: object) -> Any:
-    """Mappings, lists, strings, numbers and None, with no field left out."""
+    """Convert to mappings, lists, strings, numbers and None; no field is left out."""
     if isinstance(value, msgspec.Struct):
         fields = msgspec.structs.asdict(value)
         shown: dict[str, Any] = {
@@ -55,7 +55,7 @@ def write(data: object, output: str) -> None:
 def show(
     values: Sequence[Any], output: str, *, record: Callable[[Any], object], tables: Callable[[bool], None]
 ) -> None:
-    """A list in the format asked for; `tables` prints it for people, wide or not."""
+    """Print a list in the chosen format; `tables` prints it as a table, wide or not."""
     if output in ("json", "yaml"):
         write([record(value) for value in values], output)
     elif output == "name":

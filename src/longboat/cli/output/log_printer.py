@@ -37,7 +37,7 @@ class LinePrinter:
         attempts: int | None = None,
         highlight: Sequence[re.Pattern[bytes]] = (),
     ) -> None:
-        """`attempts`: how many there may be, to say where the next begins. `highlight`: shown in colour."""
+        """`attempts`: the maximum, to announce each further one. `highlight`: patterns to colour."""
         self.is_plain = not (prefixes or timestamps)
         self.prefixes = prefixes
         self.timestamps = timestamps
@@ -84,7 +84,7 @@ class LinePrinter:
             self._draw(key, line, name, _last_update(rest))
 
     def close(self) -> None:
-        """The log has ended: lines that never got their newline are written too."""
+        """Write unfinished lines at the end of the log."""
         self._erase()
         for (node, rank, stream), data in self.unfinished.items():
             name = "out" if stream == "out" else "err"
@@ -93,14 +93,14 @@ class LinePrinter:
         self.unfinished = {}
 
     def say(self, text: str) -> None:
-        """A message on a line of its own."""
+        """Print a message on a line of its own."""
         with self.lock:
             self._erase()
             say(f"\n{text}" if self.is_midline and self.has_terminal["err"] else text)
             self.is_midline = False
 
     def draw(self, text: str) -> bool:
-        """Show a message in the bottom line until something else is written. False: there is no terminal."""
+        """Show a message in the bottom line until other output overwrites it. False: there is no terminal."""
         if not self.has_terminal["err"]:
             return False
         with self.lock:
@@ -123,7 +123,7 @@ class LinePrinter:
         stream.flush()
 
     def _draw(self, key: tuple[str, int, str], line: LogLine, name: str, text: bytes) -> None:
-        """Show an unfinished line at the bottom, unless another that still moves is there."""
+        """Show an unfinished line in the bottom line, unless another rank's is still being updated there."""
         now = time.monotonic()
         is_taken = self.bottom not in (None, key) and now - self.drawn_at < STICKY_S
         if not self.has_terminal[name] or is_taken or not text.strip():
@@ -134,7 +134,7 @@ class LinePrinter:
         self._write(name, ERASE + self.head(line) + shown)
 
     def _erase(self) -> None:
-        """Take the bottom line away: a whole line is written in its place."""
+        """Erase the bottom line before a whole line is written."""
         if self.bottom is not None:
             self._write("out" if self.bottom[2] == "out" else "err", ERASE)
             self.bottom = None
@@ -145,7 +145,7 @@ class LinePrinter:
         return data
 
     def head(self, line: LogLine) -> bytes:
-        """`worker-0/1 | `: node and rank; the time before it where it was asked for."""
+        """The prefix of a line, `worker-0/1 | `: node and rank, after the timestamp if wanted."""
         head = f"{show_moment(line.time)} " if self.timestamps else ""
         if self.prefixes:
             beside = "launcher" if line.stream == "err" else "setup"  # who speaks that is no rank
@@ -163,17 +163,17 @@ def _columns() -> int:
 
 
 def _last_update(text: bytes) -> bytes:
-    """What a terminal would show of a line that returns to its beginning, as progress bars do."""
+    """The text after the last carriage return: what a terminal shows of a progress bar."""
     return text.rstrip(b"\r").rpartition(b"\r")[2]
 
 
 def _needed(rest: bytes) -> bytes:
-    """What of an unfinished line can still be seen, whatever comes after it: its earlier updates are overwritten."""
+    """The part of an unfinished line that later updates do not overwrite."""
     return _last_update(rest) + (b"\r" if rest.endswith(b"\r") else b"")
 
 
 def _split_updates(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """Where no terminal returns to the beginning of a line, each update of a progress bar is a line of its own."""
+    """Split updates of a progress bar into lines, for outputs that are not a terminal."""
     whole, newline, rest = data.replace(b"\r\n", b"\n").rpartition(b"\n")
     held = rest[-1:] if rest.endswith(b"\r") else b""  # the newline after it may be on its way
     updates, _, rest = rest[: len(rest) - len(held)].rpartition(b"\r")
@@ -200,4 +200,4 @@ class JsonPrinter:
         sys.stdout.buffer.flush()
 
     def close(self) -> None:
-        """Every line is written at once."""
+        """Do nothing: every line is written at once."""

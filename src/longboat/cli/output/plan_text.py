@@ -27,7 +27,7 @@ def plan_record(plan: Plan, notices: Sequence[str]) -> dict[str, object]:
 
 
 def show_plan(plan: Plan, notices: Sequence[str], output: str | None, *, env: bool = False) -> int:
-    """Print the plan; returns the exit code of a command that only shows."""
+    """Print the plan of a dry run and return the exit code."""
     if output in ("json", "yaml"):
         write(plan_record(plan, notices), output)
         return 0
@@ -47,7 +47,7 @@ def show_plan(plan: Plan, notices: Sequence[str], output: str | None, *, env: bo
 
 
 def show_manifests(place: Engine, submission: Submission, notices: Sequence[str]) -> int:
-    """The objects of a run on Kubernetes, as `kubectl apply -f -` takes them."""
+    """Print the run's Kubernetes objects, ready for `kubectl apply -f -`."""
     import sys
 
     import yaml
@@ -80,7 +80,7 @@ def print_layout(layout: Layout, *, env: bool) -> None:
 
 
 def span(node: NodeLayout) -> str:
-    """`0-3` for the ranks of a node."""
+    """A range of ranks: `0-3`."""
     ranks = [rank.rank for rank in node.ranks]
     if not ranks:
         return "-"
@@ -88,7 +88,7 @@ def span(node: NodeLayout) -> str:
 
 
 def print_env(node: NodeLayout) -> None:
-    """What each rank of a node sees, as lines a shell understands."""
+    """Print the environment of each rank of a node as shell assignments."""
     for rank in node.ranks:
         print(f"\n# {node.name}/{rank.rank}")
         for key, value in sorted({**node.env, **rank.env}.items()):

@@ -13,7 +13,7 @@ GAP = "  "
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, width: int | None = None) -> list[str]:
-    """The lines of a table. None is shown as `-`; lines longer than `width` are cut, with `...`."""
+    """Format a table as lines. None is shown as `-`; lines longer than `width` are cut, with `...`."""
     cells = [list(head), *([show_cell(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     lines = [GAP.join(cell.ljust(size) for cell, size in zip(row, widths)).rstrip() for row in cells]
@@ -45,7 +45,7 @@ def paint_phase(line: str, out: IO[str]) -> str:
 
 
 def print_fields(fields: Sequence[tuple[str, object]]) -> None:
-    """Name and value, one per line; fields without a value are left out."""
+    """Print one `name: value` per line; fields without a value are left out."""
     shown = [(name, show_cell(value)) for name, value in fields if value is not None and value != ""]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:

@@ -22,7 +22,7 @@ def is_terminal(stream: IO[str]) -> bool:
 
 
 def may_read_stdin() -> bool:
-    """Whether what is typed, or piped, is for this command: of a terminal only where it runs in the foreground."""
+    """Whether stdin is this command's to read: a pipe, or a terminal whose foreground process it is."""
     if not is_terminal(sys.stdin):
         return True
     try:
@@ -40,12 +40,12 @@ def paint(text: str, colour: str, stream: IO[str]) -> str:
 
 
 def clean(text: str) -> str:
-    """One line without control characters."""
+    """Remove control characters and line breaks."""
     return " ".join(text.split("\n")).translate(CONTROLS)
 
 
 def say(text: str) -> None:
-    """A message for the user, on stderr; never data."""
+    """Print a message for the user to stderr; never data."""
     print(text, file=sys.stderr, flush=True)
 
 

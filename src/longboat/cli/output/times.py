@@ -8,7 +8,7 @@ from longboat.core.times import format_time, parse_iso_time, show_age
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `90`, `90s`, `10m`, `1h30m`."""
+    """Parse `90`, `90s`, `10m`, `1h30m` into seconds."""
     try:
         return resources.parse_duration(text)
     except ValueError as error:
@@ -16,7 +16,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_moment(text: str, now: float) -> float:
-    """Seconds since the epoch of a duration before now, an ISO 8601 time (UTC without a zone) or such seconds."""
+    """Parse a duration before now, an ISO 8601 time (default UTC) or epoch seconds into epoch seconds."""
     if text.replace(".", "", 1).isdecimal() and float(text) >= 1e9:
         return float(text)
     if "-" in text[1:]:
@@ -28,12 +28,12 @@ def parse_moment(text: str, now: float) -> float:
 
 
 def show_duration(seconds: float | None) -> str | None:
-    """`0.4s`, `12s`, `3m20s`, `5h2m`, `4d1h`."""
+    """Format seconds: `0.4s`, `12s`, `3m20s`, `5h2m`, `4d1h`."""
     if seconds is None:
         return None
     return f"{max(seconds, 0.0):.1f}s" if seconds < 9.95 else show_age(seconds)
 
 
 def show_moment(moment: float | None) -> str | None:
-    """ISO 8601, UTC, milliseconds."""
+    """Format as ISO 8601, UTC, milliseconds."""
     return None if moment is None else format_time(moment, digits=3)

@@ -25,7 +25,7 @@ WIDTHS = (24, 10, 5, 4, 6, 6, 4)
 
 
 class RunTable(NamedTuple):
-    """How runs are shown."""
+    """Columns and formats of a list of runs."""
 
     output: str
     record: Callable[[RunStatus], object]
@@ -44,12 +44,12 @@ class RunTable(NamedTuple):
 
 
 def changes(before: Mapping[str, RunStatus], runs: Sequence[RunStatus]) -> list[RunStatus]:
-    """Runs that are new or another than before, oldest first. Pure. Time alone is no change."""
+    """Runs that are new or changed, oldest first. Pure; passing time is no change."""
     return [run for run in reversed(runs) if run != before.get(run.name)]
 
 
 def watch_runs(look: Callable[[], list[RunStatus]], shown: RunTable) -> int:
-    """Until Ctrl-C. A cluster that does not answer for a while is told of once and waited for."""
+    """Watch runs until Ctrl-C. A cluster that does not answer is reported once and retried."""
     if shown.output not in ("table", "wide", "json"):
         raise UsageError(f"--watch with -o {shown.output}", hint="-o wide, or -o json: one object per line")
     is_drawn = is_terminal(sys.stdout) and shown.output != "json"
@@ -77,7 +77,7 @@ def watch_runs(look: Callable[[], list[RunStatus]], shown: RunTable) -> int:
 
 
 def tell(before: Mapping[str, RunStatus] | None, runs: Sequence[RunStatus], shown: RunTable) -> None:
-    """What has changed, one line each."""
+    """Print one line for each change."""
     now = time.time()
     if before is None and shown.output != "json":
         print(shown.line(shown.wide_head if shown.is_wide else shown.head))
@@ -96,7 +96,7 @@ def tell(before: Mapping[str, RunStatus] | None, runs: Sequence[RunStatus], show
 
 
 def draw(runs: Sequence[RunStatus], shown: RunTable, *, is_first: bool) -> None:
-    """The whole screen in one write, without a moment when it is empty; what does not fit below is counted."""
+    """Redraw the screen in one write, so that it never flickers; rows that do not fit are counted."""
     size = shutil.get_terminal_size()
     now = time.time()
     head = shown.wide_head if shown.is_wide else shown.head

@@ -23,12 +23,12 @@ from longboat.core.plans import Plan
     type=click.Choice(["table", "wide", "json", "yaml", "name"]),
     default="table",
     show_default=True,
-    help="Output format; wide also shows what every rank sees in its environment.",
+    help="Output format; wide adds the environment of every rank.",
 )
 def command(words: tuple[str, ...], command: tuple[str, ...], output: str, **options: Any) -> int:
-    """Validate job files (merged left to right) and show the job, its layout and what would be done.
+    """Validate job files (merged left to right) and show the job, its layout and the plan.
 
-    All mistakes are reported at once, each with its place. Nothing is started. A right job that this machine can never
+    All mistakes are reported at once, each with its place. Nothing is started. A valid job that this machine can never
     run is shown with the reason; `run` refuses it.
     """
     place = open_engine()

@@ -22,7 +22,7 @@ from longboat.specs.importers.registry import import_text
 def command(file: str, output: str, task: str | None, force: bool) -> None:
     """Translate a SkyPilot or dstack task file (-: stdin) to a job file.
 
-    What could not be translated is listed on stderr, and why.
+    Fields that could not be translated are listed on stderr with the reason.
     """
     if output != "-" and os.path.lexists(output) and not force:
         raise UsageError(f"{output} exists already", hint="--force overwrites it")

@@ -22,12 +22,12 @@ USUAL = ("train.py", "main.py", "run.py")
 @click.command("init", short_help="Write a job file.")
 @click.argument("script", required=False, type=click.Path())
 @click.option("-o", "--output", default="job.yaml", show_default=True, type=click.Path(), help="The file; -: stdout.")
-@click.option("--yes", "-y", is_flag=True, help="Ask nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Ask no questions.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def command(script: str | None, output: str, yes: bool, force: bool) -> None:
     """Write a commented job file for a script, which is read (not run) to see what it needs.
 
-    On a terminal a few questions are asked; each has an answer already.
+    On a terminal a few questions are asked; each has a default.
     """
     if output != "-" and os.path.lexists(output) and not force:
         raise UsageError(f"{output} exists already", hint="--force overwrites it, -o names another file")
@@ -51,7 +51,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def first_answers(script: str | None) -> InitAnswers:
-    """What can be known without asking."""
+    """Defaults found by reading the script."""
     if script is None:
         return InitAnswers(name=name_from(Path.cwd().name), run="python train.py")
     path = Path(script)
@@ -74,7 +74,7 @@ def first_answers(script: str | None) -> InitAnswers:
 
 
 def ask(answers: InitAnswers) -> InitAnswers:
-    """The few questions, on stderr; what cannot be true is asked again."""
+    """Ask for the job's fields on stderr; invalid answers are asked again."""
     values: dict[str, Any] = {
         "name": click.prompt("Name of the job", default=answers.name, err=True),
         "run": click.prompt("Command", default=answers.run, err=True),

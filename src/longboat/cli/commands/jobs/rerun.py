@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 @click.command("rerun", short_help="Run a run once more.")
 @run_argument
-@click.option("--fresh-code", is_flag=True, help="With the code as its folder has it now.")
+@click.option("--fresh-code", is_flag=True, help="Take the code from its folder again.")
 @click.option("--resume", is_flag=True, help="Start from the newest checkpoint of that run.")
-@click.option("--after", multiple=True, metavar="RUN", help="After this run, not those that it started after.")
-@click.option("--no-after", is_flag=True, help="At once, not after the runs that it started after.")
+@click.option(
+    "--after", multiple=True, metavar="RUN", help="Start after this run, not after the original's. Repeatable."
+)
+@click.option("--no-after", is_flag=True, help="Start at once, without waiting for other runs.")
 @click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
-@click.option("--id", "run_id", metavar="NAME", help="The new run's own name.")
+@click.option("--id", "run_id", metavar="NAME", help="Name of the new run.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
 @click.option("-o", "--output", type=click.Choice(["json", "yaml", "name"]), help="Format, with --detach or --dry-run.")
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 def command(run: str, fresh_code: bool, resume: bool, run_id: str | None, **options: Any) -> int:
     """Run the job of a run once more, with the code of that run, as a new run.
 
-    Secrets are read again by their names; what may not be the same any more is said. Without RUN: the latest.
+    Secrets are read again by name; possible differences from the first run are printed. Without RUN: the latest.
     """
     if options["output"] and not (options["detach"] or options["dry_run"]):
         raise UsageError("-o goes with --detach or --dry-run", hint="an attached run leaves stdout to the trainer")
@@ -59,7 +61,7 @@ def command(run: str, fresh_code: bool, resume: bool, run_id: str | None, **opti
 
 
 def predecessors(place: Engine, options: dict[str, Any]) -> tuple[str, ...] | None:
-    """The runs that the new one starts after; None: those of the old one."""
+    """Runs that the new run starts after; None: the same as before."""
     from longboat.sdk.names import find_run
 
     if options["no_after"] and options["after"]:
@@ -70,7 +72,7 @@ def predecessors(place: Engine, options: dict[str, Any]) -> tuple[str, ...] | No
 
 
 def check_predecessors(place: Engine, run: str, job: Job) -> None:
-    """One that was removed cannot be waited for."""
+    """Refuse to start after a run that was removed."""
     for name in job.after:
         try:
             place.status(name)

@@ -24,7 +24,7 @@ OURS = ("--on", "--engine", "--namespace", "--nodes", "--procs", "--gpus", "--cp
 )
 @job_options
 @click.option("-d", "--detach/--follow", help="Return at once and print the run's name; or stay with it (default).")
-@click.option("--id", "run_id", metavar="NAME", help="The run's own name; given again, nothing new is started.")
+@click.option("--id", "run_id", metavar="NAME", help="Name of the run; one that exists is not started again.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @click.option("-q", "--quiet", is_flag=True, help="No messages but errors.")
 @click.option("-y", "--yes", is_flag=True, help="Accepted for scripts: run asks nothing.")
@@ -57,13 +57,13 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **options: Any) ->
 
 
 def misplaced(words: tuple[str, ...]) -> list[str]:
-    """Words after a script are the script's; some look as if they were meant for us."""
+    """Warnings about options of ours that come after the script and so are passed to it."""
     options = [word for word in words[1:] if word.partition("=")[0] in OURS]
     return [f"{options[0]} is given to {words[0]}: options of longboat come before it"] if options else []
 
 
 def submit(place: Engine, submission: Submission, options: dict[str, Any]) -> int:
-    """Hand the run over, then stay with it or not."""
+    """Submit the run, then follow it unless detached."""
     if not options["detach"]:
         return follow(place, submission, quiet=options["quiet"])
     run = place.submit(submission)
@@ -88,7 +88,7 @@ def tell_replay(run: RunStatus) -> None:
 
 
 def follow(place: Engine, submission: Submission, *, quiet: bool) -> int:
-    """Hand the run over and show its log until it has ended."""
+    """Submit the run and print its log until it has ended."""
     # Imported first: once the run is there, Ctrl-C is for it.
     import msgspec
 
@@ -106,7 +106,7 @@ def follow(place: Engine, submission: Submission, *, quiet: bool) -> int:
 
 
 def missed_files(place: Engine, run: RunStatus) -> list[str]:
-    """What the failed run looked for and what stayed behind, where its last words are about something missing."""
+    """Files that a failed run lacked because they were not part of the code snapshot, with what to do."""
     from longboat.engines.shared.code_snapshot import STAYS_BEHIND, is_about_missing
 
     failures = [attempt.failure for attempt in run.attempts if attempt.failure is not None]
@@ -118,7 +118,7 @@ def missed_files(place: Engine, run: RunStatus) -> list[str]:
 
 
 def warn_unattended(place: Engine, run: RunStatus) -> None:
-    """A run that nobody looks at waits for ever where only lookers let it in."""
+    """Warn that a detached run stays pending where no controller is installed and nobody runs a command."""
     from longboat.cli.errors import show_hint
     from longboat.cli.input.engine_option import placed
     from longboat.engines.kubernetes.engine import KubernetesEngine

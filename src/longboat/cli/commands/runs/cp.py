@@ -57,7 +57,7 @@ def command(source: str, destination: str) -> None:
 
 
 def print_file(source: str, copy: Callable[[Path], None]) -> None:
-    """Through a file of our own: nothing is printed of one that cannot be had whole."""
+    """Print a file to stdout through a temporary copy: an incomplete transfer prints nothing."""
     with TemporaryDirectory(prefix="longboat-") as folder:
         path = Path(folder, "file")
         copy(path)
@@ -69,7 +69,7 @@ def print_file(source: str, copy: Callable[[Path], None]) -> None:
 
 
 def parse_place(text: str) -> CopyEnd:
-    """`RUN:PATH` and `RUN/NODE:PATH`; a path with a colon here is written ./a:b."""
+    """Parse `RUN:PATH` or `RUN/NODE:PATH`; a local path with a colon is written ./a:b."""
     head, colon, path = text.partition(":")
     run, _, node = head.partition("/")
     if not colon or not run or run.startswith((".", "~")):

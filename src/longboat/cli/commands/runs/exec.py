@@ -12,7 +12,7 @@ from longboat.sdk.names import find_run
 
 
 class ExecCommand(click.Command):
-    """All after `--` is the command; without it, all after RUN is."""
+    """Parser that takes everything after `--`, else everything after RUN, as the command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         dashes = "--" in args
@@ -41,7 +41,7 @@ def command(run: str, words: tuple[str, ...], node: str | None, rank: int | None
 
 
 def node_name(run: RunStatus, text: str | None) -> str | None:
-    """The node's name; a number counts the nodes of the run."""
+    """Resolve a node by its name or by its number within the run."""
     if text is None:
         return None
     names = node_names(run)

@@ -22,9 +22,9 @@ KEEP_TABS = {code: shown for code, shown in CONTROLS.items() if code != 9}
 @output_option("text", "json", "yaml")
 @engine_options
 def command(run: str, output: str) -> None:
-    """Say what happened to a run: the first rank that failed, the cause, the lines that show it, what to do next.
+    """Explain a run: the first rank that failed, the cause, the lines that show it, what to do next.
 
-    For a run that waits or is silent, say what it waits for. Without RUN: the latest.
+    For a run that waits or is silent: what it waits for. Without RUN: the latest.
     """
     place = open_engine()
     explained = place.explain(find_run(place, run).name)

@@ -23,7 +23,7 @@ from longboat.sdk.names import find_run
 
 @click.command("logs", short_help="Print the log of a run.")
 @run_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended; returns its exit code.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the run has ended; returns its exit code.")
 @click.option(
     "--rank", "ranks", type=click.IntRange(min=0), metavar="N", multiple=True, help="Only this rank. Repeatable."
 )
@@ -34,7 +34,7 @@ from longboat.sdk.names import find_run
 @click.option(
     "--grep", multiple=True, metavar="PATTERN", help="Only lines that match this regular expression. Repeatable."
 )
-@click.option("-i", "--ignore-case", is_flag=True, help="With --grep: upper and lower case are the same.")
+@click.option("-i", "--ignore-case", is_flag=True, help="With --grep: ignore case.")
 @click.option("-v", "--invert-match", is_flag=True, help="With --grep: only lines that do not match.")
 @click.option("-t", "--timestamps", is_flag=True, help="Put the time before each line.")
 @output_option("text", "json")
@@ -83,7 +83,7 @@ def make_query(options: dict[str, Any], now: float, output: str) -> LogQuery:
 
 
 def highlight(query: LogQuery) -> list[re.Pattern[bytes]]:
-    """What is shown in colour of lines that match."""
+    """Patterns whose matches are coloured."""
     if query.invert_match:
         return []
     with contextlib.suppress(re.error):  # a pattern that is one for text only: its lines are found, without colour

@@ -29,7 +29,7 @@ HEAD = ("NAME", "WHAT", "PHASE", "ENDED", "SIZE", "USER")
 @click.option("--checkpoints", is_flag=True, help="Also checkpoints of runs that were removed that long ago.")
 @click.option("--all-users", is_flag=True, help="On a cluster: also runs that others submitted.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @output_option()
 @engine_options
 def command(older_than: float | None, failed: bool, dry_run: bool, yes: bool, output: str, **options: bool) -> int:
@@ -61,7 +61,7 @@ def command(older_than: float | None, failed: bool, dry_run: bool, yes: bool, ou
 
 
 def remove(items: Iterable[PrunedItem], output: str) -> int:
-    """Tells of each as it goes, and of those that could not: then the exit code is that of a trouble of the engine."""
+    """Remove items and print each; the exit code is an engine error's if one could not be removed."""
     removed, is_whole = [], True
     for item in items:
         if item.problem is not None:
@@ -94,7 +94,7 @@ def print_items(items: Sequence[PrunedItem], now: float, *, is_message: bool = F
 
 
 def summary(items: Sequence[PrunedItem]) -> str:
-    """`3 runs and 1 environment, 1.2Gi`; the size where all of it is known."""
+    """`3 runs and 1 environment, 1.2Gi`; the size only where that of every item is known."""
     if not items:
         return "nothing"
     plurals = {

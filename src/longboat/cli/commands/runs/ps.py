@@ -28,7 +28,7 @@ TERM = re.compile(r"(?P<absent>!?)(?P<key>[\w./-]+)|(?P<label>[\w./-]+)\s*(?P<eq
 @click.command("ps", short_help="List runs.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Also runs that ended more than a day ago.")
 @click.option("-l", "--label", "labels", multiple=True, metavar="K[=V]", help="Only runs with this label, or K!=V.")
-@click.option("-w", "--watch", is_flag=True, help="Go on until Ctrl-C: redrawn on a terminal, else a line per change.")
+@click.option("-w", "--watch", is_flag=True, help="Watch until Ctrl-C: redrawn on a terminal, else a line per change.")
 @output_option()
 @engine_options
 def command(everything: bool, labels: Sequence[str], watch: bool, output: str) -> int:
@@ -64,7 +64,7 @@ def is_recent(run: RunStatus, now: float) -> bool:
 
 
 def run_record(run: RunStatus) -> dict[str, object]:
-    """One object of `ps -o json`."""
+    """The object of one run in `ps -o json`."""
     record: dict[str, object] = plain(run)
     for field in ("ranks", "attempts", "spec"):
         record.pop(field)
@@ -93,7 +93,7 @@ def show_metrics(metrics: Mapping[str, float]) -> str:
 
 
 def selector(texts: Sequence[str]) -> Callable[[dict[str, str]], bool]:
-    """A predicate over labels from `k=v`, `k==v`, `k!=v`, `k` and `!k`, joined by commas or repeated."""
+    """Parse label selectors (`k=v`, `k==v`, `k!=v`, `k`, `!k`, joined by commas or repeated) into a predicate."""
     terms = [_term(part) for part in parts(texts)]
     return lambda labels: all(holds(labels) for holds in terms)
 
@@ -103,7 +103,7 @@ def parts(texts: Sequence[str]) -> list[str]:
 
 
 def unmatched(texts: Sequence[str], runs: Sequence[RunStatus]) -> str:
-    """The terms that select no run at all; where each selects some, all of them."""
+    """Selector terms that match no run; where each matches some, all terms."""
     alone = [part for part in parts(texts) if not any(_term(part)(run.labels) for run in runs)]
     return ", ".join(alone) or f"all of {', '.join(parts(texts))}"
 

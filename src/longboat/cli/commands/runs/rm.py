@@ -24,7 +24,7 @@ from longboat.sdk.names import find_run
     "-f", "--force", is_flag=True, help="Also runs that have not ended, or cannot be read: they are stopped first."
 )
 @click.option("--all", "everything", is_flag=True, help="All ended runs; with --force all runs.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @engine_options
 def command(runs: Sequence[str], purge: bool, force: bool, everything: bool, yes: bool) -> None:
     """Remove runs: their logs, artifacts and working copies; checkpoints stay. Prints the names of what it removed."""
@@ -51,8 +51,11 @@ def command(runs: Sequence[str], purge: bool, force: bool, everything: bool, yes
 
 
 def chosen(place: Engine, runs: Sequence[str], *, force: bool, purge: bool) -> tuple[list[RunStatus], list[str]]:
-    """The runs that are meant, and exact names: of runs whose record cannot be read, by force; of removed runs, to
-    purge the checkpoints that they left."""
+    """Resolve the runs to remove.
+
+    Also returns exact names of runs without a status: those with an unreadable record (with force), and removed ones
+    whose checkpoints are to be purged.
+    """
     statuses, unread = [], []
     for run in runs:
         try:
@@ -69,7 +72,7 @@ def chosen(place: Engine, runs: Sequence[str], *, force: bool, purge: bool) -> t
 
 
 def confirm(runs: Sequence[str], *, purge: bool) -> None:
-    """Ask before many runs or checkpoints go; only where somebody can answer."""
+    """Ask for confirmation before many runs or checkpoints are removed, on a terminal only."""
     say(f"{counted(len(runs), 'run')}: {listing(runs, 8)}")
     question = "Remove them with their checkpoints?" if purge else "Remove them?"
     click.confirm(question, abort=True, err=True)

@@ -40,7 +40,7 @@ def command(runs: Sequence[str], output: str) -> None:
 
 
 def with_disk_use(run: RunStatus) -> RunStatus:
-    """Counted here and not by the engine: a look at a run that is followed must not read thousands of files."""
+    """Add the disk use of the run's folder. Not the engine's work: following a run must not read thousands of files."""
     if run.directory is None:
         return run
     from pathlib import Path
@@ -137,7 +137,7 @@ def print_node_troubles(run: RunStatus, now: float) -> None:
 
 
 def numbers(ranks: Sequence[int]) -> str:
-    """`0-7, 12`."""
+    """Ranks as ranges: `0-7, 12`."""
     groups: list[list[int]] = []
     for rank in sorted(ranks):
         if groups and rank == groups[-1][1] + 1:

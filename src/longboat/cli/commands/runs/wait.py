@@ -37,7 +37,7 @@ def command(runs: Sequence[str], timeout: float | None, output: str) -> int:
 
 
 def wait_all(place: Engine, names: Sequence[str], timeout_s: float | None) -> list[RunStatus]:
-    """The ends of the runs; the timeout is for all of them together."""
+    """Wait for all runs and return their final statuses; the timeout covers all of them together."""
     if timeout_s is None:
         return [place.wait(name) for name in names]
     end = time.monotonic() + timeout_s

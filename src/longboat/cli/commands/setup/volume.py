@@ -27,7 +27,7 @@ _CHOSEN = "longboat.volume"
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Read by `open_cluster`; the commands need not hand them on."""
+    """Store the option in the context, where `open_cluster` reads it; commands take no parameter for it."""
     ctx.meta.setdefault(_CHOSEN, {})[param.name] = value
 
 
@@ -40,7 +40,7 @@ def cluster_options(function: F) -> F:
             metavar="CONTEXT",
             expose_value=False,
             callback=_keep,
-            help="The cluster of this context of the kubeconfig.",
+            help="The cluster of this kubeconfig context.",
         ),
         click.option(
             "-n",
@@ -65,14 +65,14 @@ def open_cluster() -> KubernetesEngine:
 
 @click.group("volume", short_help="List, make, remove and measure volumes of a cluster.")
 def command() -> None:
-    """Volumes of a cluster: PersistentVolumeClaims, which a job names with `volumes: {/data: {claim: NAME}}`."""
+    """List, make, remove and measure PersistentVolumeClaims. A job names one: `volumes: {/data: {claim: NAME}}`."""
 
 
 @command.command("ls")
 @output_option()
 @cluster_options
 def list_command(output: str) -> None:
-    """List the volumes of the namespace, and who uses them."""
+    """List the volumes of the namespace, and the pods that use them."""
     from longboat.engines.kubernetes.exec.claims import list_volumes
 
     client = open_cluster().client
@@ -95,7 +95,7 @@ def print_volumes(volumes: Sequence[VolumeView], *, wide: bool) -> None:
 
 @command.command("create")
 @click.argument("name")
-@click.option("--size", required=True, metavar="SIZE", help="How large: 100Gi.")
+@click.option("--size", required=True, metavar="SIZE", help="Size: 100Gi.")
 @click.option("--class", "storage_class", metavar="CLASS", help="Storage class; the cluster's default if not given.")
 @click.option("--access", default="RWO", show_default=True, help="RWO: one machine at a time; RWX: any; ROX; RWOP.")
 @duration_option("--timeout", "How long to wait until it is bound (default 60s).")
@@ -122,10 +122,10 @@ def create_command(
 
 @command.command("rm")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @cluster_options
 def remove_command(names: Sequence[str], yes: bool) -> None:
-    """Remove volumes that nobody uses, with all that is in them. Prints their names."""
+    """Remove volumes that no pod uses, with their data. Prints their names."""
     from longboat.cli.output.terminal import is_terminal
     from longboat.engines.kubernetes.exec.claims import remove_volume
 
@@ -139,14 +139,14 @@ def remove_command(names: Sequence[str], yes: bool) -> None:
 
 @command.command("probe")
 @click.argument("name", required=False)
-@click.option("--size", default="256Mi", show_default=True, metavar="SIZE", help="How much is written.")
+@click.option("--size", default="256Mi", show_default=True, metavar="SIZE", help="Amount of data to write.")
 @click.option(
     "--files",
     default=1000,
     show_default=True,
     type=click.IntRange(1, 1_000_000),
     metavar="N",
-    help="How many small files.",
+    help="Number of small files.",
 )
 @click.option("--image", metavar="IMAGE", help="Any image with Python 3.8 or newer.")
 @output_option("table", "json", "yaml")
