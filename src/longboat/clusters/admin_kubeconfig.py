@@ -11,7 +11,7 @@ from longboat.core.errors import EngineError, LongboatError, UsageError
 
 
 def read_admin_kubeconfig(spec: ClusterSpec, settings: LoginSettings) -> str:
-    """Of the first control plane that has it; else the error of the first one."""
+    """Read the admin kubeconfig from the first control plane that has it; else raises the first one's error."""
     if not spec.control_planes:
         hint = f"longboat run --on {spec.context}"
         raise UsageError(f"{spec.name} is an existing cluster: its context is in your kubeconfig", hint=hint)

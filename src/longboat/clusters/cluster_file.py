@@ -25,7 +25,7 @@ _MISSING = "longboat cluster init writes one; --hosts a,b,c and --local do witho
 
 
 def read_cluster(path: str | Path) -> ClusterSpec:
-    """Raises JobError with all mistakes, or NotFound."""
+    """Read a cluster file. Raises JobError with all mistakes, or NotFound."""
     mistakes = Mistakes()
     root = read_mapping(
         Path(path), mistakes, FileHints(_BEGINS, missing=_MISSING, folder=f"name the {DEFAULT_FILE} in it")
@@ -36,7 +36,7 @@ def read_cluster(path: str | Path) -> ClusterSpec:
 
 
 def cluster_of_hosts(hosts: Sequence[str], *, name: str) -> ClusterSpec:
-    """A cluster without a file: `user@host:port` each, the first is the control plane."""
+    """A cluster without a file from `user@host:port` texts; the first is the control plane."""
     return _from_fields({"name": name, "hosts": list(hosts)}, "--hosts")
 
 

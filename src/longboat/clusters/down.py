@@ -43,7 +43,7 @@ class ClusterDown:
         leaving: Sequence[HostSpec] | None = None,
         purges: bool = False,
     ) -> None:
-        """`leaving`: only these hosts leave the cluster; else all of it goes. `purges`: volumes of users too."""
+        """`leaving`: only these hosts leave the cluster; None: all of it is taken down."""
         self._spec = spec
         self._hosts = hosts
         self._facts = facts
@@ -86,7 +86,7 @@ class ClusterDown:
         return facts is not None and facts.journal_cluster == self._spec.name
 
     def _leave(self, host: HostSpec) -> None:
-        """Drain, undo, delete the node: in this order, since `kubeadm reset` takes a member out of etcd by its node."""
+        """Drain, undo, delete the node, in this order: `kubeadm reset` finds its etcd member by the node."""
         control = self._spec.control_planes[0]
         has_api = self._is_ours(control) and bool(self._facts[control.name].file("/etc/kubernetes/admin.conf"))
         connection = self._hosts.get(control.name)

@@ -30,7 +30,7 @@ addons: [controller{gpu}]  # also: jobset, kueue, storage, autoscaler, metrics
 
 
 class ClusterAnswers(Value, frozen=True):
-    """What `init` knows or has asked for. No hosts: this machine."""
+    """Answers that fill the template of a cluster file. No hosts: this machine."""
 
     name: str
     hosts: tuple[str, ...] = ()
@@ -45,5 +45,5 @@ def write_cluster_file(answers: ClusterAnswers) -> str:
 
 
 def _scalar(text: str) -> str:
-    """Text that YAML would take for something else is quoted."""
+    """Quote text that YAML would read as another type."""
     return text if isinstance(resolve(text), str) and text[0] != "[" else json.dumps(text)

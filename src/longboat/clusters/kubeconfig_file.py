@@ -31,8 +31,9 @@ Entry = dict[str, Any]
 
 
 def merge(existing: str, added: str, name: str, *, is_current: bool = False) -> str:
-    """The kubeconfig `existing` with the current context of `added` as the context `name`; its entries are NAME and
-    NAME-admin. The current context is kept unless there is none, or `is_current`. UsageError: the name is another's.
+    """Add the current context of `added` to the kubeconfig `existing` as `name`, with entries NAME and NAME-admin.
+
+    The current context is kept unless there is none, or `is_current`. Raises UsageError where the name is taken.
     """
     file, extra = _Document(existing), _Document(added)
     chosen = extra.text("current-context")
@@ -58,7 +59,7 @@ def merge(existing: str, added: str, name: str, *, is_current: bool = False) -> 
 
 
 def _refuse_others(file: _Document, extra: _Document, names: Mapping[str, str], cluster: Any) -> None:
-    """What is there under our names is ours by its mark, or the same cluster; else it is left alone."""
+    """Refuse to overwrite entries of our names that neither carry our mark nor are of the same cluster."""
     name = names["contexts"]
     context = file.entry("contexts", name)
     own = {plural: file.field(context, _LISTS[plural]) for plural in ("clusters", "users")} if context else {}
@@ -85,7 +86,7 @@ def _fields(file: _Document, cluster: Any) -> tuple[str, ...]:
 
 
 def remove(existing: str, name: str) -> str:
-    """Without the context `name` and what only it uses. NotFound: there is none; UsageError: it is not ours."""
+    """Remove the context `name` and entries that only it uses. Raises NotFound, or UsageError if it is not ours."""
     file = _Document(existing)
     context = file.entry("contexts", name)
     if context is None:
@@ -104,7 +105,7 @@ def remove(existing: str, name: str) -> str:
 
 
 class _Document:
-    """A kubeconfig as the nodes of its YAML: what is not touched is written as it was."""
+    """A kubeconfig as YAML nodes: untouched parts are written as they were."""
 
     def __init__(self, text: str) -> None:
         import yaml
@@ -141,7 +142,7 @@ class _Document:
         return next((pair[1] for pair in pairs if isinstance(pair, tuple) and pair[0].value == key), None)
 
     def field(self, mapping: Any, key: str) -> str:
-        """A scalar; empty where there is none."""
+        """The text of a scalar field; empty where it is missing."""
         value = getattr(self.child(mapping, key), "value", "")
         return value if isinstance(value, str) and value not in ("~", "null") else ""
 
@@ -164,7 +165,7 @@ class _Document:
         return next((body for entry, body in self.entries(plural) if name and entry == name), None)
 
     def put(self, plural: str, name: str, body: Any) -> None:
-        """In the place of the entry of this name, else at the end."""
+        """Replace the entry of this name, or append it."""
         item = self.node({"name": name})
         item.value.append((self.node(_LISTS[plural]), body))
         listed = self.child(self.root, plural)
@@ -194,12 +195,12 @@ class _Document:
 
 
 def put_context(added: str, name: str, environment: Mapping[str, str], *, is_current: bool = False) -> Path | None:
-    """`merge` into the user's file, which is returned; None: it had all of that already."""
+    """`merge` into the user's kubeconfig; returns its path, None: it was up to date."""
     return _change(environment, lambda existing: merge(existing, added, name, is_current=is_current))
 
 
 def drop_context(name: str, environment: Mapping[str, str]) -> Path | None:
-    """`remove` from the user's file, which is returned; None: there was nothing of ours."""
+    """`remove` from the user's kubeconfig; returns its path, None: it had nothing of ours."""
 
     def without(existing: str) -> str:
         try:
@@ -262,7 +263,7 @@ def _change(environment: Mapping[str, str], change: Callable[[str], str]) -> Pat
 
 
 def _meaning(text: bytes) -> dict[str, Any]:
-    """What a kubeconfig says, however it is written: kubectl sorts what it writes."""
+    """The content of a kubeconfig without its order and style: kubectl sorts what it writes."""
     import yaml
 
     content: dict[str, Any] = yaml.load(text, yaml.BaseLoader) or {}

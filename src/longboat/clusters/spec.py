@@ -25,7 +25,7 @@ ADDON_LABEL = "longboat.dev/addon"
 
 
 class HostSpec(Value, frozen=True):
-    """One machine and what it is to become."""
+    """A machine and its role."""
 
     name: str
     """The node's name in the cluster, and the one that messages use."""
@@ -46,7 +46,7 @@ class HostSpec(Value, frozen=True):
 
 
 class Versions(Value, frozen=True):
-    """Pinned versions. The defaults are a combination that is tested (`versions`)."""
+    """Pinned versions. The defaults are a tested combination (`versions`)."""
 
     kubernetes: str = "1.36.4"
     containerd: str = "2.4.2"
@@ -67,7 +67,7 @@ class Versions(Value, frozen=True):
 
 
 class PackageRepository(Value, frozen=True):
-    """A signed repository of packages besides the distribution's."""
+    """A signed package repository besides the distribution's."""
 
     url: str
     """Of apt: what stands after `deb`, with `{minor}` for a version such as v1.36. Of dnf: the base URL."""
@@ -78,7 +78,7 @@ class PackageRepository(Value, frozen=True):
 
 
 class SoftwareSource(Value, frozen=True):
-    """Where programs and images come from."""
+    """The source of packages and images."""
 
     kind: Literal["packages", "files"] = "packages"
     """`packages`: the host's package manager; `files`: a folder or bundle here, or a URL with the same layout."""
@@ -91,7 +91,7 @@ class SoftwareSource(Value, frozen=True):
 
 
 class Network(Value, frozen=True):
-    """How pods reach each other."""
+    """The pod network."""
 
     kind: NetworkKind = "routes"
     pods: str = "10.244.0.0/16"

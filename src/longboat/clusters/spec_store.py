@@ -20,7 +20,7 @@ def save_spec(spec: ClusterSpec, home: Home) -> None:
 
 
 def load_spec(name: str, home: Home) -> ClusterSpec | None:
-    """None: no cluster of this name was made from here."""
+    """The spec stored by the last `up`; None: no cluster of this name was made from here."""
     return read_value(_file(name, home), ClusterSpec) if re.fullmatch(NAME, name) else None
 
 

@@ -16,7 +16,7 @@ _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.+?)\s*$")
 
 
 def ssh_hosts(file: Path) -> tuple[str, ...]:
-    """Every name that a `Host` line has, without patterns, in the order of the file and of what it includes."""
+    """Host names of `Host` lines, without patterns, in the order of the file and its includes."""
     return tuple(dict.fromkeys(name for name in _names(file, DEPTH) if not host_fault(name)))
 
 

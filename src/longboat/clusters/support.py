@@ -8,7 +8,7 @@ from longboat.core.errors import Refused
 
 
 def unsupported(spec: ClusterSpec) -> list[str]:
-    """Field and value of everything that is not made yet, in the order of the file."""
+    """Fields and values that are not implemented yet, in the order of the file."""
     missing = [f"addons: {addon}" for addon in spec.addons if addon not in MAKERS]
     if spec.kind == "existing":
         return missing

@@ -12,7 +12,7 @@ TESTED = (
 
 
 def combination(*, kubernetes: str = "", containerd: str = "", flannel: str = "") -> Versions | None:
-    """The newest tested combination with what is named; `1.36` means any of its patches. None: there is none."""
+    """The newest tested combination of these versions; `1.36` matches any patch release. None: there is none."""
     wanted = {"kubernetes": kubernetes, "containerd": containerd, "flannel": flannel}
     for tested in TESTED:
         if all(_is_version(getattr(tested, name), text) for name, text in wanted.items()):
@@ -25,7 +25,7 @@ def _is_version(version: str, wanted: str) -> bool:
 
 
 def tested_lines() -> str:
-    """All combinations in words, for hints."""
+    """All tested combinations as text, for hints."""
     return "; ".join(
         f"kubernetes {each.kubernetes}, containerd {each.containerd}, flannel {each.flannel}" for each in TESTED
     )

@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 
 def all_at_once(work: Callable[[T], None], items: Sequence[T]) -> None:
-    """Each in a thread of its own, however many: they wait for each other. An error that was not expected is raised
-    when all have ended.
+    """Run the work for all items in parallel, one thread each, since they wait for each other. An unexpected error is
+    raised when all have ended.
     """
     errors: list[BaseException] = []
 
@@ -77,7 +77,7 @@ class Execution:
                 self._ended[step.id].set()
 
     def _wait_for(self, step: Step) -> str:
-        """The step that was needed and failed. What is not in the plan was done before."""
+        """Wait for the steps that this one needs; returns one that failed. Steps outside the plan are done already."""
         for needed in step.needs:
             if needed in self._ended:
                 self._ended[needed].wait()

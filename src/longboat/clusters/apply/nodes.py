@@ -46,7 +46,9 @@ def read_nodes(control: HostConnection) -> list[NodeView]:
 
 
 def _view(fields: Sequence[str]) -> NodeView:
-    """Addresses, labels and annotations are what a node says of itself; what is written on other hosts is checked."""
+    """Parse a node. Addresses and ranges are validated: a node reports them itself, and other hosts are configured with
+    them.
+    """
     name, addresses, pods, ready, version, labels, settings, taints, upgrading = fields
     return NodeView(
         name=name,
@@ -71,7 +73,7 @@ def _valid(parse: Callable[[str], object], text: str) -> str:
 
 
 def wait_for_ranges(control: HostConnection, names: Sequence[str], timeout_s: float) -> list[NodeView]:
-    """Until each of them has its range of pod addresses."""
+    """Wait until every node has a range of pod addresses."""
     return _wait(control, names, timeout_s, "a range of pod addresses", lambda node: bool(node.pods and node.address))
 
 
@@ -91,7 +93,8 @@ def wait_for_version(control: HostConnection, name: str, version: str, timeout_s
 
 
 def _wait(control: HostConnection, names: Sequence[str], timeout_s: float, state: str, is_so: Any) -> list[NodeView]:
-    """An API server that starts, or starts again, answers late: that is no failure before the time is over."""
+    """Poll the nodes until a condition holds for all. An API server that does not answer is retried until the deadline.
+    """
     deadline = time.monotonic() + timeout_s
     missing = sorted(names)
     while True:
@@ -110,7 +113,9 @@ def _wait(control: HostConnection, names: Sequence[str], timeout_s: float, state
 
 
 def drain(control: HostConnection, name: str, *, grace_s: float) -> None:
-    """Pods leave with their own grace. Fails where they have not left in time, or the API server does not answer."""
+    """Drain a node; pods keep their own grace. Raises CommandFailed if pods remain after `grace_s` or the API server
+    fails.
+    """
     quoted = shlex.quote(name)
     grace = max(1, math.ceil(grace_s))  # kubectl takes 0 for no limit at all
     script = f"""set -e

@@ -15,7 +15,7 @@ StepState = Literal["started", "line", "waiting", "done", "failed", "skipped"]
 
 
 class StepEvent(Value, frozen=True):
-    """One thing that happened: for the table of progress, the log file and `-o json`."""
+    """A change of a step's state, for the progress table, the log file and `-o json`."""
 
     host: str
     step: str
@@ -46,7 +46,7 @@ class StepLog:
             self._listen(StepEvent(host=host, step=step, state=state, text=text, seconds=seconds))
 
     def attempt(self, host: str, step: str, work: Callable[[], None], *, title: str = "") -> bool:
-        """Do it, and tell how it went. An error of ours is a failure of this step; any other is raised."""
+        """Do a step and report its result. A LongboatError is a failure of this step; any other is raised."""
         began = time.monotonic()
         self.tell(host, step, "started", title)
         try:

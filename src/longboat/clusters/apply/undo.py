@@ -72,7 +72,7 @@ _RUNTIME = ("interface", "route", "rule", "chain", "mount", "user", "group", "de
 
 
 class HostAudit(Value, frozen=True):
-    """What differs between the host before `up` and after `down`."""
+    """Differences of a host between before `up` and after `down`."""
 
     host: str
     ours: tuple[str, ...] = ()
@@ -86,7 +86,9 @@ def undo(host: HostConnection, *, on_line: Callable[[str], None], timeout_s: flo
 
 
 def audit(host: HostConnection, pods: str) -> HostAudit:
-    """Compared on the host; the journal stays until nothing of ours is left. `pods`: the addresses of pods."""
+    """Compare the host with its state before `up`; the journal stays until nothing of ours is left. `pods`: the pod
+    range.
+    """
     result = host.run(PRELUDE + _COMPARE, timeout_s=120)
     if result.code != 0:
         raise CommandFailed(host.name, result)
@@ -178,7 +180,7 @@ ls -d -- {folder}/{volumes} 2>/dev/null || true
 
 
 def forget(host: HostConnection) -> None:
-    """The journal goes last, and only if nobody has added to it meanwhile."""
+    """Remove the journal, last, and only if nothing was added to it meanwhile."""
     script = f'[ -z "$(ls "$LB/undo" 2>/dev/null)" ] || fail "error: somebody changes this host"\nrm -rf {JOURNAL}\n'
     result = host.run(PRELUDE + script, timeout_s=60)
     if result.code != 0:

@@ -36,7 +36,7 @@ POD_PREFIX = 24
 
 
 class FileCheck:
-    """One file: its values as far as they could be read, and where they stand."""
+    """A cluster file with the values that could be read and their places, for rules across fields."""
 
     def __init__(self, values: Values, root: YamlNode, mistakes: Mistakes) -> None:
         self.values, self.root, self.mistakes = values, root, mistakes
@@ -45,7 +45,7 @@ class FileCheck:
         self.hosts: list[tuple[int, Values]] = [(index, host) for index, host in listed if isinstance(host, Mapping)]
 
     def wrong(self, keys: tuple[str | int, ...], message: str, *, hint: str | None = None) -> None:
-        """Told at the value itself, or at the nearest that is there."""
+        """Add a mistake at the value, or at its nearest parent that exists."""
         node = self.root
         for key in keys:
             inner = node.value
@@ -88,7 +88,7 @@ class FileCheck:
             self.wrong(("addons",), "autoscaler needs a pools file", hint="pools: pools.yaml; see docs/autoscaler.md")
 
     def check_names(self) -> None:
-        """Every node has a name, no two the same one; no machine is there twice."""
+        """Report nodes without a name, duplicate names and machines listed twice."""
         names: dict[str, int] = {}
         places: dict[tuple[Any, ...], int] = {}
         for index, host in self.hosts:
@@ -142,7 +142,7 @@ class FileCheck:
             yield ("endpoint",), rules.parse_login(self.values["endpoint"]).host
 
     def check_files(self, folder: Path) -> None:
-        """Files and folders here that the file names are here."""
+        """Report local files and folders that do not exist."""
         for keys, text in self.named_files():
             path = resolved(text, folder)
             is_wanted = os.path.exists if keys == ("source", "location") else os.path.isfile
@@ -173,5 +173,5 @@ class FileCheck:
 
 
 def resolved(text: str, folder: Path) -> str:
-    """A path of the file: relative ones start from its folder. URLs stay what they are."""
+    """Resolve a path against the file's folder; URLs are left as they are."""
     return text if rules.is_url(text) else os.path.abspath(folder / Path(text).expanduser())

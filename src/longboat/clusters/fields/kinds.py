@@ -15,7 +15,7 @@ from longboat.specs.yaml.yaml_tree import YamlNode, plain
 
 
 class HostText(Text, frozen=True):
-    """`user@host:port`, as the fields it stands for."""
+    """`user@host:port`, read as the fields of a host."""
 
     expected: str = rules.LOGIN_EXPECTED
 
@@ -33,7 +33,7 @@ class HostText(Text, frozen=True):
 
 
 class GpuPresence(ChoiceOf, frozen=True):
-    """auto, yes or no. `true` and `false` are taken for the words: YAML readers differ on which is which."""
+    """auto, yes or no; also `true` and `false`, since YAML readers differ on which words are booleans."""
 
     options: tuple[str, ...] = ("auto", "yes", "no")
 
@@ -47,7 +47,7 @@ class GpuPresence(ChoiceOf, frozen=True):
 
 
 class SourceText(Text, frozen=True):
-    """`packages`, or the place that files come from."""
+    """`packages`, or the location of files."""
 
     expected: str = "packages, a URL, a folder or a bundle file"
 

@@ -33,7 +33,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Login(NamedTuple):
-    """How ssh is told of a host: `user@host:port`."""
+    """An SSH login, `user@host:port`."""
 
     host: str
     user: str | None = None
@@ -41,7 +41,7 @@ class Login(NamedTuple):
 
 
 def address_of(text: str) -> Address | None:
-    """None: a name."""
+    """Parse an IP address; None: it is a host name."""
     try:
         return ipaddress.ip_address(text)
     except ValueError:
@@ -62,7 +62,7 @@ def host_fault(text: str) -> str | None:
 
 
 def node_address_fault(text: str) -> str | None:
-    """Networks of pods are IPv4, so the addresses of nodes are too; ssh may use others."""
+    """Why a node's address is invalid: pod networks are IPv4, so must it be."""
     address = address_of(text)
     if address is None or address.version != 4:
         return f"found {text[:60]!r}, expected an IPv4 address: pods have such ones"
@@ -78,7 +78,7 @@ def _has_bad_part(text: str) -> bool:
 
 
 def parse_login(text: str) -> Login:
-    """`user@host:port`; an IPv6 address with a port in brackets. ValueError says what is wrong."""
+    """Parse `user@host:port`; an IPv6 address with a port is in brackets. Raises ValueError with the reason."""
     user, at, place = text.rpartition("@")
     if at and not re.fullmatch(USER, user):
         raise ValueError(f"before the @ stands no user: {USER_EXPECTED}")
@@ -117,13 +117,13 @@ def endpoint_fault(text: str) -> str | None:
 
 
 def node_name_of(host: str) -> str:
-    """A node's name for a host that was given none: its first part, `10-0-0-5` of an address. Empty: there is none."""
+    """Derive a node's name from a host: its first label, or `10-0-0-5` for an address. Empty: none is possible."""
     text = host if address_of(host) else host.split(".")[0]
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:63].strip("-")
 
 
 def url_fault(url: str) -> str | None:
-    """The message never repeats the URL: it may hold a password."""
+    """Why a URL is invalid. The message never repeats it: it may hold a password."""
     if re.match(r"https?://[^/]*@", url):
         return "found a user or a password in the URL, which every copy of this file would show"
     if not re.fullmatch(URL, url):
@@ -136,12 +136,12 @@ def is_url(text: str) -> bool:
 
 
 def location_fault(text: str) -> str | None:
-    """Of a file or folder here, or a URL."""
+    """Why the URL or path of a source is invalid."""
     return url_fault(text) if is_url(text) else None
 
 
 def key_fault(text: str) -> str | None:
-    """Of a key that vouches for packages: who can change it on its way can install anything."""
+    """Why the location of a package signing key is invalid: over http it could be replaced on the way."""
     if text.startswith("http://"):
         return "a key that comes over http could be anybody's, expected https:// or a file here"
     return location_fault(text)

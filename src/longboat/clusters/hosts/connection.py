@@ -25,7 +25,7 @@ class CommandResult(Value, frozen=True):
 
 
 class HostUnreachable(EngineError):
-    """No connection, or it broke: the host's state is unknown. `reason` without the host's name."""
+    """The connection failed or broke: the host's state is unknown. `reason` is without the host's name."""
 
     def __init__(self, host: str, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"{host}: {reason}", hint=hint)
@@ -33,7 +33,7 @@ class HostUnreachable(EngineError):
 
 
 class NoRoot(EngineError):
-    """The account may not become root, or not without a password that was not given."""
+    """The account cannot become root, or only with a password that was not given."""
 
     def __init__(self, host: str, reason: str) -> None:
         hint = "give the account sudo without a password, let Longboat ask for it, or log in as root"
@@ -42,7 +42,7 @@ class NoRoot(EngineError):
 
 
 class CommandFailed(EngineError):
-    """A script ended with another code than 0; its last lines are kept."""
+    """A script returned a non-zero exit code; keeps its last lines."""
 
     def __init__(self, host: str, result: CommandResult, *, hint: str | None = None) -> None:
         self.host, self.result = host, result
@@ -73,16 +73,18 @@ class HostConnection(Protocol):
         timeout_s: float = 60.0,
         on_line: Line | None = None,
     ) -> CommandResult:
-        """Run it to its end. `stdin` may be a file here, which is streamed. `on_line` gets lines of stdout and stderr
-        as they come. Raises HostUnreachable when there is no answer within the time or the connection breaks, never
-        for the script's own exit code; NoRoot when it should run as root and cannot.
+        """Run a script to its end. `stdin` may be a local file, which is streamed; `on_line` gets lines of stdout and
+        stderr as they arrive.
+
+        Raises HostUnreachable after the timeout or when the connection breaks, and NoRoot where root is needed and not
+        possible; never for the script's own exit code.
         """
 
     def close(self) -> None: ...
 
 
 def check(host: HostConnection, script: str, *, stdin: bytes | Path = b"", timeout_s: float = 60.0) -> str:
-    """Run it as root; what it printed, or CommandFailed."""
+    """Run a script as root and return its stdout; raises CommandFailed."""
     result = host.run(script, stdin=stdin, timeout_s=timeout_s)
     if result.code != 0:
         raise CommandFailed(host.name, result)

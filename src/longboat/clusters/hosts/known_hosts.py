@@ -18,7 +18,7 @@ GLOBAL_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 
 
 class HostKeyCheck(asyncssh.SSHClient):
-    """Of one login: knows which keys the host may have, and why one was refused."""
+    """Checks the host key of one login and keeps the reason of a refusal."""
 
     def __init__(self, host: str, files: Sequence[Path], *, alias: str | None = None, accept_new: bool = False) -> None:
         self.host, self.alias, self.accept_new = host, alias, accept_new
@@ -29,7 +29,7 @@ class HostKeyCheck(asyncssh.SSHClient):
         self._known: list[asyncssh.SSHKey] = []
 
     def match(self, host: str, _address: str, port: int | None) -> HostKeys:
-        """Keys known for the name alone, as OpenSSH does by default: addresses are given to others in time."""
+        """Look up known keys by name only, as OpenSSH does by default: addresses are reassigned in time."""
         self._name = self.alias or (f"[{host}]:{port}" if port else host)
         known = _parse(tuple(map(_read, self.files)))
         keys, authorities, revoked = known.match(self._name, "", None)[:3]
@@ -56,7 +56,7 @@ class HostKeyCheck(asyncssh.SSHClient):
         return True
 
     def record(self) -> None:
-        """After the login: the host has shown that the key is its own."""
+        """Store a new key after the login, when the host has proven that it owns it."""
         if self.new_key is None:
             return
         file = self.files[0]
@@ -81,7 +81,7 @@ def _read(file: Path) -> str:
 
 @functools.lru_cache(maxsize=4)  # many hosts, the same files; a file that grew by a key is another text
 def _parse(texts: tuple[str, ...]) -> asyncssh.SSHKnownHosts:
-    """Lines that asyncssh cannot read are passed over, as OpenSSH does."""
+    """Parse known_hosts files; invalid lines are skipped, as OpenSSH does."""
     lines = []
     for line in "\n".join(texts).splitlines():
         with contextlib.suppress(ValueError):

@@ -43,7 +43,7 @@ class Logins:
         self._opened: weakref.WeakSet[asyncssh.SSHClientConnection] = weakref.WeakSet()
 
     async def log_in(self, host: HostSpec) -> asyncssh.SSHClientConnection:
-        """A connection to it, or HostUnreachable with the reason in the user's words."""
+        """Connect and log in; raises HostUnreachable with the reason in plain words."""
         jumps = tuple(host.bastion.split(",")) if host.bastion else None
         return await self._log_in(host, jumps, outer=())
 
@@ -70,7 +70,7 @@ class Logins:
     async def _bastion(
         self, host: HostSpec, jumps: tuple[str, ...], outer: tuple[str, ...]
     ) -> asyncssh.SSHClientConnection:
-        """The last of the jumps, reached through those before it; one connection for all who ask."""
+        """Connect to the last jump host through those before it; the connection is shared."""
         task = self._bastions.get(jumps)
         if task is None or _is_broken(task):
             target = parse_target(jumps[-1], host.name)
@@ -120,7 +120,7 @@ class Logins:
         return connection
 
     def _arguments(self, host: HostSpec) -> tuple[dict[str, Any], SSHClientConfig]:
-        """Of `asyncssh.connect`, and what the config files say of this host."""
+        """Arguments of `asyncssh.connect`, and the host's options in the SSH config files."""
         # ProxyJump is followed here, so that bastions are shared and their keys checked; ProxyCommand by asyncssh.
         given: dict[str, Any] = {"host": host.address, "config": self.settings.readable_configs(), "tunnel": None}
         if host.user:
@@ -152,7 +152,7 @@ def _is_broken(task: asyncio.Task[asyncssh.SSHClientConnection]) -> bool:
 
 
 def parse_target(text: str, host: str) -> HostSpec:
-    """[user@]host[:port], an IPv6 address in brackets; also as ssh://..., as OpenSSH has it."""
+    """Parse [user@]host[:port], an IPv6 address in brackets, or ssh://..., as OpenSSH does."""
     match = _TARGET.fullmatch(text.strip().removeprefix("ssh://").rstrip("/"))
     if match is None or text.startswith("-"):
         raise HostUnreachable(host, f"{text!r} is no bastion", hint="[user@]host[:port]")
@@ -163,7 +163,7 @@ def parse_target(text: str, host: str) -> HostSpec:
 
 
 def known_hosts_files(config: SSHClientConfig) -> list[Path]:
-    """The user's first: there a new key is recorded."""
+    """The known_hosts files; the user's own comes first, and new keys are added there."""
     own = cast("Sequence[str]", config.get("UserKnownHostsFile", ())) or DEFAULT_FILES
     others = cast("Sequence[str]", config.get("GlobalKnownHostsFile", GLOBAL_FILES))
     return [Path(path).expanduser() for path in (*own, *others)]
@@ -183,7 +183,7 @@ def reason(error: Exception, host: HostSpec) -> dict[str, Any]:
 
 
 def _reasons(error: Exception, place: str, target: str) -> Iterator[tuple[Causes, str, str | None]]:
-    """Narrow classes first."""
+    """Reasons by exception class, subclasses first."""
     try_ssh = f"does `ssh {target}` work? A key with a passphrase must be in the agent (ssh-add)"
     yield (asyncssh.PermissionDenied,), "the login was refused", try_ssh
     other_kind = "its host key may be of another kind than the one in known_hosts"

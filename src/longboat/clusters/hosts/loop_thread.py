@@ -22,14 +22,14 @@ class LoopThread:
         self._thread.start()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start it there; a loop that is closed has cancelled it."""
+        """Schedule a coroutine in the loop's thread; a closed loop has cancelled it."""
         if self._loop.is_closed():
             work.close()
             raise CancelledError
         return asyncio.run_coroutine_threadsafe(self._tracked(work), self._loop)
 
     def close(self, last: Callable[[], None]) -> None:
-        """Cancel everything that was submitted, give it time to clean up, then call `last` inside."""
+        """Cancel all submitted work, wait for its clean-up, then call `last` in the loop."""
         if self._loop.is_closed():
             return
         with contextlib.suppress(FutureTimeout):

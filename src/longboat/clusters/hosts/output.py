@@ -12,8 +12,8 @@ LONGEST_LINE = 64 << 10  # longer ones come in pieces, so that nothing waits for
 
 
 class ScriptOutput:
-    """One stream. With a mark, the text starts after the line that begins with it: what a login shell says of its own
-    accord comes before, and `after_mark` is the rest of that line.
+    """The text of one stream. With a mark, text before the line that begins with it is dropped: a login shell may print
+    its own. `after_mark` is the rest of that line.
     """
 
     def __init__(self, *, mark: str = "", on_line: Callable[[str], None] | None = None) -> None:
@@ -35,13 +35,13 @@ class ScriptOutput:
         return b"".join((self._head, said, *self._tail)).decode("utf-8", "replace")
 
     def close(self) -> None:
-        """The last line, which may have no end."""
+        """Add the last line, which may lack its newline."""
         if self._line and self.on_line is not None:
             self.on_line(self._line.decode("utf-8", "replace"))
         self._line.clear()
 
     def _look_for_mark(self, data: bytes) -> bytes:
-        """What follows the mark's line; before it everything is kept, should it never come."""
+        """Text after the line with the mark; all text is kept until the mark is seen."""
         seen = bytes(self._head) + data
         start = seen.find(self._mark)
         end = seen.find(b"\n", start)

@@ -25,14 +25,14 @@ THREADS = 64  # threads mostly wait for hosts; more would only cost memory
 
 
 class Answers(Generic[T]):
-    """By host: what a function returned, or the error it ended with."""
+    """Results of a function called for several hosts: values and errors by host."""
 
     def __init__(self) -> None:
         self.values: dict[str, T] = {}
         self.errors: dict[str, LongboatError] = {}
 
     def checked(self) -> dict[str, T]:
-        """The values, if there is one of every host; else one error with a line for each host that failed."""
+        """The values of all hosts; raises one error with a line for each host that failed."""
         if not self.errors:
             return self.values
         if len(self.errors) == 1:
@@ -42,7 +42,7 @@ class Answers(Generic[T]):
 
 
 class Hosts:
-    """Open connections, by the hosts' names in the order of the cluster file. Also those that could not be opened."""
+    """Connections by host name, in the order of the cluster file, with the failures of hosts that are not connected."""
 
     def __init__(
         self, connections: dict[str, HostConnection], failures: dict[str, LongboatError], connector: Connector
@@ -59,13 +59,13 @@ class Hosts:
         self.close()
 
     def __getitem__(self, name: str) -> HostConnection:
-        """Of a host that is connected; its failure else."""
+        """The connection of a host; raises its failure if it has none."""
         if name in self.failures:
             raise self.failures[name]
         return self.connections[name]
 
     def each(self, function: Callable[[HostConnection], T], names: Iterable[str] | None = None) -> Answers[T]:
-        """Call it for all hosts (or those named) side by side. Errors of Longboat's own are collected, bugs raised."""
+        """Call a function for all hosts (or those named) in parallel. Our own errors are collected, bugs raised."""
         chosen = {*self.connections, *self.failures} if names is None else set(names)
         connected = {name: host for name, host in self.connections.items() if name in chosen}
         answers = side_by_side(connected, function, stop=self.close)
@@ -77,7 +77,7 @@ class Hosts:
 
 
 class Connector:
-    """Makes connections; the event loop for those over SSH starts with the first."""
+    """Opens connections; starts the event loop with the first one over SSH."""
 
     def __init__(self, settings: LoginSettings) -> None:
         self.settings = settings
@@ -119,7 +119,7 @@ class Connector:
 
 
 def connect(hosts: Sequence[HostSpec], settings: LoginSettings | None = None) -> Hosts:
-    """Connect to all of them. Never raises for a host that cannot be reached: see `failures`."""
+    """Connect to all hosts. Unreachable hosts raise nothing: see `failures`."""
     connector = Connector(settings or LoginSettings())
     answers = side_by_side({host.name: host for host in hosts}, connector.open, stop=connector.close)
     try:
@@ -137,7 +137,9 @@ def connect(hosts: Sequence[HostSpec], settings: LoginSettings | None = None) ->
 
 
 def _unlock(answers: Answers[ShellConnection], connector: Connector) -> None:
-    """Find out how each host lets us be root. The user is asked once for all, by the thread that he can interrupt."""
+    """Find out how each host gives root. The user is asked for one password, in the main thread, which Ctrl-C
+    interrupts.
+    """
     ways = side_by_side(answers.values, lambda host: host.sudo, stop=connector.close)
     asking = {name: answers.values[name] for name, way in ways.values.items() if way == "asks"}
     password = connector.settings.ask_password() if asking else None
@@ -152,7 +154,7 @@ def _unlock(answers: Answers[ShellConnection], connector: Connector) -> None:
 def side_by_side(
     items: dict[str, K], function: Callable[[K], T], stop: Callable[[], None] = lambda: None
 ) -> Answers[T]:
-    """`stop` is called when we are interrupted, so that nobody waits for hosts that hang."""
+    """Run functions in parallel; on an interrupt `stop` is called, so that nobody waits for hanging hosts."""
     answers: Answers[T] = Answers()
     if not items:
         return answers

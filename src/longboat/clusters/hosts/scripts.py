@@ -40,7 +40,7 @@ SUDO = {"root": "", "free": "sudo -n ", "password": "sudo -k -S -p '' "}
 
 
 def command(script: str, *, mark: str, timeout_s: float, sudo: str = "") -> str:
-    """The command line; its first line of output is the mark and the id of the process group."""
+    """The command line that runs a script; it first prints a line with the mark and its process group's id."""
     text = f"printf '%s %s\\n' {mark} \"$PPID\"\n{_PRELUDE}{script}".encode()
     if b"\0" in text:
         raise EngineError("a script cannot have a NUL byte in it")
@@ -57,7 +57,7 @@ def command(script: str, *, mark: str, timeout_s: float, sudo: str = "") -> str:
 
 @contextlib.contextmanager
 def chunks(stdin: bytes | Path, first: bytes = b"") -> Iterator[Iterator[bytes]]:
-    """What goes to the command's stdin, piece by piece. A file that cannot be read is an error before anything runs."""
+    """The content of stdin in pieces. Raises before the script starts if a file cannot be read."""
     try:
         with open(stdin, "rb") if isinstance(stdin, Path) else io.BytesIO(stdin) as file:
             yield itertools.chain([first] if first else [], iter(lambda: file.read(CHUNK), b""))

@@ -28,8 +28,9 @@ class ShellConnection(ABC):
     def _execute(
         self, command: str, stdin: Iterator[bytes], streams: tuple[ScriptOutput, ScriptOutput], timeout_s: float
     ) -> int | None:
-        """Run it, fill both streams; the exit code, or None when there was none within the time. HostUnreachable when
-        the connection breaks, OSError when `stdin` could not be read to its end.
+        """Run a command and collect both streams; returns the exit code, or None after the timeout.
+
+        Raises HostUnreachable when the connection breaks, OSError when `stdin` cannot be read to its end.
         """
 
     @abstractmethod
@@ -37,7 +38,9 @@ class ShellConnection(ABC):
 
     @property
     def sudo(self) -> str:
-        """How scripts become root: root, free, password (asked for, and right), asks (none given, or wrong), none."""
+        """How scripts become root: root, free (no password), password (given and right), asks (none given, or wrong),
+        none.
+        """
         with self._lock:
             if not self._sudo:
                 self._sudo, self._sudo_message = self._find_sudo()
@@ -45,11 +48,11 @@ class ShellConnection(ABC):
 
     @property
     def sudo_message(self) -> str:
-        """Why there is no way to root, in sudo's own words."""
+        """Why sudo refuses, in its own words."""
         return self._sudo_message
 
     def unlock(self, password: str) -> None:
-        """Try a password for sudo; with the right one scripts can be root from then on."""
+        """Try a sudo password; if it is right, scripts can run as root from then on."""
         tried = self._run(scripts.TRY_PASSWORD, "", iter([f"{password}\n".encode()]), FIND_SUDO_S)
         with self._lock:
             if tried.code == 0:

@@ -75,7 +75,7 @@ class SshConnection(ShellConnection):
         self._connecting = threading.Lock()
 
     def connect(self) -> asyncssh.SSHClientConnection:
-        """The connection; logs in, unless it is there."""
+        """Return the connection; logs in if there is none."""
         with self._connecting:
             if self._connection is None or self._connection.is_closed():
                 self._connection = self._wait(self._submit(self._logins.log_in(self._host)), LOGIN_LIMIT_S)
@@ -160,7 +160,7 @@ class SshConnection(ShellConnection):
         return session.code
 
     async def _kill(self, connection: asyncssh.SSHClientConnection, group: str | None) -> None:
-        """End what the script started: of its process group, as whoever it runs as."""
+        """Kill the script's process group, as the user it runs as."""
         if connection.is_closed() or not group or not group.isdigit():
             return
         with contextlib.suppress(OSError, asyncssh.Error, asyncio.TimeoutError):
@@ -171,7 +171,7 @@ class SshConnection(ShellConnection):
 
 
 async def _feed(channel: asyncssh.SSHClientChannel[bytes], session: _Session, stdin: Iterator[bytes]) -> None:
-    """Not faster than the host takes it; a script need not read what it is given."""
+    """Write stdin at the host's pace; the script may end without reading all of it."""
     loop = asyncio.get_running_loop()
     try:
         while data := await loop.run_in_executor(None, next, stdin, b""):
@@ -185,7 +185,7 @@ async def _feed(channel: asyncssh.SSHClientChannel[bytes], session: _Session, st
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """However often we are cancelled meanwhile: by an interrupt first, by the end of the loop after it."""
+    """Finish the clean-up although it is cancelled repeatedly: by the interrupt, then by the end of the loop."""
     task = asyncio.ensure_future(work)
     while not task.done():
         with contextlib.suppress(asyncio.CancelledError):

@@ -51,7 +51,7 @@ class Disk(Value, frozen=True):
 
 
 class GpuDevice(Value, frozen=True):
-    """An NVIDIA device on the PCI bus, whether or not there is a driver."""
+    """An NVIDIA PCI device, with or without a driver."""
 
     bus: str
     device: str
@@ -156,7 +156,7 @@ class HostFacts(Value, frozen=True):
 
 
 class HostProblem(Value, frozen=True):
-    """What stands against a host, and what is done about it."""
+    """A problem of a host, and its remedy."""
 
     host: str
     check: str

@@ -30,7 +30,7 @@ _RESET = {
 
 
 def is_ours(spec: ClusterSpec, facts: HostFacts) -> bool:
-    """The host is a node of this cluster, or on the way there: what is there is ours."""
+    """Whether the host is a node of this cluster, or an unfinished one."""
     return facts.journal_cluster == spec.name
 
 
@@ -116,7 +116,7 @@ def swap(_spec: ClusterSpec, _host: HostSpec, facts: HostFacts) -> Problems:
 
 
 def disk(spec: ClusterSpec, _host: HostSpec, facts: HostFacts) -> Problems:
-    """Of the one that images and pods will be on."""
+    """Check free space of the file system for images and pods."""
     if not facts.disks or "evictionHard" in dict(spec.kubelet):
         return
     volume = max(facts.disks, key=lambda volume: len(volume.path))

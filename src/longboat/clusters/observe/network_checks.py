@@ -63,7 +63,7 @@ def firewall(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Problems:
 
 
 def is_open(port: str, opened: tuple[str, ...]) -> bool:
-    """A range is open when one entry holds all of it. `Anywhere` is ufw's word for every port."""
+    """Whether one firewall entry covers the whole port range. `Anywhere` is ufw's word for every port."""
     first, last, protocol = _range(port)
     entries = [entry for name in opened for entry in SERVICES.get(name, (name,))]
     if "Anywhere" in entries:
@@ -115,7 +115,7 @@ def _is_direct(wanted: str, direct: str) -> bool:
 
 
 def way_out(spec: ClusterSpec, _host: HostSpec, facts: HostFacts) -> Problems:
-    """A mirror inside the network needs no default route, but then all must come from it."""
+    """Check for a default route, which only a mirror of all packages and images replaces."""
     has_own_sources = bool(spec.source.repositories and spec.source.images)
     if facts.has_route_out or facts.proxies or spec.source.kind == "files" or has_own_sources:
         return
@@ -149,7 +149,7 @@ def overlaps(spec: ClusterSpec, _host: HostSpec, facts: HostFacts) -> Problems:
 
 
 def one_link(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> Problems:
-    """`routes` sends pods' packets straight to the other node: all must be on one link."""
+    """Check that all nodes are in one subnet, which `routes` needs: it sends pod packets directly to the node."""
     if spec.network.kind != "routes" or len(spec.hosts) < 2:
         return
     links: dict[str, list[str]] = {}
@@ -171,7 +171,7 @@ def one_link(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> Problems:
 
 
 def _link(host: HostSpec, facts: HostFacts) -> str:
-    """The subnet of the address that other nodes use."""
+    """The subnet of the node's address."""
     address = host.node_address or facts.source_address
     for entry in facts.addresses:
         if entry.partition("/")[0] == address:

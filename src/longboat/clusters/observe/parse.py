@@ -28,7 +28,7 @@ _SOFT_STATES = {"activating": "active", "reloading": "active", "deactivating": "
 
 
 def parse(name: str, text: str, *, sent_s: float = 0.0, received_s: float = 0.0) -> HostFacts:
-    """`sent_s` and `received_s`: our clock before the script was sent and after its output was there."""
+    """Parse the probe's output. `sent_s` and `received_s`: local time before the script was sent and after it ended."""
     lines = split(text)
     last = {key: values[-1].strip() for key, values in lines.items()}
     system = dict(pair(line, "=") for line in lines["os"])
@@ -89,7 +89,7 @@ def parse(name: str, text: str, *, sent_s: float = 0.0, received_s: float = 0.0)
 
 
 def split(text: str) -> Lines:
-    """By key; what a terminal would obey is taken out, since values are shown to users."""
+    """Lines by key, without control characters: values are printed on terminals."""
     result: Lines = defaultdict(list)
     for line in text.split("\n"):
         key, tab, value = line.partition("\t")
@@ -99,7 +99,7 @@ def split(text: str) -> Lines:
 
 
 def attempt(lines: Iterable[str], read: Callable[[str], T | None]) -> list[T]:
-    """What could be read; the other lines say nothing."""
+    """Parse each line; invalid lines are skipped."""
     result = []
     for line in lines:
         try:
@@ -129,19 +129,19 @@ def folder(lines: list[str], name: str) -> str:
 
 
 def number(text: str) -> int:
-    """0 where it is none, or longer than any that a host could mean."""
+    """Parse a whole number; 0 for anything else, or for too many digits."""
     digits = text.strip()
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
 
 
 def clocks(lines: list[str]) -> tuple[float, float]:
-    """At the beginning and at the end of the script; seconds alone where `date` knows no fractions."""
+    """The host's time at the beginning and the end of the script; whole seconds where `date` has no fractions."""
     times = [float(match[0]) for line in lines if (match := re.match(r"[0-9]{1,12}(\.[0-9]{1,9})?", line))]
     return (times[0], times[-1]) if times else (0.0, 0.0)
 
 
 def skew(start_s: float, end_s: float, sent_s: float, received_s: float) -> float:
-    """How far the host is ahead, at least: between sending and receiving it may have read its clock at any moment."""
+    """The least by which the host's clock differs: it was read at an unknown time between sending and receiving."""
     most, least = start_s - sent_s, end_s - received_s
     if most - least < 0:  # the clock was set meanwhile
         return (most + least) / 2
@@ -154,7 +154,7 @@ def cgroup_version(mounts: list[str]) -> int:
 
 
 def disks(lines: list[str]) -> tuple[Disk, ...]:
-    """PATH and a line of `df -P -k`, whose last four columns are used, available, share, mount point."""
+    """Parse a path and its line of `df -P -k`: the last four columns are used, available, share, mount point."""
     by_mount: dict[str, Disk] = {}
     for line in lines:
         fields = line.split()
@@ -176,7 +176,7 @@ def listeners(lines: Lines) -> tuple[Listener, ...]:
 
 
 def read_ss(line: str) -> Listener | None:
-    """Of `ss -ltnp`; one that only this host itself reaches is in the way all the same."""
+    """Parse a line of `ss -ltnp`; sockets on loopback count too."""
     fields = line.split()
     if fields[0] != "LISTEN":
         return None
@@ -185,13 +185,13 @@ def read_ss(line: str) -> Listener | None:
 
 
 def read_socket(line: str) -> Listener | None:
-    """Of /proc/net/tcp: `sl local_address rem_address st ...` in hexadecimal; 0A listens."""
+    """Parse a line of /proc/net/tcp, `sl local_address rem_address st ...` in hexadecimal; state 0A is LISTEN."""
     fields = line.split()
     return Listener(port=int(fields[1].rpartition(":")[2], 16)) if fields[3] == "0A" else None
 
 
 def read_address(line: str) -> str | None:
-    """Of `ip -o addr`: `2: eth0    inet 10.0.0.5/24 brd ... scope global eth0`."""
+    """Parse a line of `ip -o addr`: `2: eth0    inet 10.0.0.5/24 brd ... scope global eth0`."""
     fields = line.split()
     link, family, address = fields[1].partition("@")[0], fields[2], fields[3]
     if family not in ("inet", "inet6") or _CONTAINER_LINKS.match(link) or "link" in fields[4:]:
@@ -218,7 +218,7 @@ def firewall(lines: Lines, values: dict[str, str]) -> str:
 
 
 def open_ports(lines: Lines) -> tuple[str, ...]:
-    """Of ufw: `6443/tcp  ALLOW  Anywhere`; of firewalld: `6443/tcp` or a service; of nftables: rules with dport."""
+    """Ports that ufw (`6443/tcp  ALLOW  Anywhere`), firewalld (`6443/tcp` or a service) or nftables (`dport`) allow."""
     ports = []
     for line in lines["opened"]:
         fields = line.split()
@@ -233,7 +233,7 @@ def open_ports(lines: Lines) -> tuple[str, ...]:
 
 
 def read_proxy(line: str) -> tuple[str, str] | None:
-    """Without the user's name and password, which are nobody's business here."""
+    """The proxy without user name and password."""
     name, value = pair(line.removeprefix("export"), "=")
     return (name.lower(), re.sub(r"//[^/@]*@", "//", value)) if value else None
 
@@ -245,7 +245,7 @@ def read_program(line: str) -> tuple[str, str]:
 
 
 def driver_version(lines: list[str]) -> str:
-    """Where the driver is not a module of this kernel (WSL, a container), nvidia-smi knows it."""
+    """The NVIDIA driver's version; from nvidia-smi where the module belongs to another kernel (WSL, containers)."""
     match = re.search(r"^nvidia-smi +([0-9]+\.[0-9.]+)", "\n".join(lines), re.MULTILINE)
     return match[1] if match else ""
 
@@ -256,7 +256,7 @@ def read_package(line: str) -> tuple[str, str] | None:
 
 
 def units(lines: list[str]) -> tuple[tuple[str, str], ...]:
-    """Blocks of `systemctl show`, each with an Id; those that are not there are left out."""
+    """Parse blocks of `systemctl show`; units that do not exist are left out."""
     result: list[tuple[str, str]] = []
     block: dict[str, str] = {}
     for line in (*lines, ""):

@@ -16,7 +16,7 @@ PROBE_S = 120.0  # several programs that hang, each cut off after 15 s, on a hos
 
 
 def read_facts(host: HostConnection) -> HostFacts:
-    """What the host is like; HostUnreachable or CommandFailed when it does not say."""
+    """Probe a host. Raises HostUnreachable or CommandFailed."""
     is_root = host.sudo not in ("asks", "none")
     sent_s = time.time()
     result = host.run(script(), as_root=is_root, timeout_s=PROBE_S)

@@ -142,7 +142,7 @@ probe 2>/dev/null | head -c BYTES
 
 
 def script() -> str:
-    """Names in it are constants of ours, without a character that a shell knows."""
+    """The probe's shell script. All names in it are constants without shell characters."""
     text = _START + _SYSTEM + _NETWORK + _SOFTWARE + _CLUSTER
     values = {
         "END": END.replace("\t", " "),

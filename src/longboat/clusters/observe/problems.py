@@ -26,7 +26,7 @@ SEVERITIES = ("error", "repair", "warning")
 def find_problems(
     spec: ClusterSpec, facts: Sequence[HostFacts], failures: Mapping[str, LongboatError] | None = None
 ) -> list[HostProblem]:
-    """Of all hosts in the order of the cluster file, errors first; `failures`: hosts that could not be read."""
+    """Problems of all hosts in the order of the cluster file, errors first. `failures`: hosts that cannot be read."""
     seen = {host.name: host for host in facts}
     problems = list(_unreachable(failures or {}))
     for host in spec.hosts:
@@ -64,7 +64,7 @@ def _names(host: HostSpec) -> Iterator[HostProblem]:
 
 
 def _clocks(facts: Sequence[HostFacts]) -> Iterator[HostProblem]:
-    """Compared with each other; with this machine's where two do not tell which one is wrong."""
+    """Compare the hosts' clocks; two that differ are judged by this machine's."""
     skews = {host.name: host.skew_s for host in facts if host.clock_s}
     usual_s = statistics.median(skews.values()) if len(skews) > 2 else 0.0
     compared = f"{THIS_MACHINE}'s" if len(skews) < 3 else "the other hosts'"
@@ -86,7 +86,7 @@ def _clock(name: str, off_s: float, compared: str) -> Iterator[HostProblem]:
 
 
 def _twins(facts: Sequence[HostFacts]) -> Iterator[HostProblem]:
-    """Machines that were copied from one another, or one machine that is named twice."""
+    """Find cloned machines, and machines listed twice, by machine id, product UUID and host name."""
     fields = (
         ("machine_id", "machine-id", "error", "rm /etc/machine-id; systemd-machine-id-setup; then restart the host"),
         ("product_uuid", "product_uuid", "warning", "give the virtual machines UUIDs of their own"),

@@ -16,7 +16,7 @@ from longboat.core.errors import Refused
 
 
 def plan_hosts(spec: ClusterSpec, facts: Mapping[str, HostFacts], keys: Mapping[str, bytes]) -> ClusterPlan:
-    """From bare hosts to members of the cluster. Hosts without facts (they do not answer) have no steps."""
+    """Plan the steps from bare hosts to cluster members. Hosts without facts (unreachable) have none."""
     _refuse_upgrades(spec, facts)
     _refuse_second_cluster(spec, facts)
     return ClusterPlan(
@@ -25,7 +25,7 @@ def plan_hosts(spec: ClusterSpec, facts: Mapping[str, HostFacts], keys: Mapping[
 
 
 def _refuse_upgrades(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> None:
-    """Another version on a node that is part of the cluster is an upgrade, node by node and with a drain."""
+    """Refuse another version on a node of the cluster: upgrades go node by node, with a drain."""
     wanted = spec.versions.kubernetes
     for host in facts.values():
         has = host.package("kubelet")
@@ -38,7 +38,7 @@ def _refuse_upgrades(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> None:
 
 
 def _refuse_second_cluster(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> None:
-    """Members without the first control plane: it was replaced by another machine, or another host is now the first."""
+    """Refuse to init a first control plane while other hosts are members of a cluster already."""
     first = spec.control_planes[0].name
     members = [name for name, host in facts.items() if "kubernetes" in dict(host.done)]
     if members and first in facts and first not in members:
@@ -79,7 +79,7 @@ def _plan_host(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mappin
 def plan_network(
     spec: ClusterSpec, facts: Mapping[str, HostFacts], nodes: Sequence[NodeView], manifest: bytes = b""
 ) -> ClusterPlan:
-    """Once the hosts have joined and have ranges of addresses. `manifest`: what is in the network's file."""
+    """Plan the pod network once hosts have joined and have pod ranges. `manifest`: the network's file."""
     if spec.network.kind == "manifest":
         first = spec.control_planes[0].name
         digest = hashlib.sha256(manifest).hexdigest()
@@ -101,7 +101,7 @@ def plan_network(
 
 
 def assemble(host: str, items: Iterable[Step | Kept | None], facts: HostFacts) -> HostPlan:
-    """Steps that were carried out in this very form are not done again, unless facts spoke against it."""
+    """The plan of a host; recorded steps with the same content are skipped."""
     done = dict(facts.done)
     steps, kept = [], []
     for item in items:

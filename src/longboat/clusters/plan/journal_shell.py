@@ -92,11 +92,11 @@ done_with() {
 
 
 def put(path: str, content: str | bytes, mode: int = 0o644) -> str:
-    """A line of script that writes a file of root's. Not for secrets: arguments can be read by others on the host."""
+    """A script line that writes a file as root. Not for secrets: other users can read arguments."""
     data = content.encode() if isinstance(content, str) else content
     return f"put {shlex.quote(path)} {mode:o} {base64.b64encode(data).decode()}\n"
 
 
 def undo(name: str, script: str) -> str:
-    """Lines of script that put an undo into the journal."""
+    """Script lines that add an undo to the journal."""
     return f"undo {name} <<'UNDO'\n{script.strip()}\nUNDO\n"

@@ -83,7 +83,7 @@ done
 
 
 class JoinTicket(Value, frozen=True):
-    """What a host needs to join: secrets that live for minutes."""
+    """Short-lived secrets that a host needs to join."""
 
     server: str
     token: str
@@ -114,7 +114,7 @@ def registration(host: HostSpec, facts: HostFacts) -> Document:
 
 
 def ignored(facts: HostFacts) -> tuple[str, ...]:
-    """Checks of kubeadm that `problems` has judged by facts already, and judged better."""
+    """Preflight checks of kubeadm to ignore: `problems` checks the same more precisely."""
     always = ("NumCPU", "Mem", "Swap")
     # The check of the kernel's configuration fails inside a container, which has no modules folder.
     return (*always, "SystemVerification") if facts.container or facts.cgroup_version == 1 else always
@@ -186,7 +186,7 @@ def join_documents(spec: ClusterSpec, host: HostSpec, facts: HostFacts, ticket: 
 
 
 def as_text(documents: list[Document]) -> bytes:
-    """One YAML stream; JSON is YAML."""
+    """A multi-document YAML text (JSON is YAML)."""
     return "\n---\n".join(json.dumps(document) for document in documents).encode()
 
 
@@ -246,7 +246,7 @@ def join(host: HostSpec, after: str) -> Step:
 
 
 def member(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
-    """Init or join, unless the host is in already."""
+    """The init or join step, unless the host is a member."""
     first = spec.control_planes[0].name
     if facts.file(KUBELET) and "kubernetes" in dict(facts.done):
         return Kept(host=host.name, name="join" if host.name != first else "init", reason="part of the cluster")

@@ -19,7 +19,7 @@ _ENTRY = re.compile(f"(label|taint):({LABEL_KEY})")
 
 
 def commands(spec: ClusterSpec, nodes: Sequence[NodeView]) -> list[list[str]]:
-    """Each a kubectl call, in order."""
+    """kubectl commands, in order."""
     by_name = {node.name: node for node in nodes}
     commands_of_nodes: list[list[str]] = []
     for host in spec.hosts:

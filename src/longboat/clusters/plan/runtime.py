@@ -27,7 +27,7 @@ DATA = (
 
 
 def data(host: HostSpec) -> Step:
-    """Recorded before the packages: on the way back it runs after they are gone."""
+    """Record which data folders existed. Comes before the packages: its undo then runs after they are removed."""
     script = f"""if entry data; then
 for folder in {" ".join(DATA)}; do [ -e "$folder" ] || printf '%s\\n' "$folder"; done > "$new/folders"
 cat > "$new/run" <<'UNDO'
@@ -47,17 +47,17 @@ fi
 
 
 def is_good(facts: HostFacts) -> bool:
-    """A containerd that is there already and new enough."""
+    """Whether containerd is installed and new enough."""
     return is_version_since(facts.program("containerd"), OLDEST)
 
 
 def uses_systemd_cgroups(facts: HostFacts) -> bool:
-    """systemd's driver, as Kubernetes wants it where systemd runs the host; with cgroup 1 in a container it cannot."""
+    """Whether to use systemd's cgroup driver: where systemd runs the host, except in a container with cgroup 1."""
     return facts.init == "systemd" and facts.cgroup_version == 2
 
 
 def configuration(spec: ClusterSpec, facts: HostFacts) -> str:
-    """For containerd 2: what Kubernetes needs and nothing else, all the rest is its default."""
+    """The containerd 2 configuration: the settings that Kubernetes needs, defaults for the rest."""
     images, runtime = 'plugins."io.containerd.cri.v1.images"', 'plugins."io.containerd.cri.v1.runtime"'
     # A host that is a container itself may not lower scores of the out-of-memory killer.
     restricted = "true" if facts.container else "false"
@@ -110,7 +110,7 @@ done
 
 
 def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept | None:
-    """Images from an archive instead of a registry; the archive goes through stdin."""
+    """Import images from an archive instead of a registry; a local archive is streamed through stdin."""
     if spec.source.images is None:
         return None
     wanted = [

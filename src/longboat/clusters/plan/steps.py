@@ -11,7 +11,9 @@ StepKind = Literal["script", "init", "join", "images", "manifest", "drain", "rea
 
 
 class Step(Value, frozen=True):
-    """One change of one host. `script` follows the journal's functions; it may be run again after it was cut off."""
+    """One change of one host. `script` is prefixed with the journal's functions; it can be repeated after an
+    interruption.
+    """
 
     host: str
     name: str
@@ -35,12 +37,12 @@ class Step(Value, frozen=True):
 
     @property
     def key(self) -> str:
-        """Of what is done, so that a step with another content is another step."""
+        """Hash of the script: a step with other content is another step."""
         return hashlib.sha256(self.script.encode()).hexdigest()[:16]
 
 
 class Kept(Value, frozen=True):
-    """What is right already and left alone."""
+    """A step that is not needed, with the reason."""
 
     host: str
     name: str
@@ -54,7 +56,7 @@ class HostPlan(Value, frozen=True):
 
 
 class ClusterPlan(Value, frozen=True):
-    """Everything that `up` would do, host by host."""
+    """All changes that `up` would make, by host."""
 
     hosts: tuple[HostPlan, ...] = ()
 

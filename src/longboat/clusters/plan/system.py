@@ -23,7 +23,7 @@ fi
 
 
 def journal(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | None:
-    """Nothing else is done before what the host was like is written down."""
+    """Record the state of the host before any change."""
     if facts.journal_cluster == spec.name:
         return None
     is_another = f"""[ ! -s id ] || [ "$(cat id)" = {spec.id} ] ||

@@ -24,7 +24,7 @@ ADMIN_HINT = "an administrator of the cluster does this: --on names his context"
 
 
 class UserGrant(Value, frozen=True):
-    """What was given: the kubeconfig, and what the administrator should know."""
+    """The kubeconfig made for a user, and notes for the administrator."""
 
     kubeconfig: Object
     expires: float | None = None
@@ -44,7 +44,7 @@ class UserView(Value, frozen=True):
 
 
 def add_user(client: Client, name: str, namespace: str, *, days: int) -> UserGrant:
-    """Make what is missing and a new token. Earlier tokens stay valid until they end or the user is removed."""
+    """Create missing objects and a new token. Earlier tokens stay valid until they expire or the user is removed."""
     user_objects.check_user(name)
     user_objects.check_namespace(namespace)
     try:
@@ -67,7 +67,7 @@ def add_user(client: Client, name: str, namespace: str, *, days: int) -> UserGra
 
 
 def make_namespace(client: Client, namespace: str) -> bool:
-    """Whether it was missing. One that is there stays as it is: its quotas and labels are somebody's."""
+    """Create a namespace; False if it exists, which is left as it is, with its quotas and labels."""
     if client.find(NAMESPACE, namespace) is not None:
         return False
     try:
@@ -121,7 +121,7 @@ def bindings(client: Client) -> list[Object]:
 
 
 def remove_user(client: Client, name: str, namespace: str | None = None) -> tuple[str, ...]:
-    """Take the access to a namespace away, or all of it with the account; the namespaces that it was. Runs stay."""
+    """Revoke access to a namespace, or to all together with the account; returns the namespaces. Runs stay."""
     user_objects.check_user(name)
     account = client.find(SERVICE_ACCOUNT, name, namespace=user_objects.ACCOUNTS)
     if account is not None and not is_ours(account):

@@ -90,7 +90,7 @@ def token_request(days: int) -> Object:
 
 
 def kubeconfig_of(user: str, namespace: str, token: str, access: ClusterAccess) -> Object:
-    """What the user gets: the administrator's way to the server with the user's own token, all in one file."""
+    """The user's kubeconfig: the administrator's server address with the user's token, in one file."""
     way = ("server", "tls-server-name", "proxy-url", "insecure-skip-tls-verify", "disable-compression")
     cluster = {key: access.cluster[key] for key in way if key in access.cluster}
     authority = pem(access.cluster, "certificate-authority")

@@ -48,7 +48,7 @@ _MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 
 
 def next_steps(status: RunStatus, failure: Failure, advice: Mapping[str, str]) -> tuple[str, ...]:
-    """`advice`: by cause, where an engine knows better."""
+    """Commands and changes to suggest for a failure. `advice`: by cause, where an engine knows better."""
     name, rank = status.name, failure.rank
     if failure.cause == "dependency":
         return _chain_steps(status)
@@ -64,7 +64,7 @@ def next_steps(status: RunStatus, failure: Failure, advice: Mapping[str, str]) -
 
 
 def _chain_steps(status: RunStatus) -> tuple[str, ...]:
-    """Nothing of it ran: the run that it was to start after says why."""
+    """Suggestions for a run that never started because a run in its `after` did not succeed."""
     after = status.spec.after[:3] if status.spec is not None else ()
     looks = [f"longboat explain {run}" for run in after]
     again = f"mend and rerun what failed, then longboat rerun {status.name} --after NEW-RUN (or --no-after)"
@@ -72,7 +72,7 @@ def _chain_steps(status: RunStatus) -> tuple[str, ...]:
 
 
 def _by_words(status: RunStatus, failure: Failure) -> str | None:
-    """What its exit code and its last lines tell, which is more than the cause."""
+    """A suggestion from exit code and last log lines, which are more specific than the cause."""
     rank = failure.rank
     said = (failure.message, *(rank.tail if rank is not None else failure.tail))
     if any(NO_SPACE in text for text in said):

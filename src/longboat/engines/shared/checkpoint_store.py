@@ -35,8 +35,7 @@ COMPLETE = "a complete one is a folder step-N with a file .complete in it"
 
 
 def resume_address(wanted: str) -> str | None:
-    """`checkpoints.resume` as an address in an object store; None for the name of a run or a folder. Raises UsageError
-    for an address that means nothing."""
+    """The URL in `checkpoints.resume`; None for a run's name or a folder. Raises UsageError for an invalid URL."""
     if not is_object_url(wanted):
         check_no_address(wanted)
         return None
@@ -45,20 +44,20 @@ def resume_address(wanted: str) -> str | None:
 
 
 def kept_reason(job: Job) -> str:
-    """Of the action of a plan that keeps checkpoints in a store."""
+    """How many checkpoints the object store keeps, as the reason of a plan's action."""
     keep = job.checkpoints.keep
     return f"the newest {keep} that are complete" if keep else "all that are complete"
 
 
 def own_variables(job: Job) -> dict[str, str]:
-    """What the job sets itself; of roles that do not agree, the first."""
+    """Variables that the job itself sets; where roles differ, the first role's."""
     return {name: value for role in reversed(job.roles) for name, value in role.env.items()}
 
 
 def submitters_variables(home: Home, job: Job, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of one's own job as far as it can be had here: a secret that is nowhere is left out.
+    """The submitter's environment with the variables and readable secrets of his own job.
 
-    Never of a job that comes out of a record that others can write: it names files and endpoints.
+    Not for a job from a record that others can write: its variables name files and endpoints.
     """
     from longboat.engines.shared.secrets import readable_secrets
 
@@ -66,7 +65,7 @@ def submitters_variables(home: Home, job: Job, environment: Mapping[str, str]) -
 
 
 def callers_variables(home: Home, environment: Mapping[str, str]) -> dict[str, str]:
-    """The caller's environment, and what his own secret store holds under the names of stores' variables."""
+    """The caller's environment, and secrets of his own store that are named like object-store variables."""
     from longboat.core.jobs import Secret
     from longboat.engines.shared.secrets import list_secrets, read_secrets
 
@@ -75,7 +74,7 @@ def callers_variables(home: Home, environment: Mapping[str, str]) -> dict[str, s
 
 
 def purge(url: str, environment: Mapping[str, str], own: Sequence[str] = ()) -> None:
-    """Remove a run's checkpoints. Raises EngineError that says what stays, why, and which variables the run had."""
+    """Remove a run's checkpoints. Raises EngineError with what remains, why, and which variables the run had."""
     from longboat.storage.checkpoint_mirror import Mirror
 
     try:
@@ -90,7 +89,7 @@ def purge(url: str, environment: Mapping[str, str], own: Sequence[str] = ()) -> 
 
 
 def purge_for(job: Job, url: str, environment: Mapping[str, str]) -> None:
-    """Remove checkpoints of a run that others may have submitted, with the caller's own variables only."""
+    """Remove checkpoints of a run that others may have submitted, with the caller's own credentials only."""
     own = variables_to_set(job)
     missing = places_to_set(job, url, environment)
     if missing:
@@ -103,13 +102,13 @@ def purge_for(job: Job, url: str, environment: Mapping[str, str]) -> None:
 
 
 def variables_to_set(job: Job) -> list[str]:
-    """Names of the stores' variables that the run had of its own, by `env` or `secrets`."""
+    """Names of the object-store variables that the run itself set, by `env` or `secrets`."""
     names = {*own_variables(job), *(secret.name for secret in job.secrets)}
     return sorted(name for name in names if name.startswith(STORES) and name.isidentifier())
 
 
 def places_to_set(job: Job, url: str, environment: Mapping[str, str]) -> list[str]:
-    """Those that told the run which server the bucket is on, where nothing of the caller's own does."""
+    """The variables among them that chose the server of the bucket, unless the caller's environment chooses one."""
     names = PLACES.get(url.partition("://")[0], ())
     wanted = [name for name in variables_to_set(job) if name in names]
     is_told = any(environment.get(name) for name in names)

@@ -34,7 +34,7 @@ _MOST_TOLD = 3
 
 
 def snapshot_of(home: Home, submission: Submission) -> CodeSnapshot | None:
-    """The code of the job, packed into the store; None when no code travels."""
+    """Pack the job's code into the bundle store; None when the job has no code."""
     job = submission.job
     if job.workdir is None or submission.in_place:
         return None
@@ -57,8 +57,9 @@ def code_folder(submission: Submission) -> Path:
 
 
 def with_environments(snapshot: CodeSnapshot, job: Job) -> CodeSnapshot:
-    """On the machine itself, a virtual environment that a command names is there as a link: it belongs to the machine,
-    and what it runs is not the code."""
+    """Link the virtual environments that the job's commands name into the working copy: on the same machine they are
+    not copied.
+    """
     paths = {entry.path for entry in snapshot.entries}
     named = [held for held in _named(snapshot, job, paths) if held.rule == "environment"]
     links = {held.path: os.path.join(snapshot.root, held.path) for held in named}
@@ -66,7 +67,7 @@ def with_environments(snapshot: CodeSnapshot, job: Job) -> CodeSnapshot:
 
 
 def code_notices(snapshot: CodeSnapshot, job: Job, *, is_cluster: bool) -> list[str]:
-    """What the run will miss of the folder that it was submitted from, as far as that can be told beforehand."""
+    """Warnings about files that the job needs and the snapshot leaves out, as far as known before the run."""
     paths = {entry.path for entry in snapshot.entries}
     notices = [
         f"{text}; {step}" for text, step in _advice_for(_named(snapshot, job, paths), snapshot, is_cluster=is_cluster)
@@ -80,7 +81,7 @@ def code_notices(snapshot: CodeSnapshot, job: Job, *, is_cluster: bool) -> list[
 
 
 def is_about_missing(failure: Failure) -> bool:
-    """Whether the last words of a run are about a file or a module that it lacks; of a setup, they are in its log."""
+    """Whether a failure is about a missing file or module; a setup's message is in its log."""
     from longboat.bundles.source.mentions import in_failure
 
     return failure.cause == "setup" or bool(in_failure([failure.message, *(failure.rank.tail if failure.rank else ())]))
@@ -89,7 +90,7 @@ def is_about_missing(failure: Failure) -> bool:
 def missed_by(
     snapshot: CodeSnapshot, job: Job, failure: Failure, *, lines: Sequence[str] = (), is_cluster: bool
 ) -> list[tuple[str, str]]:
-    """Files that the message of a failure names, and that stayed behind: what kept each back, and what to write."""
+    """Files named in a failure that the snapshot left out: the rule that left each out, and what to write."""
     from longboat.bundles.source.held_back import held_back, travels
     from longboat.bundles.source.mentions import in_command, in_failure
 
@@ -119,9 +120,10 @@ def with_missed_files(
     lines: Sequence[str] = (),
     is_cluster: bool,
 ) -> Explanation:
-    """The explanation of a failure with what stayed behind, where the bundle was made on this machine.
+    """Add to the explanation of a failure the files that the snapshot left out, if it was made on this machine.
 
-    The record of a run only names the bundle; from which folder it was taken is known to our own store."""
+    The record of a run only names the bundle; from which folder it was taken is known to our own store.
+    """
     bundle, job, failure = run
     try:
         snapshot = BundleStore(home.folder("bundles")).load(bundle) if bundle is not None else None
@@ -136,7 +138,7 @@ def with_missed_files(
 
 
 def _named(snapshot: CodeSnapshot, job: Job, paths: Set[str]) -> list[HeldBack]:
-    """What commands of the job name, and what stays behind."""
+    """Files named in the job's commands that the snapshot leaves out."""
     from longboat.bundles.source.held_back import held_back, travels
     from longboat.bundles.source.mentions import in_command
 
@@ -169,7 +171,7 @@ def _stored(home: Home, code: str) -> CodeSnapshot:
 
 
 def _excluded(job: Job, home: Path, root: Path) -> list[str]:
-    """Checkpoints, data, volumes and our own home are not code, also where they are inside the workdir."""
+    """Patterns to leave out: the job's own, and checkpoints, data, volumes and our home inside the workdir."""
     places = _own_places(job)
     if home.is_relative_to(root.resolve()):
         places.append(os.path.normpath(home.relative_to(root.resolve())))
@@ -177,13 +179,13 @@ def _excluded(job: Job, home: Path, root: Path) -> list[str]:
 
 
 def _own_places(job: Job) -> list[str]:
-    """Paths in the working copy where the run finds checkpoints, data or volumes."""
+    """Paths in the working copy of checkpoints, data and volumes."""
     places = [checkpoint_folder(job), *(item.to for item in job.data), *(volume.target for volume in job.volumes)]
     return [os.path.normpath(place) for place in places if place and not os.path.isabs(place)]
 
 
 def checkpoint_folder(job: Job) -> str | None:
-    """The folder of this machine that the job names for its checkpoints, if it names one."""
+    """The local folder in `checkpoints.to`, if it is one."""
     to = job.checkpoints.to
     return None if to is None or is_object_url(to) else to
 

@@ -18,12 +18,12 @@ _LONG = 240
 
 
 def shortened(text: str, limit: int) -> str:
-    """A message cut at a word."""
+    """Cut a message at a word."""
     return text if len(text) <= limit else text[:limit].rpartition(" ")[0] + " ..."
 
 
 def with_cause(cause: str, message: str) -> str:
-    """`exception: ValueError: ...`, but not `image: image x cannot be pulled`."""
+    """Prefix a message with its cause, unless it begins with it: `exception: ValueError: ...`."""
     return message if message.startswith(f"{cause} ") else f"{cause}: {message}"
 
 
@@ -33,7 +33,7 @@ def explain_status(
     setup_log: tuple[str, ...],
     advice: Mapping[str, str] = ADVICE,
 ) -> Explanation:
-    """What is known about the run becomes words. `advice`: what to do next, by cause, where an engine knows better."""
+    """Explain a run's status in words. `advice`: next steps by cause, where an engine knows better."""
     if status.phase == "succeeded":
         return _explanation(status, "it succeeded", facts=_attempt_facts(status))
     if status.phase == "stopped":

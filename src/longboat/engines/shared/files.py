@@ -47,7 +47,7 @@ def disk(doing: str) -> Iterator[None]:
 
 
 def make_folder(path: Path, *, is_durable: bool = False) -> Path:
-    """`is_durable`: its name survives a power loss, and those of the folders above it that were made now."""
+    """Create a folder and its parents. `is_durable`: the new names survive a power loss."""
     with disk(f"create {path}"):
         above = [folder for folder in (path, *path.parents) if not folder.is_dir()] if is_durable else []
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def make_folder(path: Path, *, is_durable: bool = False) -> Path:
 
 
 def write_bytes(path: Path, data: bytes, *, is_durable: bool = False) -> None:
-    """Write the whole file or nothing, readable by the owner only. `is_durable`: it survives a power loss."""
+    """Write a file atomically, readable by the owner only. `is_durable`: it survives a power loss."""
     try:
         durable.write_file(os.fspath(path), data, temporary=f"{path}.{os.getpid()}.tmp", is_durable=is_durable)
     except OSError as error:
@@ -69,10 +69,9 @@ def write_value(path: Path, value: Any, *, is_durable: bool = False) -> None:
 
 
 def read_value(path: Path, kind: type[T]) -> T | None:
-    """The stored value, or None where the file is missing or damaged: after a power loss a file may be empty.
+    """Decode a stored value; None where the file is missing or damaged, as after a power loss.
 
-    Nobody can mend such a file, so it counts as not written; whoever reads it has to do without. Stored data is read
-    leniently: unknown fields are ignored.
+    A damaged file counts as not written. Stored data is read leniently: unknown fields are ignored.
     """
     try:
         data = path.read_bytes()
@@ -87,7 +86,7 @@ def read_value(path: Path, kind: type[T]) -> T | None:
 
 
 def last_lines_of(path: Path, most: int = 8192) -> list[str]:
-    """The last lines of a log, which may have grown to any size; none where there is no such file."""
+    """The last lines of a log of any size; none where the file is missing."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - most))
@@ -97,7 +96,7 @@ def last_lines_of(path: Path, most: int = 8192) -> list[str]:
 
 
 def open_lock(path: Path) -> int:
-    """A descriptor to lock with. The file is created if needed."""
+    """Open a lock file, created if needed."""
     with disk(f"open {path}"):
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
@@ -111,7 +110,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def is_current(descriptor: int, path: Path) -> bool:
-    """Whether the path still leads to the file we opened: its folder may have been removed since."""
+    """Whether the path still is the opened file: its folder may have been removed since."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except OSError:
@@ -120,7 +119,7 @@ def is_current(descriptor: int, path: Path) -> bool:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of this file; waits for it."""
+    """Hold the file's lock; blocks until it is free."""
     descriptor = open_lock(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -130,10 +129,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def copy(source: Path, target: Path, *, below: Path | None = None) -> None:
-    """A file or a folder with all in it, links as links; into a folder that exists it is merged.
+    """Copy a file or folder, links as links; an existing folder is merged into.
 
-    A link that is named itself is followed. Nothing is written through a link that is at the target, or between it and
-    the folder `below`.
+    A source that is itself a link is followed. Nothing is written through a link at the target, or between it and the
+    folder `below`.
     """
     from longboat.bundles.merging import merge
 
@@ -143,7 +142,7 @@ def copy(source: Path, target: Path, *, below: Path | None = None) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder and all in it, also what a trainer made read-only; a missing one is fine."""
+    """Remove a folder with its contents, read-only files included; a missing one is no error."""
 
     import shutil
 
@@ -165,13 +164,13 @@ def remove_tree(path: Path) -> None:
 
 
 def note_use(folder: Path) -> None:
-    """What is shared by runs has the time of its last use, so that `prune` can tell how old it is."""
+    """Set the modification time of shared data to now, which `prune` takes as its last use."""
     with contextlib.suppress(OSError):
         os.utime(folder)
 
 
 def disk_use(path: Path) -> int:
-    """Bytes on the disk of a folder and all in it, as `du` counts them; what cannot be read counts nothing."""
+    """Bytes on disk of a folder, as `du` counts them; unreadable files count nothing."""
     seen: set[tuple[int, int]] = set()
     total = 0
     folders = [os.fspath(path)]

@@ -33,7 +33,7 @@ class Home:
         return self.root / "runs"
 
     def run_dir(self, name: str) -> Path:
-        """The folder of a run that exists."""
+        """The folder of an existing run."""
         if not _NAME.fullmatch(name):
             raise NotFound(f"no run named {name!r}", hint="`longboat ps -a` lists all runs")
         path = self.runs / name
@@ -48,7 +48,7 @@ class Home:
             return []
 
     def prepare(self) -> None:
-        """Create the home, or say clearly why it cannot be used."""
+        """Create the home; raises EngineError with the reason where it cannot be used."""
         make_folder(self.root, is_durable=True)
         with disk(f"use {self.root}"):
             owner = self.root.stat().st_uid
@@ -61,7 +61,7 @@ class Home:
 
 
 def current_user() -> str:
-    """The user in records of runs that are submitted from here."""
+    """The user name for records of runs submitted from here."""
     import getpass
 
     try:
@@ -71,7 +71,7 @@ def current_user() -> str:
 
 
 def numbered_names(base: str) -> Iterator[str]:
-    """BASE, BASE-2, BASE-3, ..., each as short as a run's name has to be."""
+    """BASE, BASE-2, BASE-3, ..., cut to the length of run names."""
     for number in itertools.count(1):
         suffix = "" if number == 1 else f"-{number}"
         yield base[: NAME_LIMIT - len(suffix)].rstrip("-") + suffix

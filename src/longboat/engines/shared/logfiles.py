@@ -37,7 +37,7 @@ class Source(Value, frozen=True):
 
 
 class LineTimes:
-    """Arrival times by offset, from the index beside a log. Grows as the index does."""
+    """Arrival times of log bytes by offset, from the index beside the log. Grows as the index does."""
 
     def __init__(self, path: str) -> None:
         self._path = path + ".idx"
@@ -48,7 +48,7 @@ class LineTimes:
         self._is_broken = False
 
     def start_at(self, offset: int) -> None:
-        """Only times of bytes from this offset on will be asked for: the index of a long log takes seconds to read."""
+        """Skip index entries before this offset: reading the index of a long log takes seconds."""
         try:
             with open(self._path, "rb") as file:
                 low, high = 0, os.fstat(file.fileno()).st_size // _RECORD.size
@@ -61,7 +61,7 @@ class LineTimes:
         self._first = low
 
     def refresh(self) -> None:
-        """Read on. From the first record on that no launcher writes (a power loss leaves such) it is ignored."""
+        """Read new index entries. The first invalid record (left by a power loss) ends the index."""
         if self._is_broken:
             return
         try:
@@ -80,7 +80,7 @@ class LineTimes:
             self._times.append(when)
 
     def at(self, end: int) -> float:
-        """When the byte before this offset arrived."""
+        """Arrival time of the byte before this offset."""
         position = bisect_left(self._ends, end)
         if position < len(self._times):
             return self._times[position] / 1e9
@@ -90,13 +90,13 @@ class LineTimes:
             return 0.0
 
     def offset_since(self, since: float) -> int:
-        """Where the first byte that arrived at or after this moment is."""
+        """Offset of the first byte that arrived at or after this time."""
         position = bisect_left(self._times, int(since * 1e9))
         return self._ends[position - 1] if position else 0
 
 
 class Reader:
-    """Lines of one source that the query wants, from where it stands to what is there now.
+    """Reads the lines of one log that match the query, from its position to the current end.
 
     Keeps an unfinished line until it is finished; with `pieces` what there is of it is a line without newline.
     """
@@ -119,7 +119,7 @@ class Reader:
             self._times.start_at(self._offset)
 
     def _tail_start(self, count: int) -> int:
-        """Where the last lines begin, these many at least: the file is read from its end."""
+        """Offset of the last N lines at least, found by reading the file from its end."""
         left = count + 1  # the newline before the first of them, should the last be finished; one more else
         try:
             with open(self.source.path, "rb") as file:
@@ -139,7 +139,7 @@ class Reader:
         return 0
 
     def _line_start(self, offset: int) -> int:
-        """The start of the first line that ends after this offset."""
+        """Start of the line that contains this offset."""
         if offset == 0:
             return 0
         try:
@@ -156,7 +156,7 @@ class Reader:
         return offset
 
     def lines(self, *, is_last: bool) -> Iterator[LogLine]:
-        """What is new. With `is_last` also a last line without newline."""
+        """New lines. `is_last`: also a last line without newline."""
         try:
             file = open(self.source.path, "rb")
         except FileNotFoundError:
@@ -206,7 +206,7 @@ class Reader:
 
 @lru_cache(maxsize=8)
 def matcher(query: LogQuery) -> Callable[[bytes], bool] | None:
-    """Whether a line has what `grep` asks for; None: every line does. Raises UsageError."""
+    """A predicate for `grep`; None: every line matches. Raises UsageError."""
     if not query.grep:
         return None
     import re
@@ -225,7 +225,7 @@ def matcher(query: LogQuery) -> Callable[[bytes], bool] | None:
 
 
 def sources(attempt_dir: Path, attempt: int, query: LogQuery) -> list[Source]:
-    """The log files of an attempt that the query wants."""
+    """Log files of an attempt that match the query."""
     log_files = []
     for path in sorted(attempt_dir.glob("*/logs/*")):
         stem, _, stream = path.name.partition(".")

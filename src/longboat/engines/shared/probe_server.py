@@ -22,14 +22,14 @@ MOST_CONNECTIONS = 32
 
 
 class TextPage(NamedTuple):
-    """A text that is made when it is asked for, and its media type."""
+    """A page rendered on request, with its media type."""
 
     text: Callable[[], str]
     kind: str
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """An HTTP server that anybody in the cluster may reach: few connections at once, and none ends it."""
+    """An HTTP server for untrusted clients: limits connections by closing the oldest, and survives their errors."""
 
     daemon_threads = True
     request_queue_size = 256  # of the kernel: with Python's five, a small burst makes probes wait for seconds
@@ -56,11 +56,11 @@ class BoundedServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks, or a thread that cannot be had, concerns nobody else."""
+        """Ignore errors of a single connection."""
 
 
 def answer_of(check: Check) -> tuple[int, str]:
-    """Status and text of an answer. A check that fails is an answer, too: the reason must reach whoever probes."""
+    """HTTP status and text for a check; an exception in the check is reported as its failure."""
     try:
         trouble = check()
     except Exception as error:
@@ -71,9 +71,10 @@ def answer_of(check: Check) -> tuple[int, str]:
 def serve(
     port: int, checks: Mapping[str, Check], *, option: str, pages: Mapping[str, TextPage] | None = None
 ) -> ThreadingHTTPServer:
-    """Answer on all addresses of the pod: probes come from outside of it. Port 0: any free one.
+    """Serve probes and pages on all addresses of the pod; port 0: any free one.
 
-    `checks` and `pages`: path -> what is wrong, path -> what is shown; `option` is the flag that names the port.
+    `checks`: path to a function that returns the problem; `pages`: path to a page; `option`: the flag that names the
+    port.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -94,7 +95,7 @@ def serve(
             self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Probes and scrapes are not worth a line each."""
+            """Log nothing: probes and scrapes would fill the log."""
 
     try:
         server = BoundedServer(("", port), Handler)

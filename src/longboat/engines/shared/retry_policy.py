@@ -13,14 +13,15 @@ MESSAGE_LIMIT = 160
 
 
 class InputFailed(EngineError):
-    """What the ranks need cannot be had; they never started. `cause` is one of jobs.CAUSES."""
+    """Data, secrets, image or files of a run are not available; its ranks never started. `cause`: see jobs.CAUSES."""
 
     cause = "setup"
 
 
 class TimeLimit:
-    """What is left of a run's `timeout`. It counts from the first start of its ranks on, over all attempts; the time in
-    which a later attempt is made ready does not count, as that of the first does not."""
+    """The remaining `timeout` of a run: counts from the first start of its ranks over all attempts, without the time in
+    which later attempts are prepared.
+    """
 
     def __init__(self, limit_s: float | None) -> None:
         self._limit_s = limit_s
@@ -28,11 +29,13 @@ class TimeLimit:
         self._preparing_since: float | None = None
 
     def prepare(self, now: float) -> None:
-        """An attempt begins: it waits for its turn, images, data, setup."""
+        """Pause the clock: an attempt waits for its place, image, data and setup."""
         self._preparing_since = now
 
     def start(self, now: float, *, earlier_s: float = 0.0) -> None:
-        """Its ranks have started. `earlier_s`: how long ago ranks of this run first did, as far as others noted it."""
+        """Start or resume the clock: the ranks run. `earlier_s`: seconds since the run's ranks first started, as
+        recorded.
+        """
         if self._since is None:
             self._since = now - earlier_s
         elif self._preparing_since is not None:
@@ -46,7 +49,7 @@ class TimeLimit:
 
 
 def retry_after(failure: Failure, *, attempt: int, retries: Retries) -> float | None:
-    """Seconds to wait before the next attempt, or None when the run has failed for good."""
+    """Seconds until the next attempt; None when the run has failed for good."""
     if attempt >= retries.count or failure.cause in NEVER_RETRIED:
         return None
     if retries.on and failure.cause not in retries.on and failure.exit_code not in retries.on:
@@ -55,12 +58,12 @@ def retry_after(failure: Failure, *, attempt: int, retries: Retries) -> float | 
 
 
 def start_failure(cause: str, message: str) -> Failure:
-    """The ranks never started: data, secrets, the image or files of the run were not to be had."""
+    """The failure of an attempt whose ranks never started."""
     return Failure(cause=cause, exit_code=RUN_SETUP_EXIT, message=message)
 
 
 def describe(failure: Failure) -> str:
-    """A failure as the reason of a run."""
+    """Format a failure as a run's reason."""
     where = ""
     if failure.rank is not None:
         where = f"rank {failure.rank.rank} ({failure.rank.node}) "
@@ -69,10 +72,10 @@ def describe(failure: Failure) -> str:
 
 
 def retry_note(failure: Failure, *, number: int, retries: Retries) -> str:
-    """The reason of a run that is about to be tried again."""
+    """The reason of a run that is about to be retried."""
     return f"{describe(failure)}; retry {number} of {retries.count}"
 
 
 def stop_note(started: float | None) -> str:
-    """The reason of a run that was stopped; `started` is when its ranks did."""
+    """The reason of a stopped run; `started`: when its ranks started."""
     return "stopped before its ranks started" if started is None else "stopped on request"

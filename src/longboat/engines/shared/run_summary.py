@@ -43,7 +43,7 @@ class RunState(Protocol):
 
 
 def brief(engine: str, record: RunRecord, state: RunState) -> RunStatus:
-    """What a list shows."""
+    """The status of a run as lists show it, from record and state alone."""
     job = record.job
     return RunStatus(
         name=record.name,
@@ -70,6 +70,6 @@ def brief(engine: str, record: RunRecord, state: RunState) -> RunStatus:
 
 
 def command_text(job: Job) -> str:
-    """Empty for a job without roles: no such job can be submitted, but a record may say anything."""
+    """The command as one line; empty for a damaged record without roles."""
     run = job.roles[0].run if job.roles else ""
     return run if isinstance(run, str) else shlex.join(run)

@@ -21,12 +21,12 @@ def variable_of(place: int) -> str:
 
 
 def secret_urls(job: Job) -> dict[str, str]:
-    """Variables and the URLs that they stand for."""
+    """URLs with credentials, by the variable that replaces each."""
     return {variable_of(place): item.url for place, item in enumerate(job.data) if is_secret(item.url)}
 
 
 def redacted_job(job: Job) -> Job:
-    """The job as anybody may see it."""
+    """The job with credentials removed from its URLs."""
     data = tuple(msgspec.structs.replace(item, url=redacted(item.url)) for item in job.data)
     places = {name: _redacted(getattr(job.checkpoints, name)) for name in ("to", "resume")}
     return msgspec.structs.replace(job, data=data, checkpoints=msgspec.structs.replace(job.checkpoints, **places))

@@ -39,7 +39,7 @@ def remove_secret(home: Home, name: str) -> None:
 
 
 def read_secrets(home: Home, secrets: Sequence[Secret], environment: Mapping[str, str]) -> dict[str, str]:
-    """The values by variable name. Raises EngineError naming the first that is nowhere."""
+    """Secret values by variable name. Raises EngineError naming the first that is missing."""
     values = {secret.name: _read(home, secret, environment) for secret in secrets}
     for name, value in values.items():
         if reason := why_unusable(value):
@@ -50,7 +50,9 @@ def read_secrets(home: Home, secrets: Sequence[Secret], environment: Mapping[str
 def readable_secrets(
     home: Home, secrets: Sequence[Secret], environment: Mapping[str, str], tell: Callable[[str], None] | None = None
 ) -> dict[str, str]:
-    """Those that can be had: one may have been in the submitter's shell alone. `tell` hears of each that cannot."""
+    """Secret values that are available here, without those set only in the submitter's shell. `tell` gets a message for
+    each missing one.
+    """
     values: dict[str, str] = {}
     for secret in secrets:
         try:
@@ -62,13 +64,13 @@ def readable_secrets(
 
 
 def unmasked(values: Mapping[str, str]) -> list[str]:
-    """What to know about secrets that are too short to be masked in logs."""
+    """Warnings about secrets too short to be masked in logs."""
     short = [name for name, value in values.items() if 0 < len(value.encode()) < LEAST]
     return [f"secret {name} has fewer than {LEAST} characters: it is not masked in logs" for name in short]
 
 
 def why_unusable(value: str) -> str | None:
-    """Why this value cannot be given to a rank as a variable; None: it can."""
+    """Why a value cannot be an environment variable; None: it can."""
     if "\0" in value:
         return "its value has a NUL byte, which no environment variable can hold"
     try:

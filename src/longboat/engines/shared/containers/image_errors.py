@@ -32,7 +32,7 @@ _LONG = 300  # the runtime repeats itself after the first sentences
 
 
 def pull_error(message: str) -> PullError:
-    """Why an image could not be pulled; empty where the message does not tell."""
+    """Classify the message of a failed image pull; empty: unknown."""
     text = message.lower()
     if "no match for platform" in text or "exec format error" in text or "no image found in image index" in text:
         return "platform"
