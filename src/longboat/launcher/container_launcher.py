@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
 
 
 def read_variables(descriptor: int) -> dict[str, str] | None:
-    """The first line; None when it never comes to its end."""
+    """Read the variables, a JSON object in the first line; None if the stream ends within it."""
     data = b""
     while not data.endswith(b"\n"):
         part = os.read(descriptor, 65536)

@@ -8,12 +8,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def entry_point() -> str:
-    """What Python has to be given to start this very launcher again."""
+    """The path by which Python starts this launcher again."""
     return os.path.join(HERE, "__main__.py") if os.path.isdir(HERE) else HERE
 
 
 def own_file(name: str) -> bytes:
-    """The bytes of a file of the launcher, also when the launcher is one zip file."""
+    """Read a file of the launcher, also from a zip file."""
     path = os.path.join(os.path.dirname(__file__), name)
     loader = globals().get("__loader__")
     data: bytes = loader.get_data(path) if loader is not None else b""

@@ -36,7 +36,7 @@ EXIT_INTERNAL, EXIT_USAGE, EXIT_ENGINE, EXIT_LOST, EXIT_HANG = 200, 201, 205, 20
 
 
 def main(argv: list[str], before: Callable[[LauncherState], None] | None = None) -> int:
-    """`before` runs before setup: what only a container has to make."""
+    """Run the launcher of a node. `before` runs before setup: preparations that only containers need."""
     if len(argv) != 1:
         sys.stderr.write("usage: launcher PLAN.json\n")
         return EXIT_USAGE
@@ -55,7 +55,7 @@ def main(argv: list[str], before: Callable[[LauncherState], None] | None = None)
 
 class NodeLauncher:
     def __init__(self, plan: NodePlan, before: Callable[[LauncherState], None] | None = None) -> None:
-        """`before` runs before setup: what only a pod or a container has to make."""
+        """`before` runs before setup: preparations that only pods and containers need."""
         for folder in ("logs", "pipes", "steps"):
             os.makedirs(os.path.join(plan.directory, folder), exist_ok=True)
         self.plan = plan
@@ -66,7 +66,7 @@ class NodeLauncher:
         self._is_swept = False  # no process is left
 
     def run(self) -> int:
-        """Everything, in order. Returns the exit code."""
+        """Run the node from setup to outcome. Returns the exit code."""
         try:
             return self._run()
         except OSError as error:
@@ -78,7 +78,7 @@ class NodeLauncher:
             return self._collapse(EXIT_INTERNAL, "launcher: %s: %s" % (type(error).__name__, error))
 
     def _collapse(self, code: int, message: str) -> int:
-        """The launcher itself cannot go on: nothing may be left running, and the reason must be told."""
+        """End after an internal error of the launcher: kill everything and report the reason."""
         state = self.state
         state.say(message)
         until = time.monotonic() + UNKILLABLE_S
@@ -139,7 +139,7 @@ class NodeLauncher:
         return self._finish()
 
     def _prepare(self) -> None:
-        """Until the ranks may start, or `state.failure` tells why they do not."""
+        """Prepare until the ranks may start; a failure is in `state.failure`."""
         prepare(self.state, self._before, self._membership)
         if self._membership is not None and self.plan.resume_from and not self.state.is_over:
             from .pod.checkpoint_upload import fetch_after
@@ -147,7 +147,7 @@ class NodeLauncher:
             fetch_after(self.state)
 
     def _serve(self, mpi: dict[str, Any]) -> None:
-        """Before this node says that it is ready: mpirun may call at once."""
+        """Serve mpirun's commands. Comes before this node reports ready: mpirun may connect at once."""
         from .gang.handshake import read_token
         from .starters.mpi_server import MpiServer
         from .starters.starters import mpirun_environment
@@ -191,7 +191,7 @@ class NodeLauncher:
             self._end("stop", self.plan.grace_s)
 
     def _end_request(self, name: str, otherwise: str) -> tuple[str, float]:
-        """Reason and grace in the file of this name; `otherwise` is the reason when there is none."""
+        """Reason and grace from the request file of this name; `otherwise`: the reason if there is none."""
         try:
             request = read_json(self.state.path(name))
             grace_s = request.get("grace_s")
@@ -213,7 +213,7 @@ class NodeLauncher:
     # in a gang
 
     def _join(self) -> None:
-        """Before setup: from now on the others know that this node lives."""
+        """Join the gang before setup, so that the others know that this node lives."""
         from .gang.membership import GangFollower, GangLeader
 
         if self.plan.node_rank == 0:
@@ -223,7 +223,7 @@ class NodeLauncher:
         self._membership.stalled = lambda: self.heartbeats.stalled
 
     def _follow_order(self, order: dict[str, Any]) -> None:
-        """What node 0 says."""
+        """Carry out an order of node 0."""
         assert self._membership is not None
         if order["do"] == "go":
             self._membership.is_going = True
@@ -235,7 +235,7 @@ class NodeLauncher:
             self._end(str(order["reason"]), float(order["grace_s"]))
 
     def _end_in_gang(self, reason: str, grace_s: float) -> None:
-        """SIGTERM: told (`--tell`) it stops the gang; untold, the pod is taken away, and the gang ends with it."""
+        """Handle SIGTERM: after `--tell` stop the gang; else the pod is being deleted, and the gang fails."""
         assert self._membership is not None
         if reason != "evicted":
             self._membership.is_hurried = True  # who was told to stop does not wait for a node 0 that never came
@@ -255,7 +255,7 @@ class NodeLauncher:
             self.state.terminate(self.plan.grace_s)
 
     def _hung(self, rank: Rank | None) -> None:
-        """Take every rank's stacks, then end them all."""
+        """Dump the stacks of all ranks, then end them."""
         state = self.state
         silent = (rank.rank, rank.silent_s()) if rank else self.heartbeats.stalled
         if not state.end_by("hang"):
@@ -275,7 +275,7 @@ class NodeLauncher:
         take_stacks(state, taken)
 
     def _sweep(self) -> None:
-        """End what the first processes left behind.
+        """End processes that outlive the ranks.
 
         Members of groups that were asked to end have the rest of the grace; then the others are asked, with less time.
         """
@@ -301,19 +301,19 @@ class NodeLauncher:
             state.say("cannot be killed: %s" % ", ".join(map(str, processes.tree(os.getpid())[1:])))
 
     def _left_behind(self, asked: bool) -> list[int]:
-        """Descendants inside, or outside, of the groups that were asked to end."""
+        """Descendants inside (or outside) the process groups that got SIGTERM."""
         groups = {pid: processes.stat_fields(pid)[2:3] for pid in processes.tree(os.getpid())[1:]}
         return [pid for pid, group in groups.items() if group and (int(group[0]) in self.state.asked) == asked]
 
     def _sweep_outside(self) -> None:
-        """Without a sub-reaper: whole groups, and whoever carries this node's variables."""
+        """Without a subreaper: end whole groups, and processes found by this node's variables."""
         for group in self.state.groups:
             processes.send_group(group, signal.SIGKILL)
         for pid in processes.carriers(environment.marks(self.plan)):
             processes.send(pid, signal.SIGKILL)
 
     def _drain(self) -> None:
-        """Everything the ranks wrote is in the logs before the outcome is told; a full disk gets time to be cleared."""
+        """Write all remaining output to the logs before the outcome; waits a while for a full disk."""
         state = self.state
         for name in ("kill", "memory", "stall", "give up"):
             self.loop.cancel(name)
@@ -364,7 +364,7 @@ class NodeLauncher:
             wait_for_readers(self.state)
 
     def _gang_verdict(self, outcome: dict[str, object]) -> dict[str, Any] | None:
-        """This node has ended: tell, and on node 0 stay until all have."""
+        """Report this node's outcome; on node 0 wait for all nodes and return the verdict."""
         if self._membership is None:
             return None
         from .pod.finalize import announce

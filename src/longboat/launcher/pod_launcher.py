@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
 
 
 def read_gang(path: str) -> dict[str, Any]:
-    """Raises GangError, OSError."""
+    """Read the gang file. Raises GangError, OSError."""
     try:
         gang: dict[str, Any] = loads(zlib.decompress(read_bytes(path), 31).decode("utf-8"))
         return gang
@@ -68,7 +68,7 @@ def _run(gang: dict[str, Any], raw: dict[str, Any], root: str, started: float) -
 
 
 def _give_up(code: int, message: str, role: str, started: float) -> int:
-    """There is no plan, so nobody else tells."""
+    """Report a failure before there is a plan: write the termination message directly."""
     sys.stderr.write("longboat launcher: %s\n" % message)
     facts = {"node": role, "attempt": 0, "exit_code": code, "cause": "lost", "message": message, "ended": time.time()}
     path = os.environ.get("LONGBOAT_TERMINATION_LOG") or "/dev/termination-log"

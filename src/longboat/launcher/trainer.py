@@ -117,7 +117,7 @@ class checkpoint:
 
 
 def _writes() -> bool:
-    """Not simply rank 0: in a run with parameter servers that may be one of them."""
+    """Whether this rank writes checkpoints. Not simply rank 0, which may be a parameter server."""
     node, writer = os.environ.get("LONGBOAT_NODE", ""), os.environ.get("LONGBOAT_CHECKPOINT_WRITER")
     _, _, index = node.rpartition("-")
     if not index:
@@ -130,7 +130,7 @@ def _writes() -> bool:
 
 
 def _temporary_name(name: str) -> str:
-    """Of no other process, attempt or machine: pids in pods are alike, and storage may be shared."""
+    """A name unique across processes, attempts and machines: pids in pods repeat, and storage may be shared."""
     node = os.environ.get("LONGBOAT_NODE") or "node"
     return ".%s.a%d.%s.%s.tmp" % (name, _attempt(), node, os.urandom(8).hex())
 
@@ -140,7 +140,7 @@ def _attempt() -> int:
 
 
 def _check_fence(parent: str) -> None:
-    """Raises OSError when a newer attempt has put up its fence, `.attempt-K`: this one lives on by mistake."""
+    """Raise OSError if a newer attempt has written its fence, `.attempt-K`."""
     numbers = [name[9:] for name in os.listdir(parent) if name.startswith(".attempt-")]
     newest = max([int(number) for number in numbers if number.isdigit()] or [-1])
     if newest > _attempt():
@@ -148,7 +148,7 @@ def _check_fence(parent: str) -> None:
 
 
 def _complete(folder: str, final: str, number: int) -> None:
-    """Bytes to the disk, then the marker, then the name: a crash at any point leaves a whole checkpoint or none."""
+    """Flush the files, write the marker, rename: a crash at any point leaves a complete checkpoint or none."""
     import json
 
     for parent, _, files in os.walk(folder):
@@ -168,7 +168,7 @@ def _complete(folder: str, final: str, number: int) -> None:
 
 
 def _publish(folder: str, final: str) -> None:
-    """Give the folder its name, in place of an older one of the same step; never in place of a newer attempt's."""
+    """Rename the folder to its name, replacing an older one of the same step, but never a newer attempt's."""
     import errno
 
     old = "%s.old" % folder
@@ -197,7 +197,7 @@ def _publish(folder: str, final: str) -> None:
 
 
 def _attempt_of(folder: str) -> int:
-    """The attempt of this run that completed a checkpoint; -1: nothing there, not told, or of another run."""
+    """The attempt that completed a checkpoint; -1: missing, unknown, or of another run."""
     import json
 
     try:
@@ -290,7 +290,7 @@ def _note_stop(number: int, frame: object) -> None:
 
 
 def _begin() -> None:
-    """In a rank: print the stacks of all threads on SIGUSR1, and write the last step at exit."""
+    """Set up a rank: dump stacks on SIGUSR1, write the last step at exit."""
     folder = os.environ.get("LONGBOAT_NODE_DIR")
     if not folder:
         return
@@ -309,7 +309,7 @@ def _begin() -> None:
 
 
 def _extend() -> None:
-    """As the package `longboat` of a rank: keep an installed Longboat's modules importable beside these functions."""
+    """Keep modules of an installed Longboat importable beside this package of a rank."""
     own = os.path.dirname(os.path.abspath(__file__))
     path: list[str] = globals()["__path__"]
     for entry in sys.path:
@@ -326,7 +326,7 @@ def _extend() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Only as the package of a rank: everything else comes from the installed Longboat, if there is one."""
+    """Take every other name from an installed Longboat, if there is one."""
     path = globals().get("__path__", [])
     if name.startswith("__") and name != "__version__" or len(path) < 2:
         raise AttributeError("module 'longboat' has no attribute %r" % name)

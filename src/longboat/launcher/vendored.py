@@ -58,7 +58,7 @@ FILES = (
 
 
 def load(name: str) -> Any:
-    """The module `longboat.<name>`, for example `storage.data`."""
+    """Load the module `longboat.<name>`, for example `storage.data`."""
     if "longboat" not in sys.modules:
         here = os.path.dirname(os.path.abspath(__file__))
         package = type(sys)("longboat")

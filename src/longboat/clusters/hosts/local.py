@@ -31,7 +31,7 @@ class LocalConnection(ShellConnection):
         self._running: dict[subprocess.Popen[bytes], ScriptOutput] = {}
 
     def close(self) -> None:
-        """Scripts that run end, and no other begins: as when a connection is cut."""
+        """Kill running scripts and start no more, as a cut connection does."""
         with self._starting:
             self._is_closed = True
             running = list(self._running.items())
@@ -84,7 +84,7 @@ class LocalConnection(ShellConnection):
             return process
 
     def _end(self, process: subprocess.Popen[bytes], group: str | None) -> None:
-        """After an interrupt or a timeout, nothing of the script goes on."""
+        """Kill the script's process groups after an interrupt or a timeout."""
         if process.poll() is not None:
             return
         groups = [process.pid, *([int(group)] if group and group.isdigit() else [])]

@@ -29,8 +29,7 @@ EXIT_SETUP = EXIT_PEERS = 209
 def prepare(
     state: LauncherState, before: Callable[[LauncherState], None] | None = None, membership: Membership | None = None
 ) -> None:
-    """Hide devices, run setup, say that this node is ready, wait for the others. `state.failure` tells when that did
-    not work."""
+    """Hide devices, run setup, report this node as ready, wait for the others. A failure is in `state.failure`."""
     if state.plan.hidden_devices and not _hide_devices(state):
         return
     if before is not None:
@@ -49,7 +48,7 @@ def prepare(
 
 
 def _hide_devices(state: LauncherState) -> bool:
-    """GPUs that other runs have, or may get: before any process of the user starts. False when the node must end."""
+    """Hide GPUs of other runs before any user process starts. False when the node must end."""
     from ..node.device_isolation import hide
 
     try:
@@ -91,7 +90,7 @@ def _setup_failed(state: LauncherState, end: ChildEnd, stream: RankStream) -> No
 
 
 def _lock(state: LauncherState) -> int | None:
-    """Hold the setup lock: nodes on one machine take turns. Waits without blocking the loop."""
+    """Hold the setup lock without blocking the loop: nodes on one machine take turns."""
     if not state.plan.setup_lock:
         return None
     import fcntl
@@ -108,7 +107,7 @@ def _lock(state: LauncherState) -> int | None:
 
 
 def _wait_for_go(state: LauncherState, membership: Membership) -> None:
-    """Node 0 says when all are ready."""
+    """Wait for node 0's message that all nodes are ready."""
     membership.ready()
     membership.look()
     begun = time.monotonic()
@@ -176,7 +175,7 @@ def _missing_files(state: LauncherState) -> list[str]:
 
 
 def _missing_names(state: LauncherState) -> Callable[[LauncherState], list[str]]:
-    """Look the addresses up in a thread of its own, for a lookup may block for many seconds."""
+    """Resolve the peers' addresses in a thread, since a lookup may block for many seconds."""
     import _thread
     import socket
 

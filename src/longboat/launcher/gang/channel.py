@@ -34,7 +34,7 @@ _READ = 1 << 16  # a frame is rarely larger
 
 
 class Channel:
-    """One node's messages both ways. Outlives its connections."""
+    """Reliable messages between node 0 and one other node; outlives its connections."""
 
     def __init__(self, loop: EventLoop, on_message: Callable[[dict[str, Any]], None], ping_s: float = 5.0) -> None:
         self._loop = loop
@@ -57,7 +57,7 @@ class Channel:
 
     @property
     def is_idle(self) -> bool:
-        """Everything that was sent has arrived."""
+        """Whether the other side has acknowledged everything."""
         return not self._unacked
 
     def send(self, message: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ class Channel:
             self._flush()
 
     def attach(self, connection: socket.socket, got: int, rest: bytes, first: bytes = b"") -> None:
-        """Go on over this connection; the other side has everything up to `got`. `first` is sent before all else."""
+        """Continue over this connection; the other side has everything up to `got`. `first` is sent before all else."""
         if got > self._sent:
             raise ValueError("the other side has messages that were never sent")
         self.drop()
@@ -175,7 +175,7 @@ class Channel:
 
 
 class ChannelListener:
-    """Node 0's side: takes connections that have proven the token and hands each to the channel of its node."""
+    """Node 0's listener: hands each authenticated connection to its node's channel."""
 
     def __init__(self, loop: EventLoop, address: str, port: int, token: bytes, channels: dict[str, Channel]) -> None:
         self._channels = channels
@@ -186,7 +186,7 @@ class ChannelListener:
         self.acceptor = Acceptor(loop, listener, expected, self._welcome, HELLO_MAX)
 
     def _welcome(self, connection: socket.socket, kind: bytes, data: bytes, rest: bytes) -> None:
-        """Raises for whoever does not belong here; the acceptor closes the connection then."""
+        """Accept a connection of a member; raises for any other, which the acceptor then closes."""
         if kind != HELLO:
             raise ValueError("no greeting")
         hello = loads(data.decode("utf-8"))
@@ -208,7 +208,7 @@ class ChannelListener:
 
 
 class Dialer:
-    """The other nodes' side: connects to node 0, again and again, in a thread of its own for a lookup may block."""
+    """Connects to node 0 and reconnects, in a thread, since a lookup may block."""
 
     def __init__(
         self, loop: EventLoop, place: tuple[str, int], token: bytes, greeting: dict[str, Any], channel: Channel
@@ -292,7 +292,7 @@ class Dialer:
 
 
 def _answer(connection: socket.socket) -> tuple[bytes, bytes, bytes]:
-    """The first frame that comes, and what came behind it. Raises OSError, ValueError."""
+    """Read the first frame, and the bytes after it. Raises OSError, ValueError."""
     buffer, until = bytearray(), time.monotonic() + ANSWER_S
     while True:
         taken = take_frame(buffer)

@@ -18,7 +18,7 @@ EXIT_LOST, EXIT_SETUP = 208, 209
 
 
 class GangMember:
-    """One node as node 0 knows it."""
+    """The state of one node as node 0 sees it."""
 
     __slots__ = ("broken", "first_heard", "is_ready", "lost_at", "outcome")
 
@@ -67,7 +67,7 @@ class Coordinator:
         return [(each, {"do": "go", "resume_from": resume_from}) for each in self.members]
 
     def report(self, node: str, report: dict[str, Any], now: float) -> list[Order]:
-        """How a rank ended. A second report of the same rank completes the first."""
+        """Record how a rank ended. A second report of the same rank completes the first."""
         rank = int(report["rank"])
         arrival = self._reports[rank][0] if rank in self._reports else now
         self._reports[rank] = (arrival, node, report)
@@ -81,7 +81,7 @@ class Coordinator:
         return self.dump(now)
 
     def dump(self, now: float) -> list[Order]:
-        """Stacks of all nodes; their ranks end with that."""
+        """Order stack dumps from all nodes, which end their ranks."""
         if self.reason is not None:
             return []
         self.reason, self.reason_at = "hang", now
@@ -96,7 +96,7 @@ class Coordinator:
         return []
 
     def stop(self, grace_s: float | None, now: float) -> list[Order]:
-        """Asked again, it may only hasten the end."""
+        """Stop the gang; a second stop can only shorten the grace."""
         orders = self._end("stop", now, grace_s=grace_s)
         if orders or grace_s is None:
             return orders
@@ -113,7 +113,7 @@ class Coordinator:
         return self._end("timeout", now)
 
     def lost(self, node: str, last_word: float, why: str, now: float) -> list[Order]:
-        """Nothing was heard of a node for too long, or somebody else came under its name."""
+        """Give up a node that was silent for too long or whose name another process uses."""
         member = self.members[node]
         if member.is_over:
             return []
@@ -148,7 +148,7 @@ class Coordinator:
 
     @property
     def is_over(self) -> bool:
-        """Nothing more is going to be heard: nodes that never came are not waited for once the gang ends."""
+        """Whether every node has ended or is lost; nodes that never joined are not waited for once the gang ends."""
         if self.reason is None:
             return all(member.outcome is not None for member in self.members.values())
         return all(member.is_over or member.first_heard is None for member in self.members.values())
@@ -156,7 +156,9 @@ class Coordinator:
     # the verdict
 
     def verdict(self) -> dict[str, Any]:
-        """`exit_code`, `cause`, `message`, `node`, `first`; cause null for a gang that succeeded or was stopped."""
+        """The outcome of the gang: `exit_code`, `cause`, `message`, `node`, `first`; cause null if it succeeded or was
+        stopped.
+        """
         if self.reason == "evicted":
             text = "node %s was taken away by the cluster" % self.culprit
             return _verdict("preemption", EXIT_LOST, text, self.culprit)
@@ -182,8 +184,9 @@ class Coordinator:
         return end
 
     def _losses(self, window_s: float) -> dict[str, float]:
-        """Nodes whose loss may be why the gang ended, by their last word: not those lost while it was being ended
-        anyway. An engine on one machine sees its launchers die at once and need not ask that."""
+        """Lost nodes that may have caused the end, by the time of their last message; not those lost while the gang was
+        ending. The local engine sees its launchers die at once and passes no window.
+        """
         if self.reason != "failure":
             return {}
         lost = {node: member.lost_at for node, member in self.members.items() if member.lost_at is not None}
@@ -196,7 +199,7 @@ class Coordinator:
 
 
 def _failed(report: dict[str, Any]) -> bool:
-    """By itself."""
+    """Whether a rank failed by itself and was not ended by the launcher."""
     return bool(report.get("exit_code")) and report.get("ended_by") is None
 
 

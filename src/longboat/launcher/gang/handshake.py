@@ -42,7 +42,7 @@ def frame(kind: bytes, data: bytes = b"") -> bytes:
 
 
 def take_frame(buffer: bytearray, limit: int = FRAME_MAX) -> tuple[bytes, bytes] | None:
-    """The next whole frame, removed from the buffer; None: not there yet. Raises ValueError."""
+    """Take the next whole frame from the buffer; None: incomplete. Raises ValueError."""
     if len(buffer) < FRAME.size:
         return None
     kind, length = FRAME.unpack_from(buffer)
@@ -60,7 +60,7 @@ def read_token(path: str) -> bytes:
 
 
 def proof(token: bytes, purpose: bytes) -> bytes:
-    """What a connection opens with: it shows knowledge of the token, and is worth nothing for another purpose."""
+    """The HMAC that a connection opens with: proves the token, for this purpose only."""
     import hmac
 
     if not token:
@@ -69,7 +69,7 @@ def proof(token: bytes, purpose: bytes) -> bytes:
 
 
 def listen(address: str, port: int, backlog: int = 64) -> socket.socket:
-    """At this address; a name means a pod, whose own address may be of either family: there at all of them."""
+    """Listen at this address. A name means a pod, whose address may be IPv4 or IPv6: then on all addresses."""
     is_number = all(char in "0123456789." for char in address) or ":" in address
     candidates = [(socket.AF_INET6 if ":" in address else socket.AF_INET, address)] if is_number else []
     problem: OSError | None = None
@@ -102,7 +102,7 @@ def descriptor_limit() -> int:
 
 
 class _Newcomer:
-    """A connection without a request so far."""
+    """A connection that has not sent its request yet."""
 
     __slots__ = ("address", "buffer", "is_proven", "since", "socket")
 
@@ -115,7 +115,7 @@ class _Newcomer:
 
 
 class Acceptor:
-    """Accepts connections of a listener and hands over those that have proven the token and sent a request.
+    """Accepts connections and hands over those that have proven the token and sent a request.
 
     `admit(connection, kind, data, rest)` gets the request's frame and what came after it. It owns the connection; one
     that it raises for is closed. When too many wait without proof the oldest goes: a real peer has sent its proof by
@@ -183,7 +183,7 @@ class Acceptor:
         return True
 
     def _make_room(self) -> None:
-        """No descriptor is left: the oldest stranger gives his back, or all wait a moment."""
+        """Free a file descriptor: close the oldest unauthenticated connection, else pause accepting."""
         if self._unproven:
             self._refuse(next(iter(self._unproven.values())), "no descriptor is left")
             return
@@ -207,7 +207,7 @@ class Acceptor:
         self._set_deadline()
 
     def _ready(self, newcomer: _Newcomer) -> None:
-        """Whatever is wrong with a connection ends here, and ends that connection only."""
+        """Serve a readable connection; any error closes that connection only."""
         try:
             self._advance(newcomer)
         except BlockingIOError:
@@ -216,7 +216,7 @@ class Acceptor:
             self._refuse(newcomer, str(error) or type(error).__name__)
 
     def _advance(self, newcomer: _Newcomer) -> None:
-        """Read what is there. No byte beyond the proof is read before it has been compared."""
+        """Read from a connection. Nothing beyond the proof is read before it has been compared."""
         connection, buffer = newcomer.socket, newcomer.buffer
         while True:
             room = self._request_max + FRAME.size if newcomer.is_proven else PROOF_SIZE

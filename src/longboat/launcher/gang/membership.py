@@ -42,7 +42,7 @@ _OUTCOME_KEYS = ("exit_code", "cause", "message", "ended_by", "tail")
 
 
 class Membership(abc.ABC):
-    """What node 0 and the others have in common."""
+    """A node's part in the gang, common to leader and followers."""
 
     def __init__(self, state: LauncherState, obey: Callable[[dict[str, Any]], None]) -> None:
         self.state = state
@@ -62,7 +62,7 @@ class Membership(abc.ABC):
         self.loop.after("line", self._tick_s, self._tick)
 
     def not_understood(self, node: str, text: str) -> None:
-        """A member sent what makes no sense; its connection was closed. Told once for each member."""
+        """Report an invalid message, whose connection was closed; once for each member."""
         if node not in self._puzzling:
             self._puzzling.add(node)
             self.state.say("node %s is not understood: %s" % (node, text[:200]))
@@ -72,27 +72,27 @@ class Membership(abc.ABC):
 
     @abc.abstractmethod
     def check(self, now: float) -> None:
-        """Called about once a second."""
+        """Look for silent members; called about once a second."""
 
     @abc.abstractmethod
     def missing(self) -> list[str]:
-        """Nodes that are waited for."""
+        """Nodes that have not joined yet."""
 
     def waited_in_vain(self) -> bool:
-        """Node 0 was never there."""
+        """Whether node 0 never answered within the limit."""
         return False
 
     def problem(self) -> str:
-        """Why node 0 cannot be reached at present, in the system's words."""
+        """Why node 0 cannot be reached at present, as the system reports it."""
         return ""
 
     @abc.abstractmethod
     def shift(self, gap_s: float) -> None:
-        """This process slept for so long: nobody else was silent meanwhile."""
+        """Discount a pause of this process from the silence of others."""
 
     @abc.abstractmethod
     def wait_for_end(self) -> dict[str, Any] | None:
-        """This node has ended and told so. Node 0: the verdict, when all have; else None, when node 0 knows."""
+        """Wait after this node has ended: node 0 for all nodes, returning the verdict; others until node 0 knows."""
 
     def ready(self) -> None:
         self.tell({"is": "ready"})
@@ -111,7 +111,7 @@ class Membership(abc.ABC):
         self.tell({"is": "dump"})
 
     def look(self) -> None:
-        """Tell what is new, do what was said. Runs after everything else, so that a report is complete."""
+        """Report news and carry out orders. Runs after all other callbacks, so that reports are complete."""
         state = self.state
         reports = [rank.report for rank in state.ranks if rank.report is not None]
         first = state.failure.first if state.failure else None
@@ -148,7 +148,7 @@ class Membership(abc.ABC):
 
 
 class GangLeader(Membership):
-    """Node 0."""
+    """The membership of node 0, which coordinates."""
 
     def __init__(self, state: LauncherState, obey: Callable[[dict[str, Any]], None]) -> None:
         Membership.__init__(self, state, obey)
@@ -188,7 +188,7 @@ class GangLeader(Membership):
         self.tell({"is": "ready"})
 
     def _take(self, node: str, message: dict[str, Any]) -> None:
-        """One word of a node; what is not understood breaks its connection."""
+        """Handle a message of a node; an invalid one closes its connection."""
         kind, coordinator, now = message["is"], self.coordinator, time.monotonic()
         orders: list[Order] = []
         if kind == "ready":
@@ -266,7 +266,7 @@ class GangLeader(Membership):
 
 
 class GangFollower(Membership):
-    """Any other node."""
+    """The membership of every other node."""
 
     def __init__(
         self, state: LauncherState, obey: Callable[[dict[str, Any]], None], lost: Callable[[str], None]
@@ -319,7 +319,7 @@ class GangFollower(Membership):
         self._channel.heard += gap_s
 
     def _until(self, begun: float) -> float:
-        """How long node 0 is waited for: it must hear of a failure even when it comes later than this node failed."""
+        """The deadline for reaching node 0, which must learn of a failure even if it starts after this node failed."""
         if self._has_heard:
             return self._channel.heard + self.lost_s
         failure = self.state.failure
@@ -336,7 +336,8 @@ class GangFollower(Membership):
         self._dialer.close()
 
     def _wait_for_others(self) -> None:
-        """Until node 0 hangs up, which it does when all have ended. What is waited for is no more than node 0 waits.
+        """Wait until node 0 closes the connection, which it does when all nodes have ended, no longer than node 0
+        waits.
 
         A JobSet deletes, when the Job of one role has failed, the pods of those roles that have not ended yet, and
         their logs with them. If all end at the same moment, nothing is left to delete.

@@ -21,7 +21,7 @@ _COUNTS = ("ended_ns", "memory_peak", "memory_limit", "pid")
 
 
 def from_node(message: Any) -> dict[str, Any]:
-    """What a node says to node 0."""
+    """Validate a message from a node to node 0."""
     kind = _words(message, "is")
     if kind == "report":
         _check_report(message.get("report"))
@@ -41,7 +41,7 @@ def from_node(message: Any) -> dict[str, Any]:
 
 
 def from_leader(message: Any) -> dict[str, Any]:
-    """What node 0 says to a node."""
+    """Validate a message from node 0 to a node."""
     kind = _words(message, "do")
     if kind == "go":
         _check_text(message.get("resume_from"), "resume_from")
@@ -55,7 +55,7 @@ def from_leader(message: Any) -> dict[str, Any]:
 
 
 def count_of(value: Any) -> int:
-    """A whole number from 0 on. Raises ValueError."""
+    """Validate a non-negative integer. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= COUNT_MAX:
         raise ValueError("not a count")
     return value
@@ -103,7 +103,7 @@ def _check_outcome(outcome: Any) -> None:
 
 
 def _check_end(said: dict[str, Any]) -> None:
-    """What reports and outcomes have in common."""
+    """Validate the fields that reports and outcomes share."""
     for key in _TEXTS:
         _check_text(said.get(key), key)
     for key in ("exit_code", "signal"):

@@ -13,7 +13,7 @@ _NO_LIMIT = 1 << 60
 
 
 class CgroupFiles:
-    """Names of the files of one version."""
+    """File names of one cgroup version."""
 
     __slots__ = ("events", "limit", "peak")
 
@@ -24,7 +24,7 @@ class CgroupFiles:
 
 
 def find(own: str = "/proc/self/cgroup", root: str = ROOT) -> CgroupFiles | None:
-    """The files of this process's group; None where there are none."""
+    """The files of this process's cgroup; None where it has none."""
     try:
         lines = read_bytes(own).decode("ascii", "replace").splitlines()
     except OSError:
@@ -48,7 +48,7 @@ def find(own: str = "/proc/self/cgroup", root: str = ROOT) -> CgroupFiles | None
 
 
 def kills(files: CgroupFiles | None) -> int:
-    """How often the kernel killed in this group for want of memory."""
+    """How often the OOM killer has acted in this cgroup."""
     try:
         for line in read_bytes(files.events).splitlines() if files else []:
             if line.startswith(b"oom_kill "):
@@ -59,13 +59,13 @@ def kills(files: CgroupFiles | None) -> int:
 
 
 def limit(files: CgroupFiles | None) -> int | None:
-    """Bytes; None when there is no limit."""
+    """The memory limit in bytes; None: unlimited."""
     number = _number(files.limit) if files else None
     return number if number is not None and number < _NO_LIMIT else None
 
 
 def peak(files: CgroupFiles | None) -> int | None:
-    """The most that was ever used, page cache included."""
+    """Peak memory use in bytes, page cache included."""
     return _number(files.peak) if files else None
 
 

@@ -21,7 +21,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 def hide(devices: list[str]) -> None:
-    """From now on neither this process nor its children can open these files. Raises OSError: nothing has changed then.
+    """Make these files unopenable for this process and its children. Raises OSError, and then changes nothing.
 
     Must be called before there are threads. Without CAP_SYS_ADMIN it takes a user namespace of the user's own, in which
     programs do not become root (sudo, fusermount).
@@ -38,7 +38,7 @@ def hide(devices: list[str]) -> None:
 
 
 def _enter_user_namespace() -> None:
-    """Under the same user and group id. All other ids are unknown in it, which only those who list them notice."""
+    """Enter a user namespace with the same user and group id. All other ids are unmapped in it."""
     user, group = os.geteuid(), os.getegid()
     call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
     for name, text in (
@@ -66,7 +66,7 @@ def _mount_over(devices: list[str]) -> None:
 
 
 def _keep_to_itself(folder: str) -> None:
-    """Mounts in this folder stay in the namespace. What root mounts elsewhere is still seen by the whole machine."""
+    """Make mounts in this folder private to the namespace; others still propagate."""
     try:
         call("mount", None, os.fsencode(folder), None, MS_REC | MS_PRIVATE, None)
     except OSError:  # no mount of its own: then everything, but what the machine mounts later is still seen
@@ -74,12 +74,12 @@ def _keep_to_itself(folder: str) -> None:
 
 
 def _drop_capabilities() -> None:
-    """Those over the user namespace: a rank never has them, so this process should not either."""
+    """Drop the capabilities over the user namespace, which ranks do not have either."""
     call("capset", _CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4), bytes(24))
 
 
 def _join_child(devices: list[str]) -> None:
-    """Have a child make the user namespace and all that is in it, then enter it.
+    """Have a child create the namespaces, then enter them.
 
     From a user namespace there is no way back: where it gives no rights (AppArmor), only the child is in it.
     """
@@ -103,7 +103,7 @@ def _join_child(devices: list[str]) -> None:
 
 
 def _make_for_parent(devices: list[str], say: int, joined: int) -> None:
-    """In the child: it stays until the parent has entered its namespaces, or has gone."""
+    """In the child: create the namespaces and live until the parent has entered them or is gone."""
     text = "0 "
     try:
         _enter_user_namespace()

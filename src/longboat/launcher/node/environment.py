@@ -14,7 +14,7 @@ LIFELINE = "LONGBOAT_LIFELINE_FD"
 
 
 def node_environment(plan: NodePlan, inherited: dict[str, str]) -> dict[str, str]:
-    """What every process of the node sees."""
+    """The environment common to all processes of the node."""
     env = dict(inherited)
     env.pop(LIFELINE, None)
     for name in plan.unset:
@@ -54,7 +54,7 @@ def rank_environment(node: dict[str, str], rank: RankPlan) -> dict[str, str]:
 
 
 def marks(plan: NodePlan) -> list[bytes]:
-    """The variables that tell a process of this node and attempt from all others."""
+    """Variables that identify processes of this node and attempt."""
     return [
         os.fsencode("%s=%s" % pair)
         for pair in (
@@ -70,7 +70,7 @@ def package_folder(plan: NodePlan) -> str:
 
 
 def provide_package(plan: NodePlan) -> None:
-    """Write the package `longboat` that ranks may import: the trainer's functions, one file."""
+    """Write the package `longboat` for ranks: the trainer's functions in one file."""
     folder = os.path.join(package_folder(plan), "longboat")
     os.makedirs(folder, exist_ok=True)
     source = own_file("trainer.py").rstrip() + b"\n\n\n_extend()\n"

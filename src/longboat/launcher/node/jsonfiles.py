@@ -33,7 +33,7 @@ def _whole_number(digits: str) -> int:
 
 
 class _Context:
-    """What the scanner in C asks its owner for."""
+    """The attributes that the C scanner of `json` reads from its decoder."""
 
     strict = True
     object_hook = None
@@ -44,7 +44,7 @@ class _Context:
 
 
 def loads(text: str) -> Any:
-    """The value of a JSON text. Raises ValueError."""
+    """Parse a JSON text. Raises ValueError."""
     if _make_scanner is None:
         import json
 
@@ -65,7 +65,7 @@ def loads(text: str) -> Any:
 
 
 def dumps(value: object) -> str:
-    """The JSON text of plain values. Numbers that JSON does not have (NaN, infinities) become null."""
+    """Format plain values as JSON. NaN and infinities, which JSON lacks, become null."""
     if value is None:
         return "null"
     if value is True:
@@ -86,7 +86,7 @@ def dumps(value: object) -> str:
 
 
 def read_json(path: str) -> Any:
-    """The value in a file. Raises OSError, ValueError."""
+    """Read a JSON file. Raises OSError, ValueError."""
     return loads(read_bytes(path).decode("utf-8"))
 
 
@@ -95,7 +95,7 @@ MOST = 256 << 20
 
 
 def read_bytes(path: str, most: int = MOST) -> bytes:
-    """All bytes of a file, also of one in /proc, whose size is not known. Raises OSError for one that is too large."""
+    """Read a whole file, also of unknown size as in /proc. Raises OSError for one that is too large."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         parts: list[bytes] = []
@@ -113,7 +113,7 @@ def read_bytes(path: str, most: int = MOST) -> bytes:
 
 
 def write_whole(path: str, data: bytes, mode: int = 0o644) -> None:
-    """Write a file so that a reader sees all of it or nothing of it. Raises OSError and leaves nothing behind then.
+    """Write a file atomically. Raises OSError, leaving nothing behind.
 
     Not `durable.write_file`, which travels with the launcher: this is the first thing that every launcher does, and
     loading anything for it would show in the time until a rank starts.
@@ -137,5 +137,5 @@ def write_whole(path: str, data: bytes, mode: int = 0o644) -> None:
 
 
 def write_json(path: str, value: object) -> None:
-    """Write a value whole. Raises OSError."""
+    """Write a JSON file atomically. Raises OSError."""
     write_whole(path, dumps(value).encode("ascii"))

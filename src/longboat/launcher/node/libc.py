@@ -13,7 +13,7 @@ _known: dict[str, tuple[Callable[..., int], Callable[[], int]]] = {}
 
 
 def call(name: str, *arguments: int | bytes | None) -> None:
-    """Call a function that returns 0. Raises OSError with what it says instead."""
+    """Call a libc function that returns 0 on success. Raises OSError with its errno."""
     try:
         function, read_errno = _known[name] = _known.get(name) or _function(name)
     except (ImportError, OSError, AttributeError, ValueError):
@@ -24,7 +24,7 @@ def call(name: str, *arguments: int | bytes | None) -> None:
 
 
 def _function(name: str) -> tuple[Callable[..., int], Callable[[], int]]:
-    """The function, and what tells its errno."""
+    """The function, and a function that returns its errno."""
     try:
         import _ctypes  # a tenth of the cost of importing ctypes
 

@@ -23,7 +23,7 @@ LONGEST_WAIT_S = 3600.0
 
 
 class ChildEnd:
-    """One ended child, reaped: `ended_ns` is monotonic."""
+    """The exit of a reaped child: `ended_ns` is monotonic."""
 
     __slots__ = ("code", "ended", "ended_ns", "pid", "rss_peak", "signal")
 
@@ -36,13 +36,13 @@ class ChildEnd:
         self.rss_peak = rss_peak
 
     def through_shell(self) -> None:
-        """The child was a shell: 128 + n tells that what it ran died of signal n."""
+        """Convert a shell's exit code 128 + n to signal n."""
         if self.signal is None and 128 < self.code <= 192:
             self.signal = self.code - 128
 
 
 class EventLoop:
-    """Callbacks run one after the other in `turn`; signal handlers only take notes."""
+    """An event loop: callbacks run one after the other in `turn`; signal handlers only take notes."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
@@ -74,14 +74,14 @@ class EventLoop:
             self._poll.unregister(descriptor)
 
     def after(self, name: object, seconds: float, callback: Callable[[], object]) -> None:
-        """Set the timer of this name; an earlier one of the same name is replaced."""
+        """Set the timer of this name, replacing an earlier one."""
         self._timers[name] = (time.monotonic() + seconds, callback)
 
     def cancel(self, name: object) -> None:
         self._timers.pop(name, None)
 
     def reap(self) -> None:
-        """Collect every ended child at once: also from the signal handler, to note the time of the end exactly."""
+        """Reap all ended children; also called in the signal handler, to record the exact time."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -95,7 +95,7 @@ class EventLoop:
             self._ends.append(ChildEnd(pid, status, usage.ru_maxrss * unit))
 
     def turn(self) -> None:
-        """Wait for the next event or timer and run what is due. Ended children come first, then signals."""
+        """Wait for the next event or timer and run due callbacks: ended children first, then signals."""
         if not (self._ends or self._signals):
             self._wait()
         while self._ends:

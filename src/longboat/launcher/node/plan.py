@@ -16,7 +16,7 @@ TOLD = "told.json"
 
 
 class PlanError(Exception):
-    """The plan cannot be read or lacks something."""
+    """The plan is unreadable or incomplete."""
 
 
 class RankPlan:
@@ -29,7 +29,7 @@ class RankPlan:
 
 
 class NodePlan:
-    """The keys of the plan under their own names; `docs/contributing/launcher.md` says what each means."""
+    """The fields of plan.json, documented in `docs/contributing/launcher.md`."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
         self.run = str(raw["run"])
@@ -87,17 +87,17 @@ class NodePlan:
 
 
 def shared_path(plan: NodePlan, path: str | None) -> str | None:
-    """A path as another node may take it: one inside of this node's own folder is relative to it."""
+    """A path to send to other nodes: relative if it is inside this node's folder."""
     return os.path.relpath(path, plan.directory) if path and path.startswith(plan.directory + "/") else path
 
 
 def own_path(plan: NodePlan, path: str | None) -> str | None:
-    """The path that another node shared."""
+    """Resolve a path that another node sent."""
     return path and os.path.join(plan.directory, path)
 
 
 def resumed_from(plan: NodePlan) -> str | None:
-    """The checkpoint that the ranks start from, as the user knows it: a folder of this node may be a store's copy."""
+    """The checkpoint to resume from as the user knows it: its URL if the folder is a copy from an object store."""
     path = plan.resume_from
     for folder, url in ((plan.checkpoint_dir, plan.checkpoint_store), (plan.directory + "/resume", plan.resume_url)):
         if path and folder and url and path.startswith(folder):
@@ -109,7 +109,7 @@ def resumed_from(plan: NodePlan) -> str | None:
 
 
 def read_plan(path: str) -> NodePlan:
-    """Raises PlanError."""
+    """Read plan.json. Raises PlanError."""
     try:
         return NodePlan(read_json(path))
     except OSError as error:

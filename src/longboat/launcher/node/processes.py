@@ -32,7 +32,7 @@ _DEFAULTED = tuple(
 
 
 class StartError(Exception):
-    """A program cannot be started; `exit_code` is what a shell would give: 127 not found, 126 not executable."""
+    """A program cannot be started; `exit_code` as in a shell: 127 not found, 126 not executable."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class StartError(Exception):
 
 
 def find_program(name: str, path: str) -> str:
-    """The file to execute for a program's name. Raises StartError."""
+    """Search a program in PATH. Raises StartError."""
     if "/" in name:
         if not os.path.exists(name):
             raise StartError("%s: no such file" % name, 127)
@@ -102,7 +102,7 @@ def _start_error(program: str, error: OSError) -> StartError:
 
 
 def keep_descriptors() -> None:
-    """What the engine handed down (its locks) ends with us: no rank inherits it."""
+    """Mark inherited descriptors (the engine's locks) close-on-exec, so that no rank keeps them."""
     for folder in ("/proc/self/fd", "/dev/fd"):
         try:
             numbers = [int(name) for name in os.listdir(folder)]
@@ -118,7 +118,7 @@ def keep_descriptors() -> None:
 
 
 def raise_open_files() -> None:
-    """The soft limit of open files becomes the hard one, for us and for ranks: 1,024 is too few for data loaders."""
+    """Raise the soft limit of open files to the hard one: 1,024 is too few for data loaders."""
     try:
         import resource
 
@@ -131,7 +131,7 @@ def raise_open_files() -> None:
 
 
 def become_subreaper() -> bool:
-    """Make orphaned descendants children of this process. False where the system cannot."""
+    """Make orphaned descendants children of this process. False where the system does not support it."""
     try:
         call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         return True
@@ -140,13 +140,13 @@ def become_subreaper() -> bool:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Start time in clock ticks since boot: with the pid it names a process for ever. None where there is no /proc."""
+    """The start time in clock ticks since boot: with the pid it identifies a process. None without /proc."""
     fields = stat_fields(pid)
     return int(fields[19]) if fields else None
 
 
 def stat_fields(pid: int) -> list[str]:
-    """The fields of /proc/pid/stat after the command's name: state, parent, group, session, ... Empty: gone."""
+    """Fields of /proc/PID/stat after the command: state, parent, group, session, ... Empty: no such process."""
     try:
         return read_bytes("/proc/%d/stat" % pid).rpartition(b") ")[2].decode("ascii").split()
     except (OSError, ValueError):
@@ -154,7 +154,7 @@ def stat_fields(pid: int) -> list[str]:
 
 
 def threads_holding(pid: int, number: int) -> set[str]:
-    """Threads of a process that have a signal pending or blocked; the kernel blocks it while its handler runs."""
+    """Threads in which a signal is pending or blocked; the kernel blocks it while its handler runs."""
     bit = 1 << (number - 1)
     holding: set[str] = set()
     try:
@@ -173,7 +173,9 @@ def threads_holding(pid: int, number: int) -> set[str]:
 
 
 def children(pid: int) -> list[int]:
-    """Children of every thread of a process; empty when it is gone. Raises LookupError where the kernel cannot tell."""
+    """Children of all threads of a process; empty when it is gone. Raises LookupError where the kernel does not list
+    them.
+    """
     pids: list[int] = []
     try:
         threads = os.listdir("/proc/%d/task" % pid)
@@ -230,7 +232,7 @@ def _ps(*arguments: str) -> list[str]:
 
 
 def carriers(marks: list[bytes]) -> list[int]:
-    """Processes whose environment holds all of the given NAME=value."""
+    """Processes whose environment has all of these NAME=value."""
     pids = []
     for name in _all_pids():
         if int(name) != os.getpid():
@@ -260,7 +262,7 @@ def send_group(group: int, number: int) -> bool:
 
 
 def rss(pids: list[int]) -> int:
-    """Resident bytes of processes together; shared pages count once per process."""
+    """Resident bytes of these processes; shared pages count once per process."""
     total = 0
     for pid in pids:
         try:
@@ -285,7 +287,7 @@ def pss(pids: list[int]) -> int:
 
 
 def oom_kills() -> int:
-    """How often the kernel has killed for want of memory: in this control group, else on this machine."""
+    """How often the OOM killer has acted: in this cgroup, else on this machine."""
     group = cgroups.find()
     if group is not None:
         return cgroups.kills(group)
@@ -307,7 +309,7 @@ def is_python(pid: int) -> bool:
 
 
 def identity(pid: int) -> dict[str, object]:
-    """Pid, start and boot: enough for an engine to know a process again."""
+    """Pid, start time and boot id, which identify a process for an engine."""
     try:
         boot: str | None = read_bytes("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
     except OSError:

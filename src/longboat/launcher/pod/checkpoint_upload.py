@@ -36,7 +36,7 @@ def is_url(place: str | None) -> bool:
 
 
 def sends(state: LauncherState) -> bool:
-    """Whether this node sends: the one whose first rank writes. One only, whether nodes share a folder or not."""
+    """Whether this node uploads: only the one whose first rank writes checkpoints, also where nodes share a folder."""
     plan = state.plan
     if not plan.checkpoint_store or not plan.checkpoint_dir:
         return False
@@ -46,8 +46,9 @@ def sends(state: LauncherState) -> bool:
 
 
 def watch_checkpoints(state: LauncherState, folder: str) -> None:
-    """One node removes old checkpoints: node 0, or each where each has a folder of its own. Who sends them to an object
-    store does both."""
+    """Start pruning old checkpoints on node 0, or on each node with its own folder; the node that uploads to an object
+    store does both.
+    """
     plan = state.plan
     if sends(state):
         state.sender = Sender(state)
@@ -57,8 +58,7 @@ def watch_checkpoints(state: LauncherState, folder: str) -> None:
 
 
 class Sender:
-    """Sends the newest complete checkpoint whenever the store lacks it (the others too where all are kept), and keeps
-    store and folder to their number."""
+    """Uploads the newest complete checkpoint (all, where all are kept), and prunes store and folder."""
 
     def __init__(self, state: LauncherState) -> None:
         self._state = state
@@ -78,12 +78,12 @@ class Sender:
         threading.Thread(target=self._run, daemon=True).start()
 
     def hurry(self) -> None:
-        """The ranks have ended: what is complete by now is sent, then the thread ends."""
+        """Upload complete checkpoints and then end the thread: the ranks have ended."""
         self._is_last = True
         self._asked.set()
 
     def finish(self) -> None:
-        """Wait for the thread: for as long as it takes, or for the rest of the grace where the node is stopped."""
+        """Wait for the thread; when the node is stopped, no longer than the rest of the grace."""
         self.hurry()
         ending = self._state.ending
         is_short = ending is not None and ending.by in ("stop", "evicted", "timeout", "lost")
@@ -97,7 +97,7 @@ class Sender:
             self._say("the newest checkpoint could not be sent to %s in time" % self._state.plan.checkpoint_store)
 
     def _run(self) -> None:
-        """The thread: whatever ends it, `finish` must not wait for it any more."""
+        """The thread's function; `finish` returns however it ends."""
         try:
             self._work()
         except BaseException as error:
@@ -121,7 +121,7 @@ class Sender:
             self._asked.wait(LOOK_S if is_last else pause_s)
 
     def _look(self) -> tuple[bool, bool]:
-        """Send one that the store lacks. Whether all went well, and whether there is more to send."""
+        """Upload one missing checkpoint and prune. Returns whether it succeeded and whether more are missing."""
         is_fine = is_left = False
         try:
             self._send_next()
@@ -164,7 +164,7 @@ class Sender:
             self._tell("old checkpoints were not removed", error)
 
     def _lacking(self) -> list[str]:
-        """Names of what is to be sent, newest first. Others than the newest only where all are kept."""
+        """Names of checkpoints to upload, newest first; older ones only where all are kept."""
         complete = [path.name for _, path in load("storage.checkpoints").complete_steps(self._path())]
         wanted = complete[-1:] if self._state.plan.keep_checkpoints else complete[::-1]
         return [name for name in wanted if name not in self._sent or self._sent[name] != self._identity(name)]
@@ -178,7 +178,7 @@ class Sender:
         return Path(self._folder, *names)
 
     def _note(self, name: str) -> None:
-        """The newest that the store has."""
+        """Record the newest uploaded checkpoint."""
         step = int(name.partition("-")[2])
         if step >= self._noted:
             self._noted = step
@@ -202,7 +202,7 @@ class Sender:
 
 
 def fetch_before(state: LauncherState) -> bool:
-    """Bring what this run may resume from into folders of this node. False: it failed, or the node is told to end."""
+    """Download checkpoints that this run may resume from. False: it failed, or the node must end."""
     plan = state.plan
     items: list[dict[str, Any]] = []
     if plan.checkpoint_store:
@@ -218,7 +218,7 @@ def fetch_before(state: LauncherState) -> bool:
 
 
 def fetch_after(state: LauncherState) -> None:
-    """Node 0 has said what all resume from. A node may have found another one as its newest: then it fetches this."""
+    """Download the checkpoint that node 0 chose, if this node's newest is another."""
     plan, wanted = state.plan, state.plan.resume_from
     if not wanted or not wanted.startswith(plan.directory + "/") or os.path.exists(os.path.join(wanted, ".complete")):
         return
@@ -241,7 +241,7 @@ def _fetch(state: LauncherState, items: list[dict[str, Any]]) -> bool:
 
 
 def fetch_item(raw: dict[str, Any], env: dict[str, str]) -> None:
-    """In a process of its own: the checkpoint that a URL means."""
+    """Download the checkpoint of a URL; runs in a process of its own."""
     from pathlib import Path
     from sys import stderr
 

@@ -62,7 +62,7 @@ def checkpoint_at(place: str) -> str | None:
 
 
 def kept(directory: str, folder: str | None, store: str | None) -> str | None:
-    """The newest complete checkpoint where it outlives the node: as an address, if that is an object store."""
+    """The newest complete checkpoint that outlives the node: a path, or the URL in an object store."""
     if not store:
         return newest(folder)
     try:
@@ -72,7 +72,7 @@ def kept(directory: str, folder: str | None, store: str | None) -> str | None:
 
 
 def begin(folder: str | None, attempt: int, uid: str) -> None:
-    """Fence off the attempts before this one. Raises EngineError: a newer one has started, or it cannot be written."""
+    """Fence off earlier attempts. Raises EngineError if a newer one has started, or the fence cannot be written."""
     if folder and attempt > 0:
         from pathlib import Path
 
@@ -80,8 +80,7 @@ def begin(folder: str | None, attempt: int, uid: str) -> None:
 
 
 def watch(folder: str, keep: int, attempt: int) -> None:
-    """Look every now and then, in a thread of its own for a storage may take its time; prune whenever there is a newer
-    complete one."""
+    """Prune whenever there is a newer complete checkpoint; in a thread, since storage may be slow."""
     import _thread
 
     def look() -> None:
@@ -97,7 +96,7 @@ def watch(folder: str, keep: int, attempt: int) -> None:
 
 
 def prune(folder: str, keep: int, attempt: int) -> None:
-    """All but the newest `keep` complete ones; 0 keeps all. Best effort: what stays is removed another time."""
+    """Remove all but the newest `keep` complete checkpoints; 0 keeps all. Best effort."""
     from pathlib import Path
 
     try:

@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
 
 
 def _tell(folder: str, number: int, request: dict[str, Any] | None) -> int:
-    """First the file, then the signal: what the launcher finds when it wakes up must be there."""
+    """Write the request file, then send the signal, so that the launcher finds the file."""
     try:
         launcher = read_json(os.path.join(folder, "launcher.json"))
         pid = int(launcher["pid"])
@@ -60,7 +60,7 @@ def _tell(folder: str, number: int, request: dict[str, Any] | None) -> int:
 
 
 def status(folder: str) -> dict[str, Any]:
-    """One node at this moment: its beat, how its ranks ended, its newest checkpoint."""
+    """The status of one node: heartbeat, ended ranks, newest checkpoint."""
     from .checkpoints import kept
 
     beat = _read(folder, "beat.json")
@@ -91,7 +91,7 @@ def status(folder: str) -> dict[str, Any]:
 
 
 def _disk_problems(folder: str) -> list[str]:
-    """On a full disk the beat itself is from before it was."""
+    """Full disks, checked now: a full disk keeps the heartbeat file from being updated."""
     from ..vendored import load
 
     problem = load("bundles.disk").full_disk(folder)
@@ -99,7 +99,7 @@ def _disk_problems(folder: str) -> list[str]:
 
 
 def _rank(beat: dict[str, Any]) -> dict[str, Any]:
-    """With the silence counted here: whoever asks may have another clock."""
+    """A rank's heartbeat with its silence in seconds, computed here since the reader's clock may differ."""
     times = [float(beat[key]) for key in ("step_time", "output_time", "started") if beat.get(key)]
     silent_s = max(0.0, time.time() - max(times)) if times and beat.get("alive") else None
     return {**beat, "silent_s": silent_s, "exit_code": None}

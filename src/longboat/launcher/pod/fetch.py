@@ -25,7 +25,7 @@ STORES = ("AWS_", "AZURE_", "GOOGLE_", "GS_", "STORAGE_EMULATOR_HOST")
 
 
 def main(argv: list[str]) -> int:
-    """The process: `--import FILE`. The items are in FILE; what went wrong is in FILE + ".failed" afterwards."""
+    """The import process, `--import FILE`: FILE lists the items; errors are written to FILE + ".failed"."""
     path = argv[1]
     try:
         for item in read_json(path):
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
 
 
 class _Item:
-    """A DataImport."""
+    """A DataImport with its target folder."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
         self.url = str(raw["url"])
@@ -76,9 +76,9 @@ def _say(text: str) -> None:
 
 
 def fetch_code(state: LauncherState, code: dict[str, Any], folder: str, secret: str) -> str | None:
-    """Bring the packs of the code into `folder`, as 0, 1, ...; None when all are there, else what went wrong.
+    """Download the code packs into `folder`, as 0, 1, ...; returns an error message or None.
 
-    Where the folder `secret` exists, its files are the variables that tell how: those, and none of the job's own.
+    The store's variables are the files of the folder `secret` where it exists; then none of the job's own are used.
     """
     env = state.env
     if os.path.isdir(secret):
@@ -95,7 +95,7 @@ def fetch_code(state: LauncherState, code: dict[str, Any], folder: str, secret: 
 
 
 def run_import(state: LauncherState, items: list[dict[str, Any]], env: dict[str, str] | None = None) -> str | None:
-    """Import all, and wait for it in the loop. None when all is there, else what went wrong."""
+    """Import all items while the loop runs; returns an error message or None."""
     path = state.path("data.json")
     write_whole(path, dumps(items).encode("ascii"), 0o600)  # a URL may hold a password
     stream = state.setup_stream()

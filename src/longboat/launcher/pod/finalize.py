@@ -25,7 +25,7 @@ MOST_VALUE = 1e15
 
 
 def close(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | None) -> None:
-    """Everything that outlives the node. Only a plan of a pod asks for any of it."""
+    """Save logs, artifacts and the termination message; only plans of pods ask for these."""
     plan = state.plan
     for wanted, work in ((plan.artifacts, collect), (plan.keep, keep)):
         if wanted:
@@ -48,7 +48,7 @@ def announce(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any]
 
 
 def facts(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | None) -> dict[str, Any]:
-    """The termination message before it is cut."""
+    """The fields of the termination message before it is cut to size."""
     plan = state.plan
     started = [rank.started for rank in state.ranks if rank.started]
     reports = [rank.report for rank in state.ranks if rank.report is not None]
@@ -70,14 +70,14 @@ def facts(state: LauncherState, outcome: dict[str, Any], gang: dict[str, Any] | 
 
 
 def latest_metrics(ranks: list[Rank]) -> dict[str, float]:
-    """Those of the rank that came furthest, as far as they are numbers that everybody can show."""
+    """Metrics of the rank with the highest step, finite numbers only."""
     furthest = max(ranks, key=lambda rank: (-1 if rank.step is None else rank.step, -rank.rank), default=None)
     metrics = furthest.metrics if furthest is not None else {}
     return {name[:MOST_NAME]: value for name, value in list(metrics.items())[:MOST_METRICS] if abs(value) < MOST_VALUE}
 
 
 def keep(state: LauncherState) -> None:
-    """Logs, reports and the outcome to `<keep>/<attempt>/<node>`."""
+    """Copy logs, reports and the outcome to `<keep>/<attempt>/<node>`."""
     import shutil
 
     plan = state.plan
@@ -92,7 +92,7 @@ def keep(state: LauncherState) -> None:
 
 
 def _sync(folder: str) -> None:
-    """The pod's node may be switched off a moment after this: what is kept has to be on the storage by then."""
+    """Flush to the storage: the pod's machine may be switched off at once."""
     durable = vendored.load("bundles.durable")
     durable.sync_tree(folder)
     for _ in range(2):  # <keep>/<attempt>, and <keep>, or the folders above an artifact: they may be new as well
@@ -101,7 +101,7 @@ def _sync(folder: str) -> None:
 
 
 def collect(state: LauncherState) -> None:
-    """Copy what the job's `artifacts` name out of the working copy, to `<artifacts>/<node>/`."""
+    """Copy the job's `artifacts` from the working copy to `<artifacts>/<node>/`."""
     plan = state.plan
     if not plan.artifacts_dir:
         return

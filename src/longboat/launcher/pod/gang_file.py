@@ -17,7 +17,7 @@ PLAN_KEYS = ("run", "uid", "attempt", "setup", "grace_s", "stall_s", "mask")
 
 
 class GangError(Exception):
-    """The gang file cannot be used, or has no such node."""
+    """The gang file is invalid, or has no such node."""
 
 
 def name_of(node: dict[str, Any]) -> str:
@@ -25,7 +25,7 @@ def name_of(node: dict[str, Any]) -> str:
 
 
 def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
-    """The names that a list of names, and of beginnings with a star, means."""
+    """Resolve a list of names and prefixes (`NAME*`)."""
     patterns = list(patterns)
     return [
         name
@@ -35,7 +35,7 @@ def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
 
 
 def plan_of(gang: dict[str, Any], role: str, index: int, root: str, inherited: Iterable[str]) -> dict[str, Any]:
-    """The keys of plan.json (docs/contributing/launcher.md). `root` is the folder that everything of ours is in."""
+    """Build plan.json (docs/contributing/launcher.md) from the gang file. `root`: our folder in the pod."""
     try:
         if int(gang["version"]) != VERSION:
             raise GangError("the gang file has version %s, this launcher knows %d" % (gang["version"], VERSION))
@@ -99,7 +99,7 @@ def _deciding(gang: dict[str, Any]) -> list[str]:
 
 
 def _writer(gang: dict[str, Any]) -> str:
-    """The node whose first rank writes the run's checkpoints. One only: storage may be shared by all."""
+    """The node whose first rank writes the checkpoints; only one, since storage may be shared."""
     return (_deciding(gang) or [name_of(gang["nodes"][0])])[0]
 
 

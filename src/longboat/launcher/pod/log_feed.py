@@ -43,7 +43,7 @@ HURRY_S = 5.0
 
 
 class _Log:
-    """One log file that another process writes, as far as its index tells the times of its lines."""
+    """A log file written by another process, with line times from its index."""
 
     def __init__(self, path: str) -> None:
         self.log = path
@@ -67,7 +67,7 @@ class _Log:
 
 
 class _FileSource(_PodSource):
-    """A log from the line that the reader lacks."""
+    """A log from the first line that the reader lacks."""
 
     def __init__(self, log: Any, seen: int) -> None:
         _PodSource.__init__(self, log)
@@ -93,7 +93,7 @@ class _FileSource(_PodSource):
 
 
 class LogFeed(PodLogWriter):
-    """All logs of a folder, written to a descriptor that takes its time."""
+    """All logs of a folder, streamed to a descriptor at the reader's pace."""
 
     def __init__(self, folder: str, seen: dict[str, int], descriptor: int) -> None:
         PodLogWriter.__init__(self, None, descriptor, is_pod=True)  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ class LogFeed(PodLogWriter):
         self._known: set[str] = set()
 
     def find(self) -> None:
-        """Logs that have come into being since."""
+        """Add logs that have appeared."""
         for name in sorted(os.listdir(self._folder)):
             if name not in self._known and name.endswith((".out", ".err")):
                 path = os.path.join(self._folder, name)
@@ -113,16 +113,16 @@ class LogFeed(PodLogWriter):
                     self._sources.append(source)
 
     def _wake_after(self, seconds: float) -> None:
-        """It looks again by itself."""
+        """Do nothing: the feed polls."""
 
     def close_files(self) -> None:
-        """Nobody writes any more: lines without an end count too."""
+        """Treat lines without newline as complete: nobody writes any more."""
         self._last = True
         for source in self._sources:
             source.stream.is_whole = True  # type: ignore[attr-defined]
 
     def send(self) -> int:
-        """Everything that is there. Returns the number of bytes; blocks while the reader takes nothing."""
+        """Send all available lines. Returns the number of bytes; blocks while the reader does not read."""
         sent = 0
         while self._pending or self._fill():
             view = memoryview(self._pending)
@@ -139,7 +139,7 @@ _lock: list[int] = []
 
 
 def beat() -> None:
-    """The reader has taken something."""
+    """Record that the reader has made progress."""
     for descriptor in _lock:
         os.utime(descriptor)
 
@@ -210,7 +210,7 @@ def _is_complete(folder: str) -> bool:
 
 
 def wait_for_readers(state: LauncherState) -> None:
-    """Nothing is added to the logs any more: stay until every attached reader has all of them, or takes too long."""
+    """Wait until every attached reader has the complete logs, up to a limit."""
     try:
         with open(state.path(COMPLETE), "wb"):
             pass
@@ -229,7 +229,7 @@ def wait_for_readers(state: LauncherState) -> None:
 
 
 def _newest_beat(folder: str) -> float | None:
-    """When a reader that still reads has last taken something; None: there is no reader."""
+    """When a live reader last made progress; None: there is none."""
     try:
         names = os.listdir(folder)
     except OSError:

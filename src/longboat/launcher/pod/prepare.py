@@ -20,11 +20,11 @@ FETCHED = "packs"
 
 
 class PrepareError(Exception):
-    """Something is not there or in the way; the message is for the user."""
+    """The pod cannot be prepared; the message is for the user."""
 
 
 def make_ready(state: LauncherState, gang: dict[str, Any], root: str) -> None:
-    """Everything before setup. `state.failure` tells when that did not work."""
+    """Prepare the pod up to setup. A failure is in `state.failure`."""
     try:
         if state.plan.stdin:
             open_stdin(state)
@@ -59,7 +59,7 @@ def make_ready(state: LauncherState, gang: dict[str, Any], root: str) -> None:
 
 
 def _begin_attempt(state: LauncherState) -> None:
-    """Node 0, before it decides what all resume from. A folder of the node's own has nobody else in it."""
+    """Fence off earlier attempts, on node 0 before it chooses the checkpoint; not needed in a node's own folder."""
     plan = state.plan
     if not plan.checkpoint_dir or plan.checkpoint_dir.startswith(plan.directory + "/"):
         return
@@ -72,7 +72,7 @@ def _begin_attempt(state: LauncherState) -> None:
 
 
 def _fetch_checkpoints(state: LauncherState) -> bool:
-    """Of an object store. False: it failed, or the node is told to end."""
+    """Download checkpoints from an object store. False: it failed, or the node must end."""
     if not state.plan.checkpoint_store and "://" not in (state.plan.resume_from or ""):
         return True
     from .checkpoint_upload import fetch_before
@@ -81,7 +81,7 @@ def _fetch_checkpoints(state: LauncherState) -> bool:
 
 
 def _packs(state: LauncherState, code: dict[str, Any], root: str) -> list[str]:
-    """Files that hold the code: mounted, or fetched from an object store."""
+    """Paths of the code packs: mounted, or downloaded from an object store."""
     if not code.get("objects"):
         return [os.path.join(root, "code", str(number)) for number in range(int(code["packs"]))]
     from .fetch import fetch_code
@@ -94,7 +94,7 @@ def _packs(state: LauncherState, code: dict[str, Any], root: str) -> list[str]:
 
 
 def drop_fetched(state: LauncherState) -> None:
-    """The working copy has what was in them."""
+    """Remove downloaded packs once they are unpacked."""
     folder = os.path.join(state.plan.directory, FETCHED)
     if os.path.isdir(folder):
         for name in os.listdir(folder):
@@ -103,7 +103,7 @@ def drop_fetched(state: LauncherState) -> None:
 
 
 def resume_from(own: str | None, wanted: str | None, url: str | None = None) -> str | None:
-    """The newest complete checkpoint of this run, else the one it was told to begin with. Node 0 decides for all."""
+    """The newest complete checkpoint of this run, else the job's `resume`. Node 0 chooses for all."""
     try:
         newest = checkpoints.find_newest(own)
         if newest is not None or wanted is None:
@@ -117,7 +117,7 @@ def resume_from(own: str | None, wanted: str | None, url: str | None = None) -> 
 
 
 def _source(raw: Any) -> tuple[str, str]:
-    """A link of the gang file: the path in the pod, and what the user calls it."""
+    """A link of the gang file: its path in the pod, and its name for messages."""
     if isinstance(raw, dict):
         return str(raw["path"]), str(raw.get("shown") or raw["path"])
     return str(raw), str(raw)
@@ -139,7 +139,7 @@ def _check_sources(links: dict[str, tuple[str, str]], root: str) -> None:
 
 
 def link(work: str, target: str, source: str) -> None:
-    """Make a folder of the pod appear in the working copy. Raises PrepareError."""
+    """Link a folder of the pod into the working copy. Raises PrepareError."""
     try:
         load("bundles.workdir").link_into(work, target, source)
     except load("core.errors").EngineError as error:
@@ -147,7 +147,7 @@ def link(work: str, target: str, source: str) -> None:
 
 
 def settle_in(state: LauncherState) -> None:
-    """A home that can be written, a name for any user id, and a `python` where the image has only `python3`."""
+    """Provide a writable home, a user name for any user id, and `python` where the image has only `python3`."""
     env, directory = state.env, state.plan.directory
     home = env.get("HOME") or ""
     if not (home.startswith("/") and os.path.isdir(home) and os.access(home, os.W_OK | os.X_OK)) or home == "/":
@@ -183,7 +183,7 @@ def _has_program(name: str, folders: list[str]) -> bool:
 def _data_items(
     state: LauncherState, data: list[dict[str, Any]], links: dict[str, tuple[str, str]]
 ) -> list[dict[str, Any]]:
-    """What to import, each with the folder it goes to. One outside of all volumes becomes a link of its own."""
+    """Data imports with their target folders; a target outside all volumes becomes a link."""
     items = []
     for number, item in enumerate(data):
         to = os.path.normpath(item["to"])
@@ -207,7 +207,7 @@ def _place_in(volume: str, inside: str) -> str:
 
 
 def _url_of(item: dict[str, Any]) -> str:
-    """A URL that is a secret comes as a variable of the container, out of a Secret. Raises PrepareError."""
+    """The URL of a data import; a secret one comes from a variable of the container. Raises PrepareError."""
     variable = item.get("variable")
     if variable is None:
         return str(item["url"])
@@ -217,7 +217,7 @@ def _url_of(item: dict[str, Any]) -> str:
 
 
 def import_data(state: LauncherState, items: list[dict[str, Any]]) -> bool:
-    """Import in a process of its own, so that this one stays awake. False: it failed, or the node is told to end."""
+    """Import data in a separate process, so that this one stays responsive. False: it failed, or the node must end."""
     from .fetch import run_import
 
     message = run_import(state, items)

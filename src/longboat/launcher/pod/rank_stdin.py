@@ -30,7 +30,7 @@ _BLOCK = 65536
 
 
 def open_stdin(state: LauncherState) -> None:
-    """Our own stdin, which the only rank inherits, becomes the pipe."""
+    """Replace our stdin, which the only rank inherits, by a named pipe."""
     import fcntl
 
     pipe, ready = state.path(PIPE), state.path(READY)
@@ -81,7 +81,7 @@ def main(argv: list[str]) -> int:
 
 
 def _join(folder: str) -> int:
-    """The end of the pipe to write to. Raises OSError: the launcher has not waited, or has ended."""
+    """Open the pipe for writing. Raises OSError when the launcher has stopped waiting or has ended."""
     pipe, ready = os.path.join(folder, PIPE), os.path.join(folder, READY)
     until = time.monotonic() + COME_S
     while not os.path.exists(pipe) and time.monotonic() < until:
@@ -114,7 +114,7 @@ def _write(writer: int, data: bytes) -> None:
 
 
 def _is_read(writer: int) -> bool:
-    """Wait until the rank has read everything that is in the pipe. False: the submitter's side has gone before."""
+    """Wait until the rank has emptied the pipe. False: the submitter's side has closed before."""
     import fcntl
 
     poll = select.poll()

@@ -29,7 +29,7 @@ _MESSAGES = (400, 100, 0)
 
 
 def compose(facts: dict[str, Any], limit: int = LIMIT) -> bytes:
-    """The message as JSON. `facts` has the keys of the contract; reports and ranks may be of any size."""
+    """Format the message as JSON, cut to the kubelet's limit. `facts` has the keys of the contract."""
     cuts = [(tail, _TRACEBACK, 1 << 30, 2000) for tail in _TAILS]
     cuts += [(0, traceback, 1 << 30, 2000) for traceback in _TRACEBACKS]
     cuts += [(0, 0, ranks, 2000) for ranks in _RANKS]
@@ -69,7 +69,7 @@ def _cut(facts: dict[str, Any], tail: int, traceback: int, ranks: int, message: 
 
 
 def _report(report: dict[str, Any] | None, tail: int, traceback: int, message: int) -> dict[str, Any] | None:
-    """The start and the end of a traceback say most, the end more than the start."""
+    """Shorten a report's traceback: its start and, longer, its end."""
     if report is None:
         return None
     cut = {key: report[key] for key in _FIRST_KEYS if report.get(key) not in (None, "", [], ())}
@@ -91,7 +91,7 @@ def _start(text: str, limit: int) -> str:
 
 
 def write(path: str, message: bytes) -> None:
-    """In place: the file is a mount of its own, and the root may be read-only. Best effort."""
+    """Write in place: the file is a mount, and the root may be read-only. Best effort."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:

@@ -20,11 +20,11 @@ _CHUNK = 1 << 18
 
 
 class CodeError(Exception):
-    """The code cannot be laid out; the message is for the user."""
+    """The code cannot be unpacked; the message is for the user."""
 
 
 class _Entry:
-    """One file or link, as the gang file lists them: path, kind, hash, executable, target."""
+    """A file or link of the gang file: path, kind, hash, executable, target."""
 
     __slots__ = ("executable", "hash", "kind", "path", "size", "target")
 
@@ -41,7 +41,7 @@ class _Entry:
 
 
 class _Object:
-    """One content on its way into the first file that has it."""
+    """A content object being written into the first file that has it."""
 
     def __init__(self, places: list[tuple[str, bool]]) -> None:
         import hashlib
@@ -79,7 +79,7 @@ class _Object:
 
 
 class _Pack:
-    """The bytes of a gzip file in their order."""
+    """A gzip file, read as a stream."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -88,7 +88,7 @@ class _Pack:
         self._ready = b""
 
     def read(self, size: int) -> bytes:
-        """Exactly so many bytes; b"" at the end."""
+        """Read exactly this many bytes; b"" at the end."""
         parts, left = [], size
         while left:
             if not self._ready and not self._more():
@@ -121,7 +121,7 @@ class _Pack:
 
 
 def lay_out(entries: Sequence[Sequence[Any]], packs: Sequence[str], target: str) -> None:
-    """Fill the empty folder `target`. Raises CodeError."""
+    """Unpack the code into the empty folder `target`. Raises CodeError."""
     try:
         files = [_Entry(raw) for raw in entries]
         load("bundles.trees").check_tree(files)

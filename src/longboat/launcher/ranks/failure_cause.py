@@ -31,7 +31,7 @@ _SIGNALS = {
 
 
 class EndEvidence:
-    """What the launcher knows about an end beside the rank's own words."""
+    """Evidence about a rank's end besides its output: OOM kills and memory limits."""
 
     __slots__ = ("group", "kernel_oom", "limit", "over_limit")
 
@@ -49,7 +49,7 @@ class EndEvidence:
 
 
 def lines_of(data: bytes) -> list[str]:
-    """The lines of the end of a log, cut to a sane length, without torch's `[rank0]: ` in front."""
+    """The lines of a log's end, cut to a sane length, without torch's prefix `[rank0]: `."""
     lines = data.decode("utf-8", "replace").splitlines()
     return [_plain(line)[:_LINE_MAX] for line in lines]
 
@@ -72,7 +72,7 @@ def tail_of(err: bytes, out: bytes) -> list[str]:
 
 
 def find_traceback(lines: list[str]) -> tuple[str, str]:
-    """The last traceback with those it is chained to, and its last line (`ValueError: bad`). Empty strings: none."""
+    """The last traceback with its chained ones, and its last line (`ValueError: bad`). Empty: none."""
     starts = [number for number, line in enumerate(lines) if line.strip().startswith((_HEADER, _GROUP_HEADER))]
     if not starts:
         return _unheaded(lines)
@@ -94,7 +94,7 @@ def find_traceback(lines: list[str]) -> tuple[str, str]:
 
 
 def _exception_line(lines: list[str], start: int) -> int | None:
-    """The first line after the frames. That of an exception group stands in a box, like its frames."""
+    """The first line after the frames; in an exception group it is indented with `|`, like the frames."""
     bar = "  | " if lines[start].lstrip().startswith("+") else " " * (len(lines[start]) - len(lines[start].lstrip()))
     for number in range(start + 1, len(lines)):
         line = lines[number]
@@ -104,7 +104,7 @@ def _exception_line(lines: list[str], start: int) -> int | None:
 
 
 def _unheaded(lines: list[str]) -> tuple[str, str]:
-    """A script that does not even parse: Python prints the place without a header."""
+    """A syntax error, which Python prints without the traceback header."""
     for end in range(len(lines) - 1, max(-1, len(lines) - _NEAR_END), -1):
         if lines[end].startswith(_UNHEADED):
             for start in range(end, max(-1, end - 6), -1):
@@ -142,7 +142,7 @@ def _group_words(evidence: EndEvidence) -> str:
 
 
 def mpirun_culprit(lines: list[str]) -> tuple[int, int | None] | None:
-    """The rank that Open MPI's mpirun names as the first to fail, and the signal that killed it."""
+    """The rank that Open MPI's mpirun reports as the first to fail, and its signal."""
     for line in reversed(lines):
         words = line.split()
         if "noticed that process rank" in line and "exited on signal" in line:
@@ -155,7 +155,7 @@ def mpirun_culprit(lines: list[str]) -> tuple[int, int | None] | None:
 
 
 def last_words(lines: list[str]) -> str:
-    """The last line that says something: not blank, not a ruler, not a notice of `import longboat` to the trainer."""
+    """The last meaningful line: not blank, not a ruler, not a notice of our own package."""
     said = (line.strip() for line in reversed(lines) if any(char.isalnum() for char in line))
     return next((line for line in said if not line.startswith("longboat: ")), "")
 

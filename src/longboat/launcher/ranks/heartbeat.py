@@ -40,7 +40,7 @@ class Heartbeats:
         self.beat()
 
     def watch(self, on_stall: Callable[[Rank], None], on_kill: Callable[[Rank], None]) -> None:
-        """The ranks run: watch their memory and their progress.
+        """Watch memory and progress of the running ranks.
 
         `on_stall` is called for a hung rank if nobody else acts, `on_kill` for one that was killed over the limit.
         """
@@ -71,7 +71,7 @@ class Heartbeats:
         state.write("beat.json", beat)
 
     def _measure(self) -> None:
-        """Memory of each rank's tree; the largest rank over the node's limit is killed."""
+        """Measure the memory of each rank's process tree; over the node's limit the largest rank is killed."""
         state = self._state
         limit = state.plan.memory_limit
         state.loop.after("memory", MEMORY_LIMITED_S if limit else MEMORY_S, self._measure)
@@ -84,14 +84,14 @@ class Heartbeats:
             self._look_closely(trees, limit)
 
     def _trees(self) -> dict[Rank, list[int]]:
-        """Under mpirun nobody knows which process is which rank: all count as the node's first one."""
+        """Process trees by rank. Under mpirun processes cannot be told apart: all count as the node's first rank."""
         ranks = self._state.ranks
         if self._state.plan.starter in ("mpirun", "follower"):
             return {rank: processes.tree(os.getpid())[1:] for rank in ranks[:1]}
         return {rank: processes.tree(rank.pid) for rank in ranks if rank.alive}
 
     def _look_closely(self, trees: dict[Rank, list[int]], limit: int) -> None:
-        """Shared pages were counted more than once: count again, exactly, before killing."""
+        """Measure again without counting shared pages twice, and kill the largest rank if still over the limit."""
         used_by = {pid: processes.pss([pid]) for pid in {pid for pids in trees.values() for pid in pids}}
         used = sum(used_by.values())
         if used <= limit:

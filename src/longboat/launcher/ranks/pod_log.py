@@ -27,7 +27,7 @@ _WRITE = 4096  # what a pipe that is ready takes without blocking
 
 
 class _Source:
-    """One log, echoed line by line under a label."""
+    """A log, echoed line by line under a label."""
 
     def __init__(self, stream: RankStream, label: str) -> None:
         self.stream = stream
@@ -36,24 +36,24 @@ class _Source:
         self.scanned = stream.end  # no newline between `sent` and here
 
     def labelled(self, lines: bytes) -> bytes:
-        """Whole lines that start at `sent`, without the last newline."""
+        """Format whole lines that start at `sent`, given without the last newline."""
         return self.label + lines.replace(b"\n", b"\n" + self.label) + b"\n"
 
     def around(self, end: int, is_whole: bool) -> tuple[bytes, bytes]:
-        """What comes before and after the text of the line that ends at this offset."""
+        """Prefix and suffix of the line that ends at this offset."""
         return self.label, b"\n"
 
     def wait_s(self, now: float) -> float | None:
-        """Seconds until more of the unfinished line may be shown; None: there is nothing more."""
+        """Seconds until more of an unfinished line may be written; None: there is none."""
         return None
 
     def piece(self) -> bytes:
-        """What is new of the unfinished line, as a line of its own."""
+        """New text of the unfinished line, as a line of its own."""
         return b""
 
 
 class _PodSource(_Source):
-    """As a pod's log has it. The time of a line is that of its last byte, from the index."""
+    """A log in the format of the pod's log. A line's time is that of its last byte, from the index."""
 
     def __init__(self, stream: RankStream) -> None:
         _Source.__init__(self, stream, "")
@@ -98,7 +98,7 @@ class _PodSource(_Source):
         return self._frame(end, b"" if is_whole else b"~", last == b"\r" and end - is_whole > self.sent)
 
     def _frame(self, end: int, mark: bytes, returns: bool) -> tuple[bytes, bytes]:
-        """Container runtimes drop a carriage return at the end of a line: `^` says that one is there, before a `|`."""
+        """Prefix and suffix of a line. `^` marks a carriage return at its end, which container runtimes drop."""
         seq, self.seq = self.seq, self.seq + 1
         mark += b"^" if returns else b""
         before = b"%s%s %d %s " % (self.name.encode("ascii"), mark, seq, stamp(self._time(end)).encode("ascii"))
@@ -146,18 +146,18 @@ class PodLogWriter:
         self._sources.append(_PodSource(stream) if self._is_pod else _Source(stream, label))
 
     def lines(self) -> dict[str, int]:
-        """How many lines of each stream a pod's log was given: whoever reads it later knows what is missing."""
+        """Number of lines written by stream, from which readers find lines that are missing."""
         pods = [source for source in self._sources if isinstance(source, _PodSource)]
         return {source.name: source.seq for source in pods if source.seq}
 
     def more(self) -> None:
-        """There may be new lines."""
+        """Write new lines, if any."""
         if not self._watching and not self._broken and self._fill():
             self._watching = True
             self._loop.watch(self._fd, self._write, POLLOUT)
 
     def finish(self) -> None:
-        """Write out everything, also lines without an end. A reader that takes nothing for long is given up."""
+        """Write everything, unfinished lines included. A reader that blocks for long is given up."""
         self._last = True
         self.more()
         while self._watching:
@@ -184,7 +184,7 @@ class PodLogWriter:
             self._loop.unwatch(self._fd)
 
     def _fill(self) -> bool:
-        """Put the next bytes into `_pending`: the rest of a long line, else the next whole lines of the next rank."""
+        """Put the next bytes into `_pending`: the rest of a long line, else whole lines of the next rank."""
         if self._line is not None:
             self._go_on(*self._line)
             return True
@@ -233,7 +233,7 @@ class PodLogWriter:
         return True
 
     def _line_end(self, source: _Source) -> tuple[int | None, bool]:
-        """Where the line that starts at `sent` ends, and whether with a newline; None: not written yet."""
+        """Where the line that starts at `sent` ends, and whether with a newline; None: not yet."""
         while source.scanned < source.stream.end:
             data = source.stream.read(source.scanned, _READ)
             if not data:

@@ -21,7 +21,7 @@ SETTLE_S = 3.0
 
 
 def node_of_rank(hosts: str, rank: int) -> str | None:
-    """The node that a rank of mpirun is on, from `worker-0:2,worker-1:2`."""
+    """The node of an mpirun rank, from `worker-0:2,worker-1:2`."""
     for host in hosts.split(","):
         name, _, slots = host.rpartition(":")
         if not slots.isdigit():
@@ -46,7 +46,7 @@ class RankGroup:
             state.ranks.append(Rank(plan, out, err))
 
     def start(self) -> None:
-        """A rank that cannot be started has failed like one that exits with 127 or 126."""
+        """Start all ranks. One that cannot be started fails like one that exits with 127 or 126."""
         starter = self._state.plan.starter
         if starter == "follower":
             self._state.is_serving = True
@@ -69,7 +69,7 @@ class RankGroup:
         self._starter = self._start(self._state.ranks, env, self._starter_ended)
 
     def _start(self, ranks: list[Rank], env: dict[str, str], on_end: Callable[[ChildEnd], None]) -> int | None:
-        """Start the command; its output is that of the first of the ranks."""
+        """Start a command whose output goes to the first of the ranks."""
         state = self._state
         # Our own stdin is /dev/null, or what the submitter gave to a run of one rank.
         stdio = (0 if len(state.ranks) == 1 else os.devnull, ranks[0].out.pipe, ranks[0].err.pipe)
@@ -86,7 +86,7 @@ class RankGroup:
         return pid
 
     def ended(self, rank: Rank, end: ChildEnd, ended_by: str | None = None, message: str = "") -> None:
-        """A rank has ended: write its report; the first that failed by itself ends the others."""
+        """Handle the end of a rank: write its report; the first failure ends the others."""
         state = self._state
         if isinstance(state.plan.command, str) and state.plan.starter == "longboat":
             end.through_shell()
@@ -120,7 +120,7 @@ class RankGroup:
                 state.terminate(state.plan.grace_s)
 
     def _worker_event(self, event: dict[str, Any]) -> None:
-        """A stand-in tells that torchrun's worker has started or ended."""
+        """Handle the start or end of a torchrun worker."""
         rank = next((rank for rank in self._state.ranks if rank.rank == event.get("rank")), None)
         if rank is None:
             return
@@ -136,7 +136,7 @@ class RankGroup:
             self.ended(rank, end)
 
     def _starter_ended(self, end: ChildEnd) -> None:
-        """torchrun or mpirun has ended: its exit code stands for every rank whose own is not known."""
+        """Handle the end of torchrun or mpirun: its exit code counts for ranks whose own is unknown."""
         state = self._state
         self._read_events()
         state.loop.cancel("settle")
@@ -151,7 +151,7 @@ class RankGroup:
                 self.ended(rank, rank.end or end, ended_by=ended_by)
 
     def _blame(self, first: Rank) -> None:
-        """mpirun's own words say which of its ranks failed; the report goes to that one."""
+        """Attribute the failure to the rank that mpirun's output names."""
         state = self._state
         culprit = failure_cause.mpirun_culprit(failure_cause.lines_of(first.err.tail(failure_cause.TAIL_BYTES)))
         if culprit is None or first.report is None or state.failure is None:
@@ -173,18 +173,18 @@ class RankGroup:
         state.failure = NodeFailure(str(report["cause"]), state.failure.code, str(report["message"]), report)
 
     def _remote_ended(self, end: ChildEnd) -> None:
-        """A command that mpirun started on this follower has ended. What that means is mpirun's to say."""
+        """Record the end of a command that mpirun started here; mpirun judges it."""
         for rank in self._state.ranks:
             if rank.pid == end.pid:
                 rank.end = end
 
     def killed(self, rank: Rank) -> None:
-        """The memory limit was enforced. Where mpirun started the ranks no child's end will tell of it."""
+        """Handle a kill by the memory limit: under mpirun no child's exit reports it."""
         if self._state.plan.starter in ("mpirun", "follower"):
             self.ended(rank, ChildEnd(rank.pid, 9, 0))
 
     def finish(self) -> None:
-        """Nothing runs any more: what was told last, and stacks that came after a report."""
+        """Complete the reports when nothing runs any more, with late events and stacks."""
         self._read_events()
         ended_by = self._state.ending.by if self._state.ending else None
         for rank in self._state.ranks:

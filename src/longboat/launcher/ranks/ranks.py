@@ -40,7 +40,7 @@ class Rank:
         return self.pid > 0 and self.end is None
 
     def begin(self, pid: int) -> None:
-        """It starts now; the pid may follow later."""
+        """Record the start; the pid may follow later."""
         self.pid = pid
         self.end = None
         self.started = time.time()
@@ -51,7 +51,7 @@ class Rank:
         self.memory_peak = max(used, self.memory_peak or 0)
 
     def read_step(self, path: str) -> None:
-        """Take over what the trainer reported last."""
+        """Read the trainer's latest step and metrics."""
         try:
             stamp = os.stat(path).st_mtime_ns
             if stamp == self.step_stamp:
@@ -84,14 +84,14 @@ class Rank:
 
 
 def _group() -> tuple[int, int | None] | None:
-    """Limit and peak of the control group, if it has a limit."""
+    """Memory limit and peak of the cgroup, if it has a limit."""
     files = cgroups.find()
     limit = cgroups.limit(files)
     return None if limit is None else (limit, cgroups.peak(files))
 
 
 def rank_report(plan: NodePlan, rank: Rank, end: ChildEnd, ended_by: str | None, kernel_oom: bool) -> dict[str, object]:
-    """The fields of RankReport (core/runs.py)."""
+    """Build a report with the fields of RankReport (core/runs.py)."""
     peak = max(end.rss_peak, rank.memory_peak or 0)
     report: dict[str, object] = {
         "rank": rank.rank,

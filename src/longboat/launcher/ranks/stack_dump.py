@@ -36,7 +36,7 @@ _READ_MAX = 1 << 20  # a few hundred threads of one process
 
 
 class _RankDump:
-    """The processes of one rank, asked one after the other."""
+    """A stack dump of one rank: its processes, one after the other."""
 
     def __init__(self, state: LauncherState, rank: Rank) -> None:
         self._state = state
@@ -56,7 +56,7 @@ class _RankDump:
         self.done = not self._waiting
 
     def look(self, now: float) -> None:
-        """Ask the next process when the one before is finished."""
+        """Ask the next process when the last one has finished."""
         if self.done:
             return
         self._state.catch_up(self._rank.err)
@@ -74,7 +74,7 @@ class _RankDump:
             self.finish()
 
     def _is_finished(self, now: float) -> bool:
-        """Silence alone proves nothing: on a busy machine a process may rest long between two lines of a stack."""
+        """Whether a dump is complete. Silence is no proof: a busy machine may pause between two lines."""
         printed_all = self._seen > self._begin and now - self._quiet_since > QUIET_S
         if self._together:
             return printed_all or now - self._asked > SILENT_S
@@ -120,7 +120,7 @@ class _RankDump:
 
 
 def take_stacks(state: LauncherState, on_done: Callable[[], None]) -> None:
-    """Ask all ranks at the same time; `on_done` when every rank has its `stacks`, or has not answered in time."""
+    """Dump the stacks of all ranks in parallel; `on_done` is called when all have answered or the time is up."""
     if state.plan.starter == "torchrun":
         for pid in state.running:  # it must not end the other workers when the first one dies; `terminate` wakes it
             processes.send_group(pid, signal.SIGSTOP)
@@ -142,14 +142,14 @@ def take_stacks(state: LauncherState, on_done: Callable[[], None]) -> None:
 
 
 def _tree(state: LauncherState, rank: Rank) -> list[int]:
-    """Under mpirun nobody but mpirun knows which process is which rank: all are asked for the node's first one."""
+    """Processes of a rank. Under mpirun they cannot be told apart: all belong to the node's first rank."""
     if state.plan.starter in ("mpirun", "follower"):
         return processes.tree(os.getpid())[1:] if rank is state.ranks[0] else []
     return processes.tree(rank.pid) if rank.pid else []
 
 
 def _is_ours(pid: int) -> bool:
-    """A stand-in or an agent."""
+    """Whether a process is a stand-in or an agent of ours."""
     try:
         words = read_bytes("/proc/%d/cmdline" % pid).split(b"\0")[:5]
     except OSError:
@@ -158,7 +158,7 @@ def _is_ours(pid: int) -> bool:
 
 
 def _listeners(state: LauncherState, rank: Rank) -> list[int]:
-    """The processes of the rank that print their stacks on SIGUSR1."""
+    """Processes of the rank that dump their stacks on SIGUSR1."""
     try:
         return [int(pid) for pid in read_bytes(state.path("steps", "%d.usr1" % rank.rank)).split()]
     except (OSError, ValueError):
@@ -166,7 +166,7 @@ def _listeners(state: LauncherState, rank: Rank) -> list[int]:
 
 
 def _forbid_core(pid: int) -> None:
-    """A core file of a training would fill the disk."""
+    """Set the core limit to 0: a training's core file would fill the disk."""
     try:
         import resource
 

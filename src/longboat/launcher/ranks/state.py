@@ -30,7 +30,7 @@ KILL_AGAIN_S = 0.2
 
 
 class RankShutdown:
-    """The ranks are being ended: by what, since when."""
+    """Reason and start of the ranks' shutdown."""
 
     __slots__ = ("by", "since_ns")
 
@@ -40,7 +40,7 @@ class RankShutdown:
 
 
 class NodeFailure:
-    """What the outcome says when the node did not end well."""
+    """The failure in the node's outcome."""
 
     __slots__ = ("cause", "code", "first", "message", "tail")
 
@@ -90,7 +90,7 @@ class LauncherState:
         return os.path.join(self.plan.directory, *names)
 
     def write(self, name: str, value: object) -> bool:
-        """Write an output file. A full disk is told on stderr and must not end a training: it is written later."""
+        """Write an output file. A full disk is reported on stderr and retried later: it must not end a training."""
         try:
             write_json(self.path(name), value)
             self.unwritten.pop(name, None)
@@ -102,7 +102,7 @@ class LauncherState:
             return False
 
     def say(self, text: str) -> None:
-        """A line of the launcher's own, on stderr."""
+        """Print a message of the launcher to stderr."""
         with self._saying:
             if self.plan.echo == "pod":
                 now = stamp(time.time_ns())
@@ -118,13 +118,13 @@ class LauncherState:
                 pass
 
     def refused(self, address: str, reason: str) -> None:
-        """A connection was closed that does not belong here. Told once: whoever knocks may do so without end."""
+        """Report a refused connection, only once: an attacker may repeat it without end."""
         if not self._has_refused:
             self._has_refused = True
             self.say("a connection from %s was refused, as all such are from now on: %s" % (address, reason))
 
     def _log_own_text(self, text: str) -> None:
-        """In a pod, the launcher's words have a log file too. Best effort: the disk may be what they tell of."""
+        """Write the launcher's messages to a log file, in pods. Best effort: the disk may be full."""
         path = self.path("logs", "node.err")
         try:
             with open(path, "ab") as log, open(path + ".idx", "ab") as index:
@@ -134,13 +134,13 @@ class LauncherState:
             pass
 
     def setup_stream(self) -> RankStream:
-        """The log of everything before the ranks."""
+        """The log of preparation and setup."""
         if self._setup is None:
             self._setup = self.open_stream("setup.out", "%s setup" % self.plan.node, pipe_size(1))
         return self._setup
 
     def open_stream(self, name: str, label: str, size: int) -> RankStream:
-        """Make the pipe and log of this name (`3.out`) and tee from now on."""
+        """Create the pipe and log of this name (`3.out`) and start copying."""
         stream = RankStream(self.path("pipes", name), self.path("logs", name), size, self._masker())
         self.streams.append(stream)
         if self.pod_log:
@@ -149,7 +149,7 @@ class LauncherState:
         return stream
 
     def _masker(self) -> Any:
-        """For one stream; None where the run has no secret that is worth one."""
+        """A masker of secrets for one stream; None where the run has none to mask."""
         values = [os.environ.get(name, "") for name in self.plan.mask]
         if not any(values):
             return None
@@ -170,7 +170,7 @@ class LauncherState:
         self.tee(stream)
 
     def catch_up(self, *streams: RankStream) -> None:
-        """Move what is in the pipes now. Bounded: somebody may go on writing."""
+        """Copy what is in the pipes now, up to a bound, since processes may still write."""
         for stream in streams:
             for _ in range(64):
                 if not stream.move():
@@ -188,7 +188,7 @@ class LauncherState:
         stdio: tuple[str | int, str | int, str | int],
         on_end: Callable[[ChildEnd], None],
     ) -> int:
-        """Start a first process in its own group. Raises StartError."""
+        """Start a process in its own group. Raises StartError."""
         pid = processes.spawn(command, env, stdio)
         self.running[pid] = on_end
         self.groups.append(pid)
@@ -201,7 +201,7 @@ class LauncherState:
             on_end(end)
 
     def end_by(self, reason: str) -> bool:
-        """Note why the ranks are being ended. False: they already are, for the reason that came first, or did end."""
+        """Record why the ranks are ended. False: they have ended or are being ended for an earlier reason."""
         if self.ending is not None or self.is_done:
             return False
         self.ending = RankShutdown(reason)
@@ -209,7 +209,7 @@ class LauncherState:
         return True
 
     def terminate(self, grace_s: float) -> None:
-        """Ask every group to end, and kill the whole tree after the grace."""
+        """Send SIGTERM to every group, and SIGKILL to the whole tree after the grace."""
         self._kill_at = time.monotonic() + grace_s
         try:
             write_whole(self.path("stop"), b"")
@@ -224,17 +224,17 @@ class LauncherState:
         self.loop.after("kill", grace_s, self.kill)
 
     def hasten(self, grace_s: float) -> None:
-        """Asked to end again: with less time than is left, the rest of the grace is cut."""
+        """Shorten the grace after a second request to end."""
         if self._kill_at is None or time.monotonic() + grace_s < self._kill_at:
             self._kill_at = time.monotonic() + grace_s
             self.loop.after("kill", grace_s, self.kill)
 
     def grace_left_s(self) -> float:
-        """Until the tree is killed; 0 where nobody was asked to end."""
+        """Seconds until SIGKILL; 0 if no SIGTERM was sent."""
         return 0.0 if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
 
     def kill(self) -> None:
-        """Kill the whole tree, and again until nothing is left: trees can fork."""
+        """Send SIGKILL to the whole tree, repeatedly, since it may fork."""
         self.killing = True
         for pid in self.running if processes.HAS_PROC else self.groups:
             processes.send_group(pid, signal.SIGKILL)

@@ -25,12 +25,12 @@ RECORD = struct.Struct("<QQ")
 
 
 def pipe_size(streams: int) -> int:
-    """Bytes a pipe may hold: large for few streams, the default for many, for the kernel counts them per user."""
+    """The size of a pipe: large for few streams, the default for many, since the kernel limits the sum per user."""
     return min(CHUNK, _PIPE_BUDGET // max(1, streams))
 
 
 class RankStream:
-    """A pipe and its log. Holds the pipe's write end too, so that it never ends before the launcher says so."""
+    """A pipe and its log. Also holds the write end, so that the pipe does not end before the launcher ends it."""
 
     def __init__(self, pipe: str, log: str, size: int, masker: Any = None) -> None:
         self.pipe = pipe
@@ -51,7 +51,7 @@ class RankStream:
         self._index = os.open(log + ".idx", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def move(self) -> int:
-        """Move what is there, at most CHUNK. Returns the bytes moved; 0: nothing there, or `problem` says why."""
+        """Copy available output, at most CHUNK. Returns the bytes copied; 0: none, or see `problem`."""
         try:
             moved = self._splice() if self._splices else self._copy()
         except BlockingIOError:
@@ -65,7 +65,7 @@ class RankStream:
         return moved
 
     def finish(self) -> None:
-        """Nobody writes any more: what was held back is written too."""
+        """Write output that masking held back, when nobody writes any more."""
         if self._masker is not None:
             self._left += self._masker.finish()
             try:
@@ -75,7 +75,7 @@ class RankStream:
                 self.problem = error.strerror
 
     def add_line(self, text: str) -> None:
-        """Write a line of the launcher's own into the log. Best effort."""
+        """Write a line of the launcher into the log. Best effort."""
         while self.move():
             pass
         try:

@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
 
 
 def parse(words: list[str]) -> tuple[str, str]:
-    """Host and shell text; options of ssh in front are passed over. Raises ValueError."""
+    """Parse host and shell command from ssh-like arguments, skipping options. Raises ValueError."""
     rest = list(words)
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
@@ -51,7 +51,7 @@ def parse(words: list[str]) -> tuple[str, str]:
 
 
 def _call(place: tuple[str, int], opening: bytes) -> tuple[socket.socket, bytearray]:
-    """Connect and ask until the launcher says that the command has started; again if it hung up before. Raises OSError.
+    """Connect until the launcher confirms that the command has started; repeats if it hangs up before. Raises OSError.
 
     A launcher that is flooded drops the connections that wait, and one may be ours.
     """

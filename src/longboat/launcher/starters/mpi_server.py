@@ -28,7 +28,7 @@ _BUFFER_MAX = 1 << 20
 
 
 class MpiServer:
-    """Listens for the agents of mpirun; every admitted connection is one command."""
+    """Serves mpirun's agents; every authenticated connection is one command."""
 
     def __init__(self, state: LauncherState, port: int, token: bytes) -> None:
         self._state = state
@@ -37,7 +37,7 @@ class MpiServer:
         self._acceptor.on_refused = state.refused
 
     def _admit(self, connection: socket.socket, kind: bytes, data: bytes, rest: bytes) -> None:
-        """Raises for whatever is not a request; the acceptor closes the connection then."""
+        """Start the requested command; raises for an invalid request, and the acceptor closes the connection."""
         if kind != REQUEST:
             raise ValueError("not a request")
         command = loads(data.decode("utf-8"))["command"]
@@ -47,7 +47,7 @@ class MpiServer:
 
 
 class _Call:
-    """One connection: the command's streams both ways, then its end."""
+    """One command: its streams over the connection, then its exit code."""
 
     def __init__(self, state: LauncherState, connection: socket.socket, rest: bytes) -> None:
         self._state = state
@@ -63,7 +63,7 @@ class _Call:
         self._finished = False
 
     def start(self, command: str) -> None:
-        """Run the command. What cannot be started, for want of descriptors too, is told to the caller as its end."""
+        """Start the command. A failure to start is sent to the caller as its exit."""
         pipes: list[int] = []
         try:
             for _ in range(3):
@@ -106,7 +106,7 @@ class _Call:
         self._handle_all()
 
     def _handle_all(self) -> None:
-        """Frames that came. Whatever is wrong with them ends this connection, and nothing else."""
+        """Handle received frames; an invalid one closes this connection only."""
         try:
             while self._fd >= 0:
                 got = take_frame(self._in)
@@ -125,7 +125,7 @@ class _Call:
         self._feed(is_end=not data)
 
     def _feed(self, is_end: bool) -> None:
-        """Give the command its input; what it does not take is kept only up to a bound."""
+        """Write stdin to the command; unread input is buffered up to a bound."""
         if self._stdin < 0:
             self._typed.clear()
             return
@@ -147,7 +147,7 @@ class _Call:
         self._loop.watch(descriptor, lambda: self._read(descriptor))
 
     def _read(self, descriptor: int) -> bool:
-        """Pass on what the command wrote. False: nothing there now, or its end."""
+        """Send output of the command. False: none available, or its end."""
         try:
             data = os.read(descriptor, 65536)
         except BlockingIOError:
@@ -179,7 +179,7 @@ class _Call:
             self._out += frame(kind, data)
 
     def _flush(self) -> None:
-        """Send what is waiting; while too much waits the command's output is not read."""
+        """Send buffered data; the command's output is not read while too much is buffered."""
         if self._fd < 0:
             return
         try:
@@ -201,7 +201,7 @@ class _Call:
                 self._watch_source(descriptor)
 
     def _close(self) -> None:
-        """The connection is over; a command that still runs ends with it."""
+        """Close the connection and end its command."""
         if self._fd < 0:
             return
         self._loop.cancel(self)

@@ -19,7 +19,7 @@ LINE_MAX = 1 << 16
 
 
 def torchrun_environment(plan: NodePlan, env: dict[str, str]) -> dict[str, str]:
-    """Write the stand-in and the variables that make torchrun use it."""
+    """Write the stand-in and return the variables that make torchrun use it."""
     from .torchrun_worker import RANKS, USERS_PYTHON
 
     os.makedirs(os.path.join(plan.directory, "workers"), exist_ok=True)
@@ -34,7 +34,7 @@ def torchrun_environment(plan: NodePlan, env: dict[str, str]) -> dict[str, str]:
 
 
 def watch_workers(state: LauncherState, on_event: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
-    """Call `on_event` for everything the stand-ins tell. Returns a function that reads what is there now."""
+    """Call `on_event` for every event of the stand-ins. Returns a function that reads pending ones."""
     path = state.path("pipes", "workers")
     try:
         os.mkfifo(path, 0o600)
@@ -64,7 +64,7 @@ def watch_workers(state: LauncherState, on_event: Callable[[dict[str, Any]], Non
 
 
 def mpirun_environment(plan: NodePlan, env: dict[str, str]) -> dict[str, str]:
-    """Write the host file and the agent that starts commands on the other nodes; nothing the user set is changed."""
+    """Write the host file and the agent that starts commands on other nodes; the user's own settings are kept."""
     folder = _without_spaces(plan)
     hosts = env.get("LONGBOAT_MPI_HOSTS") or ",".join("%s:%d" % (peer["node"], len(plan.ranks)) for peer in plan.peers)
     lines = ["%s slots=%s\n" % (name, slots) for name, _, slots in (host.rpartition(":") for host in hosts.split(","))]
@@ -93,7 +93,7 @@ def mpirun_environment(plan: NodePlan, env: dict[str, str]) -> dict[str, str]:
 
 
 def _without_spaces(plan: NodePlan) -> str:
-    """The node's folder under a name without blanks, for Open MPI splits the agent's path at them."""
+    """A link to the node's folder without blanks, at which Open MPI splits the agent's path."""
     if not any(char.isspace() for char in plan.directory):
         return plan.directory
     import tempfile
@@ -112,7 +112,7 @@ def forget_mpirun(env: dict[str, str], plan: NodePlan) -> None:
 
 
 def _script(plan: NodePlan, name: str, arguments: list[str]) -> str:
-    """An executable file that starts this very launcher with the given arguments; survives blanks in every path."""
+    """Write an executable that starts this launcher with these arguments; works with blanks in paths."""
     words = [sys.executable, "-I", "-S", entry_point()] + arguments
     quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
     path = os.path.join(plan.directory, name)

@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
 
 
 def worker_environment(env: dict[str, str]) -> dict[str, str]:
-    """The worker's environment as it would be without a stand-in."""
+    """The worker's environment without the stand-in's variables."""
     env.pop(RANKS, None)
     env.pop("PYTHON_EXEC", None)
     own = env.pop(USERS_PYTHON, "")
@@ -46,7 +46,7 @@ def worker_environment(env: dict[str, str]) -> dict[str, str]:
 
 
 def real_python() -> str:
-    """The interpreter torchrun would have used: the user's PYTHON_EXEC, else the one torchrun itself runs under."""
+    """The interpreter that torchrun would use: the user's PYTHON_EXEC, else torchrun's own."""
     path = os.environ.get("PATH", os.defpath)
     own = os.environ.get(USERS_PYTHON)
     if own:
@@ -113,7 +113,7 @@ class _Worker:
         return code
 
     def _fork(self, command: list[str], env: dict[str, str]) -> int:
-        """A group of its own, so that a signal to torchrun's group reaches the worker once: through us."""
+        """Start the worker in its own process group, so that signals to torchrun's group reach it once: through us."""
         parent = os.getpid()
         pid = os.fork()
         if pid:
@@ -136,7 +136,7 @@ class _Worker:
             os._exit(127)
 
     def _take_pipes(self) -> None:
-        """Write to the rank's own pipes, unless torchrun was told to send the output elsewhere."""
+        """Redirect output to the rank's own pipes, unless torchrun redirects it elsewhere."""
         for number, stream in ((1, "out"), (2, "err")):
             shared = os.path.join(self._directory, "pipes", "%d.%s" % (self._first, stream))
             own = os.path.join(self._directory, "pipes", "%d.%s" % (self._rank, stream))
@@ -155,7 +155,7 @@ class _Worker:
             pass
 
     def _tell(self, event: str, facts: dict[str, object]) -> None:
-        """To the launcher through its pipe, and to whoever comes later through a file."""
+        """Report an event through the launcher's pipe and, for later readers, in a file."""
         facts = {"event": event, "rank": self._rank, **facts}
         text = dumps(facts).encode("ascii")
         try:
@@ -176,7 +176,7 @@ def _count(name: str) -> int:
 
 
 def _die_with_parent(parent: int) -> None:
-    """torchrun may kill the stand-in: the worker must not outlive it."""
+    """Kill the worker when the stand-in dies, as torchrun may kill it."""
     try:
         import ctypes
 
@@ -188,7 +188,7 @@ def _die_with_parent(parent: int) -> None:
 
 
 def _die_of(number: int) -> None:
-    """End by the same signal, without a core file of our own."""
+    """Die of the same signal, without a core file."""
     try:
         import resource
 
