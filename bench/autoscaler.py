@@ -74,8 +74,8 @@ def pod(name: str, asks: dict[str, int], on: str | None) -> SeenPod:
 
 
 def asks(random_: random.Random, gpus: int) -> dict[str, int]:
-    found = {"cpu": random_.choice((1000, 2000, 4000)), "memory": random_.choice((4, 8, 16)) << 30}
-    return {**found, GPU: gpus} if gpus else found
+    requests = {"cpu": random_.choice((1000, 2000, 4000)), "memory": random_.choice((4, 8, 16)) << 30}
+    return {**requests, GPU: gpus} if gpus else requests
 
 
 def mixed(nodes: int) -> ClusterSnapshot:
@@ -112,13 +112,13 @@ LOADS: dict[str, Callable[[int], ClusterSnapshot]] = {"mixed": mixed, "cold": co
 
 def measure() -> dict[str, float]:
     """As the other parts of bench/run.py give it."""
-    found = {}
+    figures = {}
     for name, words in (("mixed", "a tenth of the pods wait"), ("cold", "all pods wait, no nodes")):
         load = measure_load(name, SIZES, REPEATS)
         for row in load["rows"]:
-            found[f"nodes, 10 pods each: {int(row['nodes']):,}/{words}"] = float(row["cpu_s"])
-        found[f"growth over the number of nodes, {words} (1 is linear)"] = float(load["exponent"])
-    return found
+            figures[f"nodes, 10 pods each: {int(row['nodes']):,}/{words}"] = float(row["cpu_s"])
+        figures[f"growth over the number of nodes, {words} (1 is linear)"] = float(load["exponent"])
+    return figures
 
 
 def measure_load(name: str, sizes: Sequence[int], repeats: int) -> dict[str, Any]:

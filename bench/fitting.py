@@ -68,36 +68,36 @@ def pod_body(name: str, labels: dict[str, str], gpus: int, chance: random.Random
 
 
 def running_pods(nodes: int, chance: random.Random) -> list[dict[str, Any]]:
-    found = []
+    bodies = []
     for node in range(nodes):
         for number in range(RUNNING_PER_NODE):
             gpus = 1 if node % 2 == 0 and number < 6 else 0
             body = pod_body(f"run-{node}-{number}", {"app": f"app-{number}"}, gpus, chance)
             body["spec"]["nodeName"] = f"node-{node:05d}"
             body["status"] = {"phase": "Running"}
-            found.append(body)
-    return found
+            bodies.append(body)
+    return bodies
 
 
 def waiting_gangs(nodes: int, chance: random.Random) -> list[list[dict[str, Any]]]:
-    found: list[list[dict[str, Any]]] = []
+    gangs: list[list[dict[str, Any]]] = []
     left = nodes * WAITING_PER_NODE
     while left > 0:
         size = min(left, chance.randint(1, 8))
         gpus = chance.choice([0, 0, 0, 1, 2, 4])
         seed = chance.random()
-        name = f"gang-{len(found)}"
+        name = f"gang-{len(gangs)}"
         pods = [pod_body(f"{name}-{i}", {"gang": name}, gpus, random.Random(seed)) for i in range(size)]
-        found.append(pods)
+        gangs.append(pods)
         left -= size
-    return found
+    return gangs
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     gc.collect()
     began = time.process_time()
-    found = work()
-    return time.process_time() - began, found
+    result = work()
+    return time.process_time() - began, result
 
 
 def place_all(gangs: Sequence[Sequence[Pod]], fleet: Fleet) -> int:
@@ -145,10 +145,10 @@ def measure() -> dict[str, float]:
     """As the other parts of bench/run.py give it."""
     rows = [measure_fleet(nodes, 1) for nodes in SIZES]
     words = {"read_s": "reading", "fleet_s": "the fleet", "place_s": "placing", "total_s": "all", "gate_s": "the gate"}
-    found = {
+    figures = {
         f"nodes, 10 pods each: {row['nodes']:,}/{word}": float(row[key]) for row in rows for key, word in words.items()
     }
-    return {**found, "growth over the number of nodes (1 is linear)": growth_of(rows)}
+    return {**figures, "growth over the number of nodes (1 is linear)": growth_of(rows)}
 
 
 def main() -> int:

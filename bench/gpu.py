@@ -135,10 +135,10 @@ class Bench:
         return {name: statistics.median(times[1:]) for name, times in taken.items()}
 
     def doctor(self) -> dict[str, Any]:
-        found = {name: json.loads(self.longboat("doctor", "-o", "json", *place)) for name, place in PLACES.items()}
+        reports = {name: json.loads(self.longboat("doctor", "-o", "json", *place)) for name, place in PLACES.items()}
         return {
             name: [check["detail"] for check in checks if check["name"] in ("gpu", "gpus")]
-            for name, checks in found.items()
+            for name, checks in reports.items()
         }
 
     def training(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Bench:
         return {"machine": machine, "phases": taken, **ratios(taken)}
 
     def queueing(self) -> dict[str, Any]:
-        found = {}
+        figures = {}
         for name, place in PLACES.items():
             self.longboat("run", "-d", "-q", "--gpus", "1", "-n", "first", *place, "hold.py", "8")
             self.longboat("run", "-d", "-q", "--gpus", "1", "-n", "second", *place, "hold.py", "1")
@@ -170,27 +170,27 @@ class Bench:
             gap = float(lines["second"][1]) - float(lines["first"][1]) - 8.0
             if gap < -0.5:
                 raise RuntimeError(f"{name}: both held the GPU: {lines}")
-            found[name] = {"reason": reason, "second_after_first_s": gap}
+            figures[name] = {"reason": reason, "second_after_first_s": gap}
             if watched is not None:
-                found[name]["steps"] = watched.since(float(lines["first"][1]) + 8.0)
-        return found
+                figures[name]["steps"] = watched.since(float(lines["first"][1]) + 8.0)
+        return figures
 
     def seeing(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        seen: dict[str, Any] = {}
         for name in PLACES:
             with_one = json.loads(self.longboat("run", "-q", "-n", "with", "--gpus", "1", *PLACES[name], "sees.py"))
             without = json.loads(self.longboat("run", "-q", "-n", "without", *WITHOUT[name], "sees.py"))
             if with_one["given"] != 1 or without["given"] != 0:
                 raise RuntimeError(f"{name}: {with_one} {without}")
-            found[name] = {"one GPU": with_one, "no GPU": without}
-        if any(cases["no GPU"]["widened"] for cases in found.values()):
-            raise RuntimeError(f"a run without GPUs reached one: {found}")
-        return found
+            seen[name] = {"one GPU": with_one, "no GPU": without}
+        if any(cases["no GPU"]["widened"] for cases in seen.values()):
+            raise RuntimeError(f"a run without GPUs reached one: {seen}")
+        return seen
 
     def isolation(self) -> dict[str, Any]:
         """What runs of the embedded engine reach when they widen CUDA_VISIBLE_DEVICES, as root and as a user; what that
         costs a run without GPUs."""
-        found: dict[str, Any] = {}
+        reached: dict[str, Any] = {}
         self.folder.chmod(0o755)
         for name, prefix in (("root", ()), ("user", NOBODY)):
             home = self.folder / f"home-{name}"
@@ -201,27 +201,27 @@ class Bench:
             own.environment.update(LONGBOAT_HOME=str(home), HOME=str(home), LONGBOAT_SLOTS=str(home / "slots"))
             own.environment.update(GIT_CONFIG_COUNT="1", GIT_CONFIG_KEY_0="safe.directory", GIT_CONFIG_VALUE_0="*")
             own.prefix = list(prefix)
-            found[name] = own.widening()
-        found["start of `true`, s"] = self.trivial_starts()
-        return found
+            reached[name] = own.widening()
+        reached["start of `true`, s"] = self.trivial_starts()
+        return reached
 
     def widening(self) -> dict[str, Any]:
         checks = json.loads(self.longboat("doctor", "-o", "json", code=None))
-        told: dict[str, Any] = {
+        seen: dict[str, Any] = {
             "doctor": [check["detail"] for check in checks if check["name"] in ("gpus", "gpu isolation")],
             "one GPU": json.loads(self.longboat("run", "-q", "-n", "with", "--gpus", "1", "sees.py")),
             "no GPU": json.loads(self.longboat("run", "-q", "-n", "without", "sees.py")),
         }
         self.set_isolation("off")
-        told["off"] = json.loads(self.longboat("run", "-q", "-n", "off", "sees.py"))
+        seen["off"] = json.loads(self.longboat("run", "-q", "-n", "off", "sees.py"))
         self.set_isolation("required")
-        told["nvidia-smi in a run without GPUs"] = self.longboat("run", "-q", "--", "nvidia-smi", "-L", code=None)
-        told["nvidia-smi in a run with one"] = self.longboat("run", "-q", "--gpus", "1", "--", "nvidia-smi", "-L")
-        told["exec beside a run without GPUs"] = self.longboat("exec", "without", "--", "nvidia-smi", "-L", code=None)
-        told["product of matrices"] = self.longboat("run", "-q", "--gpus", "1", "--", "python3", "-c", PRODUCT).strip()
-        if told["one GPU"]["given"] != 1 or told["no GPU"]["widened"] != 0 or told["off"]["widened"] < 1:
-            raise RuntimeError(json.dumps(told))
-        return told
+        seen["nvidia-smi in a run without GPUs"] = self.longboat("run", "-q", "--", "nvidia-smi", "-L", code=None)
+        seen["nvidia-smi in a run with one"] = self.longboat("run", "-q", "--gpus", "1", "--", "nvidia-smi", "-L")
+        seen["exec beside a run without GPUs"] = self.longboat("exec", "without", "--", "nvidia-smi", "-L", code=None)
+        seen["product of matrices"] = self.longboat("run", "-q", "--gpus", "1", "--", "python3", "-c", PRODUCT).strip()
+        if seen["one GPU"]["given"] != 1 or seen["no GPU"]["widened"] != 0 or seen["off"]["widened"] < 1:
+            raise RuntimeError(json.dumps(seen))
+        return seen
 
     def set_isolation(self, value: str) -> None:
         self.longboat("config", "set", "local.gpu_isolation", value)
@@ -238,15 +238,17 @@ class Bench:
         return {value: statistics.median(times[1:]) for value, times in taken.items()}
 
     def failing(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        causes: dict[str, Any] = {}
         for name, place in PLACES.items():
             self.longboat("run", "-q", "-n", "oom", "--gpus", "1", *place, "oom.py", code=1)
             self.longboat("run", "-q", "-n", "killed", "--gpus", "1", "--procs", "2", *place, "killed.py", code=137)
-            told = {run: json.loads(self.longboat("explain", run, "-o", "json", *place)) for run in ("oom", "killed")}
-            if told["oom"]["cause"] != "oom" or told["killed"]["cause"] != "signal":
-                raise RuntimeError(f"{name}: {told}")
-            found[name] = {run: {"cause": it["cause"], "headline": it["headline"]} for run, it in told.items()}
-        return found
+            explanations = {
+                run: json.loads(self.longboat("explain", run, "-o", "json", *place)) for run in ("oom", "killed")
+            }
+            if explanations["oom"]["cause"] != "oom" or explanations["killed"]["cause"] != "signal":
+                raise RuntimeError(f"{name}: {explanations}")
+            causes[name] = {run: {"cause": it["cause"], "headline": it["headline"]} for run, it in explanations.items()}
+        return causes
 
 
 class PodTimes:
@@ -265,10 +267,10 @@ class PodTimes:
     def changed(self, change: Any) -> None:
         body, now = change.object, time.time()
         run, status = body["metadata"]["labels"]["longboat.dev/run"], body.get("status") or {}
-        states = [one.get("state") or {} for one in status.get("containerStatuses") or ()]
+        states = [container.get("state") or {} for container in status.get("containerStatuses") or ()]
         moments = {
             "the first's container is seen to have ended": run == "first"
-            and any("terminated" in one for one in states),
+            and any("terminated" in state for state in states),
             "the first's pod has ended, and its GPU is free": run == "first" and status.get("phase") == "Succeeded",
             "the second's pod has its node": run == "second" and bool(body["spec"].get("nodeName")),
         }
@@ -290,9 +292,9 @@ def phases(events: dict[str, Any], began: float) -> dict[str, float]:
 
 
 def ratios(taken: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    medians = {name: statistics.median(one["step_median_s"] for one in rounds) for name, rounds in taken.items()}
-    starts = {name: statistics.median(one["started"] for one in rounds) for name, rounds in taken.items()}
-    losses = {name: sorted({one["loss"] for one in rounds}) for name, rounds in taken.items()}
+    medians = {name: statistics.median(row["step_median_s"] for row in rounds) for name, rounds in taken.items()}
+    starts = {name: statistics.median(row["started"] for row in rounds) for name, rounds in taken.items()}
+    losses = {name: sorted({row["loss"] for row in rounds}) for name, rounds in taken.items()}
     return {
         "step_median_s": medians,
         "step_ratio": {name: median / medians["bare"] for name, median in medians.items()},

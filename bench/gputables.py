@@ -16,9 +16,9 @@ PHASES = {
 }
 
 
-def section(found: dict[str, Any]) -> list[str]:
-    training = found["training"]
-    about = f"Measured by `bench/gpu.py` on another machine: {found['gpu']}, {found['cores']} cores, torch"
+def section(results: dict[str, Any]) -> list[str]:
+    training = results["training"]
+    about = f"Measured by `bench/gpu.py` on another machine: {results['gpu']}, {results['cores']} cores, torch"
     rounds = len(training["phases"]["bare"])
     return [
         "### The same training bare, embedded and on Kubernetes, on a GPU",
@@ -28,17 +28,17 @@ def section(found: dict[str, Any]) -> list[str]:
         "",
         *table(training_rows(training)),
         "",
-        *table(start_rows(found["starts"])),
+        *table(start_rows(results["starts"])),
         "",
-        *table(queue_rows(found["queueing"])),
+        *table(queue_rows(results["queueing"])),
         "",
-        *table(handover_rows(found["queueing"]["kubernetes"])),
+        *table(handover_rows(results["queueing"]["kubernetes"])),
         "",
-        *table(seeing_rows(found["seeing"], found["isolation"])),
+        *table(seeing_rows(results["seeing"], results["isolation"])),
         "",
-        *table(isolation_rows(found["isolation"])),
+        *table(isolation_rows(results["isolation"])),
         "",
-        *table(failing_rows(found["failing"])),
+        *table(failing_rows(results["failing"])),
     ]
 
 
@@ -48,7 +48,7 @@ def training_rows(training: dict[str, Any]) -> list[Row]:
     rows.append(["median step, ms", *(f"{steps[place] * 1000:.2f}" for place in PLACES)])
     rows.append(["median step, against bare", *(f"{ratios[place]:.4f}" for place in PLACES)])
     for phase, words in PHASES.items():
-        medians = [statistics.median(one[phase] for one in training["phases"][place]) for place in PLACES]
+        medians = [statistics.median(row[phase] for row in training["phases"][place]) for place in PLACES]
         rows.append([words, *map(number, medians)])
     return rows
 
@@ -97,8 +97,8 @@ def isolation_rows(isolation: dict[str, Any]) -> list[Row]:
 def failing_rows(failing: dict[str, Any]) -> list[Row]:
     rows: list[Row] = [["post-mortem", "cause", "headline"]]
     for place, cases in failing.items():
-        for what, seen in cases.items():
-            rows.append([f"{place}, {what}", seen["cause"], shortened(seen["headline"])])
+        for case, seen in cases.items():
+            rows.append([f"{place}, {case}", seen["cause"], shortened(seen["headline"])])
     return rows
 
 

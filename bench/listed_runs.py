@@ -68,14 +68,14 @@ def objects(number: int) -> list[dict[str, Any]]:
     ended = State(phase="succeeded", started=now, ended=now, exit_code=0, attempts=waiting.attempts)
     state = waiting if number < WAITING else running if number < WAITING + RUNNING else ended
     (body,) = workloads(record, 0, manifests.labels_of(record, 0), suspended=True)
-    found = [manifests.record_object(record, state), body]
+    objects = [manifests.record_object(record, state), body]
     if state is not waiting:
         template = body["spec"]["template"]
         for index in range(NODES):
             meta = {**template["metadata"], "name": f"{name}-a0-worker-{index}"}
             spec = {**template["spec"], "schedulerName": "nobody"}
-            found.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-    return found
+            objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    return objects
 
 
 def create(client: Any, number: int) -> None:

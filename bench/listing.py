@@ -116,15 +116,15 @@ def measure(peer: str = "") -> dict[str, float]:
     try:
         environment = {**os.environ, "KUBECONFIG": testbed("kubeconfig").strip()}
         fill(environment)
-        found = {f"longboat: {name}": value for name, value in one(sys.executable, OURS, environment).items()}
+        figures = {f"longboat: {name}": value for name, value in one(sys.executable, OURS, environment).items()}
         bare = one(sys.executable, BARE, environment)["fastest list, s"]
-        found["the server alone, s"] = bare
-        found["longboat / the server alone: fastest list"] = found["longboat: fastest list, s"] / bare
+        figures["the server alone, s"] = bare
+        figures["longboat / the server alone: fastest list"] = figures["longboat: fastest list, s"] / bare
         if peer:
             for name, value in one(peer, LIGHTKUBE, environment).items():
-                found[f"lightkube: {name}"] = value
-                found[f"lightkube / longboat: {name.partition(',')[0]}"] = value / found[f"longboat: {name}"]
-        return found
+                figures[f"lightkube: {name}"] = value
+                figures[f"lightkube / longboat: {name.partition(',')[0]}"] = value / figures[f"longboat: {name}"]
+        return figures
     finally:
         testbed("down")
 

@@ -141,18 +141,18 @@ def measure(repetitions: int = 11) -> dict[str, float]:
         env = {**os.environ, "LONGBOAT_HOME": str(folder / "home")}
         for repetition in range(repetitions + 1):
             for who, commands in cases.items():
-                for what, command in commands.items():
-                    timer = time_to_line if what == "first log line" else time_to_exit
+                for case, command in commands.items():
+                    timer = time_to_line if case == "first log line" else time_to_exit
                     took = timer(command(folder), folder / "empty", env)
                     if repetition:  # the first round warms the caches
-                        taken.setdefault(f"{what}/{who}", []).append(took)
-    found: dict[str, float] = {}
+                        taken.setdefault(f"{case}/{who}", []).append(took)
+    figures: dict[str, float] = {}
     for name, values in taken.items():
-        found[name] = median(values)
-        what, _, who = name.partition("/")
-        if what == "trivial job":
-            found[f"trivial job, mean/{who}"] = mean(values)
-    return found
+        figures[name] = median(values)
+        case, _, who = name.partition("/")
+        if case == "trivial job":
+            figures[f"trivial job, mean/{who}"] = mean(values)
+    return figures
 
 
 if __name__ == "__main__":

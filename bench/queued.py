@@ -52,14 +52,14 @@ def queue_up(env: dict[str, str], cwd: Path) -> dict[str, float]:
 
 
 def processes_of(home: str) -> list[Path]:
-    found = []
+    entries = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if f"LONGBOAT_HOME={home}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(entry)
+                entries.append(entry)
         except OSError:
             continue
-    return found
+    return entries
 
 
 def cpu_seconds(processes: list[Path]) -> float:

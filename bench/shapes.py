@@ -69,10 +69,10 @@ def measure() -> dict[str, float]:
     if len(losses) > 1:
         raise SystemExit(f"the shapes do not train alike: {sorted(losses)}")
     medians = {name: statistics.median(values) for name, values in taken.items()}
-    one = medians["one pod of 4"]
+    one_pod_s = medians["one pod of 4"]
     return {
         **{f"{PROCESSES} processes: {name}/step, ms": value * 1000 for name, value in medians.items()},
-        **{f"{PROCESSES} processes: {name}/against one pod": value / one for name, value in medians.items()},
+        **{f"{PROCESSES} processes: {name}/against one pod": value / one_pod_s for name, value in medians.items()},
     }
 
 
@@ -94,10 +94,10 @@ def train(ground: grounds.Ground, shape: dict[str, int]) -> dict[str, Any]:
         capture_output=True,
         text=True,
     )
-    found = next((line[line.index("{") :] for line in done.stdout.splitlines() if "step_s" in line), None)
-    if done.returncode or found is None:
+    result_line = next((line[line.index("{") :] for line in done.stdout.splitlines() if "step_s" in line), None)
+    if done.returncode or result_line is None:
         raise SystemExit(f"{shape} failed with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    seen: dict[str, Any] = json.loads(found)
+    seen: dict[str, Any] = json.loads(result_line)
     if seen["size"] != PROCESSES:
         raise SystemExit(f"{shape}: {seen['size']} processes instead of {PROCESSES}")
     return seen

@@ -41,10 +41,10 @@ def measure(times: int = TIMES) -> dict[str, float]:
             env = {**os.environ, "LONGBOAT_HOME": str(folder / f"home {name}"), **setting}
             took = time_to_exit([longboat(), "run", "-d", "--", "true"], tree, env)
             taken.setdefault(f"{FILES} new files, {name}", []).append(took)
-    found = {f"{name}, s": median(values) for name, values in taken.items()}
+    figures = {f"{name}, s": median(values) for name, values in taken.items()}
     for name in ("trivial job", "job with one line", f"{FILES} new files"):
-        found[f"{name}: synced / not synced"] = found[f"{name}, synced, s"] / found[f"{name}, not synced, s"]
-    return found
+        figures[f"{name}: synced / not synced"] = figures[f"{name}, synced, s"] / figures[f"{name}, not synced, s"]
+    return figures
 
 
 if __name__ == "__main__":

@@ -34,11 +34,11 @@ def grid(title: str, cells: dict[str, float]) -> list[Row]:
 def matrix(values: dict[str, float]) -> list[Row]:
     """`what/who` as one row per thing and one column per contender, with how many times longer the peers take."""
     rows: list[Row] = [["", *WHO, "torchx / longboat", "submitit / longboat"]]
-    for what in dict.fromkeys(name.partition("/")[0] for name in values):
-        cells = [values.get(f"{what}/{who}") for who in WHO]
-        own = values.get(f"{what}/longboat")
+    for case in dict.fromkeys(name.partition("/")[0] for name in values):
+        cells = [values.get(f"{case}/{who}") for who in WHO]
+        own = values.get(f"{case}/longboat")
         ratios = [f"{cell / own:.1f} x" if cell and own else "-" for cell in cells[2:]]
-        rows.append([what, *(number(cell) if cell is not None else "-" for cell in cells), *ratios])
+        rows.append([case, *(number(cell) if cell is not None else "-" for cell in cells), *ratios])
     return rows
 
 

@@ -50,32 +50,32 @@ print(submitted, time.perf_counter() - began, memory[few], memory[runs], place.c
 
 
 def measure() -> dict[str, float]:
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     with grounds.cluster("bench-thousand", "--nodes", NODES) as ground:
         (ground.folder / "code").mkdir()
         (ground.folder / "code" / "train.py").write_text("print('hello')\n")
         ends = {"metadata": {"annotations": {PREFIX + "run-for": RUN_FOR}}}
         # With a storage nobody asks simulated machines for the last lines of a log.
         ground.set(image=grounds.PYTHON_IMAGE, pod=ends, storage={"path": "/srv/runs"}, allow_host_paths=True)
-        for what, fields in FLEETS.items():
-            found.update(of_fleet(ground, what, fields))
-    return found
+        for fleet, fields in FLEETS.items():
+            figures.update(of_fleet(ground, fleet, fields))
+    return figures
 
 
-def of_fleet(ground: grounds.Ground, what: str, fields: dict[str, Any]) -> dict[str, float]:
+def of_fleet(ground: grounds.Ground, fleet: str, fields: dict[str, Any]) -> dict[str, float]:
     program = PROGRAM.format(runs=RUNS, few=FEW, prefix="asking" if fields else "plain", fields=repr(fields))
     done = subprocess.run(
         [sys.executable, "-c", program], env=ground.environment, cwd=ground.folder, stdout=subprocess.PIPE, text=True
     )
     if done.returncode:
-        raise SystemExit(f"1,000 runs{what} failed")
+        raise SystemExit(f"1,000 runs{fleet} failed")
     submitted, ended, few, all_, requests = map(float, done.stdout.split())
     return {
-        f"{RUNS:,} runs{what}: until all had ended, s": ended,
-        f"{RUNS:,} runs{what}: for each, s": ended / RUNS,
-        f"{RUNS:,} runs{what}: the client's memory after {FEW}, MiB": few,
-        f"{RUNS:,} runs{what}: the client's memory after all, MiB": all_,
-        f"{RUNS:,} runs{what}: requests for each": requests / RUNS,
+        f"{RUNS:,} runs{fleet}: until all had ended, s": ended,
+        f"{RUNS:,} runs{fleet}: for each, s": ended / RUNS,
+        f"{RUNS:,} runs{fleet}: the client's memory after {FEW}, MiB": few,
+        f"{RUNS:,} runs{fleet}: the client's memory after all, MiB": all_,
+        f"{RUNS:,} runs{fleet}: requests for each": requests / RUNS,
     }
 
 

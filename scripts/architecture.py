@@ -45,7 +45,7 @@ def reduced(graph: dict[str, set[str]]) -> dict[str, set[str]]:
     def reach(start: str) -> set[str]:
         return graph[start].union(*(reach(other) for other in graph[start]))
 
-    return {one: others - set().union(*(reach(other) for other in others)) for one, others in graph.items()}
+    return {name: others - set().union(*(reach(other) for other in others)) for name, others in graph.items()}
 
 
 def label_lines(package: str, folders: list[str], width: float) -> list[str]:
@@ -82,7 +82,7 @@ def picture(graph: dict[str, set[str]]) -> str:
             x += widths[name] + GAP
         y += height + GAP
     arrows = [
-        arrow(boxes[one], boxes[other]) for one, others in sorted(reduced(tops).items()) for other in sorted(others)
+        arrow(boxes[name], boxes[other]) for name, others in sorted(reduced(tops).items()) for other in sorted(others)
     ]
     height = y - GAP + MARGIN
     head = (
@@ -134,8 +134,8 @@ def table(graph: dict[str, set[str]]) -> str:
     return "\n".join(rows)
 
 
-def is_around(one: str, other: str) -> bool:
-    return one.startswith(other + ".") or other.startswith(one + ".")
+def is_around(folder: str, other: str) -> bool:
+    return folder.startswith(other + ".") or other.startswith(folder + ".")
 
 
 def main() -> int:

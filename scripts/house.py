@@ -15,7 +15,9 @@ from pathlib import Path
 from import_graph import folder_imports
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "longboat"
-TESTS = SOURCE.parents[1] / "tests"
+ROOT = SOURCE.parents[1]
+TESTS = ROOT / "tests"
+TOOLS = [ROOT / name for name in ("testbed", "scripts")]  # what is not installed, and is read as often
 MOST_MODULES = 13  # what a reader can look over at once: a dozen and a little
 LONGEST_INIT = 12
 VAGUE = {"one", "found", "told", "what"}  # names of locals that make a reader look twice
@@ -147,7 +149,9 @@ def main() -> int:
     source = Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE
     trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(source.rglob("*.py"))}
     problems = [*class_names(trees), *folders(source), *introductions(trees), *copies(trees), *typed_reading(trees)]
+    tools = {file: ast.parse(file.read_text(encoding="utf-8")) for folder in TOOLS for file in folder.rglob("*.py")}
     problems += permissions(trees, source) + lengths([*trees, *sorted(TESTS.rglob("*.py"))])
+    problems += vague_names({**trees, **tools})
     print("\n".join(problems) if trees else f"no files in {source}")
     return int(bool(problems) or not trees)
 

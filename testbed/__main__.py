@@ -19,15 +19,15 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m testbed", description="A real Kubernetes for the tests.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, told: str, *, named: bool = True) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=told, description=told)
+    def command(name: str, summary: str, *, named: bool = True) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=summary, description=summary)
         if named:
             made.add_argument("--name", default=clusters.DEFAULT_NAME, help="the cluster (default: %(default)s)")
         return made
 
-    one = command("up", "start a cluster and wait until it is ready")
-    one.add_argument("--profile", action="append", default=[], choices=profiles.NAMES, help="several add up")
-    one.add_argument(
+    up_parser = command("up", "start a cluster and wait until it is ready")
+    up_parser.add_argument("--profile", action="append", default=[], choices=profiles.NAMES, help="several add up")
+    up_parser.add_argument(
         "--nodes", action="append", default=[], metavar="COUNT[:SHAPE]", help="simulated nodes: 100:h100x8"
     )
     command("down", "remove a cluster and everything it made")
@@ -88,8 +88,8 @@ def do_status(arguments: argparse.Namespace) -> int:
         server = cluster.server if cluster.ports else "-"
         print(f"{cluster.name}\t{state}\t{','.join(cluster.profiles)}\t{server}")
         for process in processes.recorded(cluster.processes).values():
-            told = f"pid {process.pid}" if processes.is_alive(process) else "ended"
-            print(f"  {process.name}\t{told}\t{process.log}")
+            life = f"pid {process.pid}" if processes.is_alive(process) else "ended"
+            print(f"  {process.name}\t{life}\t{process.log}")
     return 0
 
 

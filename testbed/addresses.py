@@ -39,14 +39,14 @@ def machine_address() -> str | None:
 
 
 def outgoing_address() -> str | None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             # Sends nothing: the kernel only chooses the route.
-            one.connect((RESERVED, 9))
+            probe.connect((RESERVED, 9))
         except OSError:
             return None
-        found = str(one.getsockname()[0])
-    return found if is_usable(found) else None
+        address = str(probe.getsockname()[0])
+    return address if is_usable(address) else None
 
 
 def is_usable(text: str) -> bool:
@@ -62,11 +62,11 @@ def local_addresses(trie: str) -> list[str]:
 
 def claim() -> str:
     """The machine's address; one is made where there is none."""
-    found = machine_address()
-    if found is None:
+    address = machine_address()
+    if address is None:
         add_to_loopback()
-        found = RESERVED
-    return found
+        address = RESERVED
+    return address
 
 
 def release() -> None:
@@ -97,8 +97,8 @@ def socket_address(text: str) -> bytes:
 
 
 def get_flags(interface: str) -> int:
-    found: int = struct.unpack_from("=H", control(GET_FLAGS, interface, b"\0" * 16), 16)[0]
-    return found
+    flags: int = struct.unpack_from("=H", control(GET_FLAGS, interface, b"\0" * 16), 16)[0]
+    return flags
 
 
 def set_flags(interface: str, flags: int) -> None:
@@ -107,5 +107,5 @@ def set_flags(interface: str, flags: int) -> None:
 
 
 def control(request: int, interface: str, value: bytes) -> bytes:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        return fcntl.ioctl(one, request, struct.pack("16s16s8x", interface.encode(), value))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+        return fcntl.ioctl(handle, request, struct.pack("16s16s8x", interface.encode(), value))

@@ -32,10 +32,10 @@ class Refused(TestbedError):
 
     def __init__(self, status: int, method: str, path: str, body: str) -> None:
         try:
-            told = json.loads(body).get("message", body)
+            message = json.loads(body).get("message", body)
         except (ValueError, AttributeError):
-            told = body
-        super().__init__(f"{method} {path}: {status} {told[:500]}")
+            message = body
+        super().__init__(f"{method} {path}: {status} {message[:500]}")
         self.status = status
 
 
@@ -95,8 +95,8 @@ class Api:
         return content
 
     def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Object:
-        found: Object = json.loads(self.text(method, path, body, content_type) or "{}")
-        return found
+        answer: Object = json.loads(self.text(method, path, body, content_type) or "{}")
+        return answer
 
     def get(self, path: str) -> Object | None:
         try:
@@ -107,8 +107,8 @@ class Api:
             raise
 
     def items(self, path: str) -> list[Object]:
-        found: list[Object] = self.call("GET", path)["items"]
-        return found
+        items: list[Object] = self.call("GET", path)["items"]
+        return items
 
     def create(self, item: Object) -> Object:
         return self.call("POST", path_of_object(item).rpartition("/")[0], item)
@@ -139,7 +139,7 @@ class Api:
             return False
 
 
-def wait_for(what: str, holds: Callable[[], bool], within_s: float, *, every_s: float = 0.05) -> None:
+def wait_for(condition: str, holds: Callable[[], bool], within_s: float, *, every_s: float = 0.05) -> None:
     """Return as soon as it holds; an API that does not answer for a moment is waited for as well."""
     deadline = time.monotonic() + within_s
     trouble = ""
@@ -152,5 +152,5 @@ def wait_for(what: str, holds: Callable[[], bool], within_s: float, *, every_s: 
         except TestbedError as error:
             trouble = f" ({error})"
         if time.monotonic() > deadline:
-            raise TestbedError(f"waited {within_s:.0f} s in vain: {what}{trouble}")
+            raise TestbedError(f"waited {within_s:.0f} s in vain: {condition}{trouble}")
         time.sleep(every_s)

@@ -130,16 +130,16 @@ def is_ignored(kind: str, name: str) -> bool:
 
 def changes(before: Look, after: Look) -> list[str]:
     """What is new (+), gone (-) or different (~), one line each. Pure."""
-    told = []
+    lines = []
     for kind in before.parts:
         old, new = before.parts[kind], after.parts[kind]
         for name in sorted(old.keys() | new.keys()):
             if old.get(name) == new.get(name) or is_ignored(kind, name):
                 continue
             if name not in old:
-                told.append(f"{kind}: + {name} {new[name]}".rstrip())
+                lines.append(f"{kind}: + {name} {new[name]}".rstrip())
             elif name not in new:
-                told.append(f"{kind}: - {name} {old[name]}".rstrip())
+                lines.append(f"{kind}: - {name} {old[name]}".rstrip())
             else:
-                told.append(f"{kind}: ~ {name} {old[name]} => {new[name]}")
-    return told
+                lines.append(f"{kind}: ~ {name} {old[name]} => {new[name]}")
+    return lines

@@ -187,9 +187,9 @@ def lookup(target: Target) -> dict[str, Path] | None:
     """Where the programs already are, nothing made for it."""
     named = os.environ.get("LONGBOAT_TESTBED_BIN")
     if named and target in TARGETS:  # under one name there can be one version only
-        found = in_folder(target, Path(named).expanduser().absolute())
-        if found:
-            return found
+        programs = in_folder(target, Path(named).expanduser().absolute())
+        if programs:
+            return programs
     return in_folder(target, cached_folder(target))
 
 

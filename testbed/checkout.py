@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def sources() -> list[Path]:
     """The files of the package."""
-    found = (ROOT / "src" / "longboat").rglob("*")
-    return sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts)
+    files = (ROOT / "src" / "longboat").rglob("*")
+    return sorted(path for path in files if path.is_file() and "__pycache__" not in path.parts)
 
 
 def dependencies() -> list[str]:

@@ -44,7 +44,7 @@ def down(name: str) -> bool:
 def remove(folder: Path) -> bool:
     """Remove what belongs to this folder, whether its record can be read or not. The caller holds its lock."""
     cluster = clusters.load_folder(folder)
-    ids = {one.cluster_id for one in processes.marked() if one.folder == str(folder)}
+    ids = {process.cluster_id for process in processes.marked() if process.folder == str(folder)}
     if cluster:
         ids.add(cluster.id)
     for identity in ids:
@@ -80,10 +80,10 @@ def remove_link(name: str) -> None:
 
 def mounts() -> list[str]:
     """Mount points of this mount namespace, inner ones last."""
-    found = []
+    points = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        found.append(line.split()[4].encode().decode("unicode_escape"))
-    return found
+        points.append(line.split()[4].encode().decode("unicode_escape"))
+    return points
 
 
 def unmount_below(folder: Path) -> None:
@@ -106,39 +106,39 @@ def is_left_over(folder: Path) -> bool:
 
 def clean(*, everything: bool = False) -> list[str]:
     """Remove what was left behind (or, if asked, every cluster of this state folder); one line for each."""
-    told = []
+    removed = []
     for folder in clusters.folders():
         with clusters.folder_lock(folder.name):
             if folder.exists() and (everything or is_left_over(folder)):
                 remove(folder)
-                told.append(f"cluster {folder.name}")
+                removed.append(f"cluster {folder.name}")
     for identity in sorted(orphans()):
         remove_marked(identity)
-        told.append(f"processes and groups of {identity}")
+        removed.append(f"processes and groups of {identity}")
     settings.restore_limit()
-    return told
+    return removed
 
 
 def orphans() -> set[str]:
     """Ids of clusters of which something runs or stays although their folder is gone or another's."""
     # Looked at before the processes: a node's first process is there before its groups are.
     stale = cgroups.present() if os.geteuid() == 0 else set()
-    found: set[str] = set()
+    orphaned: set[str] = set()
     at_home: set[str] = set()
-    for one in processes.marked():
-        stale.discard(one.cluster_id)
-        cluster = clusters.load_folder(Path(one.folder)) if one.folder else None
+    for process in processes.marked():
+        stale.discard(process.cluster_id)
+        cluster = clusters.load_folder(Path(process.folder)) if process.folder else None
         # A folder without a readable record may be one whose start is under way.
-        if (one.folder and not has_folder(one)) or (cluster is not None and cluster.id != one.cluster_id):
-            found.add(one.cluster_id)
+        if (process.folder and not has_folder(process)) or (cluster is not None and cluster.id != process.cluster_id):
+            orphaned.add(process.cluster_id)
         else:
-            at_home.add(one.cluster_id)
-    return (found - at_home) | stale
+            at_home.add(process.cluster_id)
+    return (orphaned - at_home) | stale
 
 
-def has_folder(one: processes.Marked) -> bool:
+def has_folder(process: processes.Marked) -> bool:
     """Whether the folder is there, also for a process that sees another root file system than we do."""
-    return Path(one.folder).exists() or Path(f"/proc/{one.pid}/root{one.folder}").exists()
+    return Path(process.folder).exists() or Path(f"/proc/{process.pid}/root{process.folder}").exists()
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def inventory() -> Inventory:
     # os.walk passes over what another cluster removes meanwhile.
     groups = [os.path.relpath(path, tree.parent) for tree in cgroups.hierarchies() for path, _, _ in os.walk(tree)]
     return Inventory(
-        processes=frozenset(f"{one.cluster_id} {one.pid} {one.command}" for one in processes.marked()),
+        processes=frozenset(f"{process.cluster_id} {process.pid} {process.command}" for process in processes.marked()),
         mounts=frozenset(mounts()),
         links=frozenset(entry.name for entry in LINKS.iterdir()),
         namespaces=frozenset(entry.name for entry in entries(Path("/run/netns"))),
@@ -182,8 +182,8 @@ def entries(folder: Path) -> list[Path]:
 
 def watched_files() -> list[Path]:
     folders = [Path(name) for name in WATCHED]
-    found = [folder for folder in folders if folder.exists()] + [file for folder in folders for file in entries(folder)]
-    return found + clusters.folders()
+    paths = [folder for folder in folders if folder.exists()] + [file for folder in folders for file in entries(folder)]
+    return paths + clusters.folders()
 
 
 def setting(name: str) -> str:
@@ -195,10 +195,10 @@ def setting(name: str) -> str:
 
 def left_behind(before: Inventory, after: Inventory, cluster: Cluster) -> list[str]:
     """What was not there before, except what carries another cluster's mark: several may come and go at once."""
-    told = []
+    lines = []
     for field in fields(Inventory):
         for item in sorted(getattr(after, field.name) - getattr(before, field.name)):
             named = set(MARKED_NAME.findall(item)) if field.name in ("processes", "links", "cgroups") else set()
             if not named or cluster.id in named:
-                told.append(f"{field.name}: {item}")
-    return told
+                lines.append(f"{field.name}: {item}")
+    return lines

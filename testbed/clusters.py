@@ -150,18 +150,18 @@ def folders() -> list[Path]:
 
 
 @contextlib.contextmanager
-def machine_lock(what: str, *, within_s: float = 60.0) -> Iterator[None]:
+def machine_lock(name: str, *, within_s: float = 60.0) -> Iterator[None]:
     """One at a time on this machine, across checkouts and state folders. Leaves no file, and dies with the process."""
     held = socket.socket(socket.AF_UNIX)
     deadline = time.monotonic() + within_s
     try:
         while True:
             try:
-                held.bind(f"\0longboat-testbed-{hashlib.sha256(what.encode()).hexdigest()}")
+                held.bind(f"\0longboat-testbed-{hashlib.sha256(name.encode()).hexdigest()}")
                 break
             except OSError:
                 if time.monotonic() > deadline:
-                    raise TestbedError(f"the lock {what!r} is held by another testbed for {within_s:.0f} s") from None
+                    raise TestbedError(f"the lock {name!r} is held by another testbed for {within_s:.0f} s") from None
                 time.sleep(0.02)
         yield
     finally:
@@ -181,38 +181,38 @@ def free_ports(names: tuple[str, ...], taken: frozenset[int] = frozenset()) -> d
     try:
         ports: dict[str, int] = {}
         while len(ports) < len(names):
-            one = socket.socket()
-            held.append(one)
-            one.bind(("127.0.0.1", 0))
-            port = int(one.getsockname()[1])
+            holder = socket.socket()
+            held.append(holder)
+            holder.bind(("127.0.0.1", 0))
+            port = int(holder.getsockname()[1])
             if port not in taken:
                 ports[names[len(ports)]] = port
         return ports
     finally:
-        for one in held:
-            one.close()
+        for holder in held:
+            holder.close()
 
 
 def taken_ports() -> frozenset[int]:
     """Ports that other clusters of this state folder were given, listening or not."""
     known = [load_folder(folder) for folder in folders()]
-    return frozenset(port for one in known if one for port in one.ports.values())
+    return frozenset(port for cluster in known if cluster for port in cluster.ports.values())
 
 
 def used_networks() -> list[ipaddress.IPv4Network]:
     shown = subprocess.run(["ip", "-4", "-j", "route"], capture_output=True, text=True, check=False).stdout
-    found = []
+    networks = []
     for row in json.loads(shown or "[]"):
         with contextlib.suppress(ValueError):
-            found.append(ipaddress.IPv4Network(row.get("dst", ""), strict=False))
-    return found
+            networks.append(ipaddress.IPv4Network(row.get("dst", ""), strict=False))
+    return networks
 
 
 def free_range(used: list[ipaddress.IPv4Network]) -> int:
     """The first range that no route of this machine touches."""
     for number in RANGES:
         wanted = ipaddress.IPv4Network(f"10.{number}.0.0/16")
-        if not any(one.overlaps(wanted) for one in used):
+        if not any(taken.overlaps(wanted) for taken in used):
             return number
     raise TestbedError("no free range of addresses is left between 10.64.0.0/16 and 10.127.0.0/16")
 

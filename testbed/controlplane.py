@@ -199,20 +199,20 @@ def start(cluster: Cluster, programs: Binaries, holder: int | None = None) -> No
         with_api.close()
 
 
-def wait_running(what: str, holds: Callable[[], bool], running: list[Process], within_s: float = READY_S) -> None:
+def wait_running(condition: str, holds: Callable[[], bool], running: list[Process], within_s: float = READY_S) -> None:
     """Wait, and fail at once with its log when one of the processes has ended."""
 
     def checked() -> bool:
         gone = processes.ended(running)
         if gone:
-            told = "\n".join(f"{one.name} ended:\n{processes.tail(Path(one.log))}" for one in gone)
-            raise Hopeless(f"waiting until {what}: {told}")
+            logs = "\n".join(f"{process.name} ended:\n{processes.tail(Path(process.log))}" for process in gone)
+            raise Hopeless(f"waiting until {condition}: {logs}")
         return holds()
 
     try:
-        api.wait_for(what, checked, within_s, every_s=0.03)
+        api.wait_for(condition, checked, within_s, every_s=0.03)
     except Hopeless:
         raise
     except TestbedError as error:
-        told = "\n".join(f"{one.name}:\n{processes.tail(Path(one.log), 5)}" for one in running)
-        raise TestbedError(f"{error}\n{told}") from error
+        logs = "\n".join(f"{process.name}:\n{processes.tail(Path(process.log), 5)}" for process in running)
+        raise TestbedError(f"{error}\n{logs}") from error

@@ -105,5 +105,5 @@ def start(cluster: Cluster, with_api: api.Api) -> None:
 
 
 def is_ready(with_api: api.Api) -> bool:
-    found = with_api.get(api.path_of("Deployment", "apps/v1", SPACE, "coredns"))
-    return bool(found and found.get("status", {}).get("readyReplicas"))
+    deployment = with_api.get(api.path_of("Deployment", "apps/v1", SPACE, "coredns"))
+    return bool(deployment and deployment.get("status", {}).get("readyReplicas"))

@@ -103,13 +103,13 @@ def commands() -> dict[str, list[str]]:
     """Files of the driver, below its root, and how each is compiled."""
     settings = [f'-DMODEL="{MODEL}"', f"-DMEMORY_MIB={MEMORY_MIB}", f'-DDRIVER="{VERSION}"', f"-DCUDA={CUDA}"]
     compiler = ["gcc", "-std=gnu11", "-O1", "-s", "-Wall", "-Werror", "-fvisibility=hidden", *settings]
-    found = {}
+    compilations = {}
     for library, source in (("libnvidia-ml", "nvml.c"), ("libcuda", "cuda.c")):
         linked = ["-shared", "-fPIC", f"-Wl,-soname,{library}.so.1"]
-        found[f"{library_folder()}/{library}.so.{VERSION}"] = [*compiler, *linked, str(SOURCES / source)]
+        compilations[f"{library_folder()}/{library}.so.{VERSION}"] = [*compiler, *linked, str(SOURCES / source)]
     beside = f"-Wl,-rpath,$ORIGIN/../{library_folder().removeprefix('usr/')}"
-    found["usr/bin/nvidia-smi"] = [*compiler, beside, str(SOURCES / "nvidia-smi.c")]
-    return found
+    compilations["usr/bin/nvidia-smi"] = [*compiler, beside, str(SOURCES / "nvidia-smi.c")]
+    return compilations
 
 
 def compiled_folder() -> Path:
@@ -196,12 +196,12 @@ def write_host_files(folder: Path, count: int, machine: int, *, has_driver: bool
 
 def proc_files(count: int, machine: int) -> dict[str, str]:
     """Below /proc/driver/nvidia."""
-    found = {"version": f"NVRM version: NVIDIA UNIX Kernel Module  {VERSION}  (stand-in of the testbed)\n"}
+    texts = {"version": f"NVRM version: NVIDIA UNIX Kernel Module  {VERSION}  (stand-in of the testbed)\n"}
     for gpu in range(count):
         lines = {"Model": MODEL, "GPU UUID": uuid(machine, gpu), "Bus Location": bus_address(gpu), "Device Minor": gpu}
         text = "".join(f"{name + ':':<17}{value}\n" for name, value in lines.items())
-        found[f"gpus/{bus_address(gpu)}/information"] = text
-    return found
+        texts[f"gpus/{bus_address(gpu)}/information"] = text
+    return texts
 
 
 def write_bus_files(folder: Path, has_driver: bool) -> None:

@@ -57,11 +57,12 @@ def proper_name(name: str) -> str:
 
 def component(cluster: Cluster, name: str) -> Process:
     """The component, whether it runs or not."""
-    known = {one: found for one, found in processes.recorded(cluster.processes).items() if is_component(one)}
-    found = known.get(proper_name(name))
-    if found is None:
+    recorded = processes.recorded(cluster.processes)
+    known = {own_name: process for own_name, process in recorded.items() if is_component(own_name)}
+    component_process = known.get(proper_name(name))
+    if component_process is None:
         raise TestbedError(f"{cluster.name!r} has no component {name!r}; there are {', '.join(sorted(known))}")
-    return found
+    return component_process
 
 
 def is_component(name: str) -> bool:
@@ -69,9 +70,9 @@ def is_component(name: str) -> bool:
 
 
 def signal_component(cluster: Cluster, name: str, number: signal.Signals) -> None:
-    found = component(cluster, name)
-    if not processes.send(found, number):
-        raise TestbedError(f"{found.name} of {cluster.name!r} does not run")
+    process = component(cluster, name)
+    if not processes.send(process, number):
+        raise TestbedError(f"{process.name} of {cluster.name!r} does not run")
 
 
 def pause(cluster: Cluster, name: str) -> None:
@@ -85,20 +86,20 @@ def resume(cluster: Cluster, name: str) -> None:
 
 def kill(cluster: Cluster, name: str) -> None:
     """Without a chance to say goodbye; returns when it is gone."""
-    found = component(cluster, name)
+    process = component(cluster, name)
     signal_component(cluster, name, signal.SIGKILL)
-    if not processes.wait_until(lambda: not processes.is_alive(found), READY_S):
-        raise TestbedError(f"{found.name} of {cluster.name!r} cannot be killed")
+    if not processes.wait_until(lambda: not processes.is_alive(process), READY_S):
+        raise TestbedError(f"{process.name} of {cluster.name!r} cannot be killed")
 
 
 def start(cluster: Cluster, name: str) -> Process:
     """Start what was killed, and wait until it works."""
-    found = component(cluster, name)
-    if processes.is_alive(found):
-        raise TestbedError(f"{found.name} of {cluster.name!r} runs already")
+    process = component(cluster, name)
+    if processes.is_alive(process):
+        raise TestbedError(f"{process.name} of {cluster.name!r} runs already")
     programs = binaries.find(profiles.combine(cluster.profiles).targets)
-    started = start_again(cluster, programs, found.name)
-    controlplane.wait_running(f"{found.name} works", works(cluster, programs, started), [started], READY_S)
+    started = start_again(cluster, programs, process.name)
+    controlplane.wait_running(f"{process.name} works", works(cluster, programs, started), [started], READY_S)
     return started
 
 
@@ -114,10 +115,10 @@ def switch_off(cluster: Cluster, number: int) -> None:
     """A real node loses its power: everything on it is gone at once, and it does not come back. Not for node 0."""
     if number == 0:
         raise TestbedError("node-0 has the control plane on it")
-    found = processes.recorded(cluster.processes).get(f"{node.name_of(number)}-holder")
-    if found is None or not processes.send(found, signal.SIGKILL):
+    holder = processes.recorded(cluster.processes).get(f"{node.name_of(number)}-holder")
+    if holder is None or not processes.send(holder, signal.SIGKILL):
         raise TestbedError(f"{node.name_of(number)} of {cluster.name!r} does not run")
-    if not processes.wait_until(lambda: not processes.is_alive(found), READY_S):
+    if not processes.wait_until(lambda: not processes.is_alive(holder), READY_S):
         raise TestbedError(f"{node.name_of(number)} of {cluster.name!r} cannot be switched off")
 
 
@@ -231,14 +232,14 @@ def slowed(cluster: Cluster, name: str, share: float = 0.8) -> Iterator[None]:
     """Let a component work only for the rest of the time: with 0.8 it is stopped for 80 ms of every 100."""
     if not 0 < share < 1:
         raise TestbedError(f"a share is between 0 and 1, not {share}")
-    found = component(cluster, name)
+    process = component(cluster, name)
     over = threading.Event()
 
     def pulse() -> None:
         while not over.is_set():
-            processes.send(found, signal.SIGSTOP)
+            processes.send(process, signal.SIGSTOP)
             over.wait(PERIOD_S * share)
-            processes.send(found, signal.SIGCONT)
+            processes.send(process, signal.SIGCONT)
             over.wait(PERIOD_S * (1 - share))
 
     pulses = threading.Thread(target=pulse, daemon=True)

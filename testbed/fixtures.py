@@ -90,7 +90,7 @@ class Clusters:
         return self.held[kind][0]
 
     def acquire(self, name: str, wanted: tuple[str, ...]) -> tuple[Cluster, int]:
-        parts = profiles.combine([one for one in wanted if one != "gpu"])
+        parts = profiles.combine([part for part in wanted if part != "gpu"])
         if "gpu" in wanted:
             parts = profiles.with_empty_fleet(parts)
         while True:
@@ -123,11 +123,11 @@ def kind_of(item: pytest.Item) -> str:
 def session_clusters(request: pytest.FixtureRequest) -> Iterator[Clusters]:
     worker: dict[str, Any] = getattr(request.config, "workerinput", {})
     run = str(worker.get("testrunuid") or secrets.token_hex(4))[:8]
-    found = Clusters(run, str(worker.get("workerid", "main")))
+    session = Clusters(run, str(worker.get("workerid", "main")))
     try:
-        yield found
+        yield session
     finally:
-        found.leave()
+        session.leave()
 
 
 @pytest.fixture
@@ -145,9 +145,9 @@ def cluster(request: pytest.FixtureRequest, session_clusters: Clusters) -> Clust
 
 @pytest.fixture
 def cluster_api(cluster: Cluster) -> Iterator[api.Api]:
-    found = api.Api(cluster)
-    yield found
-    found.close()
+    client = api.Api(cluster)
+    yield client
+    client.close()
 
 
 @pytest.fixture
@@ -188,17 +188,17 @@ def kwok_nodes(cluster_api: api.Api) -> Iterator[Callable[..., list[str]]]:
 @pytest.fixture
 def api_proxy(cluster: Cluster) -> Iterator[ApiProxy]:
     """A proxy of this test's own before the cluster's API, well-behaved until told otherwise."""
-    found = ApiProxy(cluster)
-    yield found
-    found.close()
+    proxy = ApiProxy(cluster)
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture
 def registry(cluster: Cluster) -> Iterator[Registry]:
     """A registry of this test's own that the cluster's real nodes can pull from."""
-    found = Registry(cluster)
-    yield found
-    found.close()
+    server = Registry(cluster)
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="session")

@@ -25,10 +25,10 @@ DRIVER = Path("/proc/driver/nvidia/gpus")
 
 def count(devices: Path = DEVICES, driver: Path = DRIVER) -> int:
     """How many this machine has: by its device files, by its driver's list, or as its own tool says."""
-    found = [file for file in devices.glob("nvidia*") if re.fullmatch(r"nvidia\d+", file.name)]
-    if not found and driver.is_dir():
-        found = list(driver.iterdir())
-    return len(found) or count_told()
+    entries = [file for file in devices.glob("nvidia*") if re.fullmatch(r"nvidia\d+", file.name)]
+    if not entries and driver.is_dir():
+        entries = list(driver.iterdir())
+    return len(entries) or count_told()
 
 
 def count_told() -> int:

@@ -12,8 +12,8 @@ from testbed import cleanup, clusters, hosts, processes, traits
 
 
 def add(commands: Any) -> None:
-    told = "machines reached over SSH"
-    top = commands.add_parser("hosts", help=told, description=told)
+    summary = "machines reached over SSH"
+    top = commands.add_parser("hosts", help=summary, description=summary)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="COMMAND")
     up = verbs.add_parser("up", help="start hosts and wait until they answer")
     up.add_argument("count", type=int, nargs="?", default=1)

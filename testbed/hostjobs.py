@@ -135,7 +135,7 @@ def run(cluster: Cluster, programs: Binaries, order: Order) -> int:
 def check_fits(with_api: api.Api, wanted: int) -> None:
     """Refuse at once what no node can ever give; what is only in use now is waited for."""
     nodes = with_api.items(api.path_of("Node", "v1"))
-    most = max((int(one["status"].get("allocatable", {}).get(gpus.RESOURCE, 0)) for one in nodes), default=0)
+    most = max((int(each["status"].get("allocatable", {}).get(gpus.RESOURCE, 0)) for each in nodes), default=0)
     if wanted > most:
         raise TestbedError(f"{wanted} GPUs were asked for and the machine shows {most}: run --gpus {most}")
 
@@ -148,11 +148,11 @@ def wait_started(with_api: api.Api, job: str) -> str:
     """The pod's name, once it has run; refuses with the reason when it does not come to that."""
     deadline = time.monotonic() + START_S
     while True:
-        found = pods_of(with_api, job)
-        for pod in found:
+        pods = pods_of(with_api, job)
+        for pod in pods:
             if pod["status"].get("phase") not in (None, "Pending"):
                 return str(pod["metadata"]["name"])
-        reason = next(filter(None, map(obstacle, found)), "its pod does not start")
+        reason = next(filter(None, map(obstacle, pods)), "its pod does not start")
         if time.monotonic() > deadline:
             raise TestbedError(f"the Job {job} does not run: {reason}")
         time.sleep(0.05)
@@ -161,12 +161,16 @@ def wait_started(with_api: api.Api, job: str) -> str:
 def obstacle(pod: api.Object) -> str:
     """What a pod that does not run says about itself."""
     status = pod["status"]
-    for one in status.get("containerStatuses", []):
-        waiting = one.get("state", {}).get("waiting")
+    for container in status.get("containerStatuses", []):
+        waiting = container.get("state", {}).get("waiting")
         if waiting:
             return f"{waiting.get('reason', '')} {waiting.get('message', '')}".strip()
-    told = [one.get("message", "") for one in status.get("conditions", []) if one["type"] == "PodScheduled"]
-    return told[0] if told else ""
+    messages = [
+        condition.get("message", "")
+        for condition in status.get("conditions", [])
+        if condition["type"] == "PodScheduled"
+    ]
+    return messages[0] if messages else ""
 
 
 def follow(cluster: Cluster, programs: Binaries, pod: str) -> None:
@@ -183,7 +187,9 @@ def wait_ended(with_api: api.Api, pod: str) -> int:
 
     def has_ended() -> bool:
         statuses = (with_api.get(path) or {}).get("status", {}).get("containerStatuses", [])
-        codes[:] = [one["state"]["terminated"]["exitCode"] for one in statuses if "terminated" in one["state"]]
+        codes[:] = [
+            container["state"]["terminated"]["exitCode"] for container in statuses if "terminated" in container["state"]
+        ]
         return bool(codes)
 
     api.wait_for(f"the pod {pod} has ended", has_ended, START_S)

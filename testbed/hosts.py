@@ -146,23 +146,23 @@ def up(name: str, count: int, wanted: Sequence[str] = (), *, lease: bool = False
     """The group of this name, every host answering over SSH. One that already runs is left as it is."""
     if not 1 <= count <= MOST:
         raise TestbedError(f"a group has 1 to {MOST} hosts, not {count}")
-    found = traits.combine(wanted, count)
-    lacks = missing() or (driver.missing() if any(one.gpus for one in found) else None)
+    chosen = traits.combine(wanted, count)
+    lacks = missing() or (driver.missing() if any(host.gpus for host in chosen) else None)
     if lacks:
         raise Missing(lacks)
-    if any(one.delay for one in found):
+    if any(host.delay for host in chosen):
         check_delay()
     base = rootfs.get()
     folder = clusters.folder_of(name)
     with clusters.folder_lock(name):
         running = clusters.load(name)
         if running and running.ready and not processes.ended(processes.recorded(running.processes).values()):
-            if PROFILE in running.profiles and [host.traits for host in load(running).hosts] == found:
+            if PROFILE in running.profiles and [host.traits for host in load(running).hosts] == chosen:
                 return load(running)
             raise TestbedError(f"{name!r} runs and is something else; take it down first, or use --name")
         cleanup.remove(folder)
         try:
-            group = start(name, base, found)
+            group = start(name, base, chosen)
             if lease:
                 (folder / "lease").touch(mode=0o600)
             return dataclasses.replace(group, record=clusters.save(dataclasses.replace(group.record, ready=True)))
@@ -209,9 +209,10 @@ def start(name: str, base: Path, wanted: list[Traits]) -> Group:
         network.connect(record, 0, [holder])
     connect_outside(record, holder)
     hosts = tuple(
-        Host(f"host-{number}", f"10.{record.range}.0.{10 + number}", folder, one) for number, one in enumerate(wanted)
+        Host(f"host-{number}", f"10.{record.range}.0.{10 + number}", folder, host_traits)
+        for number, host_traits in enumerate(wanted)
     )
-    rows = [{"name": one.name, "address": one.address, "traits": dataclasses.asdict(one.traits)} for one in hosts]
+    rows = [{"name": host.name, "address": host.address, "traits": dataclasses.asdict(host.traits)} for host in hosts]
     (folder / "hosts.json").write_text(json.dumps(rows))
     write_keys(hosts)
     running = []

@@ -126,7 +126,7 @@ def key_of(recipe: Recipe) -> str:
     if builder:
         digest.update(f"{key_of(RECIPES[builder])} {dockerfile.key()}".encode())
     if recipe.program:
-        target = next(one for one in binaries.TARGETS if recipe.program in one.programs)
+        target = next(candidate for candidate in binaries.TARGETS if recipe.program in candidate.programs)
         digest.update(binaries.key_of(target).encode())
     return digest.hexdigest()[:16]
 
@@ -186,15 +186,15 @@ def layers_of(archive: Path) -> list[dict[str, object]]:
         index = tar.extractfile("index.json")
         assert index is not None
         (listed,) = json.loads(index.read())["manifests"]
-        found: list[dict[str, object]] = json.loads(blob(tar, listed["digest"]))["layers"]
-    return found
+        layers: list[dict[str, object]] = json.loads(blob(tar, listed["digest"]))["layers"]
+    return layers
 
 
 def remove_older(wanted: Path) -> None:
     """Of an image that changes with every line of code only the newest few are kept: others may be loading one."""
     name = wanted.name.rpartition("-")[0]
-    found = sorted(wanted.parent.glob(f"{name}-*.tar"), key=lambda file: file.stat().st_mtime, reverse=True)
-    for file in found[KEPT:]:
+    archives = sorted(wanted.parent.glob(f"{name}-*.tar"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for file in archives[KEPT:]:
         file.unlink(missing_ok=True)
 
 
@@ -268,7 +268,7 @@ def write_archive(
         "os": "linux",
         "config": dict(settings),
         # The layers are not compressed, so that their digests are those of what is in them.
-        "rootfs": {"type": "layers", "diff_ids": [*(one["digest"] for one in below), f"sha256:{layer_digest}"]},
+        "rootfs": {"type": "layers", "diff_ids": [*(lower["digest"] for lower in below), f"sha256:{layer_digest}"]},
         "created": "1970-01-01T00:00:00Z",
     }
     with tarfile.open(archive, "w") as tar:

@@ -45,10 +45,10 @@ def layer_files(program: str, programs: Binaries, base: Path) -> dict[str, Path 
         return {f"usr/bin/{program}": programs[program], **libraries_of(base, "/usr/bin/env")}
     if not program.startswith("kube-"):
         return {f"usr/local/bin/{program}": programs[program], program: f"usr/local/bin/{program}"}
-    found: dict[str, Path | str] = {"usr/local/bin/kubernetes": programs["kubelet"].resolve()}
-    found |= {f"usr/local/bin/{name}": "kubernetes" for name in binaries.KUBERNETES_COMMANDS}
-    found["usr/sbin/nft"] = base / "usr/sbin/nft"
-    return found | libraries_of(base, "/usr/sbin/nft")
+    files: dict[str, Path | str] = {"usr/local/bin/kubernetes": programs["kubelet"].resolve()}
+    files |= {f"usr/local/bin/{name}": "kubernetes" for name in binaries.KUBERNETES_COMMANDS}
+    files["usr/sbin/nft"] = base / "usr/sbin/nft"
+    return files | libraries_of(base, "/usr/sbin/nft")
 
 
 def libraries_of(base: Path, program: str) -> dict[str, Path]:
@@ -131,7 +131,7 @@ def add_image(tar: tarfile.TarFile, layer: Path, references: Sequence[str]) -> l
             "config": images.add_blob(tar, "config.v1+json", config),
             "layers": [images.descriptor("layer.v1.tar", digest, size)],
         }
-        one = images.add_blob(tar, "manifest.v1+json", manifest)
-        one["annotations"] = {"io.containerd.image.name": name}
-        listed.append(one)
+        descriptor = images.add_blob(tar, "manifest.v1+json", manifest)
+        descriptor["annotations"] = {"io.containerd.image.name": name}
+        listed.append(descriptor)
     return listed

@@ -40,14 +40,14 @@ class Shape:
     @property
     def labels(self) -> dict[str, str]:
         """What node feature discovery and clouds put on such a node."""
-        found = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-        found["node.kubernetes.io/instance-type"] = self.name
+        labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+        labels["node.kubernetes.io/instance-type"] = self.name
         if self.gpus:
-            found["nvidia.com/gpu.present"] = "true"
-            found["nvidia.com/gpu.count"] = str(self.gpus)
-            found["nvidia.com/gpu.product"] = self.product
-            found["nvidia.com/gpu.memory"] = str(self.gpu_memory_mib)
-        return found
+            labels["nvidia.com/gpu.present"] = "true"
+            labels["nvidia.com/gpu.count"] = str(self.gpus)
+            labels["nvidia.com/gpu.product"] = self.product
+            labels["nvidia.com/gpu.memory"] = str(self.gpu_memory_mib)
+        return labels
 
 
 SHAPES = {
@@ -181,8 +181,8 @@ def remove_nodes(with_api: api.Api, names: Iterable[str]) -> None:
 
 def ready_count(with_api: api.Api) -> int:
     nodes = with_api.items("/api/v1/nodes?labelSelector=type%3Dkwok")
-    conditions = [one for node in nodes for one in node["status"].get("conditions", [])]
-    return sum(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    conditions = [condition for node in nodes for condition in node["status"].get("conditions", [])]
+    return sum(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def wait_ready(with_api: api.Api, count: int) -> None:

@@ -98,18 +98,18 @@ def rendered(controller: Controller, programs: Binaries) -> list[Object]:
         with tempfile.NamedTemporaryFile("w", dir=wanted.parent, prefix=".making-", delete=False) as scratch:
             json.dump(parse(text), scratch)
         Path(scratch.name).rename(wanted)
-    found: list[Object] = json.loads(wanted.read_text())
-    return found
+    objects: list[Object] = json.loads(wanted.read_text())
+    return objects
 
 
 def module_folder(controller: Controller) -> Path:
     target = binaries.BY_NAME[controller.name]
     environment = {**os.environ, "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
-    told = output_of(
+    output = output_of(
         [build.check_tools(target), "mod", "download", "-json", controller.module],
         cwd=binaries.GO_FOLDER / target.module, environment=environment,
     )  # fmt: skip
-    return Path(json.loads(told)["Dir"])
+    return Path(json.loads(output)["Dir"])
 
 
 def render(folder: Path, programs: Binaries) -> str:
@@ -131,21 +131,21 @@ def output_of(
 
 
 def parse(text: str) -> list[Object]:
-    decoder, found, place = json.JSONDecoder(), [], 0
+    decoder, objects, place = json.JSONDecoder(), [], 0
     text = text.strip()
     while place < len(text):
         item, place = decoder.raw_decode(text, place)
-        found.append(item)
+        objects.append(item)
         while place < len(text) and text[place].isspace():
             place += 1
-    return found
+    return objects
 
 
 def adapt(controller: Controller, items: Sequence[Object], pair: Pair) -> list[Object]:
     """The objects for a test cluster: our image, our certificate, ready sooner. Pure."""
-    found = copy.deepcopy(list(items))
+    adapted = copy.deepcopy(list(items))
     authority = encoded(pair.authority)
-    for item in found:
+    for item in adapted:
         kind = item["kind"]
         if kind == "Deployment":
             adapt_pod(controller, item["spec"]["template"]["spec"])
@@ -159,7 +159,7 @@ def adapt(controller: Controller, items: Sequence[Object], pair: Pair) -> list[O
                 hook["clientConfig"]["caBundle"] = authority
         elif kind == "CustomResourceDefinition" and "webhook" in item["spec"].get("conversion", {}):
             item["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] = authority
-    return found
+    return adapted
 
 
 def adapt_pod(controller: Controller, pod: Object) -> None:
@@ -198,8 +198,8 @@ def start(cluster: Cluster, programs: Binaries, with_api: api.Api, controller: C
 
 
 def is_ready(with_api: api.Api, controller: Controller) -> bool:
-    found = with_api.get(api.path_of("Deployment", "apps/v1", controller.space, controller.deployment))
-    if not found or not found.get("status", {}).get("readyReplicas"):
+    deployment = with_api.get(api.path_of("Deployment", "apps/v1", controller.space, controller.deployment))
+    if not deployment or not deployment.get("status", {}).get("readyReplicas"):
         return False
     # The service leads to the new pod a moment later.
     path = api.path_of_object(controller.sample).rpartition("/")[0]

@@ -62,7 +62,7 @@ class Answer:
 
     def text(self, request: Request) -> bytes:
         reason = REASONS.get(self.status, "Unknown")
-        told = {
+        status = {
             "kind": "Status",
             "apiVersion": "v1",
             "status": "Failure",
@@ -70,7 +70,7 @@ class Answer:
             "reason": reason,
             "code": self.status,
         }
-        body = json.dumps(told).encode()
+        body = json.dumps(status).encode()
         lines = [f"HTTP/1.1 {self.status} {reason}", "Content-Type: application/json", f"Content-Length: {len(body)}"]
         if self.retry_after_s is not None:
             lines.append(f"Retry-After: {self.retry_after_s}")
@@ -85,7 +85,7 @@ class Head:
     fields: tuple[tuple[str, str], ...]
 
     def get(self, name: str) -> str:
-        return ", ".join(value for one, value in self.fields if one == name)
+        return ", ".join(value for field, value in self.fields if field == name)
 
     def replaced(self, more: dict[str, list[str]], dropped: str = "x-remote-") -> Head:
         kept = [(name, value) for name, value in self.fields if not name.startswith(dropped)]

@@ -107,21 +107,21 @@ def open_room(
 
 def first_process(outer: Process, program: Path) -> Process:
     """The process with the number 1 inside: the only child of the command that made the room."""
-    found: list[int] = []
+    pids: list[int] = []
 
     def is_there() -> bool:
         try:
             listed = processes.children(outer.pid)
-            found[:] = [pid for pid in listed if os.readlink(f"/proc/{pid}/exe") == os.path.realpath(program)]
+            pids[:] = [pid for pid in listed if os.readlink(f"/proc/{pid}/exe") == os.path.realpath(program)]
         except OSError:
             return not processes.is_alive(outer)
-        return bool(found) or not processes.is_alive(outer)
+        return bool(pids) or not processes.is_alive(outer)
 
     processes.wait_until(is_there, 10.0, every_s=0.005)
-    ticks = processes.start_ticks(found[0]) if found else None
+    ticks = processes.start_ticks(pids[0]) if pids else None
     if ticks is None:
         raise TestbedError(f"no namespaces for {outer.name}:\n{processes.tail(Path(outer.log))}")
-    return Process(outer.name.replace("-room", "-holder"), found[0], ticks, outer.boot_id, outer.log)
+    return Process(outer.name.replace("-room", "-holder"), pids[0], ticks, outer.boot_id, outer.log)
 
 
 def holder_of(cluster: Cluster, name: str) -> int | None:

@@ -223,11 +223,11 @@ def start_agents(cluster: Cluster, programs: Binaries, number: int, holder: int)
 
 def shown_gpus(with_api: api.Api, name: str) -> int:
     """How many GPUs of a node the scheduler may hand out."""
-    found = with_api.get(api.path_of("Node", "v1", name=name)) or {}
-    return int(found.get("status", {}).get("allocatable", {}).get(GPU, 0))
+    body = with_api.get(api.path_of("Node", "v1", name=name)) or {}
+    return int(body.get("status", {}).get("allocatable", {}).get(GPU, 0))
 
 
 def is_ready(with_api: api.Api, name: str) -> bool:
-    found = with_api.get(api.path_of("Node", "v1", name=name))
-    conditions = (found or {}).get("status", {}).get("conditions", [])
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    body = with_api.get(api.path_of("Node", "v1", name=name))
+    conditions = (body or {}).get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

@@ -72,15 +72,15 @@ def fetched(version: str, modules: Path) -> Path:
     command = [str(build.go_program()), "mod", "download", "-json", f"{MODULE}@v{version}"]
     environment = {**os.environ, "GOWORK": "off", "GOFLAGS": "-modcacherw", "GOMODCACHE": str(modules)}
     done = subprocess.run(command, cwd=modules, env=environment, capture_output=True, text=True, check=False)
-    told = json.loads(done.stdout) if done.stdout.strip() else {}
+    report = json.loads(done.stdout) if done.stdout.strip() else {}
     if done.returncode != 0:
-        words = str(told.get("Error") or done.stderr).strip()
-        if any(one in words for one in UNREACHABLE):
+        words = str(report.get("Error") or done.stderr).strip()
+        if any(phrase in words for phrase in UNREACHABLE):
             raise Missing(f"the OpenAPI of Kubernetes {version} cannot be fetched: {words.splitlines()[0]}")
         raise TestbedError(f"{' '.join(command)}: {words}")
-    if told["Sum"] != SUMS[version]:
-        raise TestbedError(f"{MODULE}@v{version} is {told['Sum']}, which is not what was pinned")
-    return Path(told["Dir"])
+    if report["Sum"] != SUMS[version]:
+        raise TestbedError(f"{MODULE}@v{version} is {report['Sum']}, which is not what was pinned")
+    return Path(report["Dir"])
 
 
 def document(version: str, group_version: str) -> dict[str, Any] | None:
@@ -89,14 +89,14 @@ def document(version: str, group_version: str) -> dict[str, Any] | None:
     file = folder(version) / f"{'__'.join(parts)}_openapi.json"
     if not file.exists():
         return None
-    found: dict[str, Any] = json.loads(file.read_text())
-    return found
+    content: dict[str, Any] = json.loads(file.read_text())
+    return content
 
 
 def groups(version: str) -> dict[str, tuple[str, ...]]:
     """The API groups that this version of Kubernetes knows, each with its versions."""
-    found: dict[str, tuple[str, ...]] = {}
+    versions: dict[str, tuple[str, ...]] = {}
     for file in sorted(folder(version).glob("apis__*__*_openapi.json")):
         _, group, number = file.name.removesuffix("_openapi.json").split("__")
-        found[group] = (*found.get(group, ()), number)
-    return found
+        versions[group] = (*versions.get(group, ()), number)
+    return versions

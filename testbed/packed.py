@@ -21,22 +21,22 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="start", description="Kubernetes on this machine, with its network and GPUs.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, told: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=told, description=told)
+    def command(name: str, summary: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=summary, description=summary)
         made.add_argument("--name", default=machine.DEFAULT_NAME, help="the cluster (default: %(default)s)")
         return made
 
-    one = command("up", "start the cluster and wait until it is ready")
-    one.add_argument("--gpus", type=whole, metavar="N", help="how many the node shows (default: those it has)")
+    up_parser = command("up", "start the cluster and wait until it is ready")
+    up_parser.add_argument("--gpus", type=whole, metavar="N", help="how many the node shows (default: those it has)")
     command("down", "remove the cluster and everything it made")
     command("status", "show clusters and their processes")
     command("kubeconfig", "print the path of the kubeconfig")
     command("kubectl", "run kubectl: start kubectl -- get pods").add_argument("rest", nargs=argparse.REMAINDER)
-    for name, told in (
+    for name, summary in (
         ("run", "run a command of this machine as a Job, show its output, return its exit code"),
         ("manifest", "print the Job that `run` would make"),
     ):
-        job = command(name, f"{told}: start {name} -- COMMAND")
+        job = command(name, f"{summary}: start {name} -- COMMAND")
         job.add_argument("--gpus", type=whole, default=1, metavar="N", help="GPUs to ask for (default: %(default)s)")
         job.add_argument("--mount", action="append", default=[], metavar="FOLDER", help="a further folder, writable")
         job.add_argument("--folder", default="", help="where the command starts (default: /tmp, the pod's own)")

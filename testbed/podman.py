@@ -142,8 +142,8 @@ def _files(library: str) -> Iterator[tuple[str, str]]:
 
 
 def _libraries(files: list[str]) -> list[str]:
-    told = subprocess.run(["ldd", *files], capture_output=True, text=True, check=False).stdout
-    words = (word for line in told.splitlines() if not line.endswith(":") for word in line.split())
+    output = subprocess.run(["ldd", *files], capture_output=True, text=True, check=False).stdout
+    words = (word for line in output.splitlines() if not line.endswith(":") for word in line.split())
     return sorted({word for word in words if word.startswith("/")})
 
 

@@ -61,7 +61,7 @@ def start_ticks(pid: int) -> int | None:
 
 def children(pid: int) -> list[int]:
     """Processes this one has started. Read from every process's own line: not every kernel keeps the list."""
-    found = []
+    pids = []
     for entry in PROC.iterdir():
         if entry.name.isdigit():
             try:
@@ -69,8 +69,8 @@ def children(pid: int) -> list[int]:
             except OSError:
                 continue
             if int(fields[1]) == pid:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def is_alive(process: Process) -> bool:
@@ -83,7 +83,7 @@ def marks(cluster_id: str, folder: Path) -> dict[str, str]:
 
 def marked(cluster_id: str | None = None) -> list[Marked]:
     """Every living process with a mark, or with this cluster's mark."""
-    found = []
+    processes = []
     for entry in PROC.iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -96,8 +96,8 @@ def marked(cluster_id: str | None = None) -> list[Marked]:
         values = dict(item.partition("=")[::2] for item in ours)
         identity = values.get(MARK)
         if identity and cluster_id in (None, identity) and start_ticks(int(entry.name)) is not None:
-            found.append(Marked(int(entry.name), identity, values.get(FOLDER_MARK, ""), command[:200]))
-    return found
+            processes.append(Marked(int(entry.name), identity, values.get(FOLDER_MARK, ""), command[:200]))
+    return processes
 
 
 def inner_pid(pid: int) -> int | None:
@@ -148,16 +148,16 @@ def outer_pid(pid: int, launch: Launch) -> int | None:
     """The number out here of a process that was started inside."""
     if launch.holder is None:
         return pid
-    found: list[int] = []
+    pids: list[int] = []
 
     def is_found() -> bool:
-        found[:] = [one.pid for one in marked(launch.environment[MARK]) if inner_pid(one.pid) == pid]
-        found[:] = [one for one in found if pid_space(one) == pid_space(launch.holder)]
-        return bool(found)
+        pids[:] = [process.pid for process in marked(launch.environment[MARK]) if inner_pid(process.pid) == pid]
+        pids[:] = [candidate for candidate in pids if pid_space(candidate) == pid_space(launch.holder)]
+        return bool(pids)
 
     # While a process exchanges its program, it shows no environment for a moment.
     wait_until(is_found, 2.0)
-    return found[0] if found else None
+    return pids[0] if pids else None
 
 
 def pid_space(pid: int | None) -> int:
@@ -205,11 +205,13 @@ def kill_marked(cluster_id: str, *, within_s: float = 10.0) -> int:
     deadline = time.monotonic() + within_s
     while left := marked(cluster_id):
         if time.monotonic() > deadline:
-            raise TestbedError("not to be killed: " + "; ".join(f"pid {one.pid} {one.command}" for one in left))
-        for one in left:
+            raise TestbedError(
+                "not to be killed: " + "; ".join(f"pid {process.pid} {process.command}" for process in left)
+            )
+        for process in left:
             try:
-                os.kill(one.pid, signal.SIGKILL)
-                killed.add(one.pid)
+                os.kill(process.pid, signal.SIGKILL)
+                killed.add(process.pid)
             except ProcessLookupError:
                 pass
         time.sleep(0.02)
@@ -244,13 +246,13 @@ def record(folder: Path, process: Process) -> None:
 
 
 def recorded(folder: Path) -> dict[str, Process]:
-    found = {}
+    processes = {}
     for file in sorted(folder.glob("*.json")):
         try:
-            found[file.stem] = Process(**json.loads(file.read_text()))
+            processes[file.stem] = Process(**json.loads(file.read_text()))
         except (OSError, ValueError, TypeError):
             continue
-    return found
+    return processes
 
 
 def ended(processes: Iterable[Process]) -> list[Process]:

@@ -43,16 +43,23 @@ class Parts:
         simulated = kwok.TARGETS if self.simulates else ()
         older = (OLDER.name,) if "older" in self.profiles else ()
         nvidia = node.GPU_TARGETS if node.GPU_PROFILE in self.profiles else ()
-        return (*controlplane.TARGETS, *older, *real, *nvidia, *simulated, *(one.name for one in self.controllers))
+        return (
+            *controlplane.TARGETS,
+            *older,
+            *real,
+            *nvidia,
+            *simulated,
+            *(controller.name for controller in self.controllers),
+        )
 
     @property
     def controllers(self) -> tuple[Controller, ...]:
-        return tuple(one for name, one in CONTROLLERS.items() if name in self.profiles)
+        return tuple(controller for name, controller in CONTROLLERS.items() if name in self.profiles)
 
     @property
     def images(self) -> tuple[str, ...]:
         """What a real node has from the start."""
-        return (*images.BASE, *(one.name for one in self.controllers))
+        return (*images.BASE, *(controller.name for controller in self.controllers))
 
 
 def combine(names: Sequence[str], fleet: Sequence[str] = ()) -> Parts:

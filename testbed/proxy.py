@@ -246,7 +246,7 @@ class ApiProxy:
         request = Request(method, target)
         await asyncio.sleep(self._delay_s)
         await self._flowing.wait()
-        chosen = [one for one in self._answers if one.concerns(request) and one.share.is_chosen()]
+        chosen = [answer for answer in self._answers if answer.concerns(request) and answer.share.is_chosen()]
         if chosen:
             self.seen.append(Seen(request, str(chosen[0].status)))
             await self._body(head, client.reader, None)

@@ -173,11 +173,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.head(404, 0, {})
             return
         status = self.registry.admit(parts[-2])
-        found = self.registry.find("/".join(parts[1:-2]), parts[-2], parts[-1])
-        if status is not None or found is None:
+        content = self.registry.find("/".join(parts[1:-2]), parts[-2], parts[-1])
+        if status is not None or content is None:
             self.head(status or 404, 0, {})
             return
-        image, digest, blob = found
+        image, digest, blob = content
         kind = image.media_type if digest == image.manifest else "application/octet-stream"
         self.head(200, blob.size, {"Content-Type": kind, "Docker-Content-Digest": digest})
         if self.command == "GET":

@@ -112,14 +112,14 @@ class Traits:
 
 def combine(wanted: Sequence[str], count: int) -> list[Traits]:
     """The traits of each of `count` hosts."""
-    found = [Traits() for _ in range(count)]
+    hosts = [Traits() for _ in range(count)]
     for text in wanted:
         chosen, name, value = parse(text)
         if chosen is not None and chosen >= count:
             raise TestbedError(f"{text!r}: there are {count} hosts, from 0 to {count - 1}")
         for number in range(count) if chosen is None else [chosen]:
-            found[number] = add(found[number], name, value)
-    return found
+            hosts[number] = add(hosts[number], name, value)
+    return hosts
 
 
 def parse(text: str) -> tuple[int | None, str, str]:
@@ -177,25 +177,27 @@ def checked_port(value: str) -> int:
 
 def files(traits: Traits, user: str) -> dict[str, str]:
     """Files to put on the host, by path."""
-    found = dict(LEFTOVER) if traits.leftover_cluster else {}
+    contents = dict(LEFTOVER) if traits.leftover_cluster else {}
     if traits.no_sudo or traits.sudo_password:
-        found[f"etc/sudoers.d/{user}"] = "# nobody\n" if traits.no_sudo else f"{user} ALL=(ALL) ALL\n"
+        contents[f"etc/sudoers.d/{user}"] = "# nobody\n" if traits.no_sudo else f"{user} ALL=(ALL) ALL\n"
     if traits.firewall:
-        found["etc/nftables.conf"] = FIREWALL
-        found["etc/systemd/system/multi-user.target.d/firewall.conf"] = "[Unit]\nWants=nftables.service\n"
+        contents["etc/nftables.conf"] = FIREWALL
+        contents["etc/systemd/system/multi-user.target.d/firewall.conf"] = "[Unit]\nWants=nftables.service\n"
     if traits.old_containerd:
-        found["etc/containerd/config.toml"] = 'version = 2\ndisabled_plugins = ["cri"]\nroot = "/var/lib/containerd"\n'
+        contents["etc/containerd/config.toml"] = (
+            'version = 2\ndisabled_plugins = ["cri"]\nroot = "/var/lib/containerd"\n'
+        )
     if traits.swap:
-        found["etc/fstab"] = "/swap.img none swap sw 0 0\n"
+        contents["etc/fstab"] = "/swap.img none swap sw 0 0\n"
     if traits.clock_s:
-        found.update(clock_files(traits.clock_s))
+        contents.update(clock_files(traits.clock_s))
     if traits.slow or traits.delay:
-        found["etc/testbed/link"] = "\n".join(link_commands(traits, "host0")) + "\n"
+        contents["etc/testbed/link"] = "\n".join(link_commands(traits, "host0")) + "\n"
     for port in traits.busy_ports:
         unit = f"[Service]\nExecStart=/usr/bin/python3 -m http.server {port}\n"
-        found[f"etc/systemd/system/busy-{port}.service"] = unit
-        found[f"etc/systemd/system/multi-user.target.d/busy-{port}.conf"] = f"[Unit]\nWants=busy-{port}.service\n"
-    return found
+        contents[f"etc/systemd/system/busy-{port}.service"] = unit
+        contents[f"etc/systemd/system/multi-user.target.d/busy-{port}.conf"] = f"[Unit]\nWants=busy-{port}.service\n"
+    return contents
 
 
 def clock_files(offset_s: int) -> dict[str, str]:
@@ -219,10 +221,10 @@ def clock_files(offset_s: int) -> dict[str, str]:
 
 def link_commands(traits: Traits, link: str) -> list[str]:
     """What `tc` must be told about one end of the host's cable."""
-    told = []
+    commands = []
     if traits.delay:
-        told.append(f"qdisc add dev {link} root handle 1: netem delay {traits.delay}")
+        commands.append(f"qdisc add dev {link} root handle 1: netem delay {traits.delay}")
     if traits.slow:
         below = "parent 1:" if traits.delay else "root"
-        told.append(f"qdisc add dev {link} {below} handle 2: tbf rate {traits.slow} burst 32kb latency 400ms")
-    return told
+        commands.append(f"qdisc add dev {link} {below} handle 2: tbf rate {traits.slow} burst 32kb latency 400ms")
+    return commands

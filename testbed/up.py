@@ -102,10 +102,10 @@ def open_rooms(cluster: Cluster, parts: Parts, programs: Binaries, holders: list
     for number in range(parts.real_nodes):
         holders.append(namespaces.open_room(cluster, programs, node.name_of(number)).pid)
     with clusters.machine_lock("addresses"):
-        found = network.claim_range()
-        address = f"10.{found}.255.2"
+        claimed = network.claim_range()
+        address = f"10.{claimed}.255.2"
         ports = dict(controlplane.FIXED_PORTS)
-        cluster = clusters.save(dataclasses.replace(cluster, range=found, address=address, ports=ports))
+        cluster = clusters.save(dataclasses.replace(cluster, range=claimed, address=address, ports=ports))
         network.connect(cluster, 0, holders)
     for number in range(1, parts.real_nodes):
         network.connect(cluster, number, holders)

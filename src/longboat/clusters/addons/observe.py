@@ -102,8 +102,8 @@ def object_fault(client: Client, body: Object) -> str:
 def condition_fault(body: Object, wanted: str) -> str:
     for condition in (body.get("status") or {}).get("conditions") or ():
         if condition["type"] == wanted:
-            told = condition.get("message") or condition.get("reason") or ""
-            return "" if condition["status"] == "True" else f"not {wanted}: {told}"
+            reason = condition.get("message") or condition.get("reason") or ""
+            return "" if condition["status"] == "True" else f"not {wanted}: {reason}"
     return f"not {wanted}"
 
 
