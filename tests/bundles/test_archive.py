@@ -69,7 +69,7 @@ def test_only_what_changed_is_packed(tmp_path: Path) -> None:
     assert contents(tmp_path / "one") != contents(root)
 
 
-def test_what_is_lacking_is_told(tmp_path: Path) -> None:
+def test_unpacking_an_archive_without_contents_is_an_error(tmp_path: Path) -> None:
     store = BundleStore(tmp_path / "store")
     snapshot = take(make(tmp_path / "tree", TREE), store)
     stream = packed(store, snapshot.hash, frozenset(snapshot.objects))

@@ -133,7 +133,7 @@ def test_a_tree_taken_again_is_young_again(tmp_path: Path, store: BundleStore) -
     store.check_out(snapshot.hash, tmp_path / "copy")
 
 
-def test_collect_waits_for_nobody_who_takes(tmp_path: Path, store: BundleStore) -> None:
+def test_collect_removes_nothing_while_the_store_is_in_use(tmp_path: Path, store: BundleStore) -> None:
     take(make(tmp_path / "tree", {"a": "1"}), store)
     with BundleStore(store.root).in_use():
         assert store.collect([], grace_s=-1) == 0

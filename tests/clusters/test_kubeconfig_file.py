@@ -49,7 +49,7 @@ def entries(text: str, plural: str) -> list[str]:
     return [entry["name"] for entry in yaml.safe_load(text).get(plural) or []]
 
 
-def test_into_nothing() -> None:
+def test_merge_into_an_empty_kubeconfig() -> None:
     merged = yaml.safe_load(merge("", ADMIN, "lab"))
     assert (merged["kind"], merged["current-context"]) == ("Config", "lab")
     assert [merged[plural][0]["name"] for plural in ("clusters", "users", "contexts")] == ["lab", "lab-admin", "lab"]

@@ -46,7 +46,7 @@ class Gpus:
         return self.jobs.wait(run)
 
 
-def test_it_says_what_and_who(jobs: Jobs) -> None:
+def test_a_waiting_run_names_the_resource_and_its_holder(jobs: Jobs) -> None:
     gpus = Gpus(jobs, "a", "b")
     gpus.submit("holder", 2)
     assert gpus.until_holding("holder") == jobs.place.shown_gpus("a", "b")
@@ -163,7 +163,7 @@ def _most_cpus(jobs: Jobs) -> float:
     raise AssertionError("4096 CPUs were not refused")
 
 
-def test_a_chain(jobs: Jobs) -> None:
+def test_a_run_starts_after_the_one_before_it_has_succeeded(jobs: Jobs) -> None:
     """A run starts when the one before it has succeeded; after one that failed it ends, with the reason."""
     first = jobs.submit(HOLDS, name="first")
     second = jobs.submit("print('second')", name="second", after=[first.name])

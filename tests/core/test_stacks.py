@@ -51,7 +51,7 @@ def test_of_two_the_one_that_does_not_wait() -> None:
     assert odd_one_out({0: LOADING, 1: WAITING}) == ((0,), "load_batch (data.py:12)")
 
 
-def test_two_that_cannot_be_told_apart() -> None:
+def test_of_two_different_stacks_neither_is_the_odd_one() -> None:
     assert odd_one_out({0: LOADING, 1: stack("forward", 3)}) == ((), "")
 
 

@@ -37,6 +37,6 @@ def test_a_beginning_is_not_enough_where_the_whole_name_is_asked_for() -> None:
     assert NAMES[0] in (caught.value.hint or "")
 
 
-def test_the_latest_of_none() -> None:
+def test_the_latest_run_where_there_are_no_runs() -> None:
     with pytest.raises(NotFound, match="no runs yet"):
         match("-", [])

@@ -59,7 +59,7 @@ def test_what_is_no_training_is_left_out(tmp_path: Path) -> None:
     assert [job.name for job in trace.jobs] == ["default/t"]
 
 
-def test_recordings_that_are_none(tmp_path: Path) -> None:
+def test_missing_and_too_short_recordings_are_errors(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no such file"):
         read_recording(tmp_path / "nothing.json")
     with pytest.raises(NotFound, match=r"no \*.json"):

@@ -72,7 +72,7 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
     ]
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_missing_empty_and_binary_trace_files_are_errors(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         read_trace(tmp_path / "nothing.csv")
     for path in (tmp_path, written(tmp_path, HEAD)):

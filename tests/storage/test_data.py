@@ -75,7 +75,7 @@ def test_progress_is_told(tmp_path: Path, site: Site) -> None:
     assert told[-1] == (size, size)
 
 
-def test_a_zip(tmp_path: Path, site: Site) -> None:
+def test_a_zip_archive_is_unpacked(tmp_path: Path, site: Site) -> None:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as pack:
         pack.writestr("a/b", "1")
@@ -90,7 +90,7 @@ def test_what_is_not_unpacked(tmp_path: Path, site: Site) -> None:
     assert seen(tmp_path / "data") == {"plain.csv": b"a,b\n", "set.tar.gz": site.files["/set.tar.gz"]}
 
 
-def test_the_checksum(tmp_path: Path, site: Site) -> None:
+def test_a_wrong_checksum_is_refused(tmp_path: Path, site: Site) -> None:
     right = hashlib.sha256(site.files["/set.tar.gz"]).hexdigest()
     with pytest.raises(EngineError, match=f"the sha256 is {right}") as caught:
         import_data(item(site, sha256="0" * 64), tmp_path / "data", transfer=QUICK)

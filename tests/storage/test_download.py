@@ -98,7 +98,7 @@ def test_busy_servers_are_asked_again_and_others_not(tmp_path: Path, site: Site)
     assert len(site.requests) == 3
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_a_refused_connection_is_an_engine_error(tmp_path: Path) -> None:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]

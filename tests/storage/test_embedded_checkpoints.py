@@ -66,7 +66,7 @@ def test_a_retry_goes_on_where_the_store_is_when_the_folder_is_lost(
     assert stored(done, s3)[-1] == "step-4" and len(stored(done, s3)) == 2 and done.checkpoint == f"{url}/step-4"
 
 
-def test_another_run_begins_with_it_and_purge_removes_it(
+def test_another_run_resumes_from_the_bucket_and_purge_empties_it(
     s3: Running, jobs: Jobs, given: dict[str, Any], tmp_path: Path
 ) -> None:
     first = jobs.run(TRAINS, **given)

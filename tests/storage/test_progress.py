@@ -21,7 +21,7 @@ def test_sizes(done: int, total: int | None, words: str) -> None:
     assert progress.progress_words(done, total) == words
 
 
-def test_it_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_at_most_every_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("longboat.storage.progress.time.monotonic", lambda: clock[0])
     told: list[str] = []

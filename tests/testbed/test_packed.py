@@ -20,7 +20,7 @@ def test_everything_after_the_dashes_is_the_command(
     assert {"name": "A", "value": "b=c"} in container["env"]
 
 
-def test_told_in_one_line(state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_one_line(state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert packed.main(tmp_path, ["kubeconfig"]) == 1
     assert capsys.readouterr().err == f"start: there is no cluster 'machine' in {state}: start up\n"
     assert packed.main(tmp_path, ["manifest", "--env", "A", "--", "true"]) == 1

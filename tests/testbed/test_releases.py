@@ -88,7 +88,7 @@ def test_a_file_that_is_not_there_means_building(mirror: Path, tmp_path: Path) -
     assert not releases.fetch(BY_NAME["runc"], folder, lambda _: None)
 
 
-def test_off_asks_nobody(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switched_off_downloads_make_no_request(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(mirror, "runc")
     monkeypatch.setenv("LONGBOAT_TESTBED_RELEASES", "off")
     monkeypatch.setattr(releases, "answers", lambda _: pytest.fail("asked"))

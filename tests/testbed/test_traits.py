@@ -45,7 +45,7 @@ def test_delay_and_rate_add_up() -> None:
     assert second.startswith("qdisc add dev eth0 parent 1: handle 2: tbf rate 2mbit ")
 
 
-def test_full_disk_is_a_small_one() -> None:
+def test_a_full_disk_is_a_small_disk_with_little_free() -> None:
     assert traits.combine(["full-disk"], 1) == [Traits(disk_bytes=1 << 30, free_bytes=16 << 20)]
     assert traits.combine(["disk=2G", "full-disk=1M"], 1) == [Traits(disk_bytes=2 << 30, free_bytes=1 << 20)]
 

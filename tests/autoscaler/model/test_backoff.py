@@ -71,7 +71,7 @@ def test_whom_it_concerns(kind: FailureKind) -> None:
     assert not closed(pool("cpu", provider="else"), [failure(kind)], settings, NOW)
 
 
-def test_of_several_the_longest_is_told() -> None:
+def test_of_several_backoffs_the_longest_counts() -> None:
     failures = [failure("throttled"), failure("stockout"), failure("quota", at=NOW + 60)]
     (found,) = closed(pool(), failures, AutoscalerSettings(), NOW)
     assert found.kind == "quota" and not found.is_delay

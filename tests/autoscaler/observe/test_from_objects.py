@@ -57,7 +57,7 @@ def test_lists_of_one_kind_and_lists_in_lists_are_read() -> None:
     assert len(by_kind(inner)["Pod"]) == 1
 
 
-def test_an_object_that_is_named_twice_is_one() -> None:
+def test_an_object_listed_twice_counts_once() -> None:
     assert len(snapshot(pod("p", {}), pod("p", {})).pods) == 1
 
 

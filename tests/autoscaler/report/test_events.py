@@ -157,7 +157,7 @@ def test_a_webhook_that_speaks_no_http_is_told_again(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "slack.com/x", "http:///x"])
-def test_an_address_that_is_none(address: str) -> None:
+def test_an_invalid_webhook_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError):
         Webhook(address, print)
 

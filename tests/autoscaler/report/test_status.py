@@ -65,11 +65,11 @@ def test_the_gate_reads_them_in_the_namespace_of_the_autoscaler_alone() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"upcoming": [{"shape": 1}]}'])
-def test_what_is_not_understood_is_nothing(text: str | None) -> None:
+def test_an_invalid_status_configmap_has_no_upcoming_nodes(text: str | None) -> None:
     assert observe_upcoming(cast(Client, Told(text)), 0.0) == ()
 
 
-def test_what_may_not_be_read_is_nothing() -> None:
+def test_a_forbidden_status_configmap_has_no_upcoming_nodes() -> None:
     error = Forbidden("no", status=403)
     assert observe_upcoming(cast(Client, Told(None, error)), 0.0) == ()
 

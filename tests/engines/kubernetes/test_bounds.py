@@ -136,12 +136,12 @@ def test_a_launcher_that_talks_without_end_is_not_listened_to(tmp_path: Path, ch
 
 
 @pytest.mark.parametrize("answer", [DEEP, b'{"ranks":' * 4000, b"\xff", b"[]", b"1", b"", b'{"ranks": 1e999}'])
-def test_an_answer_that_is_none(tmp_path: Path, answer: bytes) -> None:
+def test_an_invalid_answer_of_a_launcher_is_ignored(tmp_path: Path, answer: bytes) -> None:
     with talking(saying(answer), tmp_path) as client:
         assert not ask_status(client, "pod")
 
 
-def test_an_answer_that_is_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncated_answer_of_a_launcher_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = json.dumps({"phase": "running", "x": "y" * 50_000}).encode()
     with talking(saying(whole), tmp_path) as client:
         assert ask_status(client, "pod") == {"phase": "running"}

@@ -112,7 +112,7 @@ def test_workloads_of_another_owner_are_not_of_the_run() -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "7", '{"at": 1e308}', '{"at": 1, "grace_s": 1e300}', '{"at": 1, "grace_s": -5}'])
-def test_a_stop_that_makes_no_sense_is_still_one(text: str) -> None:
+def test_an_invalid_stop_annotation_still_stops(text: str) -> None:
     made = body()
     made["metadata"]["annotations"] = {STOP: text}
     assert read_stop(made) == StopRequest(at=0.0)

@@ -55,12 +55,12 @@ class TestImages:
             told = trouble(client, "nowhere", "the registry registry.invalid cannot be reached from the node")
         assert not told.is_final
 
-    def test_a_name_that_is_none(self, cluster: Cluster, namespace: str, kubectl: Kubectl) -> None:
+    def test_an_invalid_image_name(self, cluster: Cluster, namespace: str, kubectl: Kubectl) -> None:
         apply(kubectl, pod("odd", image="UPPER/Case"))
         with opened(cluster, namespace) as client:
             assert trouble(client, "odd", "this is not a name of an image").is_final
 
-    def test_pulling_is_told_while_it_lasts(
+    def test_a_long_pull_is_reported(
         self, cluster: Cluster, namespace: str, kubectl: Kubectl, registry: Registry, tmp_path: Path
     ) -> None:
         image = self.image(registry, tmp_path)

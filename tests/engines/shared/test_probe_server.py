@@ -70,7 +70,7 @@ def test_a_flood_of_silent_connections_keeps_no_probe_out(port: int) -> None:
 @pytest.mark.parametrize(
     "data", [b"\0" * 200, b"GET /" + b"x" * 70_000, b"GET / HTTP/9.9\r\n\r\n", b"\xff\xfe\r\n\r\n"]
 )
-def test_garbage_ends_nothing(port: int, data: bytes) -> None:
+def test_invalid_requests_do_not_stop_the_server(port: int, data: bytes) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=30) as stranger:
         stranger.sendall(data)
     assert ask(port, "/healthz")[0] == 200

@@ -125,7 +125,7 @@ def whole(body: Any) -> str:
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-def test_no_object_of_a_run_but_its_own_secret_holds_one(
+def test_only_the_runs_own_secret_holds_credentials_of_urls(
     cluster: tuple[KubernetesEngine, Wire, list[str]], found: list[str]
 ) -> None:
     engine, wire, said = cluster
@@ -162,7 +162,7 @@ def test_a_pod_finds_the_whole_url_in_its_environment(cluster: tuple[KubernetesE
     assert '"LONGBOAT_DATA_URL_1", "valueFrom": {"secretKeyRef"' in json.dumps(made)
 
 
-def test_on_this_machine_only_files_of_the_owner_hold_one(tmp_path: Path) -> None:
+def test_only_private_files_hold_credentials_of_urls(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         _run_here(tmp_path)
@@ -209,7 +209,7 @@ def test_a_refusal_shows_none(tmp_path: Path, url: str) -> None:
 
 
 @pytest.mark.parametrize("place", [f"https://h/x?sig={CANARY}", f"ftp://u:{CANARY}@h", f"s3://b/x?{CANARY}"])
-def test_an_address_to_resume_from_shows_none(
+def test_a_refused_resume_url_shows_no_credentials(
     tmp_path: Path, cluster: tuple[KubernetesEngine, Wire, list[str]], place: str
 ) -> None:
     submission = Submission(job=job_of([], checkpoints=Checkpoints(resume=place)), base=str(tmp_path))

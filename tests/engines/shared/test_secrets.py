@@ -37,7 +37,7 @@ def test_where_a_secret_is_found(store: Home, secret: Secret, expected: str) -> 
     assert read_secrets(store, [secret], environment) == {secret.name: expected}
 
 
-def test_a_file(store: Home, tmp_path: Path) -> None:
+def test_a_secret_is_read_from_a_file(store: Home, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("in a file\n")
     assert read_secrets(store, [Secret(name="T", file=str(tmp_path / "token"))], {}) == {"T": "in a file"}
     for bad in (tmp_path / "nothing", tmp_path):
@@ -56,14 +56,14 @@ def test_nowhere(store: Home, secret: Secret) -> None:
     assert "value-of-other" not in f"{caught.value.message}{caught.value.hint}"
 
 
-def test_one_that_is_nowhere_takes_no_other_with_it(store: Home) -> None:
+def test_a_missing_secret_does_not_hide_the_others(store: Home) -> None:
     told: list[str] = []
     secrets = [Secret(name="GONE"), Secret(name="HERE"), Secret(name="ODD", store="no name")]
     assert readable_secrets(store, secrets, {"HERE": "x"}, told.append) == {"HERE": "x"}
     assert len(told) == 2 and "GONE" in told[0]
 
 
-def test_the_store(store: Home) -> None:
+def test_the_secret_store_is_private_and_lists_names(store: Home) -> None:
     set_secret(store, "SECOND", "x")
     assert list_secrets(store) == ["SECOND", "STORED"]
     path = store.root / "secrets" / "STORED"

@@ -249,7 +249,7 @@ def hello(opening: bytes = PROVEN, **keys: object) -> bytes:
     ],
     ids=range(22),
 )
-def test_strangers_hear_nothing(ends: Ends, data: bytes) -> None:
+def test_unauthenticated_connections_get_no_answer(ends: Ends, data: bytes) -> None:
     assert raw(ends, data) == b""
     assert ends.at_head == [] and not any(channel.is_up for channel in ends.channels.values())
     assert raw(ends, hello()).startswith(WELCOME)

@@ -44,7 +44,7 @@ def test_go_when_the_last_is_ready() -> None:
     assert court.ready("worker-1", "/ckpt") == []
 
 
-def test_nobody_goes_once_somebody_failed() -> None:
+def test_no_node_starts_its_ranks_after_a_failed_setup() -> None:
     court = coordinator()
     court.ready("worker-0", None)
     assert reasons(court.ended("worker-1", outcome(5, cause="setup"), 1.0)) == dict.fromkeys(

@@ -29,7 +29,7 @@ def test_a_pod_that_is_taken_away(make_pods: Make, place: int) -> None:
     pods.until_said("leaves")  # with their grace
 
 
-def test_taken_away_while_it_waits_for_the_others(make_pods: Make) -> None:
+def test_sigterm_while_waiting_for_the_gang_is_a_preemption(make_pods: Make) -> None:
     pods = make_pods(script=SLEEP, roles={"worker": 2})
     pods.start(1)
     pods.until(lambda: (pods.node(1) / "ready.json").exists())

@@ -59,7 +59,7 @@ raise SystemExit(6)
     assert found["reports"]["0"]["rank"] == 0 and found["outcome"]["exit_code"] and found["verdict"]["exit_code"] == 6
 
 
-def test_nobody_to_tell(make_pods: Make, tmp_path: Path) -> None:
+def test_a_stop_without_a_running_launcher_is_not_found(make_pods: Make, tmp_path: Path) -> None:
     assert beside("--tell", tmp_path, "stop").returncode == 202
     pods = make_pods(script="pass")
     assert pods.run() == [0]
@@ -95,6 +95,6 @@ def test_usage(words: tuple[str, ...]) -> None:
     assert done.returncode == 201 and done.stderr.startswith("usage: ") and "Traceback" not in done.stderr
 
 
-def test_status_of_nothing(tmp_path: Path) -> None:
+def test_the_status_of_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     done = beside("--status", tmp_path / "none")
     assert done.returncode == 205 and "Traceback" not in done.stderr

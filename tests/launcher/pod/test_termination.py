@@ -105,7 +105,7 @@ def test_how_many_lines_there_are_is_told_of_all_streams_or_of_none() -> None:
     assert silent is not None and silent.lines is None
 
 
-def test_the_engine_reads_it() -> None:
+def test_the_engine_parses_the_launchers_termination_message() -> None:
     sentence = {"exit_code": 1, "cause": "exception", "message": "x", "node": "worker-1", "first": report()}
     said = read_termination(compose(facts(gang={**sentence, "reason": "failure"})).decode())
     assert said is not None and said.first is not None and said.gang is not None and said.gang.first is not None

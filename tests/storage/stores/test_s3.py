@@ -87,7 +87,7 @@ def failing(environment: Mapping[str, str], url: str = "s3://data/secret/object"
     return caught.value
 
 
-def test_who_may_not_is_told_what_to_do(s3: Running) -> None:
+def test_refused_credentials_get_a_hint(s3: Running) -> None:
     opened(s3.environment).put("secret/object", b"x")
     endpoint = {**ALONE, "AWS_ENDPOINT_URL": s3.url}
     cases: list[tuple[dict[str, str], str, str]] = [
@@ -103,7 +103,7 @@ def test_who_may_not_is_told_what_to_do(s3: Running) -> None:
     assert "the credentials do not allow this" in error.message and error.hint is not None and "grant" in error.hint
 
 
-def test_what_is_not_there(s3: Running) -> None:
+def test_missing_buckets_and_objects_are_named(s3: Running) -> None:
     assert "there is no bucket nowhere" in failing(s3.environment, "s3://nowhere/x").message
     error = failing(s3.environment, "s3://data/nothing")
     assert error.message == "s3://data/nothing: there is no such object"

@@ -25,7 +25,7 @@ def helper_pods(client: Client) -> list[str]:
     return [pod["metadata"]["name"] for pod in client.list(POD, labels=f"{names.KIND}=helper").items]
 
 
-def test_it_mounts_what_lasts_where_the_run_has_it() -> None:
+def test_a_helper_pod_mounts_lasting_volumes_at_the_runs_paths() -> None:
     volumes = (
         Volume(target="/data", claim="data"),
         Volume(target="tmp", scratch=True),
@@ -127,7 +127,9 @@ def test_it_goes_with_its_run_and_old_ones_are_swept(client: Client, namespace: 
 
 
 @pytest.mark.pods
-def test_an_image_that_cannot_be_had_is_told(client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_cannot_be_pulled_is_an_error(
+    client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("longboat.engines.kubernetes.exec.helper_pod.PULL_S", 0.0)
     with pytest.raises(EngineError, match="ErrImage|ImagePull"):
         HelperPod(client, Storage(path=f"/var/lib/{namespace}"), image="longboat.test/none:latest").__enter__()

@@ -157,7 +157,7 @@ def test_runs_on_other_nodes_do_not_wait_for_each_other() -> None:
     assert found["anywhere"].reason == "may start before first: it will not delay it"
 
 
-def test_fragments_are_told() -> None:
+def test_fragmented_gpus_are_named_in_the_reason() -> None:
     room = cluster(*(bound(f"x{number}", f"n{number}", {GPU: "4"}) for number in range(2)), gpus=8, nodes=2)
     found = verdicts([run("whole", 1, {GPU: "8"})], room)["whole"]
     assert found.reason == (

@@ -65,7 +65,7 @@ def test_it_is_one_of_the_runs_objects_and_has_its_owner() -> None:
     assert not [each for each in manifests.run_objects(record(), {}) if each["kind"] == "NetworkPolicy"]
 
 
-def test_explanations_know_it() -> None:
+def test_our_network_policy_is_never_named_as_blocking() -> None:
     """Alone it is in nobody's way; beside a policy that lets nothing in, it is what lets the nodes meet."""
     own, labels = network_policy(record()), {names.RUN: "train"}
     closed = {"metadata": {"name": "closed"}, "spec": {"podSelector": {}, "policyTypes": ["Ingress"]}}
@@ -76,14 +76,14 @@ def test_explanations_know_it() -> None:
     assert blocking_policies([other], labels, {}) == []
 
 
-def test_who_may_not_create_one_has_none() -> None:
+def test_without_permission_no_network_policy_is_made() -> None:
     right = next(one for one in PERMISSIONS if str(one) == "create networkpolicies.networking.k8s.io")
     assert ClusterFacts(namespace="n", groups=SERVED).can_isolate
     assert not ClusterFacts(namespace="n", groups=SERVED, denied=(right,)).can_isolate
     assert not ClusterFacts(namespace="n").can_isolate
 
 
-def test_the_setting(tmp_path: Path) -> None:
+def test_network_policies_can_be_switched_off_by_setting(tmp_path: Path) -> None:
     environment = {"LONGBOAT_HOME": str(tmp_path)}
     assert read_settings(environment).cluster().network_policy is True
     write_setting(environment, "contexts.lab.network_policy", "false")

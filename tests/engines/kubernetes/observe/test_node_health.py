@@ -80,7 +80,7 @@ THEN = "then the next attempt"
         (node(deletionTimestamp=SINCE), [("is being deleted", f"its pods end with it, {THEN}")]),
     ],
 )
-def test_what_is_told_of_a_node(body: dict[str, Any] | None, expected: list[tuple[str, str]]) -> None:
+def test_node_conditions_become_troubles(body: dict[str, Any] | None, expected: list[tuple[str, str]]) -> None:
     found = node_troubles(seen(pod(0, "n0"), pod(1, "n1")), {"n1": body})
     assert [(trouble.what, trouble.follows) for trouble in found] == expected
     assert all(

@@ -51,7 +51,9 @@ JUDGED: list[tuple[list[PodView], tuple[str, int | None, str | None]]] = [
 
 
 @pytest.mark.parametrize(("pods", "expected"), JUDGED)
-def test_the_verdict(pods: list[PodView], expected: tuple[str, int | None, str | None]) -> None:
+def test_the_outcome_of_an_attempt_by_its_pods(
+    pods: list[PodView], expected: tuple[str, int | None, str | None]
+) -> None:
     found = judge(snapshot(*pods), 0)
     assert (found.how, found.exit_code, found.failure and found.failure.cause) == expected
 

@@ -313,7 +313,7 @@ def test_what_a_slow_process_made_after_the_end_is_removed() -> None:
     assert decide(snapshot(ended(0), ended(1), state=final), NOW).actions == ()
 
 
-def test_who_lingers_after_the_verdict_is_told_and_then_taken_away() -> None:
+def test_pods_that_outlive_the_verdict_are_stopped_and_then_deleted() -> None:
     seen = snapshot(ended(0, 3, gang=verdict(3, "setup"), at=NOW), running(1))
     due = NOW + 30 + LINGER_S
     early = decide(seen, NOW + LATE_S + 1)

@@ -38,7 +38,7 @@ def test_the_number_of_a_copy_is_no_part_of_its_base(name: str, base: str) -> No
         ({BASE: 1, f"{BASE}-2": 7}, f"{BASE}-2"),  # the fullest, so that the others go with their last owners
     ],
 )
-def test_a_copy_with_room_or_a_new_one(there: dict[str, int], name: str) -> None:
+def test_a_secret_with_too_many_owners_gets_a_copy(there: dict[str, int], name: str) -> None:
     assert copy_for(BASE, [secret(*each) for each in there.items()]) == name
 
 

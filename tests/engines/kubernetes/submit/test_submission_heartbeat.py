@@ -23,7 +23,7 @@ def body(text: str | None) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("text", [None, "", "soon", "-5", "1e300", "9" * 400, "\u0663"])
-def test_what_is_no_moment_is_none(text: str | None) -> None:
+def test_an_invalid_heartbeat_time_counts_as_none(text: str | None) -> None:
     assert snapshot_of(body(text), workloads=(), pods=()).submitter_alive == 0.0
 
 

@@ -40,7 +40,7 @@ def test_folders_of_the_user(target: str) -> None:
 
 
 @pytest.mark.parametrize("program", ["podman", None])
-def test_such_links_are_told(tmp_path: Path, program: str | None) -> None:
+def test_links_out_of_the_code_are_reported_for_containers(tmp_path: Path, program: str | None) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "tools").symlink_to("/usr/bin")
     submission = Submission(job=job(workdir="."), base=str(tmp_path / "code"))

@@ -31,17 +31,17 @@ def test_docker_where_it_answers(tmp_path: Path) -> None:
     assert remote.program is None and "another machine" in remote.why_not
 
 
-def test_a_docker_without_its_daemon_is_none(tmp_path: Path) -> None:
+def test_docker_without_its_daemon_is_not_used(tmp_path: Path) -> None:
     choice = choose("auto", installed(tmp_path, docker=1))
     assert choice.program is None and choice.why_not == "no podman here, docker's daemon does not answer"
 
 
-def test_none_and_off(tmp_path: Path) -> None:
+def test_reasons_for_no_container_program(tmp_path: Path) -> None:
     assert choose("auto", installed(tmp_path)).why_not == "no podman here, no docker here"
     assert "off" in choose("off", installed(tmp_path, podman=0)).why_not
 
 
-def test_what_is_set_must_be_there(tmp_path: Path) -> None:
+def test_a_configured_program_that_is_missing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused) as refusal:
         choose("podman", installed(tmp_path, docker=0))
     assert "no podman here" in refusal.value.message and "containers off" in (refusal.value.hint or "")

@@ -43,7 +43,7 @@ def test_device_files_are_those_of_gpus_by_number(tmp_path: Path) -> None:
     assert device_files(tmp_path) == {0: f"{tmp_path}/nvidia0", 10: f"{tmp_path}/nvidia10"}
 
 
-def test_without_a_driver_there_are_none(tmp_path: Path) -> None:
+def test_without_a_driver_there_are_no_device_files(tmp_path: Path) -> None:
     assert device_files(tmp_path) == {}
 
 

@@ -43,7 +43,7 @@ def test_a_call_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
     assert built.opened() == 0
 
 
-def test_without_a_driver_there_are_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(nvml, "DEVICES", (str(tmp_path / "none"),))
     assert nvml.list_gpus() == ()
     monkeypatch.setattr(nvml, "DEVICES", (str(tmp_path),))

@@ -58,7 +58,7 @@ FITS: list[tuple[Job, LocalMachine]] = [
 
 
 @pytest.mark.parametrize(("fitting", "here"), FITS)
-def test_what_fits(fitting: Job, here: LocalMachine) -> None:
+def test_jobs_that_fit_have_no_refusal(fitting: Job, here: LocalMachine) -> None:
     assert check(fitting, here) == []
 
 

@@ -56,12 +56,12 @@ def test_which_folder_a_volume_is(volume: Volume, target: str, path: str, said: 
         (Volume(target="/d", path="/gone"), "there is no folder /gone", "local.mounts"),
     ],
 )
-def test_what_is_nowhere_is_told_with_what_to_set(volume: Volume, reason: str, hint: str) -> None:
+def test_a_missing_volume_gets_a_hint_which_setting_names_it(volume: Volume, reason: str, hint: str) -> None:
     found = localized(volume)
     assert [reason in told and hint in (helps or "") for told, helps in found.problems] == [True]
 
 
-def test_all_that_is_missing_is_told_at_once() -> None:
+def test_all_missing_volumes_are_reported_at_once() -> None:
     found = localized(Volume(target="/a", claim="a"), Volume(target="/b", claim="b"), queue="research")
     assert len(found.problems) == 2 and found.notices == [
         "`queue: research` is not used here: this machine has one queue"

@@ -44,7 +44,7 @@ def test_example_ports_are_as_many_as_needed(tmp_path: Path) -> None:
     assert [len(ports) for ports in example_ports(own)] == ports_needed(own.job)
 
 
-def test_what_a_launcher_is_told(tmp_path: Path) -> None:
+def test_the_plan_of_each_launcher(tmp_path: Path) -> None:
     (tmp_path / "volume").mkdir()
     preparation = prepared(tmp_path)
     preparation.make(

@@ -87,7 +87,7 @@ def test_ending_strays_takes_no_childs_exit_code_away(sleeper: subprocess.Popen[
     assert sleeper.wait() == -9
 
 
-def test_what_cannot_be_ended_is_told() -> None:
+def test_processes_that_survive_sigkill_are_reported() -> None:
     assert kill_until_gone(lambda: [2**22 + 7], timeout_s=0.05) is False
 
 

@@ -30,7 +30,7 @@ def scratch(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_socket_fits_below_it(temporary: Path, scratch: Path) -> None:
+def test_a_unix_socket_fits_into_the_short_tmpdir(temporary: Path, scratch: Path) -> None:
     short = short_path(scratch, HOME)
     assert len(str(short)) <= SHORT and short == short_path(scratch, HOME), "a second supervisor finds the same"
     with socket.socket(socket.AF_UNIX) as listener:
@@ -71,7 +71,7 @@ def test_links_of_removed_runs_go(temporary: Path, scratch: Path, tmp_path: Path
     assert sorted(new.parent.iterdir()) == [new] and not os.path.lexists(old)
 
 
-def test_a_short_home_has_it(temporary: Path, scratch: Path) -> None:
+def test_the_short_tmpdir_is_below_a_short_home(temporary: Path, scratch: Path) -> None:
     short = short_path(scratch, temporary)
     assert short.parent == temporary / "t" and short.parent.stat().st_mode & 0o077 == 0
     forget(scratch, temporary)
