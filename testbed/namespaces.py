@@ -57,6 +57,11 @@ for folder in lib/kubelet lib/containerd lib/cni log/pods log/containers; do
     mkdir -p "/var/$folder" "$room/$folder"
     mount --bind "$room/$folder" "/var/$folder"
 done
+# The machine's name servers cannot be reached from here, and every pull from an unknown registry would wait for them.
+if [ -e /etc/nsswitch.conf ]; then
+    echo "hosts: files" > "$room/nsswitch.conf"
+    mount --bind "$room/nsswitch.conf" /etc/nsswitch.conf
+fi
 """
     + KERNEL_SETTINGS
     + """

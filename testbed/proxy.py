@@ -56,6 +56,7 @@ class ApiProxy:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.seen: list[Seen] = []
+        self.refused = 0  # connections, while it was cut
         self._delay_s = 0.0
         self._is_cut = False
         self._watch_s: float | None = None
@@ -188,6 +189,7 @@ class ApiProxy:
             incoming, _ = await self._loop.sock_accept(self._listener)
             incoming.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._is_cut:
+                self.refused += 1
                 incoming.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 incoming.close()
             else:

@@ -1,4 +1,4 @@
-"""Unmodified scripts of real frameworks train in real pods, in both shapes, and resume after a rank was killed.
+"""Unmodified scripts of real frameworks train in real pods, in several shapes, and resume after a rank was killed.
 
 The images are made by the test set-up: torch of Debian packages, TensorFlow of wheels on top of Debian's Python.
 """
@@ -24,14 +24,38 @@ from tests.conformance.clusters import open_cluster
 from tests.frameworks.conftest import SCRIPTS, Ended
 from tests.frameworks.test_training import SIGKILLED, Case, check_equal_parameters, job_of, starts
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.pods, pytest.mark.soak, pytest.mark.timeout(1200)]
+# In one process, which loads the images into the node once.
+pytestmark = [
+    pytest.mark.frameworks,
+    pytest.mark.pods,
+    pytest.mark.xdist_group("framework-images"),
+    pytest.mark.timeout(1200),
+]
 
 RUN_TIMEOUT_S = 600.0
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 A_SHARE = {"cpus": 0.25}
 """A pod that asks for no CPU gets next to none where others work, and asking for some leads through the gate."""
 
+TRAINED = "torchrun, one pod of 2 processes"
+RESUMED = "torchrun, 2 pods of one process"
 CASES = {
+    TRAINED: Case(
+        "torch",
+        "train_torch.py",
+        {"run": "torchrun train_torch.py", "procs": 2, "env": ONE_THREAD, **A_SHARE},
+        2,
+        "worker-0",
+        "torch",
+    ),
+    RESUMED: Case(
+        "torch",
+        "train_torch.py",
+        {"run": "torchrun train_torch.py", "nodes": 2, "env": ONE_THREAD, **A_SHARE},
+        2,
+        "worker-1",
+        "torch",
+    ),
     "torchrun, 2 pods of 2 processes": Case(
         "torch",
         "train_torch.py",
@@ -111,7 +135,15 @@ def run_case(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[RunCa
         yield run
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def all_but_one_in_soak(ordinary: str) -> list[Any]:
+    """Imports of a framework take long in pods: one case of each test is enough for `make test`."""
+    return [
+        pytest.param(case, id=name, marks=() if name == ordinary else (pytest.mark.soak,))
+        for name, case in CASES.items()
+    ]
+
+
+@pytest.mark.parametrize("case", all_but_one_in_soak(TRAINED))
 def test_trains_in_pods_to_equal_parameters(case: Case, run_case: RunCase) -> None:
     ended = run_case(case, job_of(case, crash=False))
     check_equal_parameters(case, ended)
@@ -119,7 +151,7 @@ def test_trains_in_pods_to_equal_parameters(case: Case, run_case: RunCase) -> No
     assert ended.status["attempt"] == 1
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("case", all_but_one_in_soak(RESUMED))
 def test_resumes_in_new_pods_after_a_rank_was_killed(case: Case, run_case: RunCase) -> None:
     ended = run_case(case, job_of(case, crash=True))
     check_equal_parameters(case, ended)

@@ -1,4 +1,8 @@
-"""Unmodified scripts of real frameworks train through `longboat run`, and resume after a rank was killed."""
+"""Unmodified scripts of real frameworks train through `longboat run`, and resume after a rank was killed.
+
+Nearly all of the time goes into importing the frameworks, once for each rank. So `make test` trains once with each way
+to start ranks and resumes each framework once, with few ranks; `make soak` does both with every way and all ranks.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +98,14 @@ def check_equal_parameters(case: Case, ended: Ended) -> None:
     assert ended.status["spec"]["framework"] == case.framework
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+SOAK = (pytest.mark.soak,)
+RESUMED_ONLY = ("torch without torchrun", "tensorflow workers")  # in `make test`
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=name, marks=SOAK if name in RESUMED_ONLY else ()) for name, case in CASES.items()],
+)
 def test_trains_to_equal_parameters(case: Case, run_job: RunJob) -> None:
     ended = run_job(case.environment, case.script, job_of(case, crash=False))
     check_equal_parameters(case, ended)
@@ -110,11 +121,30 @@ def test_trains_to_equal_parameters(case: Case, run_job: RunJob) -> None:
         ]
 
 
-OTHERWISE_STARTED = ("torch without torchrun", "mpirun in the command")
-RESUMED = {name: case for name, case in CASES.items() if name not in OTHERWISE_STARTED}
+def one_rank_per_node(name: str) -> Case:
+    return CASES[name]._replace(job={**CASES[name].job, "procs": 1}, trainers=2)
 
 
-@pytest.mark.parametrize("case", RESUMED.values(), ids=RESUMED.keys())
+RESUMED = [
+    pytest.param(CASES["mpi"], id="mpi"),
+    *(
+        pytest.param(one_rank_per_node(name), id=f"{name}, one rank per node")
+        for name in ("torch without torchrun", "jax", "tensorflow workers")
+    ),
+    *(
+        pytest.param(CASES[name], id=name, marks=SOAK)
+        for name in (
+            "torchrun",
+            "jax",
+            "tensorflow workers",
+            "tensorflow parameter servers",
+            "the older worker contract",
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("case", RESUMED)
 def test_resumes_after_a_rank_was_killed(case: Case, run_job: RunJob) -> None:
     ended = run_job(case.environment, case.script, job_of(case, crash=True))
     check_equal_parameters(case, ended)

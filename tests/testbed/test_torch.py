@@ -1,4 +1,7 @@
-"""The image with torch: torchrun starts processes in one pod and in several that meet by a name of the cluster."""
+"""The image with torch: torchrun starts processes in one pod and in several that meet by a name of the cluster.
+
+In `make soak` only: tests/frameworks/test_pods.py trains with this image in pods, also in `make test`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from testbed import binaries, clusters, images, namespaces, node
 from testbed.clusters import Cluster
 from testbed.errors import Missing
 from testbed.fixtures import Kubectl
+
+pytestmark = [pytest.mark.pods, pytest.mark.soak, pytest.mark.xdist_group("framework-images")]
 
 PORT = 29500
 WAIT_S = 300
@@ -91,16 +96,12 @@ def finished_logs(kubectl: Kubectl, manifest: str) -> list[str]:
     return sorted(line for line in lines if line.startswith("rank "))
 
 
-@pytest.mark.pods
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ALONE)
 def test_torchrun_starts_two_processes_in_a_pod(cluster: Cluster, kubectl: Kubectl, way: str) -> None:
     load_torch(cluster.name)
     assert finished_logs(kubectl, job(1, *ALONE[way])) == ["rank 0 sum 11", "rank 1 sum 11"]
 
 
-@pytest.mark.pods
-@pytest.mark.slow
 @pytest.mark.parametrize("way", MEETINGS)
 def test_torchrun_joins_two_pods_over_their_network(cluster: Cluster, kubectl: Kubectl, way: str) -> None:
     load_torch(cluster.name)
