@@ -50,7 +50,7 @@ class Nursery:
 
 
 @pytest.fixture
-def nursery(stage: Stage, tmp_path: Path) -> Iterator[Nursery]:
+def killable_autoscaler(stage: Stage, tmp_path: Path) -> Iterator[Nursery]:
     machine = {"cpus": 32, "memory": "256Gi", "gpus": 8}
     pools = [{"name": stage.name("gpu"), "max": 6, "boot": "20s", "zones": ["a", "b"], "machine": machine}]
     path = tmp_path / "pools.yaml"
@@ -80,7 +80,7 @@ def check_untouched(stage: Stage, *jobs: str) -> None:
     assert len({one["metadata"]["name"] for one in pods}) == len(pods)
 
 
-def test_after_every_single_write_a_new_one_finishes(stage: Stage, nursery: Nursery) -> None:
+def test_after_every_single_write_a_new_one_finishes(stage: Stage, killable_autoscaler: Nursery) -> None:
     """Two machines are made in two zones and deleted again; the autoscaler dies after its n-th write, n = 1, 2, ..."""
     jobs: list[str] = []
     labels = {"longboat.dev/attempt": "0"}
@@ -88,18 +88,18 @@ def test_after_every_single_write_a_new_one_finishes(stage: Stage, nursery: Nurs
         name = f"train-{after}"
         stage.job(name, pods=2, run_for="0.2s", labels={**labels, "longboat.dev/run": name})
         jobs.append(name)
-        nursery.ask("start", after=after)
+        killable_autoscaler.ask("start", after=after)
         wait_for(
             f"death after write {after}",
-            lambda name=name: nursery.ask("poll") is not None or is_over(stage, name),  # type: ignore[misc]
+            lambda name=name: killable_autoscaler.ask("poll") is not None or is_over(stage, name),  # type: ignore[misc]
         )
-        code = nursery.ask("kill")
+        code = killable_autoscaler.ask("kill")
         if code != KILLED:
             assert is_over(stage, name)
             break
-        nursery.ask("start")
+        killable_autoscaler.ask("start")
         wait_for(f"the next one finishes what ended after write {after}", lambda: is_over(stage, jobs[-1]))
-        nursery.ask("kill")
+        killable_autoscaler.ask("kill")
     assert len(jobs) > 12, "so many writes are made in any case"
     check_untouched(stage, *jobs)
     assert all(len(pods) == 2 for pods in pods_by_job(stage).values())
@@ -112,7 +112,7 @@ def pods_by_job(stage: Stage) -> dict[str, list[str]]:
     return found
 
 
-def test_killed_a_hundred_times_at_random(stage: Stage, nursery: Nursery) -> None:
+def test_killed_a_hundred_times_at_random(stage: Stage, killable_autoscaler: Nursery) -> None:
     chance = random.Random(20261115)
     jobs: dict[str, int] = {}
     seen: dict[str, set[str]] = {}  # pods that were ever there: those of a node that is gone go after a while
@@ -123,14 +123,14 @@ def test_killed_a_hundred_times_at_random(stage: Stage, nursery: Nursery) -> Non
             labels = {"longboat.dev/run": name, "longboat.dev/attempt": "0"} if pods > 1 else {}
             stage.job(name, pods=pods, run_for=f"{chance.uniform(0.5, 4):.1f}s", labels=labels)
             jobs[name] = pods
-        nursery.ask("start")
+        killable_autoscaler.ask("start")
         time.sleep(chance.uniform(0.05, 0.8))
-        assert nursery.ask("kill") == -9
+        assert killable_autoscaler.ask("kill") == -9
         most = max(most, len(stage.machines()))
         note_pods(stage, seen)
-    nursery.ask("start")
+    killable_autoscaler.ask("start")
     wait_for("all is over", lambda: is_over(stage, *jobs))
-    nursery.ask("kill")
+    killable_autoscaler.ask("kill")
     assert 0 < most <= 6
     check_untouched(stage, *jobs)
     note_pods(stage, seen)

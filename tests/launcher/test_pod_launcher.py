@@ -22,14 +22,14 @@ Make = Callable[..., Pods]
 
 
 @pytest.fixture(scope="session")
-def onefile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def zipapp_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pyz") / "launcher.pyz"
     write_zipapp(str(path))
     return path
 
 
-def test_the_launcher_fits_into_a_secret(onefile: Path) -> None:
-    assert onefile.stat().st_size < 200 << 10
+def test_the_launcher_fits_into_a_secret(zipapp_file: Path) -> None:
+    assert zipapp_file.stat().st_size < 200 << 10
 
 
 SCRIPT = """
@@ -45,11 +45,13 @@ sys.stderr.write("no newline")
 
 
 @pytest.mark.parametrize("python", interpreters())
-def test_a_pod_from_its_first_moment_to_its_last(make_pods: Make, onefile: Path, python: str, tmp_path: Path) -> None:
+def test_a_pod_from_its_first_moment_to_its_last(
+    make_pods: Make, zipapp_file: Path, python: str, tmp_path: Path
+) -> None:
     data = tmp_path / "d.txt"
     data.write_text("data")
     pods = make_pods([python, "train.py"], script=SCRIPT, data=[{"url": data.as_uri(), "to": "in", "unpack": True}])
-    assert pods.run(launcher=onefile, python=python, env={"PWD_EXPECTED": str(pods.node(0) / "work")}) == [0]
+    assert pods.run(launcher=zipapp_file, python=python, env={"PWD_EXPECTED": str(pods.node(0) / "work")}) == [0]
     lines = pods.log(0, "0.out").splitlines()
     assert lines == ["True 1 0 1", "['in', 'tools', 'train.py'] True False"]
     message = pods.message()

@@ -36,7 +36,7 @@ def interpreters() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def onefile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def zipapp_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("one file") / "launcher.pyz"
     write_zipapp(str(path))
     return path
@@ -69,8 +69,8 @@ if longboat.rank() == 1:
 
 
 @pytest.mark.parametrize("python", interpreters())
-def test_runs_on_this_python(make_node: Make, onefile: Path, python: str) -> None:
-    for launcher in (LAUNCHER, onefile):
+def test_runs_on_this_python(make_node: Make, zipapp_file: Path, python: str) -> None:
+    for launcher in (LAUNCHER, zipapp_file):
         node = make_node([python, "train.py"], procs=2, setup="echo prepared", echo=True)
         node.script(SCRIPT)
         assert node.run(python=python, launcher=launcher, stdout=subprocess.DEVNULL) == 1
@@ -81,9 +81,9 @@ def test_runs_on_this_python(make_node: Make, onefile: Path, python: str) -> Non
 
 
 @pytest.mark.parametrize("python", interpreters())
-def test_stand_in_on_this_python(make_node: Make, onefile: Path, python: str) -> None:
+def test_stand_in_on_this_python(make_node: Make, zipapp_file: Path, python: str) -> None:
     node = torchrun_node(make_node, "import os, sys\nsys.exit(7 if os.environ['RANK'] == '6' else 0)\n", python=python)
-    assert node.run(python=python, launcher=onefile) == 7
+    assert node.run(python=python, launcher=zipapp_file) == 7
 
 
 def test_as_a_folder(make_node: Make) -> None:
@@ -92,9 +92,9 @@ def test_as_a_folder(make_node: Make) -> None:
     assert node.log() == b"hi\n"
 
 
-def test_the_same_bytes_every_time(onefile: Path, tmp_path: Path) -> None:
+def test_the_same_bytes_every_time(zipapp_file: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "longboat.launcher.zipapp", str(tmp_path / "again")], check=True)
-    assert (tmp_path / "again").read_bytes() == onefile.read_bytes()
+    assert (tmp_path / "again").read_bytes() == zipapp_file.read_bytes()
 
 
 def test_start_up_imports_little(make_node: Make) -> None:

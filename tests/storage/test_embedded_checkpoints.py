@@ -37,7 +37,7 @@ def jobs(tmp_path: Path) -> Iterator[Jobs]:
 
 
 @pytest.fixture
-def given(s3: Running, jobs: Jobs) -> dict[str, Any]:
+def job_fields(s3: Running, jobs: Jobs) -> dict[str, Any]:
     """Fields of a job, and a submitter who has the keys of the store."""
     return {
         "environment": {**jobs.place.environment, **ALONE, **KEYS},
@@ -52,10 +52,10 @@ def stored(status: Any, s3: Running) -> list[str]:
 
 
 def test_a_retry_goes_on_where_the_store_is_when_the_folder_is_lost(
-    s3: Running, jobs: Jobs, given: dict[str, Any], tmp_path: Path
+    s3: Running, jobs: Jobs, job_fields: dict[str, Any], tmp_path: Path
 ) -> None:
-    status = jobs.submit(FAILS_ONCE, retries={"count": 1, "backoff": "8s"}, **given)
-    url = f"{given['checkpoints']['to']}/{status.name}-{jobs.engine.status(status.name).uid[:8]}"
+    status = jobs.submit(FAILS_ONCE, retries={"count": 1, "backoff": "8s"}, **job_fields)
+    url = f"{job_fields['checkpoints']['to']}/{status.name}-{jobs.engine.status(status.name).uid[:8]}"
     assert jobs.engine.status(status.name).checkpoint_dir == url
     jobs.until(lambda: jobs.engine.status(status.name).attempt == 1, "it waits for its second attempt")
     assert jobs.engine.status(status.name).checkpoint == f"{url}/step-2"
@@ -67,13 +67,13 @@ def test_a_retry_goes_on_where_the_store_is_when_the_folder_is_lost(
 
 
 def test_another_run_resumes_from_the_bucket_and_purge_empties_it(
-    s3: Running, jobs: Jobs, given: dict[str, Any], tmp_path: Path
+    s3: Running, jobs: Jobs, job_fields: dict[str, Any], tmp_path: Path
 ) -> None:
-    first = jobs.run(TRAINS, **given)
+    first = jobs.run(TRAINS, **job_fields)
     assert first.phase == "succeeded", first.reason
     assert stored(first, s3)[-1] == "step-2"
     shutil.rmtree(tmp_path / "home" / "checkpoints" / first.name)
-    fields = {name: value for name, value in given.items() if name != "checkpoints"}
+    fields = {name: value for name, value in job_fields.items() if name != "checkpoints"}
     for resume in (first.name, first.checkpoint_dir, f"{first.checkpoint_dir}/step-2"):
         second = jobs.run(TRAINS, checkpoints={"resume": resume}, **fields)
         assert second.phase == "succeeded" and jobs.text(second.name) == "from 2\n", second.reason
@@ -90,8 +90,8 @@ def test_another_run_resumes_from_the_bucket_and_purge_empties_it(
     assert stored(first, s3) == []
 
 
-def test_without_purge_they_stay(s3: Running, jobs: Jobs, given: dict[str, Any]) -> None:
-    done = jobs.run(TRAINS, nodes=2, **given)
+def test_without_purge_they_stay(s3: Running, jobs: Jobs, job_fields: dict[str, Any]) -> None:
+    done = jobs.run(TRAINS, nodes=2, **job_fields)
     assert done.phase == "succeeded", done.reason
     before = stored(done, s3)
     assert before[-1] == "step-2"
@@ -99,23 +99,23 @@ def test_without_purge_they_stay(s3: Running, jobs: Jobs, given: dict[str, Any])
     assert stored(done, s3) == before
 
 
-def test_a_store_that_cannot_be_used(s3: Running, jobs: Jobs, given: dict[str, Any]) -> None:
-    environment = {**given["environment"], **READER}
-    failed = jobs.run(TRAINS, **{**given, "checkpoints": "s3://nothere/x"})
+def test_a_store_that_cannot_be_used(s3: Running, jobs: Jobs, job_fields: dict[str, Any]) -> None:
+    environment = {**job_fields["environment"], **READER}
+    failed = jobs.run(TRAINS, **{**job_fields, "checkpoints": "s3://nothere/x"})
     assert (failed.phase, failed.cause) == ("failed", "setup")
     assert "checkpoints cannot be fetched: s3://nothere/x/" in failed.reason and "no bucket" in failed.reason
     # Who may only read learns of it on the log, and the training is not lost.
-    done = jobs.run(TRAINS, **{**given, "environment": environment})
+    done = jobs.run(TRAINS, **{**job_fields, "environment": environment})
     assert done.phase == "succeeded" and done.checkpoint is None and stored(done, s3) == []
     said = [line.data.decode() for line in jobs.engine.logs(done.name, LogQuery()) if line.stream == "setup"]
     assert [text for text in said if "the newest checkpoint was not sent: s3://data/embedded/" in text]
 
 
-def test_a_stop_has_the_grace_to_send(s3: Running, jobs: Jobs, given: dict[str, Any]) -> None:
+def test_a_stop_has_the_grace_to_send(s3: Running, jobs: Jobs, job_fields: dict[str, Any]) -> None:
     code = TRAINS + "import time\nlongboat.should_stop()\nprint('up', flush=True)\n"
     code += "while not longboat.should_stop(): time.sleep(0.02)\n"
     code += "with longboat.checkpoint(50): pass\n"
-    run = jobs.submit(code, **given).name
+    run = jobs.submit(code, **job_fields).name
     jobs.until_said(run, "up")
     jobs.engine.stop(run)
     done = jobs.wait(run)
@@ -132,12 +132,12 @@ with longboat.checkpoint(70): pass
 
 @pytest.mark.parametrize(("code", "phase"), [(3, "failed"), (0, "succeeded")])
 def test_the_last_one_is_waited_for_longer_than_the_grace(
-    s3: Running, jobs: Jobs, given: dict[str, Any], tmp_path: Path, code: int, phase: str
+    s3: Running, jobs: Jobs, job_fields: dict[str, Any], tmp_path: Path, code: int, phase: str
 ) -> None:
     with between(s3.url) as faulty:
         env = {"AWS_ENDPOINT_URL": faulty.url, "GO": str(tmp_path / "go")}
         script = f"import os, longboat\nprint('up', flush=True)\n{WAITS}\nraise SystemExit({code})"
-        run = jobs.submit(script, **{**given, "env": env, "grace": "0s"}).name
+        run = jobs.submit(script, **{**job_fields, "env": env, "grace": "0s"}).name
         jobs.until_said(run, "up")
         jobs.until(lambda: len(faulty.requests) >= 2, "engine and launcher have looked into the store")
         faulty.answers = [(503, "SlowDown")] * 4  # seven seconds of patience
@@ -162,11 +162,11 @@ raise SystemExit(4)
 
 
 def test_it_is_waited_for_when_another_node_fails(
-    s3: Running, jobs: Jobs, given: dict[str, Any], tmp_path: Path
+    s3: Running, jobs: Jobs, job_fields: dict[str, Any], tmp_path: Path
 ) -> None:
     with between(s3.url) as faulty:
         env = {"AWS_ENDPOINT_URL": faulty.url, "GO": str(tmp_path / "go")}
-        run = jobs.submit(OTHER_FAILS, **{**given, "env": env, "grace": "0s", "nodes": 2}).name
+        run = jobs.submit(OTHER_FAILS, **{**job_fields, "env": env, "grace": "0s", "nodes": 2}).name
         jobs.until_said(run, "up", times=2)
         jobs.until(lambda: len(faulty.requests) >= 2, "engine and launcher have looked into the store")
         faulty.answers = [(503, "SlowDown")] * 4
@@ -177,12 +177,12 @@ def test_it_is_waited_for_when_another_node_fails(
 
 
 def test_a_stop_while_the_last_one_is_sent_changes_nothing_else(
-    s3: Running, jobs: Jobs, given: dict[str, Any], tmp_path: Path
+    s3: Running, jobs: Jobs, job_fields: dict[str, Any], tmp_path: Path
 ) -> None:
     with between(s3.url) as faulty:
         env = {"AWS_ENDPOINT_URL": faulty.url, "GO": str(tmp_path / "go")}
         script = f"import os, longboat\nprint('up', flush=True)\n{WAITS}"
-        run = jobs.submit(script, **{**given, "env": env}).name
+        run = jobs.submit(script, **{**job_fields, "env": env}).name
         jobs.until_said(run, "up")
         jobs.until(lambda: len(faulty.requests) >= 2, "engine and launcher have looked into the store")
         faulty.answers = [(503, "SlowDown")] * 10_000
@@ -194,9 +194,9 @@ def test_a_stop_while_the_last_one_is_sent_changes_nothing_else(
     assert (done.phase, done.exit_code) == ("succeeded", 0) and stored(done, s3) == []
 
 
-def test_a_plan_says_where_they_go(jobs: Jobs, given: dict[str, Any]) -> None:
-    plan = jobs.engine.plan(jobs.submission(TRAINS, **given))
+def test_a_plan_says_where_they_go(jobs: Jobs, job_fields: dict[str, Any]) -> None:
+    plan = jobs.engine.plan(jobs.submission(TRAINS, **job_fields))
     (action,) = [each for each in plan.actions if each.kind == "keep"]
-    assert action.what.startswith(f"checkpoints in {given['checkpoints']['to']}/job-") and "2" in action.reason
+    assert action.what.startswith(f"checkpoints in {job_fields['checkpoints']['to']}/job-") and "2" in action.reason
     with pytest.raises(JobError, match="checkpoints"):
         jobs.submission(TRAINS, checkpoints="http://example.org/x")

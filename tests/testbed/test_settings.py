@@ -21,14 +21,14 @@ def limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_other_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clusters of other tests do not count."""
     ours = clusters.new_id()
     everything = processes.marked
     monkeypatch.setattr(processes, "marked", lambda identity=None: everything(identity or ours))
 
 
-def test_raised_once_and_set_back(limit: Path, alone: None) -> None:
+def test_raised_once_and_set_back(limit: Path, no_other_clusters: None) -> None:
     settings.raise_limit()
     settings.raise_limit()
     assert (limit.read_text(), settings.KEPT.read_text()) == ("4096", "128")
@@ -49,7 +49,7 @@ def test_kept_up_while_something_runs(limit: Path, tmp_path: Path) -> None:
         processes.kill_marked(identity)
 
 
-def test_a_value_of_somebody_else_is_kept(limit: Path, alone: None) -> None:
+def test_a_value_of_somebody_else_is_kept(limit: Path, no_other_clusters: None) -> None:
     settings.raise_limit()
     limit.write_text("9999")
     settings.restore_limit()

@@ -27,7 +27,7 @@ REAL = tuple(Gpu(id=f"GPU-{n}", index=n) for n in range(2))
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[LocalJobs]:
+def small_disk(tmp_path: Path) -> Iterator[LocalJobs]:
     """The engine with its home on a disk of 4 MB."""
     disk = tmp_path / "small"
     disk.mkdir()
@@ -55,46 +55,46 @@ def fill(disk: Path) -> Path:
 
 
 @needs_root
-def test_a_full_disk_is_told_when_a_run_is_submitted(small: LocalJobs) -> None:
-    small.run("print('before')", name="before")
-    submission = small.submission("print('new code')", name="full")
-    without_code = small.submission(run="true", name="full", workdir=None)
-    filler = fill(small.root)
+def test_a_full_disk_is_told_when_a_run_is_submitted(small_disk: LocalJobs) -> None:
+    small_disk.run("print('before')", name="before")
+    submission = small_disk.submission("print('new code')", name="full")
+    without_code = small_disk.submission(run="true", name="full", workdir=None)
+    filler = fill(small_disk.root)
     for each, words in ((submission, "the disk is full"), (without_code, "No space left on device")):
         with pytest.raises(LongboatError) as caught:
-            small.engine.submit(each)
+            small_disk.engine.submit(each)
         assert words in caught.value.message
         assert caught.value.hint
-    assert [run.name for run in small.engine.list()] == ["before"]
-    assert small.text("before") == "before\n"
+    assert [run.name for run in small_disk.engine.list()] == ["before"]
+    assert small_disk.text("before") == "before\n"
     filler.unlink()
-    assert small.wait(small.engine.submit(submission).name).phase == "succeeded"
+    assert small_disk.wait(small_disk.engine.submit(submission).name).phase == "succeeded"
 
 
 @needs_root
 @pytest.mark.parametrize("exit_code", [0, 7])
-def test_a_disk_that_is_full_for_a_while_costs_no_line_and_no_exit_code(small: LocalJobs, exit_code: int) -> None:
+def test_a_disk_that_is_full_for_a_while_costs_no_line_and_no_exit_code(small_disk: LocalJobs, exit_code: int) -> None:
     code = f"""
 import os, sys, time
 print("ready", flush=True)
-while not os.path.exists({str(small.root / "filler")!r}): time.sleep(0.01)
+while not os.path.exists({str(small_disk.root / "filler")!r}): time.sleep(0.01)
 for number in range(5000): print("line", number)
 print("end", flush=True)
 sys.exit({exit_code})
 """
-    run = small.submit(code)
-    small.until_said(run.name, "ready")
-    small.until_phase(run.name, "running")
-    filler = fill(small.root)
+    run = small_disk.submit(code)
+    small_disk.until_said(run.name, "ready")
+    small_disk.until_phase(run.name, "running")
+    filler = fill(small_disk.root)
     with pytest.raises(LongboatError):
-        small.engine.wait(run.name, timeout_s=1.5)
-    assert "is full: output waits until there is room" in small.engine.status(run.name).reason
-    assert "is full" in small.engine.explain(run.name).headline
+        small_disk.engine.wait(run.name, timeout_s=1.5)
+    assert "is full: output waits until there is room" in small_disk.engine.status(run.name).reason
+    assert "is full" in small_disk.engine.explain(run.name).headline
     filler.unlink()
-    ended = small.wait(run.name)
+    ended = small_disk.wait(run.name)
     assert (ended.phase, ended.exit_code) == ("failed" if exit_code else "succeeded", exit_code), ended.reason
     assert "full" not in ended.reason
-    assert small.text(run.name).splitlines() == ["ready", *(f"line {n}" for n in range(5000)), "end"]
+    assert small_disk.text(run.name).splitlines() == ["ready", *(f"line {n}" for n in range(5000)), "end"]
 
 
 def as_nobody(work: Callable[[], object]) -> str:
@@ -184,20 +184,20 @@ def test_a_home_on_a_file(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_read_only_disk(small: LocalJobs) -> None:
-    small.run("print('kept')", name="kept")
-    submission = small.submission("print(1)", name="new")
-    small.until(lambda: not is_alive(small.supervisor("kept")), "the supervisor has closed its files")
-    subprocess.run(["mount", "-o", "remount,ro", str(small.root)], check=True)
+def test_a_read_only_disk(small_disk: LocalJobs) -> None:
+    small_disk.run("print('kept')", name="kept")
+    submission = small_disk.submission("print(1)", name="new")
+    small_disk.until(lambda: not is_alive(small_disk.supervisor("kept")), "the supervisor has closed its files")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk.root)], check=True)
     try:
-        assert [run.name for run in small.engine.list()] == ["kept"]
-        assert small.text("kept") == "kept\n"
-        assert small.engine.status("kept").exit_code == 0
+        assert [run.name for run in small_disk.engine.list()] == ["kept"]
+        assert small_disk.text("kept") == "kept\n"
+        assert small_disk.engine.status("kept").exit_code == 0
         with pytest.raises(LongboatError) as caught:
-            small.engine.submit(submission)
+            small_disk.engine.submit(submission)
         assert "read-only" in caught.value.message and caught.value.hint
         with pytest.raises(LongboatError, match="Read-only"):
-            small.engine.delete("kept")
+            small_disk.engine.delete("kept")
     finally:
-        subprocess.run(["mount", "-o", "remount,rw", str(small.root)], check=True)
-    small.engine.delete("kept")
+        subprocess.run(["mount", "-o", "remount,rw", str(small_disk.root)], check=True)
+    small_disk.engine.delete("kept")

@@ -32,13 +32,13 @@ def empty_store(asked: Asked) -> Told:
 
 
 @pytest.fixture
-def evil() -> Iterator[Answering]:
+def attackers_store() -> Iterator[Answering]:
     with answering(empty_store) as server:
         yield server
 
 
 @pytest.fixture
-def mine() -> Iterator[Answering]:
+def callers_store() -> Iterator[Answering]:
     with answering(empty_store) as server:
         yield server
 
@@ -55,34 +55,34 @@ def caller(tmp_path: Path, **more: str) -> dict[str, str]:
     return {"HOME": str(tmp_path), "LONGBOAT_HOME": str(tmp_path / "home"), **KEYS, **more}
 
 
-def poisoned(evil: Answering, canary: Path) -> dict[str, str]:
+def poisoned(attackers_store: Answering, canary: Path) -> dict[str, str]:
     """Every variable by which anything about stores can be redirected."""
-    host = urllib.parse.urlsplit(evil.url).netloc
+    host = urllib.parse.urlsplit(attackers_store.url).netloc
     return {
-        "AWS_ENDPOINT_URL": evil.url,
-        "AWS_ENDPOINT_URL_S3": evil.url,
-        "AWS_ENDPOINT_URL_STS": evil.url,
+        "AWS_ENDPOINT_URL": attackers_store.url,
+        "AWS_ENDPOINT_URL_S3": attackers_store.url,
+        "AWS_ENDPOINT_URL_STS": attackers_store.url,
         "AWS_ROLE_ARN": "arn:aws:iam::1:role/x",
         "AWS_WEB_IDENTITY_TOKEN_FILE": str(canary),
-        "AWS_CONTAINER_CREDENTIALS_FULL_URI": evil.url,
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI": attackers_store.url,
         "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(canary),
-        "AWS_EC2_METADATA_SERVICE_ENDPOINT": evil.url,
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT": attackers_store.url,
         "AWS_EC2_METADATA_DISABLED": "false",
         "AWS_CONFIG_FILE": str(canary),
         "AWS_SHARED_CREDENTIALS_FILE": str(canary),
         "AWS_CA_BUNDLE": str(canary),
-        "HTTP_PROXY": evil.url,
-        "HTTPS_PROXY": evil.url,
-        "http_proxy": evil.url,
+        "HTTP_PROXY": attackers_store.url,
+        "HTTPS_PROXY": attackers_store.url,
+        "http_proxy": attackers_store.url,
         "HOME": str(canary.parent),
         "LONGBOAT_HOME": str(canary.parent),
         "STORAGE_EMULATOR_HOST": host,
         "GCE_METADATA_HOST": host,
         "GOOGLE_APPLICATION_CREDENTIALS": str(canary),
         "AZURE_STORAGE_ACCOUNT": "evil",
-        "AZURE_STORAGE_SERVICE_ENDPOINT": evil.url,
-        "AZURE_AUTHORITY_HOST": evil.url,
-        "AZURE_POD_IDENTITY_AUTHORITY_HOST": evil.url,
+        "AZURE_STORAGE_SERVICE_ENDPOINT": attackers_store.url,
+        "AZURE_AUTHORITY_HOST": attackers_store.url,
+        "AZURE_POD_IDENTITY_AUTHORITY_HOST": attackers_store.url,
         "AZURE_FEDERATED_TOKEN_FILE": str(canary),
         "AZURE_TENANT_ID": "t",
         "AZURE_CLIENT_ID": "c",
@@ -90,16 +90,16 @@ def poisoned(evil: Answering, canary: Path) -> dict[str, str]:
 
 
 def test_credentials_go_to_the_callers_endpoint_and_nowhere_else(
-    evil: Answering, mine: Answering, tmp_path: Path
+    attackers_store: Answering, callers_store: Answering, tmp_path: Path
 ) -> None:
     canary = tmp_path / "file"
     canary.write_text("canary-file")
     secrets = (Secret(name="AWS_ACCESS_KEY_ID", file=str(canary)), Secret(name="AWS_ENDPOINT_URL", env="EVIL"))
-    found = hostile("s3://data/x", poisoned(evil, canary), *secrets)
-    purge_store(found, caller(tmp_path, AWS_ENDPOINT_URL=mine.url, EVIL=evil.url))
-    assert evil.requests == [] and len(mine.requests) == 1
-    assert "Credential=admin/" in mine.requests[0].headers["authorization"]
-    assert "canary" not in repr(mine.requests)
+    found = hostile("s3://data/x", poisoned(attackers_store, canary), *secrets)
+    purge_store(found, caller(tmp_path, AWS_ENDPOINT_URL=callers_store.url, EVIL=attackers_store.url))
+    assert attackers_store.requests == [] and len(callers_store.requests) == 1
+    assert "Credential=admin/" in callers_store.requests[0].headers["authorization"]
+    assert "canary" not in repr(callers_store.requests)
 
 
 @pytest.mark.parametrize("by_secret", [False, True])
@@ -112,11 +112,15 @@ def test_credentials_go_to_the_callers_endpoint_and_nowhere_else(
     ],
 )
 def test_a_server_that_only_the_record_names_is_not_asked(
-    evil: Answering, tmp_path: Path, url: str, names: list[str], by_secret: bool
+    attackers_store: Answering, tmp_path: Path, url: str, names: list[str], by_secret: bool
 ) -> None:
-    host = urllib.parse.urlsplit(evil.url).netloc
-    account = f"AccountName=evil;AccountKey=Y2FuYXJ5;BlobEndpoint={evil.url}"
-    values = {"AWS_ENDPOINT_URL": evil.url, "STORAGE_EMULATOR_HOST": host, "AZURE_STORAGE_CONNECTION_STRING": account}
+    host = urllib.parse.urlsplit(attackers_store.url).netloc
+    account = f"AccountName=evil;AccountKey=Y2FuYXJ5;BlobEndpoint={attackers_store.url}"
+    values = {
+        "AWS_ENDPOINT_URL": attackers_store.url,
+        "STORAGE_EMULATOR_HOST": host,
+        "AZURE_STORAGE_CONNECTION_STRING": account,
+    }
     given = {name: values[name] for name in names}
     files = [tmp_path / name for name in names]
     for file in files:
@@ -125,12 +129,12 @@ def test_a_server_that_only_the_record_names_is_not_asked(
     found = hostile(url, {} if by_secret else given, *secrets)
     with pytest.raises(EngineError, match="cannot be removed") as caught:
         purge_store(found, caller(tmp_path))
-    assert evil.requests == []
+    assert attackers_store.requests == []
     assert names[0] in caught.value.message and caught.value.hint is not None and names[0] in caught.value.hint
-    assert evil.url not in f"{caught.value.message} {caught.value.hint}"
+    assert attackers_store.url not in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_the_hint_names_what_the_run_had_of_its_own(mine: Answering, tmp_path: Path) -> None:
+def test_the_hint_names_what_the_run_had_of_its_own(callers_store: Answering, tmp_path: Path) -> None:
     found = hostile("s3://data/x", {"AWS_REGION": "x"}, Secret(name="AWS_ACCESS_KEY_ID"), Secret(name="HF_TOKEN"))
     with answering(lambda _: Told(403, b"<Error><Code>AccessDenied</Code></Error>")) as refusing:
         with pytest.raises(EngineError) as caught:
@@ -139,12 +143,14 @@ def test_the_hint_names_what_the_run_had_of_its_own(mine: Answering, tmp_path: P
     assert "HF_TOKEN" not in caught.value.hint
 
 
-def test_secrets_of_the_callers_own_store_are_used_under_their_own_names(mine: Answering, tmp_path: Path) -> None:
+def test_secrets_of_the_callers_own_store_are_used_under_their_own_names(
+    callers_store: Answering, tmp_path: Path
+) -> None:
     home = Home(tmp_path / "home")
-    set_secret(home, "AWS_ENDPOINT_URL", mine.url)
+    set_secret(home, "AWS_ENDPOINT_URL", callers_store.url)
     set_secret(home, "HF_TOKEN", "canary-token")
     purge_store(hostile("s3://data/x", {}, Secret(name="AWS_ACCESS_KEY_ID", store="HF_TOKEN")), caller(tmp_path))
-    assert len(mine.requests) == 1 and "canary" not in repr(mine.requests)
+    assert len(callers_store.requests) == 1 and "canary" not in repr(callers_store.requests)
 
 
 @pytest.mark.parametrize(
@@ -158,12 +164,12 @@ def test_secrets_of_the_callers_own_store_are_used_under_their_own_names(mine: A
     ],
 )
 def test_only_folders_that_are_the_runs_own_are_emptied(
-    fields: dict[str, Any], mine: Answering, tmp_path: Path
+    fields: dict[str, Any], callers_store: Answering, tmp_path: Path
 ) -> None:
     found = hostile("s3://data/x", {}, **fields)
     with pytest.raises(EngineError, match="not those of this run"):
-        purge_store(found, caller(tmp_path, AWS_ENDPOINT_URL=mine.url))
-    assert mine.requests == []
+        purge_store(found, caller(tmp_path, AWS_ENDPOINT_URL=callers_store.url))
+    assert callers_store.requests == []
     with pytest.raises(EngineError, match="not those of this run"):
         check_places(found)
 

@@ -14,7 +14,7 @@ from longboat.launcher.node import processes
 
 
 @pytest.fixture
-def family() -> Iterator[tuple[subprocess.Popen[str], str]]:
+def process_tree() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A shell with a child and a grandchild, all with a mark of their own in the environment."""
     mark = f"LONGBOAT_TEST_MARK={uuid.uuid4().hex}"
     process = subprocess.Popen(
@@ -32,8 +32,8 @@ def family() -> Iterator[tuple[subprocess.Popen[str], str]]:
     process.stdout.close()
 
 
-def test_the_tree_of_a_process_both_ways(family: tuple[subprocess.Popen[str], str]) -> None:
-    process, _ = family
+def test_the_tree_of_a_process_both_ways(process_tree: tuple[subprocess.Popen[str], str]) -> None:
+    process, _ = process_tree
     found = processes.tree(process.pid)
     assert found[0] == process.pid
     assert len(found) == 3
@@ -42,14 +42,14 @@ def test_the_tree_of_a_process_both_ways(family: tuple[subprocess.Popen[str], st
     assert processes.tree(2**22 + 1) == [2**22 + 1]
 
 
-def test_carriers_of_a_variable(family: tuple[subprocess.Popen[str], str]) -> None:
-    process, mark = family
+def test_carriers_of_a_variable(process_tree: tuple[subprocess.Popen[str], str]) -> None:
+    process, mark = process_tree
     assert sorted(processes.carriers([mark.encode()])) == sorted(processes.tree(process.pid))
     assert processes.carriers([mark.encode(), b"LONGBOAT_TEST_OTHER=1"]) == []
 
 
-def test_start_ticks_tell_one_process_from_another(family: tuple[subprocess.Popen[str], str]) -> None:
-    process, _ = family
+def test_start_ticks_tell_one_process_from_another(process_tree: tuple[subprocess.Popen[str], str]) -> None:
+    process, _ = process_tree
     own, other = processes.start_ticks(os.getpid()), processes.start_ticks(process.pid)
     assert own is not None and other is not None and own < other
     assert processes.start_ticks(2**22 + 1) is None
@@ -62,8 +62,8 @@ def test_memory() -> None:
     assert processes.oom_kills() >= 0
 
 
-def test_python_is_recognised(family: tuple[subprocess.Popen[str], str]) -> None:
-    process, _ = family
+def test_python_is_recognised(process_tree: tuple[subprocess.Popen[str], str]) -> None:
+    process, _ = process_tree
     assert processes.is_python(os.getpid())
     assert not processes.is_python(process.pid)
 

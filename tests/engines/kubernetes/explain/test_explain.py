@@ -316,7 +316,7 @@ class Denying(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def denying(cluster: Cluster) -> Iterator[str]:
+def denying_webhook(cluster: Cluster) -> Iterator[str]:
     """Its address. It shows the API server's own certificate, which holds for this machine."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Denying)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -331,14 +331,14 @@ def denying(cluster: Cluster) -> Iterator[str]:
 
 
 @pytest.mark.cluster
-def test_a_webhook_refuses(cluster: Cluster, namespace: str, kubectl: Kubectl, denying: str) -> None:
+def test_a_webhook_refuses(cluster: Cluster, namespace: str, kubectl: Kubectl, denying_webhook: str) -> None:
     import base64
 
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     bundle = base64.b64encode((cluster.pki / "ca.crt").read_bytes()).decode()
     hook = {
         "name": "costs.example.org",
-        "clientConfig": {"url": denying, "caBundle": bundle},
+        "clientConfig": {"url": denying_webhook, "caBundle": bundle},
         "rules": [rule],
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         "sideEffects": "None",
