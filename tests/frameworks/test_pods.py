@@ -37,18 +37,9 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 A_SHARE = {"cpus": 0.25}
 """A pod that asks for no CPU gets next to none where others work, and asking for some leads through the gate."""
 
-TRAINED = "torchrun, one pod of 2 processes"
-RESUMED = "torchrun, 2 pods of one process"
+ORDINARY = "torchrun, 2 pods of one process"
 CASES = {
-    TRAINED: Case(
-        "torch",
-        "train_torch.py",
-        {"run": "torchrun train_torch.py", "procs": 2, "env": ONE_THREAD, **A_SHARE},
-        2,
-        "worker-0",
-        "torch",
-    ),
-    RESUMED: Case(
+    ORDINARY: Case(
         "torch",
         "train_torch.py",
         {"run": "torchrun train_torch.py", "nodes": 2, "env": ONE_THREAD, **A_SHARE},
@@ -135,15 +126,8 @@ def run_case(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[RunCa
         yield run
 
 
-def all_but_one_in_soak(ordinary: str) -> list[Any]:
-    """Imports of a framework take long in pods: one case of each test is enough for `make test`."""
-    return [
-        pytest.param(case, id=name, marks=() if name == ordinary else (pytest.mark.soak,))
-        for name, case in CASES.items()
-    ]
-
-
-@pytest.mark.parametrize("case", all_but_one_in_soak(TRAINED))
+@pytest.mark.soak
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_trains_in_pods_to_equal_parameters(case: Case, run_case: RunCase) -> None:
     ended = run_case(case, job_of(case, crash=False))
     check_equal_parameters(case, ended)
@@ -151,7 +135,14 @@ def test_trains_in_pods_to_equal_parameters(case: Case, run_case: RunCase) -> No
     assert ended.status["attempt"] == 1
 
 
-@pytest.mark.parametrize("case", all_but_one_in_soak(RESUMED))
+@pytest.mark.parametrize(
+    "case",
+    [
+        # The others are for `make soak`: imports of a framework take long in pods, and this one trains to the end too.
+        pytest.param(case, id=name, marks=() if name == ORDINARY else (pytest.mark.soak,))
+        for name, case in CASES.items()
+    ],
+)
 def test_resumes_in_new_pods_after_a_rank_was_killed(case: Case, run_case: RunCase) -> None:
     ended = run_case(case, job_of(case, crash=True))
     check_equal_parameters(case, ended)
