@@ -93,8 +93,7 @@ def wait_for_version(control: HostConnection, name: str, version: str, timeout_s
 
 
 def _wait(control: HostConnection, names: Sequence[str], timeout_s: float, state: str, is_so: Any) -> list[NodeView]:
-    """Poll the nodes until a condition holds for all. An API server that does not answer is retried until the deadline.
-    """
+    """Poll the nodes until a condition holds for all. An API server that does not answer is retried until the deadline."""
     deadline = time.monotonic() + timeout_s
     missing = sorted(names)
     while True:
