@@ -46,9 +46,7 @@ def read_nodes(control: HostConnection) -> list[NodeView]:
 
 
 def _view(fields: Sequence[str]) -> NodeView:
-    """Parse a node. Addresses and ranges are validated: a node reports them itself, and other hosts are configured with
-    them.
-    """
+    """Parse a node. Its addresses are validated: a node reports them itself, and other hosts are set up with them."""
     name, addresses, pods, ready, version, labels, settings, taints, upgrading = fields
     return NodeView(
         name=name,
@@ -93,7 +91,7 @@ def wait_for_version(control: HostConnection, name: str, version: str, timeout_s
 
 
 def _wait(control: HostConnection, names: Sequence[str], timeout_s: float, state: str, is_so: Any) -> list[NodeView]:
-    """Poll the nodes until a condition holds for all. An API server that does not answer is retried until the deadline."""
+    """Poll the nodes until a condition holds for all. An API server that does not answer is asked again until then."""
     deadline = time.monotonic() + timeout_s
     missing = sorted(names)
     while True:
@@ -112,9 +110,7 @@ def _wait(control: HostConnection, names: Sequence[str], timeout_s: float, state
 
 
 def drain(control: HostConnection, name: str, *, grace_s: float) -> None:
-    """Drain a node; pods keep their own grace. Raises CommandFailed if pods remain after `grace_s` or the API server
-    fails.
-    """
+    """Drain a node; pods keep their own grace. Raises CommandFailed if pods remain after `grace_s`."""
     quoted = shlex.quote(name)
     grace = max(1, math.ceil(grace_s))  # kubectl takes 0 for no limit at all
     script = f"""set -e
