@@ -87,10 +87,12 @@ def lab(tmp_path: Path, hosts: Callable[..., Group]) -> Iterator[Callable[..., L
     if lacks:
         pytest.skip(lacks)
 
-    def make(count: int, *traits: str, versions: Sequence[str] = (KUBERNETES_VERSION,)) -> Lab:
+    def make(
+        count: int, *traits: str, versions: Sequence[str] = (KUBERNETES_VERSION,), uses_repository: bool = True
+    ) -> Lab:
         group = hosts(count, *traits)
         repository = apt_repository.serve(group, versions)
-        for host in group.hosts:
+        for host in group.hosts if uses_repository else ():
             repository.use(host)
         return Lab(tmp_path, group, repository)
 

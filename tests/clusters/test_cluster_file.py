@@ -111,6 +111,10 @@ def test_existing_is_a_context(tmp_path: Path) -> None:
     ("source", "expected"),
     [
         ("packages", SoftwareSource()),
+        (
+            {"location": "http://mirror.example.org/k8s", "sha256": "0" * 64},
+            SoftwareSource(kind="files", location="http://mirror.example.org/k8s", sha256="0" * 64),
+        ),
         ("https://mirror.example.org/k8s", SoftwareSource(kind="files", location="https://mirror.example.org/k8s")),
         ("bundle.tar", SoftwareSource(kind="files", location="HERE/bundle.tar")),
         ("{location: .}", SoftwareSource(kind="files", location="HERE")),
@@ -234,6 +238,10 @@ def test_files_of_addons_are_found_beside_the_cluster_file(tmp_path: Path) -> No
         ("{name: lab, hosts: a, source: nowhere}", "source.location: no such file"),
         ("{name: lab, hosts: a, source: {location: ., images: x}}", "files bring their own"),
         ("{name: lab, hosts: a, source: 'https://me:secret@x/y'}", "a user or a password in the URL"),
+        ("{name: lab, hosts: a, source: 'http://x/y'}", "programs that come over http could be anybody's"),
+        ("{name: lab, hosts: a, source: {location: 'http://x/y'}}", "programs that come over http could be anybody's"),
+        ("{name: lab, hosts: a, source: {location: ., sha256: abc}}", "64 hexadecimal digits"),
+        (f"{{name: lab, hosts: a, source: {{sha256: {'0' * 64}}}}}", "sha256 is that of a bundle"),
         ("{name: lab, hosts: a, versions: {containerd: 1.7.1}}", "containerd 1.7.1: not a combination"),
         ("{name: lab, hosts: a, addons: [gpu, gpu]}", "addons: gpu stands there 2 times"),
         ("{name: lab, hosts: a, kubelet: {kind: x}}", "found the key"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ import pytest
 
 from longboat.clusters.apply.step_log import StepEvent
 from longboat.clusters.down import ClusterDown, DownResult
-from longboat.clusters.hosts.connection import CommandResult, Line
+from longboat.clusters.hosts.connection import CommandResult, Content, Line
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.spec import ClusterSpec, HostSpec
 from tests.clusters.worlds import bare, cluster
@@ -26,7 +25,7 @@ class SimulatedHost:
         self.name, self.log, self.breaks = name, log, breaks
 
     def run(
-        self, script: str, *, stdin: bytes | Path = b"", as_root: bool = True, timeout_s: float = 60.0,
+        self, script: str, *, stdin: Content = b"", as_root: bool = True, timeout_s: float = 60.0,
         on_line: Line | None = None,
     ) -> CommandResult:  # fmt: skip
         what = self._read(script)

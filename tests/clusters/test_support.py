@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.clusters.spec import Network, SoftwareSource
+from longboat.clusters.spec import Network
 from longboat.clusters.support import check_supported, unsupported
 from longboat.core.errors import Refused
 from tests.clusters.worlds import cluster
@@ -18,8 +18,7 @@ def test_all_of_it_is_named() -> None:
     spec = cluster(
         addons=("controller", "kueue"),
         network=Network(kind="flannel"),
-        source=SoftwareSource(kind="files", location="x"),
     )
-    assert unsupported(spec) == ["source: x", "network: flannel"]
-    with pytest.raises(Refused, match="source: x, network: flannel"):
+    assert unsupported(spec) == ["network: flannel"]
+    with pytest.raises(Refused, match="network: flannel"):
         check_supported(spec)

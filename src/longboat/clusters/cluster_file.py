@@ -45,6 +45,12 @@ def local_cluster(*, name: str) -> ClusterSpec:
     return _from_fields({"name": name, "kind": "local"}, "--local")
 
 
+def bundle_source(location: str) -> SoftwareSource:
+    """What `source: LOCATION` of a file would be; paths start from the present folder."""
+    spec = _from_fields({"name": "x", "kind": "local", "source": location}, "--from")
+    return spec.source
+
+
 def _from_fields(fields: Mapping[str, Any], flag: str) -> ClusterSpec:
     mistakes = Mistakes()
     root = from_python(fields, place=SourcePosition(flag), path="", mistakes=mistakes)

@@ -84,6 +84,8 @@ class SoftwareSource(Value, frozen=True):
     """`packages`: the host's package manager; `files`: a folder or bundle here, or a URL with the same layout."""
     location: str | None = None
     """Of files."""
+    sha256: str | None = None
+    """Of files: checksum of the bundle's manifest, which has those of all others."""
     repositories: tuple[PackageRepository, ...] = ()
     """Of packages: instead of the projects' own."""
     images: str | None = None

@@ -12,8 +12,6 @@ def unsupported(spec: ClusterSpec) -> list[str]:
     missing = [f"addons: {addon}" for addon in spec.addons if addon not in MAKERS]
     if spec.kind == "existing":
         return missing
-    if spec.source.kind == "files":
-        missing.append(f"source: {spec.source.location}")
     if spec.network.kind == "flannel":
         missing.append("network: flannel")
     return missing

@@ -15,8 +15,10 @@ from pathlib import Path
 from longboat.clusters.apply import nodes as cluster_nodes
 from longboat.clusters.apply.execute import Execution
 from longboat.clusters.apply.step_log import Listener, StepEvent, StepFailure
-from longboat.clusters.hosts.connection import HostConnection, check
+from longboat.clusters.hosts.connection import Content, HostConnection, check
 from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.offline.manifest import IMAGES
+from longboat.clusters.offline.software_bundle import SoftwareBundle
 from longboat.clusters.plan import gpu, kubeadm, node_settings, packages
 from longboat.clusters.plan.host_plan import plan_hosts, plan_network
 from longboat.clusters.plan.network import KUBECTL, NodeView
@@ -49,15 +51,18 @@ class ClusterUp:
         hosts: Mapping[str, HostConnection],
         facts: Mapping[str, HostFacts],
         listen: Listener,
+        bundle: SoftwareBundle | None = None,
     ) -> None:
         self._spec = spec
         self._hosts = hosts
         self._facts = facts
         self._listen = listen
+        self._bundle = bundle
         self._tokens = cluster_nodes.JoinTokens(self._control)
 
     def plan(self) -> ClusterPlan:
-        return plan_hosts(self._spec, self._facts, load_keys(self._spec, list(self._facts.values())))
+        references = self._bundle.manifest.images if self._bundle else ()
+        return plan_hosts(self._spec, self._facts, load_keys(self._spec, list(self._facts.values())), references)
 
     def run(self) -> UpResult:
         first = self._plan_and_execute(self.plan())
@@ -120,9 +125,12 @@ class ClusterUp:
             self._listen(StepEvent(host=call[2], step=call[0], state="done", text=shlex.join(call[3:])))
         return len(calls)
 
-    def _stdin(self, step: Step) -> bytes | Path:
+    def _stdin(self, step: Step) -> Content:
         if step.kind == "images":
-            return image_archive(self._spec)
+            return (self._bundle.part(IMAGES),) if self._bundle else image_archive(self._spec)
+        if step.kind == "packages":
+            assert self._bundle is not None  # such steps are planned for a bundle only
+            return self._bundle.packages_stream()
         if step.kind in ("script", "restart"):
             return b""
         if step.kind == "manifest":

@@ -76,7 +76,7 @@ class Refused(LongboatError):
 
 
 class BundleError(LongboatError):
-    """The user's code could not be packed or unpacked: too large, a link that leaves the tree, a hostile archive."""
+    """The user's code, or a cluster's programs, could not be packed or unpacked: too large, damaged, hostile."""
 
     exit_code = 204
 

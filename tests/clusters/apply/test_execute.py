@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
 
 from longboat.clusters.apply.execute import Execution
 from longboat.clusters.apply.step_log import StepEvent
-from longboat.clusters.hosts.connection import CommandResult, HostUnreachable, Line
+from longboat.clusters.hosts.connection import CommandResult, Content, HostUnreachable, Line
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Step
 
 
@@ -20,7 +19,7 @@ class Simulated:
         self.name, self.log, self.meet = name, log, meet
 
     def run(
-        self, script: str, *, stdin: bytes | Path = b"", as_root: bool = True, timeout_s: float = 60.0,
+        self, script: str, *, stdin: Content = b"", as_root: bool = True, timeout_s: float = 60.0,
         on_line: Line | None = None,
     ) -> CommandResult:  # fmt: skip
         word = script.split("\nbegin ")[1].split()[0]

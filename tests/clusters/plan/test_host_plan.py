@@ -12,7 +12,7 @@ from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.plan import kubeadm, network, runtime
 from longboat.clusters.plan.host_plan import plan_hosts, plan_network
 from longboat.clusters.plan.network import NodeView
-from longboat.clusters.spec import ClusterSpec, Versions
+from longboat.clusters.spec import ClusterSpec, SoftwareSource, Versions
 from longboat.core.errors import Refused
 from longboat.fitting.model.nodes import Taint
 from tests.clusters.worlds import KEYS, bare, cluster
@@ -46,6 +46,17 @@ def test_bare_hosts_become_a_control_plane_and_workers() -> None:
     spec = cluster()
     assert names(spec, bare("cp-0")) == [*FULL, "init"]
     assert names(spec, bare("w-0")) == [*FULL, "join"]
+
+
+def test_a_bundle_needs_no_repository_and_brings_images() -> None:
+    spec = cluster(source=SoftwareSource(kind="files", location="/lab.tar"))
+    assert names(spec, bare("w-0")) == ["journal", "data", "sysctl", "packages", "containerd", "images", "join"]
+    facts = bare("w-0", images=(f"registry.k8s.io/pause:{spec.versions.pause}", "registry.k8s.io/kube-proxy:v1.36.4"))
+    assert "images" not in names(spec, facts)
+    plan = plan_hosts(spec, {"w-0": facts}, {}, ["example.org/network:1"])  # a later bundle has one more
+    step = next(step for step in plan.steps if step.name == "images")
+    assert step.kind == "images" and "label example.org/network:1 io.cri-containerd.pinned=pinned" in step.script
+    assert plan_hosts(spec, {"w-0": facts}, {}, ["example.org/network:2"]).steps[-2].key != step.key
 
 
 def test_a_finished_host_needs_nothing() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import subprocess
 
 import pytest
 
+from longboat.clusters.plan.journal_shell import PRELUDE
 from longboat.clusters.plan.packages import (
     default_repositories,
     is_version,
@@ -45,6 +47,14 @@ def test_dnf_has_a_key_for_each_repository() -> None:
     rocky = bare("cp-0", os_id="rocky", package_manager="dnf")
     text = written(repository(spec, spec.hosts[0], rocky, KEYS))
     assert "gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/longboat-0\n" in text
+
+
+def test_packages_of_a_bundle_come_through_stdin_and_no_repository_is_asked() -> None:
+    spec = cluster(source=SoftwareSource(kind="files", location="/lab.tar"))
+    step = packages(spec, spec.hosts[0], bare("cp-0"))
+    assert isinstance(step, Step) and step.kind == "packages" and "from /lab.tar" in step.title
+    assert "sha256sum --quiet --strict -c SHA256SUMS" in step.script and "longboat.list" not in step.script
+    assert subprocess.run(["sh", "-n"], input=PRELUDE + step.script, text=True, check=False).returncode == 0
 
 
 def test_installed_packages_of_this_version_stay() -> None:

@@ -15,7 +15,7 @@ from longboat.cli.output.terminal import clean, is_terminal, paint, say
 from longboat.clusters.hosts.connection import NoRoot
 from longboat.clusters.hosts.pool import Hosts, connect
 from longboat.clusters.hosts.settings import LoginSettings
-from longboat.clusters.observe.facts import HostFacts
+from longboat.clusters.observe.facts import HostFacts, HostProblem
 from longboat.clusters.observe.identity import identify
 from longboat.clusters.observe.probe import read_facts
 from longboat.clusters.observe.problems import find_problems
@@ -42,11 +42,11 @@ class ClusterSession:
         """The folder with a log file per host."""
         return make_folder(self.home.folder("clusters") / f"{self.spec.name}.logs")
 
-    def check(self) -> None:
-        """Print the problems of all hosts; raises EngineError before any change if one is an error."""
+    def check(self, more: Sequence[HostProblem] = ()) -> None:
+        """Print the problems of all hosts, and `more`; raises EngineError before any change if one is an error."""
         names = {host.name for host in self.spec.hosts}
         seen = [facts for name, facts in self.facts.items() if name in names]
-        problems = find_problems(self.spec, seen, self.unreachable)
+        problems = [*find_problems(self.spec, seen, self.unreachable), *more]
         for problem in problems:
             colour = {"error": "red", "repair": "cyan", "warning": "yellow"}[problem.severity]
             word = paint(f"{problem.severity}:", colour, sys.stderr)

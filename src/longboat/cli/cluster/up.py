@@ -17,7 +17,10 @@ from longboat.cli.input.arguments import seconds
 from longboat.cli.output.terminal import clean, say
 from longboat.clusters.apply.gpu_verification import GpuVerification
 from longboat.clusters.apply.nodes import delete_node
+from longboat.clusters.cluster_file import bundle_source
 from longboat.clusters.down import ClusterDown
+from longboat.clusters.offline.load import load_software
+from longboat.clusters.offline.manifest import host_problems
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan
 from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.clusters.spec_store import load_spec, save_spec
@@ -31,6 +34,10 @@ from longboat.engines.shared.home import Home
 @click.command("up", short_help="Make the cluster, or change it to what its file says.")
 @target_options
 @login_options
+@click.option(
+    "--from", "bundle", metavar="FILE",
+    help="Programs and images from this bundle (a file, folder or URL): hosts need no network.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Look at the hosts, print the plan and stop.")
 @click.option(
     "--grace", default="5m", show_default=True, metavar="TIME", callback=seconds,
@@ -40,13 +47,15 @@ from longboat.engines.shared.home import Home
     "--forget", multiple=True, metavar="HOST", help="Host that is lost and out of the file; continue without it."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: an event per line.")
-def command(dry_run: bool, forget: tuple[str, ...], grace: float, output: str, accept_new_host_keys: bool) -> int:
+def command(
+    dry_run: bool, bundle: str | None, forget: tuple[str, ...], grace: float, output: str, accept_new_host_keys: bool
+) -> int:
     """Make a cluster of machines: container runtime, kubeadm, network, and a context for --on.
 
     Steps that are done already are skipped; after any interruption the same command continues. Every change on a host
     is recorded there with its undo, which longboat cluster down carries out.
     """
-    spec = spec_of()
+    spec = from_bundle(spec_of(), bundle)
     check_supported(spec)
     pools_of(spec)  # a mistake in it is told before anything is touched
     if spec.kind == "existing":
@@ -60,12 +69,14 @@ def command(dry_run: bool, forget: tuple[str, ...], grace: float, output: str, a
     if unknown:
         raise UsageError(f"--forget {unknown[0]}: take the host out of the file, then forget it")
     leaving = [host for host in gone if host.name not in forget]
+    software = load_software(spec, Home())
     with open_session(spec, accept_new_host_keys, leaving) as session:
         spec = session.spec
-        session.check()
+        seen = {host.name: session.facts[host.name] for host in spec.hosts if host.name in session.facts}
+        session.check(host_problems(software.manifest, seen) if software else ())
         check_machines(session, leaving)
         progress = ProgressTable([host.name for host in (*spec.hosts, *leaving)], output, session.logs)
-        work = ClusterUp(spec, session.hosts.connections, session.facts, progress.listen)
+        work = ClusterUp(spec, session.hosts.connections, session.facts, progress.listen, software)
         if dry_run:
             print_plan(work.plan(), leaving, output, spec.addons)
             return 0
@@ -75,6 +86,15 @@ def command(dry_run: bool, forget: tuple[str, ...], grace: float, output: str, a
             take_away(session, leaving, progress, grace_s=grace)
         save_spec(spec, session.home)
         return finish(session, work.run(), progress, output)
+
+
+def from_bundle(spec: ClusterSpec, location: str | None) -> ClusterSpec:
+    """`--from` in place of the file's `source`."""
+    if location is None:
+        return spec
+    if spec.kind == "existing":
+        raise UsageError("--from: nothing is installed on the hosts of an existing cluster")
+    return msgspec.structs.replace(spec, source=bundle_source(location))
 
 
 def leaving_hosts(before: ClusterSpec | None, spec: ClusterSpec) -> list[HostSpec]:

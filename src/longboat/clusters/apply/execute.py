@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 from longboat.clusters.apply.restart import restart
 from longboat.clusters.apply.step_log import Listener, StepFailure, StepLog
-from longboat.clusters.hosts.connection import CommandFailed, HostConnection
+from longboat.clusters.hosts.connection import CommandFailed, Content, HostConnection
 from longboat.clusters.plan.journal_shell import PRELUDE
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Step
 
-Stdin = Callable[[Step], "bytes | Path"]
+Stdin = Callable[[Step], Content]
 """What a step's script reads: kubeadm's configuration, an archive of images, or nothing."""
 
 
@@ -100,7 +99,7 @@ class Execution:
             perform(host, step, stdin, self._log)
 
 
-def perform(host: HostConnection, step: Step, stdin: bytes | Path, log: StepLog) -> None:
+def perform(host: HostConnection, step: Step, stdin: Content, log: StepLog) -> None:
     """The script of a step to its end; then the journal knows that it was carried out."""
     script = f"{PRELUDE}\n{step.script}\ndone_with {step.name} {step.key}\n"
     on_line = lambda line: log.tell(step.host, step.name, "line", line)  # noqa: E731

@@ -46,7 +46,7 @@ for name in $(ls -r "$LB/undo"); do
     rm -rf "$LB/undo/.gone"
 done
 command -v systemctl >/dev/null && { systemctl daemon-reload; systemctl reset-failed 2>/dev/null || true; }
-rm -rf "$LB/done" "$LB/archives" "$LB/put" "$LB/images.tar"
+rm -rf "$LB/done" "$LB/archives" "$LB/bundle" "$LB/put" "$LB/images.tar"
 """
 
 _COMPARE = f"""

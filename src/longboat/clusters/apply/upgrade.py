@@ -13,7 +13,7 @@ from pathlib import Path
 from longboat.clusters.apply import nodes as cluster_nodes
 from longboat.clusters.apply.execute import Execution, perform
 from longboat.clusters.apply.step_log import Listener, StepFailure, StepLog
-from longboat.clusters.hosts.connection import HostConnection
+from longboat.clusters.hosts.connection import Content, HostConnection
 from longboat.clusters.plan.steps import Step
 from longboat.clusters.plan.upgrade_plan import UpgradePlan
 from longboat.core.errors import EngineError
@@ -69,7 +69,7 @@ class ClusterUpgrade:
             upgraded.append(node.host)
         return UpgradeResult(failures=(*failures, *self._log.failures), upgraded=tuple(upgraded))
 
-    def _stdin(self, step: Step) -> bytes | Path:
+    def _stdin(self, step: Step) -> Content:
         return self._images() if step.kind == "images" else b""
 
     def _try(self, step: Step) -> bool:

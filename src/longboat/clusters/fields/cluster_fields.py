@@ -52,8 +52,15 @@ def _repository(values: dict[str, Any], _node: YamlNode, _at: FieldPath) -> Pack
 
 
 def _source(values: dict[str, Any], node: YamlNode, at: FieldPath) -> SoftwareSource | None:
-    if "location" in values and len(values) > 1:
+    is_bundle = "location" in values
+    if is_bundle and {"repositories", "images"} & set(values):
         at.problem(node, "files bring their own packages and images", hint="location alone, or repositories and images")
+        return None
+    if "sha256" in values and not is_bundle:
+        at.problem(node, "sha256 is that of a bundle", hint="location: URL")
+        return None
+    if values.get("location", "").startswith("http://") and "sha256" not in values:
+        at.problem(node, rules.INSECURE_BUNDLE, hint=rules.INSECURE_HINT)
         return None
     return SoftwareSource(kind="files" if "location" in values else "packages", **values)
 
@@ -174,6 +181,11 @@ SOURCE = Shape(
             name="location",
             kind=_text("a URL, a folder or a bundle file", check=rules.location_fault),
             doc="Programs and images come from this URL, folder or bundle file.",
+        ),
+        Field(
+            name="sha256",
+            kind=_text("64 hexadecimal digits, as sha256sum prints them", "[0-9a-f]{64}"),
+            doc="Checksum of the bundle's bundle.json; needed for a URL with http.",
         ),
         Field(
             name="repositories",

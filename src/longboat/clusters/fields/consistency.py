@@ -147,7 +147,8 @@ class FileCheck:
             path = resolved(text, folder)
             is_wanted = os.path.exists if keys == ("source", "location") else os.path.isfile
             if not rules.is_url(text) and not is_wanted(path):
-                self.wrong(keys, f"no such file: {path}")
+                hint = "longboat cluster bundle makes one" if keys == ("source", "location") else None
+                self.wrong(keys, f"no such file: {path}", hint=hint)
 
     def named_files(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         for index, host in self.hosts:

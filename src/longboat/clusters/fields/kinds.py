@@ -55,6 +55,9 @@ class SourceText(Text, frozen=True):
         text = super().read(node, at)
         if text is None or text == "packages":
             return text and SoftwareSource()
+        if text.startswith("http://"):
+            at.problem(node, rules.INSECURE_BUNDLE, hint=rules.INSECURE_HINT)
+            return None
         return SoftwareSource(kind="files", location=text)
 
 

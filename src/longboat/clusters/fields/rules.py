@@ -131,6 +131,10 @@ def url_fault(url: str) -> str | None:
     return None
 
 
+INSECURE_BUNDLE = "programs that come over http could be anybody's, expected https:// or a checksum"
+INSECURE_HINT = "{location: URL, sha256: ...}: the sum that longboat cluster bundle prints"
+
+
 def is_url(text: str) -> bool:
     return "://" in text
 

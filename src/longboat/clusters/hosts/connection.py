@@ -18,6 +18,18 @@ Line = Callable[[str], None]
 _ERROR = re.compile(r"\s*(error|fatal|E)\b", re.IGNORECASE)
 
 
+class FilePart(Value, frozen=True):
+    """A stretch of a file here, which is streamed: a member of an archive needs no unpacking."""
+
+    path: Path
+    offset: int
+    size: int
+
+
+Content = bytes | Path | tuple[bytes | FilePart, ...]
+"""What a script reads: text, a whole file here, or pieces of both, one after the other."""
+
+
 class CommandResult(Value, frozen=True):
     code: int
     stdout: str
@@ -68,13 +80,13 @@ class HostConnection(Protocol):
         self,
         script: str,
         *,
-        stdin: bytes | Path = b"",
+        stdin: Content = b"",
         as_root: bool = True,
         timeout_s: float = 60.0,
         on_line: Line | None = None,
     ) -> CommandResult:
-        """Run a script to its end. `stdin` may be a local file, which is streamed; `on_line` gets lines of stdout and
-        stderr as they arrive.
+        """Run a script to its end. Files of `stdin` are streamed; `on_line` gets lines of stdout and stderr as they
+        arrive.
 
         Raises HostUnreachable after the timeout or when the connection breaks, and NoRoot where root is needed and not
         possible; never for the script's own exit code.
@@ -83,7 +95,7 @@ class HostConnection(Protocol):
     def close(self) -> None: ...
 
 
-def check(host: HostConnection, script: str, *, stdin: bytes | Path = b"", timeout_s: float = 60.0) -> str:
+def check(host: HostConnection, script: str, *, stdin: Content = b"", timeout_s: float = 60.0) -> str:
     """Run a script as root and return its stdout; raises CommandFailed."""
     result = host.run(script, stdin=stdin, timeout_s=timeout_s)
     if result.code != 0:

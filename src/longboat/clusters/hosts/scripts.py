@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import gzip
-import io
 import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
+from longboat.clusters.hosts.connection import Content, FilePart
 from longboat.core.errors import EngineError
 
 LONGEST_COMMAND = (128 << 10) - 256
@@ -56,10 +58,30 @@ def command(script: str, *, mark: str, timeout_s: float, sudo: str = "") -> str:
 
 
 @contextlib.contextmanager
-def chunks(stdin: bytes | Path, first: bytes = b"") -> Iterator[Iterator[bytes]]:
+def chunks(stdin: Content, first: bytes = b"") -> Iterator[Iterator[bytes]]:
     """The content of stdin in pieces. Raises before the script starts if a file cannot be read."""
     try:
-        with open(stdin, "rb") if isinstance(stdin, Path) else io.BytesIO(stdin) as file:
-            yield itertools.chain([first] if first else [], iter(lambda: file.read(CHUNK), b""))
+        with contextlib.ExitStack() as files:
+            pieces = [iter([first] if first else [])]
+            for item in stdin if isinstance(stdin, tuple) else (stdin,):
+                pieces.append(_read_piece(item, files))
+            yield itertools.chain(*pieces)
     except OSError as error:
-        raise EngineError(f"{stdin!s} cannot be read: {error.strerror or error}") from error
+        raise EngineError(f"{error.filename or stdin!s} cannot be read: {error.strerror or error}") from error
+
+
+def _read_piece(item: bytes | Path | FilePart, files: contextlib.ExitStack) -> Iterator[bytes]:
+    if isinstance(item, bytes):
+        return (item[start : start + CHUNK] for start in range(0, len(item), CHUNK))
+    path, offset, left = (item.path, item.offset, item.size) if isinstance(item, FilePart) else (item, 0, None)
+    file = files.enter_context(open(path, "rb"))
+    file.seek(offset)
+    return _read_file(file, left)
+
+
+def _read_file(file: IO[bytes], left: int | None) -> Iterator[bytes]:
+    while data := file.read(CHUNK if left is None else min(CHUNK, left)):
+        left = left and left - len(data)
+        yield data
+    if left:
+        raise OSError(errno.EIO, "it has become shorter", file.name)

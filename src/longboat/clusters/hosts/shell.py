@@ -7,10 +7,9 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from pathlib import Path
 
 from longboat.clusters.hosts import scripts
-from longboat.clusters.hosts.connection import CommandResult, HostUnreachable, Line, NoRoot
+from longboat.clusters.hosts.connection import CommandResult, Content, HostUnreachable, Line, NoRoot
 from longboat.clusters.hosts.output import ScriptOutput
 
 FIND_SUDO_S = 30.0  # PAM may look up users over a network
@@ -63,7 +62,7 @@ class ShellConnection(ABC):
             self._sudo_message = denied[0][:200] if denied else "sudo refused the password"
 
     def run(
-        self, script: str, *, stdin: bytes | Path = b"", as_root: bool = True, timeout_s: float = 60.0,
+        self, script: str, *, stdin: Content = b"", as_root: bool = True, timeout_s: float = 60.0,
         on_line: Line | None = None,
     ) -> CommandResult:  # fmt: skip
         sudo = self.sudo if as_root else "root"

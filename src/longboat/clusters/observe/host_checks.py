@@ -61,7 +61,7 @@ def package_manager(spec: ClusterSpec, _host: HostSpec, facts: HostFacts) -> Pro
             host=facts.name,
             check="packages",
             message=f"programs come from apt or dnf; {manager}",
-            remedy="`source:` with a folder or a bundle installs the programs without a package manager",
+            remedy="take a host with Debian, Ubuntu, Fedora, or a relative of Red Hat's",
         )
 
 

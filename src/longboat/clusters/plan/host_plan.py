@@ -15,12 +15,19 @@ from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.core.errors import Refused
 
 
-def plan_hosts(spec: ClusterSpec, facts: Mapping[str, HostFacts], keys: Mapping[str, bytes]) -> ClusterPlan:
-    """Plan the steps from bare hosts to cluster members. Hosts without facts (unreachable) have none."""
+def plan_hosts(
+    spec: ClusterSpec, facts: Mapping[str, HostFacts], keys: Mapping[str, bytes], references: Sequence[str] = ()
+) -> ClusterPlan:
+    """Plan the steps from bare hosts to cluster members. Hosts without facts (unreachable) have none.
+
+    `keys`: contents of those that sign repositories; `references`: the images of a bundle.
+    """
     _refuse_upgrades(spec, facts)
     _refuse_second_cluster(spec, facts)
     return ClusterPlan(
-        hosts=tuple(_plan_host(spec, host, facts[host.name], keys) for host in spec.hosts if host.name in facts)
+        hosts=tuple(
+            _plan_host(spec, host, facts[host.name], keys, references) for host in spec.hosts if host.name in facts
+        )
     )
 
 
@@ -54,10 +61,12 @@ def _refuse_second_cluster(spec: ClusterSpec, facts: Mapping[str, HostFacts]) ->
             )
 
 
-def _plan_host(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes]) -> HostPlan:
+def _plan_host(
+    spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes], references: Sequence[str]
+) -> HostPlan:
     install = packages.packages(spec, host, facts)
     gpus = gpu.steps(spec, host, facts)
-    has_packages = any(isinstance(item, Step) for item in (install, *gpus))
+    has_packages = spec.source.kind == "packages" and any(isinstance(item, Step) for item in (install, *gpus))
     nvidia = gpu.repositories(spec, host, facts)
     steps: list[Step | Kept | None] = [
         system.journal(spec, host, facts),
@@ -70,7 +79,7 @@ def _plan_host(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mappin
         system.firewall(spec, host, facts),
         install,
         runtime.containerd(spec, host, facts),
-        runtime.images(spec, host, facts),
+        runtime.images(spec, host, facts, references),
         kubeadm.member(spec, host, facts),
     ]
     return assemble(host.name, steps, facts)

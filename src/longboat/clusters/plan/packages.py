@@ -22,25 +22,51 @@ KUBERNETES_PACKAGES = ("kubelet", "kubeadm", "kubectl")
 APT_LIST, DNF_REPO = "/etc/apt/sources.list.d/longboat.list", "/etc/yum.repos.d/longboat.repo"
 HELD = (*KUBERNETES_PACKAGES, "containerd", "containerd.io", "kubernetes-cni", "cri-tools")
 
+SUMS = "SHA256SUMS"
+"""In the stream of a bundle's packages, as sha256sum reads it."""
+
 # Only our own lists are fetched: a broken mirror of the distribution's matters only if something is missing then.
-APT_START = r"""
-command -v dpkg >/dev/null && dpkg --configure -a
-mkdir -p "$LB/archives/partial"
+_FROM_REPOSITORY = r"""
 ours="-o Dir::Etc::sourcelist=sources.list.d/longboat.list -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0"
-options="-q -y --no-install-recommends --no-remove -o Dpkg::Options::=--force-confold"
-options="$options -o Dir::Cache::archives=$LB/archives -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120"
 if [ -e /etc/apt/sources.list.d/longboat.list ]; then apt-get -q update $ours; fi
 """
+
+# A bundle comes through stdin, as a repository with an index. Its checksums were compared, so apt may trust it.
+_FROM_BUNDLE = f"""
+rm -rf "$LB/bundle"
+mkdir -p "$LB/bundle/packages" "$LB/bundle/lists/partial"
+tar -x --no-same-owner --no-same-permissions -C "$LB/bundle/packages"
+(cd "$LB/bundle/packages" && sha256sum --quiet --strict -c {SUMS}) || fail "error: packages were damaged on their way"
+printf 'deb [trusted=yes] file:%s ./\\n' "$LB/bundle/packages" > "$LB/bundle/sources.list"
+cat > "$LB/bundle/apt.conf" <<END
+Dir::Etc::sourcelist "$LB/bundle/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::State::lists "$LB/bundle/lists";
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+Acquire::Languages "none";
+APT::Sandbox::User "root";
+END
+export APT_CONFIG="$LB/bundle/apt.conf"
+apt-get -q update
+"""
+
+_OPTIONS = r"""
+command -v dpkg >/dev/null && dpkg --configure -a
+mkdir -p "$LB/archives/partial"
+options="-q -y --no-install-recommends --no-remove -o Dpkg::Options::=--force-confold"
+options="$options -o Dir::Cache::archives=$LB/archives -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120"
+"""
+APT_START = _OPTIONS + _FROM_REPOSITORY
 APT_END = r"""
-rm -rf "$LB/archives"
 for name in $HELD; do
     if grep -qx "$name" "$LB"/undo/[0-9]*-packages/packages; then apt-mark hold "$name" >/dev/null; fi
 done
+rm -rf "$LB/archives" "$LB/bundle"
 """
 
 _APT = (
-    APT_START
-    + r"""
+    r"""
 plan() {
     planned=$(apt-get install -s $options "$@") || return 1
     printf '%s\n' "$planned" | sed -n 's/^Inst \([^ ]*\) (.*/\1/p'
@@ -202,8 +228,12 @@ def packages(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept
     if not missing and not needs_runtime and not client:
         return Kept(host=host.name, name="packages", reason=f"kubelet, kubeadm and kubectl {version} are installed")
     names = [f"{name}={version}-*" for name in missing] + (["containerd"] if needs_runtime else []) + client
-    script = install_script(facts, names, held=HELD)
     title = f"install {', '.join(name.replace('=', ' ').removesuffix('-*') for name in names)}"
+    if spec.source.kind == "files":
+        title += f" from {spec.source.location}"
+        script = install_script(facts, names, held=HELD, start=_OPTIONS + _FROM_BUNDLE)
+        return Step(host=host.name, name="packages", title=title, script=script, kind="packages", timeout_s=1800.0)
+    script = install_script(facts, names, held=HELD)
     return Step(host=host.name, name="packages", title=title, script=script, timeout_s=1200.0)
 
 
@@ -215,12 +245,14 @@ def nfs_client(spec: ClusterSpec, facts: HostFacts) -> list[str]:
     return [] if facts.package(name) else [name]
 
 
-def install_script(facts: HostFacts, names: Sequence[str] | None, held: Sequence[str] = ()) -> str:
+def install_script(
+    facts: HostFacts, names: Sequence[str] | None, held: Sequence[str] = (), start: str = APT_START
+) -> str:
     """Installs `name` or `name=version-*`, with what they need, and holds `held` of it at its version. Without `names`,
-    the script before it has set NAMES.
+    the script before it has set NAMES. `start`: where apt looks for them.
     """
     script = f"NAMES='{' '.join(names)}'\n" if names is not None else ""
-    return f"{script}HELD='{' '.join(held)}'\n{_APT if facts.package_manager == 'apt' else _DNF}"
+    return f"{script}HELD='{' '.join(held)}'\n{start + _APT if facts.package_manager == 'apt' else _DNF}"
 
 
 def is_version(installed: str, wanted: str) -> bool:

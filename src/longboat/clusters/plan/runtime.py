@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from collections.abc import Sequence
 
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.observe.gpu_checks import is_version_since, wants_gpus
@@ -109,26 +110,29 @@ done
     return Step(host=host.name, name="containerd", title="configure and start containerd", script=script)
 
 
-def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept | None:
-    """Import images from an archive instead of a registry; a local archive is streamed through stdin."""
-    if spec.source.images is None:
+def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts, references: Sequence[str] = ()) -> Step | Kept | None:
+    """Import images from an archive instead of a registry, through stdin. `references`: those of a bundle."""
+    source = spec.source.location if spec.source.kind == "files" else spec.source.images
+    if source is None:
         return None
     wanted = [
         f"registry.k8s.io/pause:{spec.versions.pause}",
         f"registry.k8s.io/kube-proxy:v{spec.versions.kubernetes}",
         *([spec.versions.device_plugin_image] if wants_gpus(spec, host, facts) else ()),
+        *references,
     ]
     if set(wanted) <= set(facts.images):
         return Kept(host=host.name, name="images", reason="the images of this version are there")
-    title = f"import images from {spec.source.images}"
+    title = f"import images from {source}"
     load = "ctr -n k8s.io images import -"
-    named = f"# {' '.join(wanted)}\n"  # other images are another step
-    if is_url(spec.source.images):  # a pipe hides the exit code of what comes first
-        url = shlex.quote(spec.source.images)
-        script = named + f'curl -fsSL --retry 3 -o "$LB/images.tar" {url}\n{load} < "$LB/images.tar" >/dev/null\n'
-        script += 'rm "$LB/images.tar"\n'
+    named = f"# {shlex.join(wanted)}\n"  # other images are another step
+    if spec.source.kind == "packages" and is_url(source):  # a pipe hides the exit code of what comes first
+        script = f'{named}curl -fsSL --retry 3 -o "$LB/images.tar" {shlex.quote(source)}\n'
+        script += f'{load} < "$LB/images.tar" >/dev/null\nrm "$LB/images.tar"\n'
         return Step(host=host.name, name="images", title=title, script=script, timeout_s=IMAGES_S)
     script = f"{named}{load} >/dev/null\n"
+    for name in references:  # pinned: what nobody can pull again may not be removed when the disk fills
+        script += f"ctr -n k8s.io images label {shlex.quote(name)} io.cri-containerd.pinned=pinned >/dev/null\n"
     return Step(host=host.name, name="images", title=title, script=script, kind="images", timeout_s=IMAGES_S)
 
 
