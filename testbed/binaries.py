@@ -42,6 +42,7 @@ _PLUGIN = "github.com/NVIDIA/k8s-device-plugin/"
 _TOOLKIT = "github.com/NVIDIA/nvidia-container-toolkit/"
 PLUGIN_VERSION = "0.19.3"
 TOOLKIT_VERSION = "1.20.1"
+FLANNEL_VERSION = "0.28.0"
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,16 @@ PREVIOUS = Target(
     links=KUBERNETES_COMMANDS,
     stamps=_stamps(PREVIOUS_VERSION),
 )
-BY_NAME = {target.name: target for target in (*TARGETS, OLDER, PREVIOUS)}
+FLANNEL = Target(
+    "flannel",
+    "flannel",
+    {"flanneld": "github.com/flannel-io/flannel"},
+    stamps=f"-X github.com/flannel-io/flannel/pkg/version.Version=v{FLANNEL_VERSION}",
+    tags="netgo osusergo",
+    cgo=True,
+)
+"""The network between hosts in different subnets; built only when a test asks for it."""
+BY_NAME = {target.name: target for target in (*TARGETS, OLDER, PREVIOUS, FLANNEL)}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 """Commands of `longboat cluster`: machines become a cluster, and get back to what they were.
 
-Parsing and showing; the work is in `clusters`. May import `input`, `output`, `clusters`, `engines`, `kubeapi`, `specs`.
+Parsing and showing; the work is in `clusters`. May import `input`, `output`, `bundles.source`, `clusters`, `engines`,
+`kubeapi`, `specs`.
 """
