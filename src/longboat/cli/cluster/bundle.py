@@ -21,7 +21,7 @@ from longboat.core.words import counted
 from longboat.engines.shared.home import Home
 
 
-@click.command("bundle", short_help="Collect programs and images in one file, for hosts without a network.")
+@click.command("bundle", short_help="Collect programs and images for hosts without a network.")
 @target_options
 @click.option("-o", "--output", required=True, metavar="FILE", help="The bundle.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")

@@ -14,10 +14,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "upgrade": ("cluster.upgrade", "Upgrade Kubernetes, one node after the other."),
         "down": ("cluster.down", "Take the cluster down; the hosts are as they were before."),
         "check": ("cluster.check", "Check a cluster file and show what it asks for."),
-        "bundle": ("cluster.bundle", "Collect programs and images in one file, for hosts without a network."),
-        "kubeconfig": ("cluster.kubeconfig", "Put a cluster into your kubeconfig, or take it out."),
+        "bundle": ("cluster.bundle", "Collect programs and images for hosts without a network."),
+        "kubeconfig": ("cluster.access.kubeconfig", "Put a cluster into your kubeconfig, or take it out."),
         "provisioner": ("admin.provisioner", "Make volumes for claims (runs in the cluster)."),
-        "user": ("cluster.user", "Give people access to a namespace, and take it away."),
+        "user": ("cluster.access.user", "Give people access to a namespace, and take it away."),
     },
 }
 """As in cli.main: section -> command -> (module of longboat.cli, one line of help)."""
