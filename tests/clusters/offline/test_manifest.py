@@ -30,6 +30,12 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, path: str) -> No
         read_manifest(json.dumps(fields).encode(), "lab.tar")
 
 
+@pytest.mark.parametrize("name", ["a b", "-x", "a\n$(reboot)", ""])
+def test_an_image_with_an_odd_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BundleError, match="an image with an odd name"):
+        read_manifest(encode_manifest(write_folder(tmp_path, images=(name,))), "lab.tar")
+
+
 def test_a_later_format_is_told(tmp_path: Path) -> None:
     fields = json.loads(encode_manifest(write_folder(tmp_path)))
     with pytest.raises(BundleError, match="a bundle of format 2; this Longboat reads format 1"):

@@ -22,6 +22,7 @@ MANIFEST, IMAGES, PACKAGES, PROGRAMS = "bundle.json", "images.tar", "packages/",
 MOST_FILES = 5000  # packages with all they need are some dozens
 # Names reach a shell, a URL and a tar header; versions of packages have + and ~.
 _PATH = re.compile(r"images\.tar|(packages|programs)/[A-Za-z0-9][A-Za-z0-9._+~-]{0,199}")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,400}")
 _SUM = re.compile(r"[0-9a-f]{64}")
 
 
@@ -71,6 +72,9 @@ def read_manifest(data: bytes, place: str) -> SoftwareManifest:
     for file in manifest.files:
         if not _PATH.fullmatch(file.path) or not _SUM.fullmatch(file.sha256) or file.size < 0:
             raise BundleError(f"{place}: {MANIFEST} lists a file that no bundle has: {file.path[:100]!r}")
+    for name in manifest.images:
+        if not _IMAGE.fullmatch(name):
+            raise BundleError(f"{place}: {MANIFEST} lists an image with an odd name: {name[:100]!r}")
     if len({file.path for file in manifest.files}) < len(manifest.files) or len(manifest.files) > MOST_FILES:
         raise BundleError(f"{place}: {MANIFEST} lists a file twice, or more than {MOST_FILES} of them")
     return manifest
