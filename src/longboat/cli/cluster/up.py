@@ -19,7 +19,8 @@ from longboat.clusters.apply.gpu_verification import GpuVerification
 from longboat.clusters.apply.nodes import delete_node
 from longboat.clusters.cluster_file import bundle_source
 from longboat.clusters.down import ClusterDown
-from longboat.clusters.offline.load import load_software
+from longboat.clusters.offline.addon_files import with_manifests
+from longboat.clusters.offline.load import cache_folder, load_software
 from longboat.clusters.offline.manifest import host_problems
 from longboat.clusters.plan.steps import ClusterPlan, HostPlan
 from longboat.clusters.spec import ClusterSpec, HostSpec
@@ -70,6 +71,8 @@ def command(
         raise UsageError(f"--forget {unknown[0]}: take the host out of the file, then forget it")
     leaving = [host for host in gone if host.name not in forget]
     software = load_software(spec, Home())
+    if software is not None:
+        spec = with_manifests(spec, software, cache_folder(Home()))
     with open_session(spec, accept_new_host_keys, leaving) as session:
         spec = session.spec
         seen = {host.name: session.facts[host.name] for host in spec.hosts if host.name in session.facts}

@@ -95,8 +95,12 @@ def manifest_location(spec: ClusterSpec, release: ReleasedManifest) -> str:
 
 
 def load_manifest(spec: ClusterSpec, release: ReleasedManifest) -> list[Object]:
-    """Its objects. What the user names is taken as it is, if it has the checksum that may follow it; any other must be
-    of the pinned version.
+    return read_release(spec, release)[1]
+
+
+def read_release(spec: ClusterSpec, release: ReleasedManifest) -> tuple[bytes, list[Object]]:
+    """The file and its objects. What the user names is taken as it is, if it has the checksum that may follow it; any
+    other must be of the pinned version.
     """
     location, _, checksum = manifest_location(spec, release).partition(CHECKSUM)
     content = load_file(location)
@@ -104,13 +108,13 @@ def load_manifest(spec: ClusterSpec, release: ReleasedManifest) -> list[Object]:
         raise EngineError(f"{location} has another content than {CHECKSUM[1:]}{checksum} says")
     objects = parse_manifest(content, location)
     if release.addon not in dict(spec.manifests):
-        missing = [image for image in release.images if image not in set(_images(objects))]
+        missing = [image for image in release.images if image not in set(images_of(objects))]
         if missing:
             hint = f"manifests: {{{release.addon}: FILE}} takes a manifest of yours"
             raise EngineError(
                 f"{location} is not the manifest of {release.addon} {release.version}: no image {missing[0]}", hint=hint
             )
-    return objects
+    return content, objects
 
 
 def parse_manifest(content: bytes, location: str) -> list[Object]:
@@ -160,8 +164,9 @@ def _dropped(part: Any) -> Any:
     return [_dropped(item) for item in part] if isinstance(part, list) else part
 
 
-def _images(part: Any) -> list[str]:
+def images_of(part: Any) -> list[str]:
+    """Images that objects name, at any depth."""
     if isinstance(part, dict):
         own = [part["image"]] if isinstance(part.get("image"), str) else []
-        return own + [image for value in part.values() for image in _images(value)]
-    return [image for item in part for image in _images(item)] if isinstance(part, list) else []
+        return own + [image for value in part.values() for image in images_of(value)]
+    return [image for item in part for image in images_of(item)] if isinstance(part, list) else []

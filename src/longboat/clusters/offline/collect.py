@@ -15,6 +15,7 @@ from pathlib import Path
 from longboat.clusters.hosts.connection import FilePart
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.observe.parse import ARCHITECTURES
+from longboat.clusters.offline.addon_files import addon_images, collect_manifests
 from longboat.clusters.offline.apt_download import PrivateApt, control_fields
 from longboat.clusters.offline.image_archive import references
 from longboat.clusters.offline.manifest import (
@@ -29,7 +30,7 @@ from longboat.clusters.offline.manifest import (
 )
 from longboat.clusters.offline.software_bundle import digest_of, open_bundle
 from longboat.clusters.offline.write import write_bundle
-from longboat.clusters.plan.packages import KUBERNETES_PACKAGES, repositories
+from longboat.clusters.plan.packages import KUBERNETES_PACKAGES, nfs_client, repositories
 from longboat.clusters.spec import ClusterSpec
 from longboat.core.errors import Refused
 from longboat.engines.shared.files import disk
@@ -44,7 +45,7 @@ def make_bundle(spec: ClusterSpec, target: Path, cache: Path, keys: Mapping[str,
     """Write it to `target`. `keys`: those that sign the repositories of `this_machine`."""
     if spec.source.kind == "files":
         bundle = open_bundle(spec.source.location or "", cache, sha256=spec.source.sha256 or "")
-        check_manifest(bundle.manifest, spec, bundle.place)
+        check_manifest(bundle.manifest, spec, bundle.place, addon_images(spec))
         write_bundle(bundle.manifest, bundle.parts, target)
         return bundle.manifest
     with tempfile.TemporaryDirectory(prefix=".longboat-bundle-", dir=target.absolute().parent) as folder:
@@ -75,7 +76,8 @@ def _collect(
     machine = this_machine()
     archive = _image_archive(spec, folder, say)
     images = references(archive)
-    if missing := missing_images(images, spec):
+    manifests, more = collect_manifests(spec, folder / "manifests")
+    if missing := missing_images(images, spec, more):
         raise Refused(
             f"{spec.source.images}: it has no image {', '.join(missing)}",
             hint="`kubeadm config images list` prints what this version needs",
@@ -83,11 +85,11 @@ def _collect(
     say("longboat: packages, with all that they need")
     apt = PrivateApt(folder / "apt", repositories(spec, machine), keys)
     wanted = [f"{name}={spec.versions.kubernetes}-*" for name in KUBERNETES_PACKAGES]
-    packages = apt.download([*wanted, "containerd.io|containerd"])
+    packages = apt.download([*wanted, "containerd.io|containerd", *nfs_client(spec, machine)])
     index = folder / "Packages"
     with disk(f"write {index}"):
         index.write_text(_index(packages))
-    files = {INDEX: index, IMAGES: archive, **{f"{PACKAGES}{_plain(file)}": file for file in packages}}
+    files = {INDEX: index, IMAGES: archive, **manifests, **{f"{PACKAGES}{_plain(file)}": file for file in packages}}
     parts = {path: FilePart(path=file, offset=0, size=file.stat().st_size) for path, file in files.items()}
     listed = [SoftwareFile(path=path, sha256=digest_of(part), size=part.size) for path, part in parts.items()]
     manifest = SoftwareManifest(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from longboat.clusters.offline.addon_files import addon_images
 from longboat.clusters.offline.manifest import check_manifest
 from longboat.clusters.offline.software_bundle import SoftwareBundle, open_bundle
 from longboat.clusters.spec import ClusterSpec
@@ -15,7 +16,7 @@ def load_software(spec: ClusterSpec, home: Home) -> SoftwareBundle | None:
     if spec.source.kind != "files":
         return None
     bundle = open_bundle(spec.source.location or "", cache_folder(home), sha256=spec.source.sha256 or "")
-    check_manifest(bundle.manifest, spec, bundle.place)
+    check_manifest(bundle.manifest, spec, bundle.place, addon_images(spec))
     return bundle
 
 

@@ -1,7 +1,7 @@
 """The manifest of a software bundle: which files, for which versions, system and architecture, with checksums. Pure.
 
 A bundle is `bundle.json` and the files that it lists: `packages/` (a flat repository of apt), `images.tar`,
-`programs/`.
+`manifests/` of add-ons, `programs/`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT = 1
 MANIFEST, IMAGES, PACKAGES, PROGRAMS = "bundle.json", "images.tar", "packages/", "programs/"
 MOST_FILES = 5000  # packages with all they need are some dozens
 # Names reach a shell, a URL and a tar header; versions of packages have + and ~.
-_PATH = re.compile(r"images\.tar|(packages|programs)/[A-Za-z0-9][A-Za-z0-9._+~-]{0,199}")
+_PATH = re.compile(r"images\.tar|(packages|programs|manifests)/[A-Za-z0-9][A-Za-z0-9._+~-]{0,199}")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,400}")
 _SUM = re.compile(r"[0-9a-f]{64}")
 
@@ -92,7 +92,7 @@ def encode_manifest(manifest: SoftwareManifest) -> bytes:
 def wanted_images(spec: ClusterSpec) -> tuple[str, ...]:
     """Without these no pod starts; a network of one's own and add-ons may need more."""
     kubernetes = [f"registry.k8s.io/{name}:v{spec.versions.kubernetes}" for name in _KUBERNETES_IMAGES]
-    own = [spec.image] if spec.image and {"controller", "autoscaler"} & set(spec.addons) else []
+    own = [spec.image] if spec.image and {"controller", "autoscaler", "storage"} & set(spec.addons) else []
     plugin = [spec.versions.device_plugin_image] if "gpu" in spec.addons else []
     return (f"registry.k8s.io/pause:{spec.versions.pause}", *kubernetes, *plugin, *own)
 
@@ -100,12 +100,12 @@ def wanted_images(spec: ClusterSpec) -> tuple[str, ...]:
 _KUBERNETES_IMAGES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 
 
-def check_manifest(manifest: SoftwareManifest, spec: ClusterSpec, place: str) -> None:
-    """Refused, with the reason, if this cluster cannot be made of it."""
+def check_manifest(manifest: SoftwareManifest, spec: ClusterSpec, place: str, more: Iterable[str] = ()) -> None:
+    """Refused, with all reasons, if this cluster cannot be made of it. `more`: images of add-ons."""
     reasons = []
     if manifest.kubernetes != spec.versions.kubernetes:
         reasons.append(f"it has Kubernetes {manifest.kubernetes}, the cluster file asks for {spec.versions.kubernetes}")
-    missing = missing_images(manifest.images, spec)
+    missing = missing_images(manifest.images, spec, more)
     if missing:
         reasons.append(f"it has no image {', '.join(missing)}")
     if not manifest.packages:
@@ -116,9 +116,9 @@ def check_manifest(manifest: SoftwareManifest, spec: ClusterSpec, place: str) ->
         raise Refused(f"{place}: {'; '.join(reasons)}", hint="longboat cluster bundle makes one for this cluster file")
 
 
-def missing_images(images: Iterable[str], spec: ClusterSpec) -> list[str]:
+def missing_images(images: Iterable[str], spec: ClusterSpec, more: Iterable[str] = ()) -> list[str]:
     known = set(images)
-    return [name for name in wanted_images(spec) if name not in known]
+    return [name for name in (*wanted_images(spec), *more) if name not in known]
 
 
 def host_problems(manifest: SoftwareManifest, facts: Mapping[str, HostFacts]) -> list[HostProblem]:

@@ -1,0 +1,60 @@
+"""Add-ons in a software bundle: manifests that other projects publish, and the images that add-ons need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from longboat.clusters.addons import metrics
+from longboat.clusters.addons.manifest_files import CHECKSUM, ReleasedManifest, images_of, read_release
+from longboat.clusters.addons.released import JOBSET, KUEUE
+from longboat.clusters.hosts.scripts import chunks
+from longboat.clusters.offline.software_bundle import SoftwareBundle
+from longboat.clusters.spec import ClusterSpec
+from longboat.core.errors import Refused
+from longboat.engines.shared.files import make_folder, write_bytes
+
+RELEASES = (JOBSET, KUEUE)
+
+
+def _wanted(spec: ClusterSpec) -> list[ReleasedManifest]:
+    return [release for release in RELEASES if release.addon in spec.addons]
+
+
+def addon_images(spec: ClusterSpec) -> list[str]:
+    """As far as they are known without a manifest of the user's own."""
+    named = dict(spec.manifests)
+    images = [name for release in _wanted(spec) if release.addon not in named for name in release.images]
+    return images + ([metrics.IMAGE] if "metrics" in spec.addons else [])
+
+
+def collect_manifests(spec: ClusterSpec, folder: Path) -> tuple[dict[str, Path], list[str]]:
+    """Path in the bundle -> file, and all images that they name."""
+    make_folder(folder)
+    files, images = {}, addon_images(spec)
+    for release in _wanted(spec):
+        content, objects = read_release(spec, release)
+        files[release.file_name] = folder / f"{release.addon}.yaml"
+        write_bytes(files[release.file_name], content)
+        images += images_of(objects)
+    return files, sorted(set(images))
+
+
+def with_manifests(spec: ClusterSpec, bundle: SoftwareBundle, cache: Path) -> ClusterSpec:
+    """The cluster with manifests out of the bundle, where the cluster file names none."""
+    named = dict(spec.manifests)
+    for release in _wanted(spec):
+        if release.addon in named:
+            continue
+        file = bundle.manifest.file(release.file_name)
+        if file is None:
+            raise Refused(
+                f"{bundle.place}: it has no manifest of {release.addon} {release.version}",
+                hint="longboat cluster bundle makes one for this cluster file",
+            )
+        path = make_folder(cache) / f"{file.sha256}.yaml"
+        with chunks((bundle.part(file.path),)) as pieces:
+            write_bytes(path, b"".join(pieces))
+        named[release.addon] = f"{path}{CHECKSUM}{file.sha256}"
+    return msgspec.structs.replace(spec, manifests=tuple(named.items()))
