@@ -53,7 +53,8 @@ def test_nodes_are_upgraded_one_by_one_and_the_training_is_waited_for(lab: Calla
     longboat.write(count=2, version=PREVIOUS_VERSION)
     assert "2 nodes are ready" in longboat("cluster", "up")
     first.run(f"{KUBECTL} apply -f -", text=json.dumps(TRAINING))
-    first.run(f"{KUBECTL} wait --for=condition=Ready pod -l job-name=train --timeout=120s", within_s=150)
+    ready = f"{KUBECTL} wait --for=jsonpath={{.status.ready}}=1 job/train --timeout=180s"
+    first.run(ready, within_s=200)
 
     longboat.write(count=2, version=KUBERNETES_VERSION)
     assert "longboat cluster upgrade" in longboat("cluster", "up", code=None)
