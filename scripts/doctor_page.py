@@ -9,7 +9,7 @@ from longboat.doctor import catalog
 from longboat.doctor.findings import Check
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "doctor.md"
-TABLES = {"machine": catalog.MACHINE_CHECKS, "cluster": catalog.CLUSTER_CHECKS}
+TABLES = {"machine": catalog.MACHINE_CHECKS, "cluster": catalog.CLUSTER_CHECKS, "hosts": catalog.HOST_CHECKS}
 
 
 def table(checks: Iterable[Check]) -> str:

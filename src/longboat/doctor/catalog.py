@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longboat.doctor.checks import api, client, gpus, machine, network, nodes, pods, storage, workloads
+from longboat.doctor.checks import api, client, gpus, hosts, machine, network, nodes, pods, storage, workloads
 from longboat.doctor.findings import Check
 
 POD_CHECKS: tuple[Check, ...] = (
@@ -12,6 +12,7 @@ POD_CHECKS: tuple[Check, ...] = (
 )
 """Those that need pods of the doctor's own."""
 MACHINE_CHECKS: tuple[Check, ...] = machine.CHECKS
+HOST_CHECKS: tuple[Check, ...] = hosts.CHECKS
 CLUSTER_CHECKS: tuple[Check, ...] = (
     *client.CHECKS,
     *api.CHECKS,

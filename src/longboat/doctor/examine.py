@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from longboat.clusters.hosts.pool import Hosts
+from longboat.clusters.spec import ClusterSpec
 from longboat.core.jobs import Gpus, Value
 from longboat.doctor import catalog, facts
 from longboat.doctor.examination import Examination, judge
@@ -15,6 +17,7 @@ from longboat.doctor.facts import Fact, Seen
 from longboat.doctor.findings import Finding, broken
 from longboat.doctor.observe import client as observe_client
 from longboat.doctor.observe import cluster as observe_cluster
+from longboat.doctor.observe.hosts import host_reports
 from longboat.doctor.observe.machine import machine_facts
 from longboat.doctor.probes.outcomes import StorageProbe
 from longboat.doctor.probes.pods import PodSettings, ProbePods
@@ -60,6 +63,12 @@ def examine_machine(home: Home, environment: Mapping[str, str], settings: LocalS
     return Diagnosis(findings=tuple(judge(catalog.MACHINE_CHECKS, seen)), seen=seen)
 
 
+def examine_hosts(spec: ClusterSpec, hosts: Hosts) -> Diagnosis:
+    """Nothing where the file names an existing cluster."""
+    seen = Examination({facts.HOSTS: lambda _: host_reports(spec, hosts)}).seen()
+    return Diagnosis(findings=tuple(judge(catalog.HOST_CHECKS, seen)) if spec.hosts else (), seen=seen)
+
+
 def examine_cluster(
     target: ClusterTarget, *, with_pods: bool, notice: Callable[[str], None] = lambda _: None
 ) -> Diagnosis:
@@ -67,10 +76,10 @@ def examine_cluster(
     first = Examination(_first_observers(target)).seen()
     if facts.API not in first.values:
         return Diagnosis(findings=tuple(_unreached(target, first)), seen=first)
-    seen = _joined(first, Examination(_observers(target)).seen())
+    seen = joined_facts(first, Examination(_observers(target)).seen())
     checks = catalog.CLUSTER_CHECKS
     if with_pods:
-        seen = _joined(seen, _probe(target, seen, notice))
+        seen = joined_facts(seen, _probe(target, seen, notice))
     else:
         checks = tuple(check for check in checks if check not in catalog.POD_CHECKS)
     return Diagnosis(findings=tuple(judge(checks, seen)), seen=seen)
@@ -164,7 +173,7 @@ def wanted_interface(overlay: Mapping[str, Any]) -> str:
     return next((str(entry.get("value") or "") for entry in variables if entry.get("name") == "NCCL_SOCKET_IFNAME"), "")
 
 
-def _joined(first: Seen, second: Seen) -> Seen:
+def joined_facts(first: Seen, second: Seen) -> Seen:
     return Seen({**first.values, **second.values}, {**first.problems, **second.problems})
 
 
@@ -174,3 +183,8 @@ def with_new(before: Diagnosis, after: Diagnosis, names: set[str]) -> Diagnosis:
     return msgspec.structs.replace(
         before, findings=tuple(new.get(finding.name, finding) for finding in before.findings)
     )
+
+
+def joined(hosts: Diagnosis, cluster: Diagnosis) -> Diagnosis:
+    """Of a cluster and its hosts, the hosts first."""
+    return Diagnosis(findings=(*hosts.findings, *cluster.findings), seen=joined_facts(hosts.seen, cluster.seen))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         ApiAnswer,
         AutoscalerReport,
         ClientFacts,
+        HostReport,
         LeaseTimes,
         Leftovers,
         MachineFacts,
@@ -82,3 +83,4 @@ LEFTOVERS: Fact[Leftovers] = Fact("leftovers of runs")
 NETWORK_PROBE: Fact[NetworkProbe] = Fact("two pods", PODS_S)
 STORAGE_PROBE: Fact[StorageProbe] = Fact("a pod with a claim", PODS_S)
 TRAIN_PROBE: Fact[TrainProbe] = Fact("a pod that trains", PODS_S)
+HOSTS: Fact[list[HostReport]] = Fact("the hosts", 240.0)  # logins, and two scripts that may hang on each

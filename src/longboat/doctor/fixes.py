@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from longboat.clusters.hosts.pool import Hosts
 from longboat.core.errors import EngineError
 from longboat.core.words import counted
 from longboat.doctor.examine import ClusterTarget, Diagnosis
-from longboat.doctor.facts import CLIENT, LEFTOVERS, Seen
+from longboat.doctor.facts import CLIENT, HOSTS, LEFTOVERS, Seen
 from longboat.doctor.observe.cluster import remove_leftovers
+from longboat.doctor.observe.hosts import fix_host
 
 
 def fix_cluster(target: ClusterTarget, diagnosis: Diagnosis) -> dict[str, str]:
@@ -22,6 +24,13 @@ def fix_cluster(target: ClusterTarget, diagnosis: Diagnosis) -> dict[str, str]:
             if text:
                 done[finding.name] = text
     return done
+
+
+def fix_hosts(hosts: Hosts, diagnosis: Diagnosis) -> dict[str, str]:
+    """Host -> what was done there. Raises EngineError."""
+    reports = {report.name: report for report in diagnosis.seen.values.get(HOSTS, ())}
+    answers = hosts.each(lambda host: fix_host(host, reports[host.name]), list(reports))
+    return {name: text for name, text in answers.values.items() if text}
 
 
 def _close_kubeconfig(_target: ClusterTarget, seen: Seen) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from longboat.clusters.observe.facts import HostFacts, HostProblem
 from longboat.core.jobs import Value
 from longboat.engines.local.queue.gpu_isolation import IsolationProblem
 from longboat.engines.local.queue.machine import LocalMachine
@@ -130,3 +131,33 @@ class Leftovers(Value, frozen=True):
     """Claims of the doctor whose command was killed."""
     orphans: tuple[str, ...] = ()
     """Jobs and pods of runs that have no record."""
+
+
+class HostReport(Value, frozen=True):
+    """One host of a cluster file."""
+
+    name: str
+    facts: HostFacts | None = None
+    error: str = ""
+    hint: str | None = None
+    problems: tuple[HostProblem, ...] = ()
+    is_member: bool = False
+    """It is part of the cluster that the file describes."""
+    certificates: tuple[tuple[str, float], ...] = ()
+    """Name and seconds since the epoch at which it ends."""
+    xids: tuple[tuple[str, int], ...] = ()
+    """PCI address and Xid of errors in the kernel's log, oldest first."""
+    smi_gpus: int | None = None
+    """GPUs that nvidia-smi lists; None: there is no nvidia-smi."""
+    smi_error: str = ""
+    library: str = ""
+    """Version of libnvidia-ml on the disk."""
+    module: str = ""
+    """Version of the loaded kernel module."""
+    has_cdi: bool = False
+    """A CDI specification, or a runtime of containerd, hands GPUs to containers."""
+    synchronized: bool | None = None
+    """The clock, by NTP; None: not known."""
+    inodes_free: float | None = None
+    """Share of the inodes of /var/lib that are free."""
+    now: float = 0.0

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from longboat.cli.output.terminal import clean, is_terminal, paint, say
+from longboat.cli.input.sudo_password import ask_password
+from longboat.cli.output.terminal import clean, paint, say
 from longboat.clusters.hosts.connection import NoRoot
 from longboat.clusters.hosts.pool import Hosts, connect
 from longboat.clusters.hosts.settings import LoginSettings
@@ -84,10 +85,3 @@ def open_session(
         home = Home()
         spec, judged = identify(spec, answers.values, load_spec(spec.name, home))
         yield ClusterSession(spec, hosts, judged, answers.errors, home)
-
-
-def ask_password() -> str | None:
-    if not is_terminal(sys.stdin):
-        return None
-    answer: str = click.prompt("password for sudo on the hosts", hide_input=True, err=True)
-    return answer

@@ -34,6 +34,8 @@ from longboat.kubeapi.kinds import POD, Kind
 
 Object = dict[str, Any]
 DOCTOR = "doctor"
+ROLE = f"{names.DOMAIN}/probe"
+"""Label that tells the pods of one examination apart."""
 LIFE_S = 300
 """A pod of a doctor that was killed ends by itself after so long."""
 WAIT_S = PODS_S - 30.0
@@ -108,7 +110,7 @@ class ProbePods:
         meta = {
             "name": f"longboat-doctor-{self.token}-{role}",
             "namespace": self.client.namespace,
-            "labels": self.labels,
+            "labels": {**self.labels, ROLE: role},
         }
         body: Object = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
         return self.create(POD, overlaid(body, self.settings.overlay))
@@ -125,8 +127,9 @@ class ProbePods:
         security = "restricted" if self.settings.security == "restricted" else "baseline"
         spec = pod_spec(self.settings.image, security, with_shm)  # type: ignore[arg-type]
         spec["containers"][0]["command"] = ["python3", "-I", "-c", _START, packed_program(), *arguments]
-        # Pods of one examination avoid each other's node, so that the way between nodes is tried where there are two.
-        term = {"labelSelector": {"matchLabels": self.labels}, "topologyKey": "kubernetes.io/hostname"}
+        # The others avoid the node of the one that answers, so that the way between nodes is tried where there are two.
+        answering = {"labelSelector": {"matchLabels": {**self.labels, ROLE: "serve"}}}
+        term = {**answering, "topologyKey": "kubernetes.io/hostname"}
         preferred = [{"weight": 100, "podAffinityTerm": term}]
         spec["affinity"] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
         spec["activeDeadlineSeconds"] = LIFE_S

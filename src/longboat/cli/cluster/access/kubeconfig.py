@@ -59,7 +59,7 @@ def name_of(cluster: str | None) -> str:
 
 
 def from_host(cluster: str | None) -> tuple[str, str]:
-    from longboat.cli.cluster.session import ask_password
+    from longboat.cli.input.sudo_password import ask_password
     from longboat.clusters.admin_kubeconfig import read_admin_kubeconfig
     from longboat.clusters.hosts.settings import LoginSettings
 

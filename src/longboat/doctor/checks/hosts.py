@@ -1,0 +1,233 @@
+"""Checks of the hosts of a cluster file, over SSH: what stands against them, and whether nodes still work. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from longboat.core.times import show_age
+from longboat.core.words import listing
+from longboat.doctor.facts import HOSTS, Seen
+from longboat.doctor.findings import Check, Judgement, broken, ok, skipped, warning
+from longboat.doctor.values import HostReport
+
+SOON_S = 30 * 86400.0
+"""kubeadm makes certificates for a year, and renews them with an upgrade only."""
+LEAST_INODES = 0.05
+_SHOWN = 3
+HARDWARE_XIDS = {
+    48: "double bit ECC error",
+    63: "row remapping",
+    64: "row remapping failed",
+    74: "NVLink error",
+    79: "the GPU has fallen off the bus",
+    92: "many single bit ECC errors",
+    94: "contained ECC error",
+    95: "uncontained ECC error",
+    119: "the GPU's processor does not answer",
+    120: "error of the GPU's processor",
+    140: "unrecovered ECC error",
+}
+"""Xids that speak of the hardware; most others are errors of programs, as 13, 31 and 43."""
+START = "starts the service (systemctl start)"
+
+
+def reached(seen: Seen) -> Judgement:
+    lost = [report for report in seen[HOSTS] if report.error]
+    if lost:
+        names = [f"{report.name}: {report.error}" for report in lost]
+        return broken(listing(names, _SHOWN), lost[0].hint or f"ssh {lost[0].name}: does it work by hand?")
+    return ok(f"{len(seen[HOSTS])} answer")
+
+
+def _hosts(seen: Seen) -> Iterator[HostReport]:
+    reports = [report for report in seen[HOSTS] if report.facts is not None]
+    yield from reports
+
+
+def problem(kind: str, fine: str) -> Callable[[Seen], Judgement]:
+    """A check of `longboat cluster up`, which is as true afterwards."""
+
+    def judge(seen: Seen) -> Judgement:
+        problems = [each for report in seen[HOSTS] for each in report.problems if each.check == kind]
+        if not problems:
+            return ok(fine) if any(_hosts(seen)) else skipped("no host answers")
+        texts = [f"{each.host}: {each.message}" for each in problems]
+        hint = problems[0].remedy or "longboat cluster up"
+        is_broken = any(each.severity == "error" for each in problems)
+        return (broken if is_broken else warning)(listing(texts, _SHOWN), hint)
+
+    return judge
+
+
+def membership(seen: Seen) -> Judgement:
+    outside = [report.name for report in _hosts(seen) if not report.is_member]
+    if outside:
+        return warning(f"not part of the cluster (yet): {listing(outside, _SHOWN)}", "longboat cluster up")
+    return ok("every host is part of the cluster")
+
+
+def service(unit: str) -> Callable[[Seen], Judgement]:
+    def judge(seen: Seen) -> Judgement:
+        nodes = [report for report in _hosts(seen) if report.is_member]
+        down = [
+            f"{report.name} ({report.facts.unit(unit) or 'not there'})"
+            for report in nodes
+            if report.facts is not None and report.facts.unit(unit) != "active"
+        ]
+        if down:
+            return broken(f"{unit} does not run: {listing(down, _SHOWN)}", f"on the host: journalctl -u {unit} -n 50")
+        return ok(f"runs on {len(nodes)} nodes")
+
+    return judge
+
+
+def certificates(seen: Seen) -> Judgement:
+    ending = []
+    is_over = False
+    for report in _hosts(seen):
+        for name, ends in report.certificates:
+            left_s = ends - report.now
+            if left_s < SOON_S:
+                ending.append(f"{report.name}: {name} {'ended' if left_s <= 0 else 'ends in ' + show_age(left_s)}")
+                is_over = is_over or left_s <= 0
+    if ending:
+        hint = "on each control plane: kubeadm certs renew all, then restart its pods; kubelets renew their own"
+        return (broken if is_over else warning)(listing(ending, _SHOWN), hint)
+    count = sum(len(report.certificates) for report in _hosts(seen))
+    return ok(f"{count} certificates, all valid for more than {show_age(SOON_S)}")
+
+
+def xid(seen: Seen) -> Judgement:
+    hard: list[str] = []
+    soft: list[str] = []
+    for report in _hosts(seen):
+        for bus, number in report.xids:
+            meaning = HARDWARE_XIDS.get(number)
+            text = f"{report.name}: GPU {bus} Xid {number}" + (f" ({meaning})" if meaning else "")
+            (hard if meaning else soft).append(text)
+    if hard:
+        hint = "drain the node, nvidia-smi -r or restart it; if it comes again, the GPU is faulty: replace it"
+        return broken(listing(list(dict.fromkeys(hard)), _SHOWN), hint)
+    if soft:
+        hint = "mostly errors of a program: `longboat explain` of the run at that time; dmesg | grep Xid says when"
+        return warning(listing(list(dict.fromkeys(soft)), _SHOWN), hint)
+    return ok("none in the kernels' logs")
+
+
+def driver_match(seen: Seen) -> Judgement:
+    wrong = [
+        f"{report.name}: kernel module {report.module}, library {report.library}"
+        for report in _hosts(seen)
+        if report.module and report.library and report.module != report.library
+    ]
+    if wrong:
+        hint = "the driver was upgraded and not loaded again: drain the node and restart it"
+        return broken(listing(wrong, _SHOWN), hint)
+    return ok("kernel module and library of the driver match, where there are any")
+
+
+def smi(seen: Seen) -> Judgement:
+    wrong = []
+    for report in _hosts(seen):
+        if report.facts is None or not report.facts.gpus or not report.facts.driver:
+            continue
+        devices = len(report.facts.gpus)
+        if report.smi_error:
+            wrong.append(f"{report.name}: {report.smi_error}")
+        elif report.smi_gpus is not None and report.smi_gpus != devices:
+            wrong.append(f"{report.name}: nvidia-smi lists {report.smi_gpus} of {devices} GPUs")
+    if wrong:
+        return broken(
+            listing(wrong, _SHOWN), "dmesg | grep NVRM on the host; is a GPU lost? a cold restart brings it back"
+        )
+    return ok("nvidia-smi lists every GPU of the PCI bus")
+
+
+def toolkit(seen: Seen) -> Judgement:
+    gpu_hosts = [report for report in _hosts(seen) if report.facts is not None and report.facts.driver]
+    without = [report.name for report in gpu_hosts if not report.has_cdi]
+    if without:
+        hint = "install nvidia-container-toolkit; nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+        return warning(f"containers get no GPU there: {listing(without, _SHOWN)}", hint)
+    return ok(f"GPUs are handed to containers on {len(gpu_hosts)} hosts" if gpu_hosts else "no host has a driver")
+
+
+def ntp(seen: Seen) -> Judgement:
+    loose = [report.name for report in _hosts(seen) if report.synchronized is False]
+    if loose:
+        return warning(
+            f"clocks that nobody synchronizes: {listing(loose, _SHOWN)}", "timedatectl set-ntp true, or chrony"
+        )
+    return ok("no host says that its clock is not synchronized")
+
+
+def inodes(seen: Seen) -> Judgement:
+    full = [
+        f"{report.name} ({report.inodes_free:.0%} free)"
+        for report in _hosts(seen)
+        if report.inodes_free is not None and report.inodes_free < LEAST_INODES
+    ]
+    if full:
+        return broken(
+            f"few inodes are left: {listing(full, _SHOWN)}", "crictl rmi --prune; many small files below /var/lib?"
+        )
+    return ok("enough inodes for images and pods")
+
+
+def forwarding(seen: Seen) -> Judgement:
+    closed = [
+        report.name
+        for report in _hosts(seen)
+        if report.is_member
+        and report.facts is not None
+        and dict(report.facts.sysctls).get("net.ipv4.ip_forward") == "0"
+    ]
+    if closed:
+        hint = "sysctl -w net.ipv4.ip_forward=1; what has switched it off? `longboat cluster up` sets it for good"
+        return broken(f"packets of pods are not forwarded: {listing(closed, _SHOWN)}", hint)
+    return ok("nodes forward packets of pods")
+
+
+PROBLEMS = {
+    "sudo": ("the account may become root", "root on every host"),
+    "systemd": ("systemd runs", "systemd on every host"),
+    "packages": ("programs can be installed", "apt or dnf, or a source of files"),
+    "architecture": ("the processor is one that programs are built for", "amd64 or arm64"),
+    "kernel": ("the kernel is new enough", "new enough on every host"),
+    "cgroup": ("control groups are of version 2", "version 2 on every host"),
+    "swap": ("swap is off", "off on every host"),
+    "disk": ("the disk has room for images", "room on every host"),
+    "memory": ("there is enough memory", "enough on every host"),
+    "cpu": ("a control plane has enough processors", "enough on every control plane"),
+    "cluster": ("no other cluster is there", "no other cluster is in the way"),
+    "containerd": ("containerd serves the kubelet", "containerd serves the kubelet"),
+    "port": ("ports of a cluster are free", "no other program has a port of the cluster"),
+    "firewall": ("firewalls let the cluster through", "open for the cluster"),
+    "proxy": ("proxies leave the cluster's addresses alone", "no proxy is in the way"),
+    "route": ("programs and images can be fetched", "every host has a way out, or needs none"),
+    "range": ("address ranges do not overlap", "ranges of pods and services are free"),
+    "link": ("hosts are on one subnet, where routes need it", "one subnet, or a network that needs none"),
+    "gpu": ("hosts with `gpu: yes` have one", "as the file says"),
+    "driver": ("GPUs have a driver", "every GPU has a driver, where there are any"),
+    "secure-boot": ("Secure Boot does not keep the driver out", "not in the way"),
+    "fabric": ("the fabric manager runs where GPUs hang on NVSwitch", "runs where it is needed"),
+    "clock": ("clocks agree", "clocks agree"),
+    "twin": ("no host is a copy of another", "every host is itself"),
+    "name": ("names of hosts can be names of nodes", "all can be names of nodes"),
+}
+"""Checks of `longboat cluster up`: title, and what is said where all is well."""
+CHECKS = (
+    Check("host login", "hosts", "every host is reached over SSH", reached),
+    *(Check(f"host {kind}", "hosts", title, problem(kind, fine)) for kind, (title, fine) in PROBLEMS.items()),
+    Check("host membership", "hosts", "every host is part of the cluster", membership),
+    Check("host kubelet", "hosts", "the kubelet runs on every node", service("kubelet"), fix=START),
+    Check("host runtime", "hosts", "containerd runs on every node", service("containerd"), fix=START),
+    Check("host certificates", "hosts", "no certificate of the cluster ends soon", certificates),
+    Check("host xid", "hosts", "no GPU had an Xid error since the last boot", xid),
+    Check("host driver match", "hosts", "kernel module and library of the driver match", driver_match),
+    Check("host nvidia-smi", "hosts", "nvidia-smi lists every GPU of the PCI bus", smi),
+    Check("host toolkit", "hosts", "GPUs are handed to containers (CDI, or a runtime of containerd)", toolkit),
+    Check("host ntp", "hosts", "clocks are synchronized", ntp, fix="switches it on (timedatectl set-ntp true)"),
+    Check("host inodes", "hosts", "there are inodes left for images", inodes),
+    Check("host forwarding", "hosts", "nodes forward packets of pods", forwarding),
+)

@@ -1,0 +1,152 @@
+"""Hosts of a cluster file as the doctor sees them: their facts, and what only matters once they are nodes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import time
+from collections.abc import Mapping, Sequence
+
+from longboat.clusters.hosts.connection import HostConnection
+from longboat.clusters.hosts.pool import Hosts
+from longboat.clusters.observe.facts import HostFacts, HostProblem
+from longboat.clusters.observe.parse import number, pair, split
+from longboat.clusters.observe.probe import read_facts
+from longboat.clusters.observe.problems import THIS_MACHINE, find_problems
+from longboat.clusters.spec import ClusterSpec
+from longboat.core.errors import LongboatError
+from longboat.doctor.observe.certificates import validity_of
+from longboat.doctor.values import HostReport
+
+LOOK_S = 60.0
+"""For several programs of which each is cut off after 10 s."""
+UNITS = ("containerd", "kubelet", "nvidia-fabricmanager")
+"""Services that `--fix` may start: they do nothing new on a node that has them."""
+# A certificate's text is public, but only its dates are kept. `say` and `soon` are as in the probe of clusters.
+SCRIPT = """
+say() { printf '%s\\t%s\\n' "$1" "$2"; }
+soon() { timeout 10 "$@" 2>/dev/null </dev/null; }
+for file in /etc/kubernetes/pki/*.crt /etc/kubernetes/pki/etcd/*.crt /var/lib/kubelet/pki/kubelet-client-current.pem; do
+    [ -r "$file" ] || continue
+    text=$(sed -n '/BEGIN CERTIFICATE/,/END CERTIFICATE/p' "$file" | sed -n '2,/END/p' | sed '/END/,$d' | tr -d '\\n')
+    say certificate "${file##*/} $text"
+done
+{ soon dmesg || soon journalctl -k -b -q --no-pager; } | grep 'NVRM: Xid' | tail -n 50 | sed 's/^/xid\\t/'
+if command -v nvidia-smi >/dev/null 2>&1; then
+    output=$(timeout 20 nvidia-smi -L 2>&1 </dev/null) && code=0 || code=$?
+    say smi "$code $(printf '%s\\n' "$output" | grep -c '^GPU ')"
+    [ "$code" = 0 ] || say smi_error "$(printf '%s\\n' "$output" | grep . | tail -n 1)"
+fi
+path=$(soon ldconfig -p | sed -n 's/.*libnvidia-ml[.]so[.]1 .*=> //p' | head -n 1)
+[ -z "$path" ] || say library "$(readlink -f "$path")"
+[ ! -r /proc/driver/nvidia/version ] || say module "$(head -n 1 /proc/driver/nvidia/version)"
+for file in /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*.yaml /var/run/cdi/*.json; do
+    if [ -r "$file" ] && grep -q nvidia "$file"; then say cdi "$file"; fi
+done
+if grep -q nvidia-container-runtime /etc/containerd/config.toml 2>/dev/null; then say cdi containerd; fi
+say ntp "$(soon timedatectl show -p NTPSynchronized --value)"
+say inodes "$(soon df -P -i /var/lib | tail -n 1)"
+say end 1
+"""
+
+
+def host_reports(spec: ClusterSpec, hosts: Hosts) -> list[HostReport]:
+    """Of every host in the order of the file; one that cannot be reached has an error."""
+    facts = hosts.each(read_facts)
+    looks = hosts.each(look, list(facts.values))
+    problems = find_problems(spec, list(facts.values.values()), facts.errors)
+    by_host: dict[str, list[HostProblem]] = {}
+    for problem in problems:  # what this machine is blamed for is told with the first host
+        owner = spec.hosts[0].name if problem.host == THIS_MACHINE and spec.hosts else problem.host
+        by_host.setdefault(owner, []).append(problem)
+    return [
+        report_of(spec, host.name, facts.values.get(host.name), looks.values.get(host.name, ""), by_host)
+        if host.name in facts.values
+        else _failed(host.name, facts.errors[host.name])
+        for host in spec.hosts
+    ]
+
+
+def look(host: HostConnection) -> str:
+    is_root = host.sudo not in ("asks", "none")
+    return host.run(SCRIPT, as_root=is_root, timeout_s=LOOK_S).stdout
+
+
+def _failed(name: str, error: LongboatError) -> HostReport:
+    return HostReport(name=name, error=str(getattr(error, "reason", error.message)), hint=error.hint)
+
+
+def report_of(
+    spec: ClusterSpec, name: str, facts: HostFacts | None, text: str, problems: Mapping[str, Sequence[HostProblem]]
+) -> HostReport:
+    """Out of what the script printed; a host may print anything. Pure but for the time."""
+    lines = split(text)
+    last = {key: values[-1].strip() for key, values in lines.items()}
+    code, _, count = last.get("smi", "").partition(" ")
+    return HostReport(
+        name=name,
+        facts=facts,
+        problems=tuple(problems.get(name, ())),
+        is_member=facts is not None and facts.journal_cluster == spec.name,
+        certificates=tuple(_certificates(lines["certificate"])),
+        xids=tuple(xids(lines["xid"])),
+        smi_gpus=number(count) if code == "0" else None,
+        smi_error=last.get("smi_error", "") if code not in ("", "0") else "",
+        library=_version(r"[.]so[.]([0-9]+[.][0-9.]+)$", last.get("library", "")),
+        module=_version(r"Kernel Module.*?\s([0-9]+\.[0-9.]+)", last.get("module", "")),
+        has_cdi=bool(lines["cdi"]),
+        synchronized={"yes": True, "no": False}.get(last.get("ntp", "")),
+        inodes_free=_inodes(last.get("inodes", "")),
+        now=time.time(),
+    )
+
+
+def _version(pattern: str, text: str) -> str:
+    match = re.search(pattern, text)
+    return match[1] if match else ""
+
+
+def _certificates(lines: Sequence[str]) -> list[tuple[str, float]]:
+    ends = []
+    for line in lines:
+        name, text = pair(line, " ")
+        try:
+            validity = validity_of(base64.b64decode(text, validate=True))
+        except (ValueError, binascii.Error):
+            continue
+        if validity is not None:
+            ends.append((name, validity.ends))
+    return ends
+
+
+def xids(lines: Sequence[str]) -> list[tuple[str, int]]:
+    """Of lines such as `NVRM: Xid (PCI:0000:41:00): 79, pid=..., GPU has fallen off the bus.`"""
+    matches = (re.search(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): ([0-9]{1,4})\b", line) for line in lines)
+    return [(match[1], int(match[2])) for match in matches if match]
+
+
+def _inodes(line: str) -> float | None:
+    """Of `df -P -i`: file system, inodes, used, free, share, mount point. Some file systems have no count."""
+    fields = line.split()
+    total = number(fields[-5]) if len(fields) >= 6 else 0
+    return number(fields[-3]) / total if total else None
+
+
+def fix_host(host: HostConnection, report: HostReport) -> str:
+    """Start services of a node that stand still, and switch time synchronization on; what was done."""
+    facts = report.facts
+    if facts is None or not report.is_member:
+        return ""
+    started = [unit for unit in UNITS if facts.unit(unit) in ("inactive", "failed") and _is_wanted(unit, facts)]
+    lines = [f"systemctl start {unit}" for unit in started]
+    if report.synchronized is False:
+        lines.append("timedatectl set-ntp true")
+    if not lines:
+        return ""
+    host.run("\n".join(lines), timeout_s=LOOK_S)
+    return f"{report.name}: " + "; ".join(lines)
+
+
+def _is_wanted(unit: str, facts: HostFacts) -> bool:
+    return unit != "nvidia-fabricmanager" or facts.nvswitch

@@ -1,0 +1,117 @@
+"""Hosts of a cluster file, as facts of broken ones; and what a host prints."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longboat.clusters.observe.facts import GpuDevice, HostFacts, HostProblem
+from longboat.clusters.spec import ClusterSpec, HostSpec
+from longboat.doctor.catalog import HOST_CHECKS
+from longboat.doctor.examination import judge
+from longboat.doctor.facts import HOSTS, Seen
+from longboat.doctor.findings import Finding
+from longboat.doctor.observe.hosts import report_of, xids
+from longboat.doctor.values import HostReport
+
+NOW = 1_700_000_000.0
+DAY = 86400.0
+UNITS = (("kubelet", "active"), ("containerd", "active"))
+SPEC = ClusterSpec(name="lab", hosts=(HostSpec(name="a", address="a"),))
+
+
+def findings(*reports: HostReport) -> dict[str, Finding]:
+    return {finding.name: finding for finding in judge(HOST_CHECKS, Seen({HOSTS: list(reports)}))}
+
+
+def report(facts: dict[str, Any] | None = None, **more: Any) -> HostReport:
+    known = HostFacts(**{"name": "a", "units": UNITS, **(facts or {})})
+    return HostReport(**{"name": "a", "facts": known, "is_member": True, "now": NOW, **more})
+
+
+def test_a_host_that_is_fit() -> None:
+    found = findings(report(certificates=(("apiserver.crt", NOW + 300 * DAY),)))
+    assert {finding.status for finding in found.values()} == {"ok"} and len(found) > 30
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "more", "wanted"),
+    [
+        ("host membership", {}, {"is_member": False}, "warning"),
+        ("host kubelet", {"units": (("containerd", "active"),)}, {}, "broken"),
+        ("host runtime", {"units": (("kubelet", "active"), ("containerd", "failed"))}, {}, "broken"),
+        ("host certificates", {}, {"certificates": (("apiserver.crt", NOW - DAY),)}, "broken"),
+        ("host certificates", {}, {"certificates": (("apiserver.crt", NOW + DAY),)}, "warning"),
+        ("host xid", {}, {"xids": (("0000:41:00", 79),)}, "broken"),
+        ("host xid", {}, {"xids": (("0000:41:00", 31),)}, "warning"),
+        ("host driver match", {}, {"module": "580.1.2", "library": "580.95.05"}, "broken"),
+        ("host nvidia-smi", {"gpus": (GpuDevice(bus="0", device="1"),), "driver": "580"}, {"smi_gpus": 0}, "broken"),
+        ("host nvidia-smi", {"gpus": (GpuDevice(bus="0", device="1"),), "driver": "580"}, {"smi_error": "x"}, "broken"),
+        ("host toolkit", {"driver": "580.95.05"}, {}, "warning"),
+        ("host toolkit", {"driver": "580.95.05"}, {"has_cdi": True}, "ok"),
+        ("host ntp", {}, {"synchronized": False}, "warning"),
+        ("host inodes", {}, {"inodes_free": 0.01}, "broken"),
+        ("host forwarding", {"sysctls": (("net.ipv4.ip_forward", "0"),)}, {}, "broken"),
+        ("host fabric", {}, {"problems": (HostProblem(host="a", check="fabric", message="off"),)}, "broken"),
+        (
+            "host swap",
+            {},
+            {"problems": (HostProblem(host="a", check="swap", message="on", severity="repair"),)},
+            "warning",
+        ),
+    ],
+)
+def test_what_is_broken(name: str, facts: dict[str, Any], more: dict[str, Any], wanted: str) -> None:
+    finding = findings(report(facts, **more))[name]
+    assert finding.status == wanted and bool(finding.hint) == (wanted != "ok")
+
+
+def test_a_host_that_does_not_answer() -> None:
+    found = findings(HostReport(name="a", error="connection refused"))
+    assert found["host login"].status == "broken" and "a: connection refused" in found["host login"].detail
+    assert found["host swap"].status == "skipped"
+
+
+def test_what_a_host_prints(tmp_path: Path) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    files = [
+        "-subj",
+        "/CN=a",
+        "-days",
+        "30",
+        "-keyout",
+        str(tmp_path / "k"),
+        "-outform",
+        "DER",
+        "-out",
+        str(tmp_path / "c"),
+    ]
+    subprocess.run([*command, *files], check=True, capture_output=True)
+    text = base64.b64encode((tmp_path / "c").read_bytes()).decode()
+    lines = [
+        f"certificate\tapiserver.crt {text}",
+        "certificate\tbroken.crt !!!",
+        "xid\t[1.0] NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', GPU has fallen off the bus.",
+        "smi\t9 0",
+        "smi_error\tNVIDIA-SMI has failed",
+        "library\t/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05",
+        "module\tNVRM version: NVIDIA UNIX x86_64 Kernel Module  570.1.2  Mon Jan 1",
+        "cdi\t/etc/cdi/nvidia.yaml",
+        "ntp\tno",
+        "inodes\t/dev/sda1 1000 990 10 99% /",
+    ]
+    seen = report_of(SPEC, "a", HostFacts(name="a", journal_cluster="lab"), "\n".join(lines), {})
+    assert [name for name, _ in seen.certificates] == ["apiserver.crt"] and seen.is_member and seen.has_cdi
+    assert (seen.library, seen.module, seen.smi_error) == ("580.95.05", "570.1.2", "NVIDIA-SMI has failed")
+    assert (seen.xids, seen.smi_gpus, seen.synchronized, seen.inodes_free) == ((("0000:41:00", 79),), None, False, 0.01)
+    empty = report_of(SPEC, "a", HostFacts(name="a"), "\0\xff\nno tab\nsmi\t", {})
+    assert empty.smi_gpus is None and empty.inodes_free is None and not empty.is_member
+
+
+def test_xids_of_several_kernels() -> None:
+    lines = ["NVRM: Xid (PCI:0000:01:00): 31, pid=1", "NVRM: Xid (0000:02:00): 13, Graphics", "NVRM: Xid: none", ""]
+    assert xids(lines) == [("0000:01:00", 31), ("0000:02:00", 13)]

@@ -1,0 +1,168 @@
+"""The doctor where something is really broken, on a real node: in the pods' settings, the namespace, the image."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from longboat.doctor.examine import examine_cluster
+from longboat.doctor.fixes import fix_cluster
+from longboat.doctor.probes import pods
+from longboat.engines.kubernetes.records import Storage
+from testbed import faults
+from testbed.clusters import Cluster
+from testbed.fixtures import Kubectl
+from tests.doctor.conftest import Findings, target_of
+from tests.engines.kubernetes.broken import apply, pod, until
+
+Examine = Callable[..., Findings]
+DENY = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "NetworkPolicy",
+    "metadata": {"name": "deny"},
+    "spec": {"podSelector": {}, "policyTypes": ["Egress"]},
+}
+PENDING = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "nowhere"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "no-such-class",
+        "resources": {"requests": {"storage": "1Mi"}},
+    },
+}
+OVERLAY = {
+    "spec": {
+        "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": ["127.0.0.9"], "options": [{"name": "timeout", "value": "1"}]},
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}],
+        "containers": [{"name": "main", "env": [{"name": "NCCL_SOCKET_IFNAME", "value": "ib"}]}],
+    }
+}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is hopeless here does not get better; nobody should wait for it."""
+    monkeypatch.setattr(pods, "SCHEDULE_S", 2.0)
+    monkeypatch.setattr(pods, "PULL_S", 1.0)
+
+
+@pytest.mark.pods
+@pytest.mark.usefixtures("impatient")
+def test_what_is_wrong_with_pods_and_the_namespace(examine: Examine, namespace: str, kubectl: Kubectl) -> None:
+    apply(kubectl, DENY, PENDING)
+    kubectl("patch", "serviceaccount", "default", "-p", json.dumps({"imagePullSecrets": [{"name": "lost"}]}))
+    found = examine(with_pods=True, pod=OVERLAY, storage=Storage(claim="nowhere"))
+    wanted = {
+        "dns lookup": ("broken", "kubernetes.default.svc is not found"),
+        "pod shared memory": ("broken", "64 MiB were asked for"),
+        "nccl interfaces": ("broken", "NCCL_SOCKET_IFNAME=ib names no interface"),
+        "network policies": ("warning", "NetworkPolicy deny does not allow egress"),
+        "claims": ("warning", "nowhere"),
+        "claim": ("broken", "claim nowhere"),
+        "service account": ("broken", "lost"),
+        "train step": ("ok", "the loss fell"),
+    }
+    assert {name: (found[name].status, words in found[name].detail) for name, (_, words) in wanted.items()} == {
+        name: (status, True) for name, (status, _) in wanted.items()
+    }, [found[name] for name in wanted]
+    assert kubectl("get", "pods", "-o", "name") == ""
+
+
+@pytest.mark.pods
+@pytest.mark.usefixtures("impatient")
+def test_images_and_places_that_are_not_there(examine: Examine) -> None:
+    missing = examine(with_pods=True, image="127.0.0.1:1/nothing:latest")
+    assert missing["image pull"].status == "broken" and missing["image pull"].hint
+    assert missing["dns lookup"].status == "skipped" and missing["train step"].status == "broken"
+    bare = examine(with_pods=True, image="longboat.test/pause:latest")
+    assert bare["image python"].status == "broken", bare["image python"]
+    nowhere = examine(with_pods=True, pod={"spec": {"nodeSelector": {"planet": "mars"}}})
+    assert nowhere["pod start"].status == "broken" and "didn't match" in nowhere["pod start"].detail
+
+
+@pytest.mark.pods
+def test_a_quota_and_a_restricted_namespace(examine: Examine, namespace: str, kubectl: Kubectl) -> None:
+    kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    assert {finding.status for finding in examine(with_pods=True).values()} <= {"ok", "warning", "skipped"}
+    kubectl("create", "quota", "none", "--hard=pods=0")
+    until("the quota is counted", lambda: "0/0" in kubectl("get", "quota", "none").replace(" ", ""))
+    found = examine(with_pods=True)
+    assert found["pod start"].status == "broken" and "exceeded quota" in found["pod start"].detail
+    assert found["quota"].status == "warning"
+
+
+@pytest.mark.pods
+def test_a_claim_is_written_and_leftovers_are_removed(
+    cluster: Cluster, namespace: str, kubectl: Kubectl, examine: Examine
+) -> None:
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": namespace},
+        "spec": {
+            "capacity": {"storage": "1Mi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": namespace,
+            "hostPath": {"path": f"/var/lib/{namespace}", "type": "DirectoryOrCreate"},
+        },
+    }
+    spec = {**PENDING["spec"], "storageClassName": namespace}  # type: ignore[dict-item]
+    left = pod("left", ["python3", "-c", "pass"])
+    left["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "longboat", "longboat.dev/kind": "doctor"}
+    apply(kubectl, volume, {**PENDING, "spec": spec}, left)
+    try:
+        until("it has ended", lambda: "Succeeded" in kubectl("get", "pod", "left", "-o", "jsonpath={.status.phase}"))
+        with target_of(cluster, namespace, storage=Storage(claim="nowhere")) as target:
+            diagnosis = examine_cluster(target, with_pods=True)
+            found = {finding.name: finding for finding in diagnosis.findings}
+            assert found["claim"].status == "ok" and "claim nowhere" in found["claim"].detail
+            assert found["leftovers"].status == "warning" and "pod left" in found["leftovers"].detail
+            for _ in range(2):  # any number of times
+                assert "removed 1 object" in fix_cluster(target, diagnosis)["leftovers"]
+        assert examine()["leftovers"].status == "ok"
+    finally:
+        kubectl("delete", "persistentvolume", namespace, "--wait=false")
+
+
+@pytest.mark.pods("nvidia")
+def test_gpus_with_an_error_and_a_driver_that_cannot_compute(cluster: Cluster, examine: Examine) -> None:
+    """The stand-in driver says so itself: it has devices and libraries, and computes nothing."""
+    with faults.gpu_error(cluster, 3, 79):
+        until("a GPU is out", lambda: examine()["gpu health"].status == "broken")
+        found = examine(with_pods=True)
+    assert "7 of 8 nvidia.com/gpu" in found["gpu health"].detail and "Xid" in (found["gpu health"].hint or "")
+    for name in ("gpus", "gpu devices", "gpu toolkit", "gpu driver"):
+        assert found[name].status == "ok", found[name]
+    assert "sees 1 GPU" in found["gpu devices"].detail
+    assert found["train step"].status == "broken" and "cuInit" in found["train step"].detail
+    assert examine()["gpu health"].status == "ok"
+
+
+@pytest.mark.pods
+def test_ctrl_c_leaves_no_pods(cluster: Cluster, namespace: str, kubectl: Kubectl, tmp_path: Path) -> None:
+    import os
+    import signal
+    import subprocess
+    import sys
+
+    (tmp_path / "home").mkdir()
+    # Its pods wait for a node that will never come, so that there is time to interrupt it.
+    settings = {
+        "kubernetes": {"image": "longboat.test/python:latest", "pod": {"spec": {"nodeSelector": {"on": "mars"}}}}
+    }
+    (tmp_path / "home" / "config.yaml").write_text(json.dumps(settings))
+    environment = {**os.environ, "LONGBOAT_HOME": str(tmp_path / "home"), "KUBECONFIG": str(cluster.kubeconfig)}
+    command = [sys.executable, "-m", "longboat", "doctor", "--engine", "kubernetes", "--namespace", namespace]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    labels = "-l=longboat.dev/kind=doctor"
+    until("pods of the doctor are there", lambda: len(kubectl("get", "pods", labels, "-o", "name").split()) >= 2)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 130, told
+    until("they are gone", lambda: kubectl("get", "pods,pvc", labels, "-o", "name") == "")
