@@ -49,6 +49,23 @@ def test_doctor(longboat) -> None:
     assert all(check["name"] in done.out for check in checks)
 
 
+def test_doctor_refuses_what_does_not_fit_together(longboat) -> None:
+    for option in ("--bandwidth", "--no-pods", "--fix"):
+        assert f"{option} is for a cluster" in longboat("doctor", option, code=201).err
+    assert "leave one of them out" in longboat("doctor", "--on", "lab", "--bandwidth", "--no-pods", code=201).err
+    assert "leave --on" in longboat("doctor", "--on", "lab", "--cluster", "cluster.yaml", code=201).err
+    assert "missing.yaml" in longboat("doctor", "--cluster", "missing.yaml", code=202).err
+
+
+def test_doctor_writes_an_archive(longboat) -> None:
+    import tarfile
+
+    done = longboat("doctor", "--bundle", "report.tar.gz", code=None)
+    assert "wrote report.tar.gz" in done.err
+    with tarfile.open(longboat.folder / "report.tar.gz") as archive:
+        assert "longboat-doctor/machine.json" in archive.getnames()
+
+
 def test_secrets_never_show_their_values(longboat) -> None:
     assert longboat("secret", "set", "TOKEN", stdin="s3cret\n").out == ""
     assert longboat("secret", "ls", "-o", "name").out == "TOKEN\n"

@@ -63,7 +63,7 @@ def test_hosts_that_are_broken(hosts: Callable[..., Group], tmp_path: Path) -> N
         "host certificates": ("broken", "apiserver.crt ended"),
         "host kubelet": ("broken", "host-0 (not there)"),
         "host runtime": ("broken", "host-0 (inactive)"),
-        "host toolkit": ("warning", "host-0"),
+        "host cdi": ("warning", "host-0"),
         "host membership": ("warning", "host-1"),
         "host driver": ("broken", "1 NVIDIA device without a driver"),
         "host swap": ("warning", "host-1"),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from longboat.clusters.observe import facts
 from longboat.clusters.observe.facts import GpuDevice, HostFacts, HostProblem
 from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.doctor.catalog import HOST_CHECKS
+from longboat.doctor.checks.hosts import PROBLEMS
 from longboat.doctor.examination import judge
 from longboat.doctor.facts import HOSTS, Seen
 from longboat.doctor.findings import Finding
@@ -28,9 +31,9 @@ def findings(*reports: HostReport) -> dict[str, Finding]:
     return {finding.name: finding for finding in judge(HOST_CHECKS, Seen({HOSTS: list(reports)}))}
 
 
-def report(facts: dict[str, Any] | None = None, **more: Any) -> HostReport:
-    known = HostFacts(**{"name": "a", "units": UNITS, **(facts or {})})
-    return HostReport(**{"name": "a", "facts": known, "is_member": True, "now": NOW, **more})
+def report(known: dict[str, Any] | None = None, **more: Any) -> HostReport:
+    seen = HostFacts(**{"name": "a", "units": UNITS, **(known or {})})
+    return HostReport(**{"name": "a", "facts": seen, "is_member": True, "now": NOW, **more})
 
 
 def test_a_host_that_is_fit() -> None:
@@ -39,7 +42,7 @@ def test_a_host_that_is_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "facts", "more", "wanted"),
+    ("name", "known", "more", "wanted"),
     [
         ("host membership", {}, {"is_member": False}, "warning"),
         ("host kubelet", {"units": (("containerd", "active"),)}, {}, "broken"),
@@ -51,8 +54,8 @@ def test_a_host_that_is_fit() -> None:
         ("host driver match", {}, {"module": "580.1.2", "library": "580.95.05"}, "broken"),
         ("host nvidia-smi", {"gpus": (GpuDevice(bus="0", device="1"),), "driver": "580"}, {"smi_gpus": 0}, "broken"),
         ("host nvidia-smi", {"gpus": (GpuDevice(bus="0", device="1"),), "driver": "580"}, {"smi_error": "x"}, "broken"),
-        ("host toolkit", {"driver": "580.95.05"}, {}, "warning"),
-        ("host toolkit", {"driver": "580.95.05"}, {"has_cdi": True}, "ok"),
+        ("host cdi", {"driver": "580.95.05"}, {}, "warning"),
+        ("host cdi", {"driver": "580.95.05"}, {"has_cdi": True}, "ok"),
         ("host ntp", {}, {"synchronized": False}, "warning"),
         ("host inodes", {}, {"inodes_free": 0.01}, "broken"),
         ("host forwarding", {"sysctls": (("net.ipv4.ip_forward", "0"),)}, {}, "broken"),
@@ -65,9 +68,23 @@ def test_a_host_that_is_fit() -> None:
         ),
     ],
 )
-def test_what_is_broken(name: str, facts: dict[str, Any], more: dict[str, Any], wanted: str) -> None:
-    finding = findings(report(facts, **more))[name]
+def test_what_is_broken(name: str, known: dict[str, Any], more: dict[str, Any], wanted: str) -> None:
+    finding = findings(report(known, **more))[name]
     assert finding.status == wanted and bool(finding.hint) == (wanted != "ok")
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_problems_that_stand_against_a_cluster(kind: str) -> None:
+    for severity, wanted in (("error", "broken"), ("repair", "warning"), ("warning", "warning")):
+        problem = HostProblem(host="a", check=kind, message="no", severity=severity, remedy="mend it")
+        finding = findings(report(problems=(problem,)))[f"host {kind}"]
+        assert (finding.status, finding.detail, finding.hint) == (wanted, "a: no", "mend it")
+
+
+def test_every_problem_of_hosts_has_its_check() -> None:
+    folder = Path(facts.__file__).parent
+    kinds = {kind for file in folder.glob("*.py") for kind in re.findall(r'check="([a-z-]+)"', file.read_text())}
+    assert kinds - {"connection"} == set(PROBLEMS)
 
 
 def test_a_host_that_does_not_answer() -> None:

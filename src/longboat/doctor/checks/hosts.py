@@ -143,7 +143,7 @@ def smi(seen: Seen) -> Judgement:
     return ok("nvidia-smi lists every GPU of the PCI bus")
 
 
-def toolkit(seen: Seen) -> Judgement:
+def cdi(seen: Seen) -> Judgement:
     gpu_hosts = [report for report in _hosts(seen) if report.facts is not None and report.facts.driver]
     without = [report.name for report in gpu_hosts if not report.has_cdi]
     if without:
@@ -211,6 +211,7 @@ PROBLEMS = {
     "driver": ("GPUs have a driver", "every GPU has a driver, where there are any"),
     "secure-boot": ("Secure Boot does not keep the driver out", "not in the way"),
     "fabric": ("the fabric manager runs where GPUs hang on NVSwitch", "runs where it is needed"),
+    "toolkit": ("the container toolkit is new enough", "new enough, where there is one"),
     "clock": ("clocks agree", "clocks agree"),
     "twin": ("no host is a copy of another", "every host is itself"),
     "name": ("names of hosts can be names of nodes", "all can be names of nodes"),
@@ -226,7 +227,7 @@ CHECKS = (
     Check("host xid", "hosts", "no GPU had an Xid error since the last boot", xid),
     Check("host driver match", "hosts", "kernel module and library of the driver match", driver_match),
     Check("host nvidia-smi", "hosts", "nvidia-smi lists every GPU of the PCI bus", smi),
-    Check("host toolkit", "hosts", "GPUs are handed to containers (CDI, or a runtime of containerd)", toolkit),
+    Check("host cdi", "hosts", "GPUs are handed to containers (CDI, or a runtime of containerd)", cdi),
     Check("host ntp", "hosts", "clocks are synchronized", ntp, fix="switches it on (timedatectl set-ntp true)"),
     Check("host inodes", "hosts", "there are inodes left for images", inodes),
     Check("host forwarding", "hosts", "nodes forward packets of pods", forwarding),
