@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from longboat.doctor.examine import examine_cluster
+from longboat.doctor.examine import examine_cluster, with_probe_pods
 from longboat.doctor.fixes import fix_cluster
 from longboat.doctor.probes import pods
+from longboat.doctor.probes.probe import storage_probe
 from longboat.engines.kubernetes.records import Storage
 from testbed import faults
 from testbed.clusters import Cluster
@@ -101,21 +103,11 @@ def test_a_quota_and_a_restricted_namespace(examine: Examine, namespace: str, ku
 def test_a_claim_is_written_and_leftovers_are_removed(
     cluster: Cluster, namespace: str, kubectl: Kubectl, examine: Examine
 ) -> None:
-    volume = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": namespace},
-        "spec": {
-            "capacity": {"storage": "1Mi"},
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": namespace,
-            "hostPath": {"path": f"/var/lib/{namespace}", "type": "DirectoryOrCreate"},
-        },
-    }
+    volumes = [volume(namespace), volume(f"{namespace}-new")]
     spec = {**PENDING["spec"], "storageClassName": namespace}  # type: ignore[dict-item]
     left = pod("left", ["python3", "-c", "pass"])
     left["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "longboat", "longboat.dev/kind": "doctor"}
-    apply(kubectl, volume, {**PENDING, "spec": spec}, left)
+    apply(kubectl, *volumes, {**PENDING, "spec": spec}, left)
     try:
         until("it has ended", lambda: "Succeeded" in kubectl("get", "pod", "left", "-o", "jsonpath={.status.phase}"))
         with target_of(cluster, namespace, storage=Storage(claim="nowhere")) as target:
@@ -125,9 +117,24 @@ def test_a_claim_is_written_and_leftovers_are_removed(
             assert found["leftovers"].status == "warning" and "pod left" in found["leftovers"].detail
             for _ in range(2):  # any number of times
                 assert "removed 1 object" in fix_cluster(target, diagnosis)["leftovers"]
+            with with_probe_pods(target, None) as pods_of_test:
+                made = storage_probe(pods_of_test, None, f"{namespace}-new")
+            assert not made.problem and made.title == "a new claim"
+        until("the claim is gone", lambda: kubectl("get", "pvc", "-o", "name") == "persistentvolumeclaim/nowhere\n")
         assert examine()["leftovers"].status == "ok"
     finally:
-        kubectl("delete", "persistentvolume", namespace, "--wait=false")
+        kubectl("delete", "persistentvolume", namespace, f"{namespace}-new", "--wait=false")
+
+
+def volume(name: str) -> dict[str, Any]:
+    """Of a class of its own."""
+    spec = {
+        "capacity": {"storage": "128Mi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": name,
+        "hostPath": {"path": f"/var/lib/{name}", "type": "DirectoryOrCreate"},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.mark.pods("nvidia")

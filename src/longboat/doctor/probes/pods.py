@@ -163,11 +163,16 @@ class ProbePods:
         try:
             name = self.start(role, *arguments, **more)
         except (Forbidden, Invalid) as error:
-            if " cannot " in error.message:  # the right to create pods, which is no fault of the cluster
-                raise
-            return PodOutcome(problem=error.message, kind="admission"), {}
+            return PodOutcome(problem=refusal(error), kind="admission"), {}
         outcome, _, message = self.wait(name)
         return outcome, _parsed(message)
+
+
+def refusal(error: ApiError) -> str:
+    """Why admission refused an object. Raises the error where it is the right that lacks, which is no fault."""
+    if " cannot " in error.message:  # so RBAC says it
+        raise error
+    return error.message
 
 
 def _ended(outcome: PodOutcome, terminated: Mapping[str, Any], message: str) -> PodOutcome:

@@ -9,7 +9,7 @@ import msgspec
 
 from longboat.core.guards.decoding import convert
 from longboat.doctor.probes.outcomes import NetworkProbe, PodOutcome, PodReport, StorageProbe, TrainProbe
-from longboat.doctor.probes.pods import ProbePods
+from longboat.doctor.probes.pods import ProbePods, refusal
 from longboat.engines.kubernetes.exec.helper_pod import HelperMounts
 from longboat.engines.kubernetes.manifests.volumes import STORAGE, claim_object
 from longboat.engines.kubernetes.records import Storage
@@ -39,9 +39,7 @@ def start_server(pods: ProbePods) -> tuple[PodOutcome, str]:
     try:
         name = pods.start("serve")
     except (Forbidden, Invalid) as error:
-        if " cannot " in error.message:
-            raise
-        return PodOutcome(problem=error.message, kind="admission"), ""
+        return PodOutcome(problem=refusal(error), kind="admission"), ""
     outcome, pod, _ = pods.wait(name, until_running=True)
     return outcome, str((pod.get("status") or {}).get("podIP") or "")
 
@@ -87,10 +85,10 @@ def storage_probe(pods: ProbePods, storage: Storage | None, storage_class: str |
         try:
             pods.create(PVC, body)
         except (Forbidden, Invalid) as error:
-            if " cannot " in error.message:
-                raise
-            return StorageProbe(title=title, problem=error.message, hint=error.hint)
+            return StorageProbe(title=title, problem=refusal(error), hint=error.hint)
     outcome, report = pods.run("write", STORAGE, mounts=HelperMounts.of_storage(storage or Storage(claim=claim)))
+    if outcome.kind in ("image", "admission"):  # other checks say so
+        return StorageProbe(skipped=f"no pod could write: {outcome.problem}")
     problem = outcome.problem or str(report.get("problem") or "")
     if outcome.kind in ("scheduling", "start") and claim is not None:
         problem = f"{problem}; {_claim_state(pods, claim)}"
