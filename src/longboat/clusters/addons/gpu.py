@@ -69,11 +69,14 @@ def _container(image: str) -> Object:
         # an account in the cluster nor the host's network or processes, and writes into two folders of the host only.
         "securityContext": {"privileged": True, "readOnlyRootFilesystem": True},
         "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
-        "volumeMounts": [
-            {"name": name, "mountPath": path, "readOnly": name == "driver-root"}
-            for name, (_, path, _) in _FOLDERS.items()
-        ],
+        "volumeMounts": [_mount(name, path) for name, (_, path, _) in _FOLDERS.items()],
     }
+
+
+def _mount(name: str, path: str) -> Object:
+    mount = {"name": name, "mountPath": path, "readOnly": name == "driver-root"}
+    # Volumes of other pods that are unmounted on the host are unmounted here too: they would stay busy.
+    return mount | ({"mountPropagation": "HostToContainer"} if name == "driver-root" else {})
 
 
 def other_plugin(client: Client) -> str:
