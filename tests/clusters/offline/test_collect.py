@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longboat.clusters.offline.collect import make_bundle, this_machine
+from longboat.clusters.offline.collect import kubeadm_images, make_bundle, this_machine
 from longboat.clusters.offline.manifest import wanted_images
 from longboat.clusters.offline.software_bundle import open_bundle
 from longboat.clusters.spec import ClusterSpec, PackageRepository, SoftwareSource
@@ -104,10 +104,20 @@ def test_a_repository_that_somebody_else_signed_is_refused(tmp_path: Path, repos
     assert not (tmp_path / "lab.tar").exists()
 
 
-def test_images_that_are_missing_are_named(tmp_path: Path) -> None:
-    spec = wanted(tmp_path, "http://127.0.0.1:9/")
+def test_images_that_are_missing_are_named(tmp_path: Path, repository: tuple[str, bytes]) -> None:
+    url, key = repository
+    spec = wanted(tmp_path, url)
     write_images(tmp_path / "images.tar", wanted_images(spec)[1:])
     with pytest.raises(Refused, match=r"it has no image registry\.k8s\.io/pause:3\.10\.2"):
-        make_bundle(spec, tmp_path / "lab.tar", tmp_path, {"key": b""}, print)
-    with pytest.raises(Refused, match="names no archive of images"):
-        make_bundle(wanted(tmp_path, "http://x/", images=None), tmp_path / "lab.tar", tmp_path, {"key": b""}, print)
+        make_bundle(spec, tmp_path / "lab.tar", tmp_path, {"key": key}, print)
+
+
+def test_kubeadm_out_of_its_package_tells_its_images(tmp_path: Path, repository: tuple[str, bytes]) -> None:
+    root = tmp_path / "v1.36" / "kubeadm.d"
+    (root / "usr" / "bin").mkdir(parents=True)
+    (root / "usr" / "bin" / "kubeadm").write_text('#!/bin/sh\necho "example.org/a:1"\necho "$4"\n')
+    (root / "usr" / "bin" / "kubeadm").chmod(0o755)
+    subprocess.run(["dpkg-deb", "--build", str(root), str(tmp_path / "new.deb")], check=True, capture_output=True)
+    assert kubeadm_images(tmp_path / "new.deb", "1.36.4") == ["example.org/a:1", "--kubernetes-version=v1.36.4"]
+    with pytest.raises(EngineError, match="does not tell its images"):
+        kubeadm_images(tmp_path / "v1.36" / "kubectl.deb", "1.36.4")

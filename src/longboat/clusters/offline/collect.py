@@ -1,4 +1,4 @@
-"""Collects a software bundle for a cluster: packages through apt, images from an archive, programs from their URLs.
+"""Collects a software bundle for a cluster: packages through apt, images from an archive or their registries.
 
 For hosts with the system and architecture of this machine. A cluster file that names a bundle already gets it packed
 anew, so that a folder or a URL becomes one file.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,12 +28,14 @@ from longboat.clusters.offline.manifest import (
     check_manifest,
     missing_images,
     system_name,
+    wanted_images,
 )
+from longboat.clusters.offline.registry_pull import pull_images
 from longboat.clusters.offline.software_bundle import digest_of, open_bundle
 from longboat.clusters.offline.write import write_bundle
 from longboat.clusters.plan.packages import KUBERNETES_PACKAGES, nfs_client, repositories
 from longboat.clusters.spec import ClusterSpec
-from longboat.core.errors import Refused
+from longboat.core.errors import EngineError, Refused
 from longboat.engines.shared.files import disk
 from longboat.storage.download import fetch
 
@@ -74,18 +77,19 @@ def _collect(
     spec: ClusterSpec, folder: Path, keys: Mapping[str, bytes], say: Say
 ) -> tuple[SoftwareManifest, dict[str, FilePart]]:
     machine = this_machine()
-    archive = _image_archive(spec, folder, say)
-    images = references(archive)
     manifests, more = collect_manifests(spec, folder / "manifests")
-    if missing := missing_images(images, spec, more):
-        raise Refused(
-            f"{spec.source.images}: it has no image {', '.join(missing)}",
-            hint="`kubeadm config images list` prints what this version needs",
-        )
     say("longboat: packages, with all that they need")
     apt = PrivateApt(folder / "apt", repositories(spec, machine), keys)
     wanted = [f"{name}={spec.versions.kubernetes}-*" for name in KUBERNETES_PACKAGES]
     packages = apt.download([*wanted, "containerd.io|containerd", *nfs_client(spec, machine)])
+    kubeadm = next(file for file in packages if file.name.startswith("kubeadm_"))
+    archive = _image_archive(spec, folder, kubeadm, more, say)
+    images = references(archive)
+    if missing := missing_images(images, spec, more):
+        raise Refused(
+            f"{spec.source.images}: it has no image {', '.join(missing)}",
+            hint="`kubeadm config images list` prints what this version needs; without source.images they are pulled",
+        )
     index = folder / "Packages"
     with disk(f"write {index}"):
         index.write_text(_index(packages))
@@ -103,19 +107,32 @@ def _collect(
     return manifest, parts
 
 
-def _image_archive(spec: ClusterSpec, folder: Path, say: Say) -> Path:
-    source = spec.source.images
+def _image_archive(spec: ClusterSpec, folder: Path, kubeadm: Path, more: Sequence[str], say: Say) -> Path:
+    """The one that the cluster file names; else all that kubeadm and add-ons ask for, pulled from their registries."""
+    source, target = spec.source.images, folder / IMAGES
     if source is None:
-        raise Refused(
-            "the cluster file names no archive of images, and hosts without a network cannot pull them",
-            hint="source.images: FILE, as `ctr -n k8s.io images export FILE NAME...` or `docker save` makes it",
-        )
+        names = {*kubeadm_images(kubeadm, spec.versions.kubernetes), *wanted_images(spec), *more}
+        pull_images(sorted(names), this_machine().architecture, target, say)
+        return target
     if "://" not in source:
         return Path(source)
     say(f"longboat: images from {source}")
-    target = folder / IMAGES
     fetch(source, str(target))
     return target
+
+
+def kubeadm_images(package: Path, version: str) -> list[str]:
+    """What this version of kubeadm, out of its package, says that it needs."""
+    with tempfile.TemporaryDirectory(prefix="longboat-kubeadm-") as folder:
+        unpack = subprocess.run(["dpkg-deb", "-x", str(package), folder], capture_output=True, text=True, check=False)
+        if unpack.returncode != 0:
+            raise EngineError(f"{package.name} cannot be unpacked: {unpack.stderr.strip()}")
+        command = [f"{folder}/usr/bin/kubeadm", "config", "images", "list", f"--kubernetes-version=v{version}"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)  # starts in seconds
+        except (OSError, subprocess.SubprocessError) as error:
+            raise EngineError(f"kubeadm of {package.name} does not tell its images: {error}") from None
+    return done.stdout.split()
 
 
 def _plain(package: Path) -> str:

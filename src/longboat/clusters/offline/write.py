@@ -16,10 +16,15 @@ from longboat.engines.shared.files import disk
 
 
 def write_bundle(manifest: SoftwareManifest, parts: Mapping[str, FilePart], target: Path) -> None:
-    text = encode_manifest(manifest)
-    pieces: list[bytes | FilePart] = [tar_header(MANIFEST, len(text)), text, padding(len(text))]
-    for file in manifest.files:
-        pieces += [tar_header(file.path, file.size), parts[file.path], padding(file.size)]
+    write_tar({MANIFEST: encode_manifest(manifest), **{file.path: parts[file.path] for file in manifest.files}}, target)
+
+
+def write_tar(files: Mapping[str, bytes | FilePart], target: Path) -> None:
+    """Whole, or not at all."""
+    pieces: list[bytes | FilePart] = []
+    for name, content in files.items():
+        size = len(content) if isinstance(content, bytes) else content.size
+        pieces += [tar_header(name, size), content, padding(size)]
     pieces.append(bytes(2 * tarfile.BLOCKSIZE))
     scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
