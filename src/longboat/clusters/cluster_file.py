@@ -109,8 +109,8 @@ def _hosts(hosts: Sequence[dict[str, Any]], defaults: dict[str, Any], folder: Pa
 
 
 def with_version(text: str, version: str) -> str | None:
-    """The text of a cluster file with another version of Kubernetes; everything else stays as it is written, comments
-    too. None: it is written in a way that is better edited by hand.
+    """The text of a cluster file with another Kubernetes version, otherwise unchanged, comments included. None: it must
+    be edited by hand.
     """
     import yaml
 

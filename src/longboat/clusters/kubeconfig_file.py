@@ -219,7 +219,7 @@ def backup_of(path: Path) -> Path:
 
 
 def _keep_backup(path: Path, before: bytes, owner: os.stat_result | None) -> None:
-    """A backup is never written over. One that differs from the file only in entries of ours needs no second."""
+    """Write a backup under a new name, unless the newest differs from the file only in our own entries."""
     newest = backup_of(path)
     if newest.exists():
         with contextlib.suppress(OSError, UnicodeDecodeError, KubeconfigError):
@@ -232,7 +232,7 @@ def _keep_backup(path: Path, before: bytes, owner: os.stat_result | None) -> Non
 
 
 def _of_others(text: str) -> dict[str, Any]:
-    """What a kubeconfig says besides the contexts that Longboat made, and which of them is current."""
+    """The content of a kubeconfig without the contexts made by Longboat and the current context."""
     file = _Document(text)
     for name in [name for name, body in file.entries("contexts") if file.is_marked(body)]:
         text = remove(text, name)

@@ -62,7 +62,7 @@ class Versions(Value, frozen=True):
 
     @property
     def device_plugin_image(self) -> str:
-        """Also that of the pod which shows that GPUs work: no other one is on a GPU host for sure."""
+        """The device plugin's image, also used to verify GPUs: a GPU host surely has it."""
         return f"nvcr.io/nvidia/k8s-device-plugin:v{self.device_plugin}"
 
 
@@ -102,7 +102,7 @@ class Network(Value, frozen=True):
 
 
 class VolumeStorage(Value, frozen=True):
-    """Where the add-on storage keeps volumes: a folder of each node, or an export of an NFS server."""
+    """The storage of the add-on `storage`: a folder on each node, or an NFS export."""
 
     kind: StorageKind = "local-path"
     path: str = "/var/lib/longboat-volumes"

@@ -27,7 +27,7 @@ from longboat.kubeapi.client import Client
 
 
 def install_into(spec: ClusterSpec, context: str, output: str) -> None:
-    """Raises EngineError if an add-on failed; the others are installed all the same. `output` json: a line for each."""
+    """Install the add-ons, all of them before EngineError for one that failed. `output` json: a line for each."""
     names = in_order(spec.addons)
     if not names:
         return
@@ -43,7 +43,7 @@ def install_into(spec: ClusterSpec, context: str, output: str) -> None:
 
 
 def print_addons(spec: ClusterSpec, output: str) -> int:
-    """What `up` would do for each add-on of a cluster that is there. Exit code 1: one of them cannot be had."""
+    """Print what `up` would do for each add-on of an existing cluster. Exit code 1: one of them cannot be installed."""
     with Client.open(context=spec.context or spec.name) as client:
         plans = list(plan_addons(client, AddonInputs(spec, client, pools_of(spec))))
     if output == "json":
@@ -62,7 +62,7 @@ def print_addons(spec: ClusterSpec, output: str) -> int:
 
 
 def show_addons(spec: ClusterSpec, output: str) -> int:
-    """The add-ons that `up` installed. Exit code 1: one of them is not ready."""
+    """Print the installed add-ons and their state. Exit code 1: one of them is not ready."""
     with Client.open(context=spec.context or spec.name) as client:
         statuses = addon_statuses(client)
     if output == "json":
@@ -73,7 +73,7 @@ def show_addons(spec: ClusterSpec, output: str) -> int:
 
 
 def remove_from_existing(spec: ClusterSpec, *, purge: bool) -> int:
-    """What `up` put into a cluster that somebody else made; the cluster and everything else in it stay."""
+    """Remove what `up` installed into an existing cluster; the cluster and everything else in it stay."""
     with Client.open(context=spec.context or spec.name) as client:
         count = remove_addons(client, _tell, purge=purge)
     forget_spec(spec.name, Home())
@@ -82,7 +82,8 @@ def remove_from_existing(spec: ClusterSpec, *, purge: bool) -> int:
 
 
 def remove_from(session: ClusterSession, *, purge: bool) -> None:
-    """Of a cluster that is about to go, as its control plane knows it: a context of its name may be another cluster's.
+    """Remove the add-ons before `down`, with the control plane's own kubeconfig: a local context of this name may be of
+    another cluster.
 
     One that does not answer goes all the same: the hosts are what matters.
     """

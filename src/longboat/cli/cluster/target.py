@@ -60,7 +60,7 @@ def spec_of() -> ClusterSpec:
 
 
 def chosen_file() -> Path | None:
-    """The cluster file that the options of this command name; None: there is none, the cluster has a name."""
+    """The cluster file that this command's options name; None: a cluster without a file."""
     chosen = click.get_current_context().meta.get(_CHOSEN, {})
     file = chosen.get("file")
     if chosen.get("hosts") is not None or chosen.get("is_local") or (file is not None and not is_file_name(file)):

@@ -161,7 +161,7 @@ def finish(session: ClusterSession, result: UpResult, progress: ProgressTable, o
 
 
 def verify_gpus(session: ClusterSession, progress: ProgressTable) -> None:
-    """Also where a device plugin of somebody else's offers them."""
+    """Run a pod with all GPUs of each GPU host and print what it saw, whoever installed the device plugin."""
     work = GpuVerification(session.spec, session.hosts.connections, session.facts, progress.listen)
     work.run()
     for report in work.reports:

@@ -91,7 +91,7 @@ def _versions(spec: ClusterSpec, to: str) -> Versions:
 
 
 def look(session: ClusterSession) -> tuple[UpgradePlan, Mapping[str, Sequence[str]]]:
-    """The plan, and the trainings on nodes that would be drained."""
+    """The upgrade plan, and the trainings on nodes that would be drained."""
     spec = session.spec
     control = session.hosts[spec.control_planes[0].name]
     keys = load_keys(spec, list(session.facts.values()))
@@ -135,7 +135,7 @@ def lines(spec: ClusterSpec, plan: UpgradePlan, trainings: Mapping[str, Sequence
 def confirm(
     spec: ClusterSpec, plan: UpgradePlan, trainings: Mapping[str, Sequence[str]], patience: Patience
 ) -> Patience:  # fmt: skip
-    """What is to happen, and to trainings on the way; on a terminal alone."""
+    """Ask for confirmation, and whether to wait for trainings; on a terminal only."""
     if not is_terminal(sys.stdin):
         raise UsageError("an upgrade is asked for twice", hint="--yes says so without a question")
     for line in lines(spec, plan, trainings):
@@ -152,7 +152,7 @@ def confirm(
 
 
 def write_version(spec: ClusterSpec) -> None:
-    """Before anything is changed: the file says what is wanted, and the same upgrade can go on from it."""
+    """Write the new version into the cluster file before any change, so that an interrupted upgrade can continue."""
     path = chosen_file()
     if path is None:
         return

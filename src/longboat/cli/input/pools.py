@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def checked_pools(file: str) -> tuple[str, bool]:
-    """Its text, and whether a pool has simulated machines (the provider `kwok`). Raises JobError with all mistakes."""
+    """Validate a pools file; returns its text and whether a pool is simulated (provider `kwok`). Raises JobError."""
     from longboat.autoscaler.model.pools_file import read_pools, read_providers
     from longboat.autoscaler.model.provider_settings import KwokSettings
     from longboat.autoscaler.providers.registry import check_named

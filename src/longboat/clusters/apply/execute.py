@@ -100,7 +100,7 @@ class Execution:
 
 
 def perform(host: HostConnection, step: Step, stdin: Content, log: StepLog) -> None:
-    """The script of a step to its end; then the journal knows that it was carried out."""
+    """Run a step's script, and record it in the journal."""
     script = f"{PRELUDE}\n{step.script}\ndone_with {step.name} {step.key}\n"
     on_line = lambda line: log.tell(step.host, step.name, "line", line)  # noqa: E731
     result = host.run(script, stdin=stdin, timeout_s=step.timeout_s, on_line=on_line)

@@ -35,7 +35,7 @@ _PLUGIN = "app.kubernetes.io/name=nvidia-device-plugin"
 
 
 class GpuReport(Value, frozen=True):
-    """What a pod with all GPUs of a host saw."""
+    """The GPUs that a pod with all GPUs of a host saw."""
 
     host: str
     gpus: int
@@ -161,7 +161,7 @@ class GpuVerification:
 
 
 def count_gpus(listed: str) -> int:
-    """Lines of `nvidia-smi -L`; instances of a divided GPU are indented below it."""
+    """Count the GPUs in the output of `nvidia-smi -L`; MIG instances are indented below theirs."""
     return sum(line.startswith("GPU ") for line in listed.splitlines())
 
 
@@ -171,8 +171,8 @@ def verified_key(spec: ClusterSpec, listed: str) -> str:
 
 
 def job_of(spec: ClusterSpec, node: str, count: int) -> dict[str, Any]:
-    """A Job that asks one node for all of its GPUs, shows their table and stays. The kubelet itself says whether they
-    are free, at once: no scheduler lets it wait for them.
+    """A Job that requests all GPUs of one node and prints them. It names the node itself: the kubelet then refuses at
+    once if GPUs are in use, and no scheduler waits.
     """
     container = {
         "name": "main",
@@ -224,7 +224,7 @@ def pod_failure(pod: dict[str, Any]) -> EngineError:
 
 
 def reason_of(pod: dict[str, Any]) -> str:
-    """Why a pod does not run; empty: it does."""
+    """Why a pod does not run; empty: it runs."""
     status = pod.get("status") or {}
     for container in status.get("containerStatuses") or []:
         state = container.get("state") or {}

@@ -80,12 +80,12 @@ def wait_until_ready(control: HostConnection, names: Sequence[str], timeout_s: f
 
 
 def wait_for_answer(control: HostConnection, timeout_s: float) -> list[NodeView]:
-    """The nodes as they are, once the API server answers."""
+    """Wait until the API server answers; returns the nodes in any state."""
     return _wait(control, (), timeout_s, "there", lambda node: True)
 
 
 def wait_for_version(control: HostConnection, name: str, version: str, timeout_s: float) -> None:
-    """Until the node is ready and its kubelet has this version."""
+    """Wait until the node is ready and its kubelet has this version."""
     is_so = lambda node: node.is_ready and node.version == f"v{version}"  # noqa: E731
     _wait(control, [name], timeout_s, f"Ready with {version}", is_so)
 
@@ -122,7 +122,7 @@ node=$({KUBECTL} get node {quoted} --ignore-not-found -o name)
 
 
 def cordon_for_upgrade(control: HostConnection, name: str, version: str) -> None:
-    """Nothing new comes onto the node. One that its owner cordoned before gets no mark, and stays cordoned."""
+    """Cordon a node and mark it as being upgraded; one that was cordoned before gets no mark and stays cordoned."""
     quoted = shlex.quote(name)
     script = f"""set -e
 cordoned=$({KUBECTL} get node {quoted} -o jsonpath='{{.spec.unschedulable}}')
@@ -134,7 +134,7 @@ cordoned=$({KUBECTL} get node {quoted} -o jsonpath='{{.spec.unschedulable}}')
 
 
 def end_upgrade(control: HostConnection, name: str) -> None:
-    """The node takes pods again, if it was the upgrade that had cordoned it."""
+    """Uncordon a node, if the upgrade cordoned it."""
     quoted = shlex.quote(name)
     script = f"""set -e
 mark=$({KUBECTL} get node {quoted} -o jsonpath='{{.metadata.annotations.{UPGRADING.replace(".", chr(92) + ".")}}}')
@@ -146,8 +146,8 @@ mark=$({KUBECTL} get node {quoted} -o jsonpath='{{.metadata.annotations.{UPGRADI
 
 
 def read_trainings(control: HostConnection, nodes: Sequence[str]) -> dict[str, list[str]]:
-    """By node: pods at work there that do not simply come back on another node, as `namespace/name`. Trainings, jobs
-    and single pods are such; what a Deployment, StatefulSet or DaemonSet keeps is not.
+    """Pods by node, as `namespace/name`, that no controller restores on another node: trainings, jobs and single pods,
+    not those of a Deployment, StatefulSet or DaemonSet.
     """
     fields = (
         "{.spec.nodeName}", "{.metadata.namespace}/{.metadata.name}",
@@ -177,8 +177,8 @@ def delete_node(control: HostConnection, name: str) -> None:
 
 
 class JoinTokens:
-    """A token for each host that joins, some minutes long, and what it needs beside it to trust the control plane.
-    Safe for threads: hosts join side by side.
+    """Short-lived bootstrap tokens, one for each joining host, with the data it needs to trust the control plane.
+    Thread-safe: hosts join in parallel.
     """
 
     def __init__(self, control: HostConnection) -> None:
@@ -188,7 +188,7 @@ class JoinTokens:
         self._has_certificates = False
 
     def ticket(self, *, is_control_plane: bool) -> JoinTicket:
-        """Made when the host is about to join: it is neither another host's, nor old after a slow installation."""
+        """Create a token right before the host joins: it is its own, and does not expire during a slow installation."""
         lifetime = "15m"  # a join takes one or two; kubeadm waits up to five for a slow kubelet
         output = check(self._control, f"kubeadm token create --ttl {lifetime} --print-join-command", timeout_s=120)
         match = re.search(r"join (\S+) --token (\S+) --discovery-token-ca-cert-hash (sha256:[0-9a-f]{64})", output)
@@ -200,7 +200,7 @@ class JoinTokens:
         return JoinTicket(server=match[1], token=match[2], ca_hash=match[3], certificate_key=key)
 
     def _certificate_key(self) -> str:
-        """The control plane's certificates, stored in the cluster and encrypted with this key."""
+        """Upload the control plane's certificates, encrypted; returns the key."""
         with self._lock:
             self._has_certificates = True
         output = check(self._control, "kubeadm init phase upload-certs --upload-certs", timeout_s=120)
@@ -210,7 +210,7 @@ class JoinTokens:
         return match[1]
 
     def delete(self) -> None:
-        """All of them, and the certificates, which kubeadm would leave there for two hours."""
+        """Delete all tokens and the uploaded certificates, which kubeadm would leave for two hours."""
         with self._lock:
             identities, self._identities = self._identities, []
             has_certificates, self._has_certificates = self._has_certificates, False

@@ -15,7 +15,7 @@ _RESTART = "systemd-run -q --on-active=1 --timer-property=AccuracySec=100ms syst
 
 
 def restart(host: HostConnection, timeout_s: float = RESTART_S) -> None:
-    """Raises the last error of the host when it has not come back in time."""
+    """Restart a host and wait until it is back. Raises HostUnreachable with its last error after the timeout."""
     before = check(host, _BOOT_ID)
     check(host, _RESTART)
     deadline = time.monotonic() + timeout_s

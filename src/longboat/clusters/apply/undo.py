@@ -96,7 +96,7 @@ def audit(host: HostConnection, pods: str) -> HostAudit:
 
 
 class Touched(Value, frozen=True):
-    """What the journal of a host spoke of."""
+    """Entries, packages and paths recorded in a host's journal."""
 
     entries: frozenset[str] = frozenset()
     packages: frozenset[str] = frozenset()
@@ -107,13 +107,13 @@ class Touched(Value, frozen=True):
 
     @property
     def units(self) -> frozenset[str]:
-        """Units are enabled by links elsewhere, under their name."""
+        """Names of recorded systemd units, which links elsewhere enable."""
         names = {path.rpartition("/")[2] for path in self.paths}
         return frozenset(name for name in names if name.endswith((".service", ".socket", ".timer", ".slice", ".path")))
 
 
 def judge(host: str, lines: list[str], pods: str) -> HostAudit:
-    """Differences that the journal has to do with are ours; all others are other people's doing, and shown."""
+    """Split the differences of a host into ours (related to the journal) and others'."""
     changes = [(sign, text.replace("\t", " ")) for sign, _, text in (line.partition("\t") for line in lines) if text]
     touched = read_touched([text for sign, text in changes if sign == "="])
     ours: list[str] = []
@@ -161,9 +161,9 @@ def is_ours(text: str, pods: str, touched: Touched) -> bool:
 
 
 def clear_volumes(host: HostConnection, path: str, *, purges: bool) -> bool:
-    """The folder of volumes goes if it is empty; with `purges` volumes go first. Whether some are kept.
+    """Remove the folder of volumes if it is empty; `purges`: its volumes first. Returns whether volumes are left.
 
-    Nothing else in it is touched: the folder is of the user's choice.
+    Nothing else in it is touched: the user chose the folder.
     """
     folder = shlex.quote(path)
     volumes = "pvc-????????-????-????-????-????????????"

@@ -26,7 +26,7 @@ _LOOK_S = 5.0  # trainings take minutes to days
 
 
 class Patience(Value, frozen=True):
-    """With trainings on a node that is to be drained."""
+    """How long an upgrade waits for trainings on a node to drain."""
 
     wait_s: float
     """So long their end is waited for; 0: not at all."""
@@ -51,7 +51,7 @@ class ClusterUpgrade:
         images: Callable[[], Path],
         patience: Patience,
     ) -> None:
-        """`control`: the host that is asked for nodes. `images`: the archive of images, where there is one."""
+        """`control`: the host whose kubectl is used. `images`: the image archive, where there is one."""
         self._plan = plan
         self._hosts = hosts
         self._listen = listen

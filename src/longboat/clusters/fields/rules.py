@@ -152,7 +152,7 @@ def key_fault(text: str) -> str | None:
 
 
 def manifest_fault(text: str) -> str | None:
-    """Of objects that are made with an administrator's rights: who can change them on their way has these."""
+    """Why the location of a manifest is invalid: over http it could be replaced, and it is applied with all rights."""
     if text.startswith("http://"):
         return "a manifest that comes over http could be anybody's, expected https:// or a file here"
     location, mark, checksum = text.partition("#")
@@ -162,7 +162,7 @@ def manifest_fault(text: str) -> str | None:
 
 
 def folder_fault(text: str) -> str | None:
-    """Of a folder on nodes or a server. Not one of the system's: volumes are made in it, as root."""
+    """Why a folder for volumes is invalid. System folders are refused: volumes are made in it as root."""
     if not re.fullmatch(FOLDER, text) or any(part in (".", "..") for part in text.split("/")):
         return f"found {text[:60]!r}, expected {FOLDER_EXPECTED}"
     if text[1:] in _SYSTEM or f"{text}/".startswith("/var/lib/longboat/"):

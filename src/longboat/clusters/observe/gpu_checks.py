@@ -13,13 +13,13 @@ OLDEST_TOOLKIT = (1, 18)
 
 
 def wants_gpus(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> bool:
-    """Whether `up` prepares the host's GPUs: there are some, and somebody asked for them."""
+    """Whether `up` sets up the host's GPUs: it has some, and the file asks for them."""
     is_wanted = host.gpu == "yes" or (host.gpu == "auto" and "gpu" in spec.addons)
     return is_wanted and bool(facts.gpus or facts.driver)
 
 
 def is_made(spec: ClusterSpec) -> bool:
-    """Whether `up` installs what GPU hosts lack."""
+    """Whether `up` installs drivers and toolkit on GPU hosts."""
     return spec.driver != "keep" and spec.source.kind == "packages"
 
 

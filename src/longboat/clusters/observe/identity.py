@@ -17,8 +17,9 @@ from longboat.clusters.spec import ClusterSpec
 def identify(
     spec: ClusterSpec, facts: Mapping[str, HostFacts], kept: ClusterSpec | None
 ) -> tuple[ClusterSpec, dict[str, HostFacts]]:
-    """The spec with its id, and facts in which a host of another cluster of this name reads as what it is. The id is
-    the one `kept` here; else that of its first host that has one; else a new one.
+    """Add the cluster's id to the spec, and mark facts of hosts that belong to another cluster of the same name.
+
+    The id is the stored one (`kept`), else the first one that a host has, else a new one.
     """
     names = [host.name for host in (*spec.control_planes, *spec.hosts)]
     there = [facts[name].journal_id for name in names if name in facts and facts[name].journal_cluster == spec.name]
@@ -29,7 +30,7 @@ def identify(
 
 
 def _with_owner(host: HostFacts, name: str, identity: str) -> HostFacts:
-    """A journal without an id is older than ids are: its name counts."""
+    """Mark a host whose journal has another id. A journal without an id predates ids: its name counts."""
     if host.journal_cluster != name or host.journal_id in ("", identity):
         return host
     return msgspec.structs.replace(host, journal_cluster=f"{name} ({host.journal_id})")

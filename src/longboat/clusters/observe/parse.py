@@ -121,7 +121,7 @@ def pair(line: str, separator: str) -> tuple[str, str]:
 
 
 def folder(lines: list[str], name: str) -> str:
-    """A path in a TOML text that can be written into another one as it is; else empty."""
+    """Read a path from TOML lines; empty if it has characters that need quoting."""
     path = next(
         (value for key, value in (pair(line.partition("#")[0], "=") for line in lines) if key.strip() == name), ""
     )

@@ -23,14 +23,14 @@ def _wanted(spec: ClusterSpec) -> list[ReleasedManifest]:
 
 
 def addon_images(spec: ClusterSpec) -> list[str]:
-    """As far as they are known without a manifest of the user's own."""
+    """Images of the add-ons, as far as known without a manifest of the user's own."""
     named = dict(spec.manifests)
     images = [name for release in _wanted(spec) if release.addon not in named for name in release.images]
     return images + ([metrics.IMAGE] if "metrics" in spec.addons else [])
 
 
 def collect_manifests(spec: ClusterSpec, folder: Path) -> tuple[dict[str, Path], list[str]]:
-    """Path in the bundle -> file, and all images that they name."""
+    """Manifest files by their path in the bundle, and all images that they name."""
     make_folder(folder)
     files, images = {}, addon_images(spec)
     for release in _wanted(spec):
@@ -42,7 +42,7 @@ def collect_manifests(spec: ClusterSpec, folder: Path) -> tuple[dict[str, Path],
 
 
 def with_manifests(spec: ClusterSpec, bundle: SoftwareBundle, cache: Path) -> ClusterSpec:
-    """The cluster with manifests out of the bundle, where the cluster file names none."""
+    """The spec with manifests from the bundle, where the cluster file names none."""
     named = dict(spec.manifests)
     for release in _wanted(spec):
         if release.addon in named:

@@ -24,7 +24,7 @@ _PROGRAMS = ("apt-get", "apt-cache", "dpkg-deb")
 
 
 class PrivateApt:
-    """An apt in a folder, with the packages of a bare host installed, as it believes."""
+    """An apt with its own state folder, which assumes the packages of a bare host to be installed."""
 
     def __init__(self, folder: Path, repositories: Sequence[PackageRepository], keys: Mapping[str, bytes]) -> None:
         missing = [name for name in _PROGRAMS if shutil.which(name) is None]
@@ -59,7 +59,7 @@ class PrivateApt:
         (self._folder / "apt.conf").write_text(text)
 
     def download(self, names: Sequence[str]) -> list[Path]:
-        """The files of these packages and of all that they need; `a|b`: the first of them that there is."""
+        """Download packages with their dependencies; `a|b`: the first that exists."""
         self._run("apt-get", "-q", "update")
         try:
             wanted = [self._choose(name) for name in names]
@@ -71,7 +71,7 @@ class PrivateApt:
         return sorted((self._folder / "archives").glob("*.deb"))
 
     def _choose(self, names: str) -> str:
-        """Docker's containerd is of another name than the distribution's."""
+        """Choose containerd's package: Docker's has another name than the distribution's."""
         options = names.split("|")
         for name in options[:-1]:
             if self._call("apt-cache", "show", name).returncode == 0:
@@ -109,7 +109,7 @@ class PrivateApt:
 
 
 def control_fields(file: Path) -> str:
-    """What a package says of itself, as an index has it."""
+    """The control fields of a package, as in a repository's index."""
     done = subprocess.run(["dpkg-deb", "--field", str(file)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise EngineError(f"{file.name} is no package: {done.stderr.strip()}")

@@ -12,7 +12,7 @@ Fields = Mapping[str, str]
 
 
 def base_status(status: str) -> str:
-    """Of dpkg's status file, the entries of the base system, for an apt of one's own."""
+    """The entries of the base system in dpkg's status file, for a private apt."""
     entries = {fields["Package"]: (fields, text) for fields, text in _entries(status)}
     providers: dict[str, str] = {}
     for name, (fields, _) in entries.items():
@@ -44,5 +44,5 @@ def _entries(status: str) -> Iterator[tuple[Fields, str]]:
 
 
 def _names(relations: str) -> list[str]:
-    """Package names of `a (>= 1) | b, c:any`, all alternatives."""
+    """Package names in a dependency field `a (>= 1) | b, c:any`, all alternatives."""
     return [match for part in re.split("[,|]", relations) for match in re.findall(r"^\s*([a-z0-9][a-z0-9+.-]*)", part)]

@@ -19,7 +19,7 @@ _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
 
 def references(archive: Path) -> tuple[str, ...]:
-    """Full names as Kubernetes asks for them, sorted. BundleError: no archive of images."""
+    """Full image names in an archive, sorted. Raises BundleError if it is no archive of images."""
     texts: dict[str, Any] = {}
     try:
         with errors_explained(str(archive)), tarfile.open(archive, "r:*") as tar:
@@ -46,7 +46,7 @@ def _of_layout(index: dict[str, Any]) -> set[str]:
 
 
 def _of_docker(manifests: list[dict[str, Any]]) -> set[str]:
-    """Docker leaves its own registry out of names; containerd puts it in."""
+    """Add Docker's registry to names without one, as containerd does."""
     return {_full(name) for manifest in manifests for name in manifest.get("RepoTags") or ()}
 
 

@@ -12,7 +12,7 @@ from longboat.engines.shared.home import Home
 
 
 def load_software(spec: ClusterSpec, home: Home) -> SoftwareBundle | None:
-    """None: programs come from packages. Errors say why the cluster cannot be made of it."""
+    """Open the bundle that the spec names; None: software comes from packages."""
     if spec.source.kind != "files":
         return None
     bundle = open_bundle(spec.source.location or "", cache_folder(home), sha256=spec.source.sha256 or "")
@@ -21,5 +21,5 @@ def load_software(spec: ClusterSpec, home: Home) -> SoftwareBundle | None:
 
 
 def cache_folder(home: Home) -> Path:
-    """Files of bundles that came from a URL, by checksum."""
+    """The cache of downloaded bundle files, by checksum."""
     return home.folder("clusters") / "software"

@@ -60,7 +60,7 @@ class SoftwareManifest(Value, frozen=True):
 
 
 def read_manifest(data: bytes, place: str) -> SoftwareManifest:
-    """BundleError says why it is none. What passes here may stand in a script."""
+    """Parse and validate a bundle's manifest; all values are safe in scripts. Raises BundleError."""
     try:
         version = decode(data, _Version).format
         if version != FORMAT:
@@ -85,12 +85,12 @@ class _Version(Value, frozen=True):
 
 
 def encode_manifest(manifest: SoftwareManifest) -> bytes:
-    """The same bytes for the same content."""
+    """Encode a manifest; the same content gives the same bytes."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
 
 
 def wanted_images(spec: ClusterSpec) -> tuple[str, ...]:
-    """Without these no pod starts; a network of one's own and add-ons may need more."""
+    """Images without which no pod starts; a custom network and add-ons may need more."""
     kubernetes = [f"registry.k8s.io/{name}:v{spec.versions.kubernetes}" for name in _KUBERNETES_IMAGES]
     own = [spec.image] if spec.image and {"controller", "autoscaler", "storage"} & set(spec.addons) else []
     plugin = [spec.versions.device_plugin_image] if "gpu" in spec.addons else []
@@ -101,7 +101,7 @@ _KUBERNETES_IMAGES = ("kube-apiserver", "kube-controller-manager", "kube-schedul
 
 
 def check_manifest(manifest: SoftwareManifest, spec: ClusterSpec, place: str, more: Iterable[str] = ()) -> None:
-    """Refused, with all reasons, if this cluster cannot be made of it. `more`: images of add-ons."""
+    """Raise Refused, with all reasons, if the bundle does not suit the cluster. `more`: images of add-ons."""
     reasons = []
     if manifest.kubernetes != spec.versions.kubernetes:
         reasons.append(f"it has Kubernetes {manifest.kubernetes}, the cluster file asks for {spec.versions.kubernetes}")
@@ -122,7 +122,7 @@ def missing_images(images: Iterable[str], spec: ClusterSpec, more: Iterable[str]
 
 
 def host_problems(manifest: SoftwareManifest, facts: Mapping[str, HostFacts]) -> list[HostProblem]:
-    """Hosts that its packages are not for."""
+    """Problems of hosts that the bundle's packages do not suit."""
     problems = []
     for host in facts.values():
         system = system_name(host.os_id, host.os_version or host.os_codename)

@@ -50,7 +50,7 @@ class SoftwareBundle:
 
 
 def open_bundle(location: str, cache: Path, *, sha256: str = "") -> SoftwareBundle:
-    """Every file of it is there and is what its manifest says. `sha256`: of the manifest, where it is pinned."""
+    """Open a bundle and verify every file against its manifest. `sha256`: the pinned checksum of the manifest."""
     if "://" in location:
         bundle = _from_url(location.rstrip("/"), cache, sha256)
     elif os.path.isdir(location):
@@ -145,7 +145,7 @@ def _from_url(url: str, cache: Path, sha256: str) -> SoftwareBundle:
 
 
 def _fetch_file(url: str, file: SoftwareFile, cache: Path) -> None:
-    """Into the cache, under its checksum; one that is there is not fetched again."""
+    """Download a file into the cache by its checksum, unless it is there."""
     kept = cache / file.sha256
     if kept.is_file() and kept.stat().st_size == file.size:
         return
@@ -169,12 +169,12 @@ def _of_files(place: str, manifest: SoftwareManifest, path_of: Callable[[Softwar
 
 
 def tar_header(name: str, size: int) -> bytes:
-    """The same for the same file: no times, no owner."""
+    """A reproducible tar header: no times, no owner."""
     info = tarfile.TarInfo(name)
     info.size, info.mode = size, 0o644
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
 def padding(size: int) -> bytes:
-    """A tar file is made of whole blocks."""
+    """Zero bytes that fill the last tar block."""
     return bytes(-size % tarfile.BLOCKSIZE)

@@ -91,7 +91,7 @@ def steps(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Items:
 
 
 def labelled(spec: ClusterSpec, facts: Mapping[str, HostFacts]) -> ClusterSpec:
-    """With the label of GPU nodes on the hosts that have GPUs to set up."""
+    """Add the GPU label to hosts whose GPUs are set up."""
     hosts = tuple(
         msgspec.structs.replace(host, labels=((GPU_LABEL, "true"), *host.labels))
         if host.name in facts and wants_gpus(spec, host, facts[host.name]) and GPU_LABEL not in dict(host.labels)
@@ -125,8 +125,9 @@ def _pin(branch: str) -> str:
 
 
 def driver_packages(spec: ClusterSpec, facts: HostFacts) -> list[str]:
-    """Kernel modules and programs, without a desktop; with the headers of the running kernel, for which they are built.
-    A host that is a container has its kernel's modules from outside.
+    """Packages of the driver without a desktop, with headers of the running kernel to build its modules.
+
+    A host that is a container gets its kernel modules from outside.
     """
     branch, is_apt = spec.versions.driver, facts.package_manager == "apt"
     is_open = not any(_is_before_turing(device.device) for device in facts.gpus)
@@ -145,7 +146,7 @@ def _is_before_turing(device: str) -> bool:
 
 
 def works(host: HostSpec, facts: HostFacts) -> Step:
-    """nvidia-smi answers, after a restart if need be: not of this machine, nor of a node on which others' pods run."""
+    """Load the driver; restart the host if needed, but neither this machine nor a node with others' pods."""
     is_restarted = host.address != "" and "kubernetes" not in dict(facts.done)
     advice = "" if is_restarted else "; restart the machine when nobody needs it, then the same command goes on"
     return Step(
@@ -159,7 +160,7 @@ def works(host: HostSpec, facts: HostFacts) -> Step:
 
 
 def fabric_manager(host: HostSpec, facts: HostFacts) -> Step | Kept | None:
-    """Of the very version of the driver, on machines whose GPUs are connected by NVSwitch."""
+    """Install and start the fabric manager in the driver's version, on hosts with NVSwitch."""
     if not facts.nvswitch:
         return None
     if facts.unit("nvidia-fabricmanager") == "active":
@@ -172,7 +173,9 @@ def fabric_manager(host: HostSpec, facts: HostFacts) -> Step | Kept | None:
 
 
 def toolkit(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
-    """The part of it that CDI needs, and the description of the GPUs. Its own units renew that at every boot."""
+    """Install the part of the container toolkit that CDI needs and describe the GPUs; its units renew that at every
+    boot.
+    """
     has, wanted = facts.program("nvidia-ctk"), spec.versions.toolkit
     if has and facts.file(CDI):
         return Kept(host=host.name, name="toolkit", reason=f"nvidia-container-toolkit {has} is installed, CDI is there")
@@ -188,7 +191,7 @@ def toolkit(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step | Kept:
 
 
 def repositories(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> tuple[PackageRepository, ...]:
-    """NVIDIA's, of what the host lacks; none where the cluster file names the repositories."""
+    """NVIDIA's package repositories for what the host lacks; none where the cluster file names repositories."""
     if spec.source.repositories or not wants_gpus(spec, host, facts):
         return ()
     wanted = []
@@ -202,7 +205,7 @@ def repositories(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> tuple[P
 
 
 def _driver_repository(facts: HostFacts) -> PackageRepository:
-    """https://developer.download.nvidia.com has one for each distribution and architecture."""
+    """NVIDIA's driver repository for the host's distribution and architecture."""
     version = facts.os_version if facts.os_id == "ubuntu" else facts.os_version.partition(".")[0]
     name = facts.os_id if facts.os_id in ("debian", "ubuntu", "fedora") else "rhel"
     system = _plain(name + version.replace(".", ""))
@@ -213,7 +216,7 @@ def _driver_repository(facts: HostFacts) -> PackageRepository:
 
 
 def _plain(text: str) -> str:
-    """What a host says of itself goes into scripts and addresses only if a shell knows no character of it."""
+    """Validate a text from a host for use in scripts and URLs: no shell characters."""
     if not re.fullmatch(_FEW, text):
         raise Refused(f"{text!r} cannot be part of a package's name or address", hint="gpu: no leaves the GPUs alone")
     return text

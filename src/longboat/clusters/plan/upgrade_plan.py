@@ -80,7 +80,7 @@ class UpgradePlan(Value, frozen=True):
 def plan_upgrade(
     spec: ClusterSpec, facts: Mapping[str, HostFacts], nodes: Sequence[NodeView], keys: Mapping[str, bytes]
 ) -> UpgradePlan:
-    """Of all hosts that are part of the cluster. Refused: a version that cannot be reached from what is there."""
+    """Plan the upgrade of all member hosts. Raises Refused for a version that cannot be reached."""
     if spec.source.kind != "packages":
         raise Refused(
             f"{spec.name}: programs come from {spec.source.location}, and upgrades are made with packages",
@@ -106,7 +106,7 @@ def is_member(facts: HostFacts) -> bool:
 
 
 def installed(facts: HostFacts) -> str:
-    """Version of the kubelet on a host: 1.35.8."""
+    """The kubelet's version on a host: 1.35.8."""
     return re.split(r"[-~+]", facts.package("kubelet") or facts.program("kubelet"))[0]
 
 
@@ -115,7 +115,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def check_path(spec: ClusterSpec, members: Sequence[HostFacts]) -> None:
-    """Kubernetes goes up by one minor version at a time, and never down."""
+    """Refuse downgrades and upgrades over more than one minor version."""
     wanted = spec.versions.kubernetes
     for host in members:
         has = installed(host)
@@ -140,7 +140,7 @@ def _is_old(facts: HostFacts, names: Sequence[str], version: str) -> bool:
 
 
 def _prepare(spec: ClusterSpec, host: HostSpec, facts: HostFacts, keys: Mapping[str, bytes]) -> HostPlan:
-    """Images on every host before the first control plane changes: kubeadm tries a pod of the new ones anywhere."""
+    """Load the new images on every host before the first control plane changes: kubeadm starts a test pod anywhere."""
     if not _is_old(facts, packages.KUBERNETES_PACKAGES, spec.versions.kubernetes):
         return HostPlan(host=host.name)
     repository = packages.repository(spec, host, facts, keys)
@@ -180,7 +180,7 @@ def _install(host: HostSpec, facts: HostFacts, name: str, wanted: Sequence[str],
 
 
 def kubeadm_upgrade(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step:
-    """`apply` on the first control plane, `node` on all others. May be run again after it was cut off."""
+    """`kubeadm upgrade apply` on the first control plane, `upgrade node` on all others. Can be repeated."""
     version = f"v{spec.versions.kubernetes}"
     errors = list(ignored(facts))
     document = {

@@ -25,7 +25,7 @@ MODE = 0o777
 
 
 class Provisioner:
-    """Serves until told to end. `folder`: where the place's path is mounted here."""
+    """Provisions volumes until stopped. `folder`: where the volumes' path is mounted in this pod."""
 
     def __init__(self, client: Client, place: VolumePlace, folder: Path, say: Callable[[str], None]) -> None:
         self._client = client
@@ -74,7 +74,7 @@ class Provisioner:
         return self._claims.why_stale() or self._volumes.why_stale()
 
     def turn(self) -> None:
-        """Serve every claim that waits, and delete every volume that has ended. What fails is tried again."""
+        """Provision every pending claim and delete every released volume. Failures are retried."""
         claims, made = self._claims.items, self._volumes.items
         self._told = {uid: text for uid, text in self._told.items() if uid in claims or uid in made}
         for claim in claims.values():
@@ -106,7 +106,7 @@ class Provisioner:
         path.chmod(MODE)  # mkdir's mode goes through the umask
 
     def _end(self, volume: Object) -> None:
-        """The folder first: a volume that is still there says that something is left."""
+        """Delete a volume's folder, then the PersistentVolume, which stays as long as something is left."""
         name = volume["metadata"]["name"]
         try:
             path = self._folder / name
@@ -128,7 +128,7 @@ class Provisioner:
             self._say(f"{_shown(claim)}: no event: {error.message}")
 
     def _once(self, body: Object, text: str) -> bool:
-        """Say it unless it was the last thing that was said of this object."""
+        """Log a message unless it was the last one about this object."""
         uid = body["metadata"]["uid"]
         if self._told.get(uid) == text:
             return False

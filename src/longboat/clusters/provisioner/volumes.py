@@ -28,7 +28,7 @@ SHARED = {"ReadWriteMany", "ReadOnlyMany"}
 
 
 class VolumePlace(Value, frozen=True):
-    """Where this provisioner makes volumes."""
+    """The folder or NFS export in which this provisioner makes volumes."""
 
     path: str
     """On the node, or of the export."""
@@ -46,7 +46,7 @@ class VolumePlace(Value, frozen=True):
 
 
 def is_wanted(claim: Object, place: VolumePlace) -> bool:
-    """Whether the claim waits for a volume from here. The scheduler chooses the node of a folder."""
+    """Whether the claim waits for a volume of this provisioner. For folders the scheduler chooses the node."""
     meta = claim["metadata"]
     notes = meta.get("annotations") or {}
     if notes.get(_WANTED) != PROVISIONER or meta.get("deletionTimestamp") or claim["spec"].get("volumeName"):
@@ -55,7 +55,7 @@ def is_wanted(claim: Object, place: VolumePlace) -> bool:
 
 
 def refusal(claim: Object, place: VolumePlace) -> str:
-    """Why the claim cannot be served here; empty: it can."""
+    """Why the claim cannot be provisioned here; empty: it can."""
     spec = claim["spec"]
     if spec.get("volumeMode", "Filesystem") != "Filesystem":
         return "this storage has folders, and no block devices"
@@ -70,12 +70,12 @@ def refusal(claim: Object, place: VolumePlace) -> str:
 
 
 def volume_name(claim: Object) -> str:
-    """Of the volume and of its folder: the claim's uid, so that a second try finds the first."""
+    """The name of a volume and its folder, from the claim's uid: a repeated try finds the first."""
     return f"pvc-{claim['metadata']['uid']}"
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether a folder of this name is a volume's: nothing else is ever deleted."""
+    """Whether a folder's name is that of a volume; no other is ever deleted."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -111,7 +111,7 @@ def volume_object(claim: Object, place: VolumePlace) -> Object:
 
 
 def has_ended(volume: Object, place: VolumePlace) -> bool:
-    """Whether its claim is gone and its folder, which is here, is to go too."""
+    """Whether the volume is released, and its folder on this node is to be deleted."""
     meta, spec = volume["metadata"], volume["spec"]
     notes = meta.get("annotations") or {}
     if notes.get(_MADE_BY) != PROVISIONER or notes.get(PLACE) != place.text or not is_folder_name(meta["name"]):
@@ -127,7 +127,7 @@ def _hostnames(spec: Object) -> list[str]:
 
 
 def failure_event(claim: Object, reason: str, *, now: str, name: str) -> Object:
-    """As other provisioners tell it: `longboat explain` and `kubectl describe pvc` show it."""
+    """The event for a claim that cannot be provisioned, as `kubectl describe pvc` and `longboat explain` show it."""
     meta = claim["metadata"]
     involved = {"apiVersion": PVC.api_version, "kind": PVC.kind, "namespace": meta["namespace"]}
     return {
