@@ -26,3 +26,12 @@ def test_bare_machines_and_the_cheat_sheet(lab: Callable[..., Lab]) -> None:
         else:
             reader.type(f"$ {line}\n")
     reader.read("kubeadm.md", after=end)
+
+
+@pytest.mark.hosts
+@pytest.mark.xdist_group("kubeadm")
+@pytest.mark.slow
+@pytest.mark.soak
+def test_a_gpu_lab(lab: Callable[..., Lab]) -> None:
+    """The GPUs are those of a stand-in driver; toolkit and device plugin are NVIDIA's own."""
+    Reader(lab(2, "1:gpus=2", "no-route"), ("cp-1", "gpu-1")).read("gpu-lab.md")
