@@ -25,6 +25,8 @@ def test_bare_machines_and_the_cheat_sheet(lab: Callable[..., Lab]) -> None:
             assert f"$ {line}\n" in (RECIPES / "kubeadm.md").read_text()
         else:
             reader.type(f"$ {line}\n")
+        if line.startswith("longboat run -d -n nap"):
+            reader.type("$ until longboat status nap --on lab -o json | grep -q '\"running\"'; do sleep 0.5; done\n")
     reader.read("kubeadm.md", after=end)
 
 
