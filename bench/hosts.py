@@ -37,7 +37,7 @@ from simulated_hosts import ControlPlane, SimulatedHost
 from testbed import apt_repository, cleanup, hosts
 from testbed.hosts import Group
 from tests.clusters.conftest import Lab
-from tests.clusters.recipes import IMAGES, give_images
+from tests.clusters.recipes import IMAGE, give_images
 
 NAME, TIMES, STEP_S = "bench-hosts", 5, 2
 MANY, TEN = 200, 10
@@ -132,8 +132,8 @@ def from_bare_hosts() -> Figures:
     with group_of(3) as group, tempfile.TemporaryDirectory() as folder:
         lab = Lab(Path(folder), group, repository_of(group))
         up = taken_s(lambda: lab("cluster", "up"))
-        give_images(group.hosts)
-        options = ("--on", "lab", "--image", IMAGES["numpy"], "--workdir", str(EXAMPLE))
+        give_images(group.hosts[1:])
+        options = ("--on", "lab", "--image", IMAGE, "--workdir", str(EXAMPLE))
         trained = taken_s(lambda: lab("run", *options, "--", "python", "train.py"))
         result |= of_first_training("Longboat", up, trained)
         result["up with nothing to do, the whole command, 3 hosts, s"] = usual_s(lambda: lab("cluster", "up"))
@@ -141,8 +141,8 @@ def from_bare_hosts() -> Figures:
     with group_of(3) as group:
         repository = repository_of(group)
         up = taken_s(lambda: kubeadm_by_hand.make_cluster(group, repository))
-        give_images(group.hosts)
-        trained = taken_s(lambda: kubeadm_by_hand.train(group, EXAMPLE, IMAGES["numpy"], copier(group)))
+        give_images(group.hosts[1:])
+        trained = taken_s(lambda: kubeadm_by_hand.train(group, EXAMPLE, IMAGE, copier(group)))
         result |= of_first_training("kubeadm and kubectl typed by hand", up, trained)
     return result
 

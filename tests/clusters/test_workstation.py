@@ -25,6 +25,7 @@ contexts:
 - {name: work, context: {cluster: old, user: me}}
 current-context: work
 """
+CONTAINERD = 'disabled_plugins = ["cri"]\n'  # as Docker's package of containerd has it
 # What Docker sets up when it starts: nothing is forwarded but its own.
 DOCKER = "sudo iptables -P FORWARD DROP && sudo iptables -N DOCKER-USER && sudo iptables -A FORWARD -j DOCKER-USER"
 OPEN = "sudo nft add rule inet filter input tcp dport 6443 accept"
@@ -39,6 +40,7 @@ def prepare(host: Host) -> None:
     """What the machine has before: another cluster's context, a containerd that Docker uses, a firewall."""
     host.run("mkdir .kube && cat > .kube/config", text=CONFIG)
     host.run(f"{DOCKER} && {OPEN}")
+    host.run("sudo mkdir -p /etc/containerd && sudo tee /etc/containerd/config.toml", text=CONTAINERD)
     host.run("sudo apt-get -q update && sudo apt-get -q -y install containerd >/dev/null 2>&1")
 
 
@@ -80,7 +82,7 @@ def reboot(longboat: Lab, host: Host) -> None:
 @pytest.mark.soak
 def test_a_machine_is_a_cluster_beside_what_it_has_and_after_a_reboot(lab: Callable[..., Lab]) -> None:
     """The recipe, line by line; two pods of its distributed training talk through what forwards nothing by itself."""
-    reader = WorkstationReader(lab(1, "no-route", "firewall", "old-containerd", "swap"))
+    reader = WorkstationReader(lab(1, "no-route", "firewall", "swap"))
     host, end = reader.host, "## 3. Take it down"
     prepare(host)
     before = host.run(STATE)
