@@ -158,6 +158,8 @@ class HostReport(Value, frozen=True):
     """A CDI specification, or a runtime of containerd, hands GPUs to containers."""
     synchronized: bool | None = None
     """The clock, by NTP; None: not known."""
+    is_ntp_off: bool = False
+    """It could be synchronized, and nobody switched that on."""
     inodes_free: float | None = None
     """Share of the inodes of /var/lib that are free."""
     now: float = 0.0

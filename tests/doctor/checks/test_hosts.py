@@ -18,7 +18,7 @@ from longboat.doctor.checks.hosts import PROBLEMS
 from longboat.doctor.examination import judge
 from longboat.doctor.facts import HOSTS, Seen
 from longboat.doctor.findings import Finding
-from longboat.doctor.observe.hosts import report_of, xids
+from longboat.doctor.observe.hosts import repairs, report_of, xids
 from longboat.doctor.values import HostReport
 
 NOW = 1_700_000_000.0
@@ -118,15 +118,28 @@ def test_what_a_host_prints(tmp_path: Path) -> None:
         "library\t/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05",
         "module\tNVRM version: NVIDIA UNIX x86_64 Kernel Module  570.1.2  Mon Jan 1",
         "cdi\t/etc/cdi/nvidia.yaml",
-        "ntp\tno",
+        "NTPSynchronized\tno",
+        "CanNTP\tyes",
+        "NTP\tno",
         "inodes\t/dev/sda1 1000 990 10 99% /",
     ]
     seen = report_of(SPEC, "a", HostFacts(name="a", journal_cluster="lab"), "\n".join(lines), {})
     assert [name for name, _ in seen.certificates] == ["apiserver.crt"] and seen.is_member and seen.has_cdi
     assert (seen.library, seen.module, seen.smi_error) == ("580.95.05", "570.1.2", "NVIDIA-SMI has failed")
+    assert seen.is_ntp_off
     assert (seen.xids, seen.smi_gpus, seen.synchronized, seen.inodes_free) == ((("0000:41:00", 79),), None, False, 0.01)
     empty = report_of(SPEC, "a", HostFacts(name="a"), "\0\xff\nno tab\nsmi\t", {})
     assert empty.smi_gpus is None and empty.inodes_free is None and not empty.is_member
+
+
+def test_what_fix_does_and_when_there_is_nothing_to_do() -> None:
+    idle = (("kubelet", "inactive"), ("containerd", "failed"), ("nvidia-fabricmanager", "inactive"))
+    assert repairs(report({"units": idle}, is_ntp_off=True)) == [
+        "systemctl start containerd", "systemctl start kubelet", "timedatectl set-ntp true",
+    ]  # fmt: skip
+    assert repairs(report({"units": idle[2:], "nvswitch": True})) == ["systemctl start nvidia-fabricmanager"]
+    assert repairs(report()) == repairs(report({"units": idle}, is_member=False)) == []
+    assert repairs(HostReport(name="a", error="gone")) == []
 
 
 def test_xids_of_several_kernels() -> None:

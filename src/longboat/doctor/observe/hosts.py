@@ -45,7 +45,7 @@ for file in /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*.yaml /var/run/cdi/*.j
     if [ -r "$file" ] && grep -q nvidia "$file"; then say cdi "$file"; fi
 done
 if grep -q nvidia-container-runtime /etc/containerd/config.toml 2>/dev/null; then say cdi containerd; fi
-say ntp "$(soon timedatectl show -p NTPSynchronized --value)"
+for name in CanNTP NTP NTPSynchronized; do say "$name" "$(soon timedatectl show -p "$name" --value)"; done
 say inodes "$(soon df -P -i /var/lib | tail -n 1)"
 say end 1
 """
@@ -96,7 +96,8 @@ def report_of(
         library=_version(r"[.]so[.]([0-9]+[.][0-9.]+)$", last.get("library", "")),
         module=_version(r"Kernel Module.*?\s([0-9]+\.[0-9.]+)", last.get("module", "")),
         has_cdi=bool(lines["cdi"]),
-        synchronized={"yes": True, "no": False}.get(last.get("ntp", "")),
+        synchronized={"yes": True, "no": False}.get(last.get("NTPSynchronized", "")),
+        is_ntp_off=(last.get("CanNTP"), last.get("NTP")) == ("yes", "no"),
         inodes_free=_inodes(last.get("inodes", "")),
         now=time.time(),
     )
@@ -133,19 +134,19 @@ def _inodes(line: str) -> float | None:
     return number(fields[-3]) / total if total else None
 
 
-def fix_host(host: HostConnection, report: HostReport) -> str:
-    """Start services of a node that stand still, and switch time synchronization on; what was done."""
+def repairs(report: HostReport) -> list[str]:
+    """Commands that are safe on a node: start its services that stand still, switch time synchronization on. Pure."""
     facts = report.facts
     if facts is None or not report.is_member:
-        return ""
-    started = [unit for unit in UNITS if facts.unit(unit) in ("inactive", "failed") and _is_wanted(unit, facts)]
-    lines = [f"systemctl start {unit}" for unit in started]
-    if report.synchronized is False:
-        lines.append("timedatectl set-ntp true")
-    if not lines:
-        return ""
-    host.run("\n".join(lines), timeout_s=LOOK_S)
-    return f"{report.name}: " + "; ".join(lines)
+        return []
+    idle = [unit for unit in UNITS if facts.unit(unit) in ("inactive", "failed") and _is_wanted(unit, facts)]
+    return [f"systemctl start {unit}" for unit in idle] + ["timedatectl set-ntp true"] * report.is_ntp_off
+
+
+def fix_host(host: HostConnection, report: HostReport) -> str:
+    """Do these; what was done."""
+    done = [line for line in repairs(report) if host.run(line, timeout_s=LOOK_S).code == 0]
+    return f"{report.name}: {'; '.join(done)}" if done else ""
 
 
 def _is_wanted(unit: str, facts: HostFacts) -> bool:
