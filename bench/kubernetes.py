@@ -49,6 +49,8 @@ def first(ground: grounds.Ground) -> dict[str, float]:
         "longboat run": lambda number: [grounds.longboat(), "run", "train.py"],
         "kubectl, the script in the command": lambda number: apply(project, number, is_mounted=False),
         "kubectl, the script in a ConfigMap": lambda number: apply(project, number, is_mounted=True),
+        "kubectl, the Job's end awaited": lambda number: apply(project, number, is_mounted=True, is_awaited=True),
+        "kubectl run -i, with the exit code": run_attached,
     }
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
     for number in range(TIMES + 1):
@@ -57,16 +59,22 @@ def first(ground: grounds.Ground) -> dict[str, float]:
     found = {
         f"first log line: {name}, s": statistics.median(line for line, _ in times[1:]) for name, times in taken.items()
     }
-    ours, bare, mounted = found.values()
+    ours, bare, mounted, *_ = found.values()
     found["first log line: longboat later than kubectl, s"] = ours - bare
     found["first log line: longboat later than kubectl with a ConfigMap, s"] = ours - mounted
     whole = {name: statistics.median(end for _, end in times[1:]) for name, times in taken.items()}
     return {**found, **{f"until the command returns: {name}, s": value for name, value in whole.items()}}
 
 
-def apply(project: Path, number: int, *, is_mounted: bool) -> list[str]:
-    """What somebody types who has no Longboat. `kubectl logs` itself waits for the pod."""
-    name = f"plain-{number}-{'m' if is_mounted else 'c'}"
+def run_attached(number: int) -> list[str]:
+    """The one command of kubectl that shows a pod's output and returns its exit code, as `longboat run` does."""
+    words = ["run", f"attached-{number}", "--image", grounds.PYTHON_IMAGE, "--restart=Never", "-i", "--quiet"]
+    return [grounds.kubectl(), *words, "--image-pull-policy=IfNotPresent", "--", "python3", "-c", SCRIPT]
+
+
+def apply(project: Path, number: int, *, is_mounted: bool, is_awaited: bool = False) -> list[str]:
+    """What somebody types who has no Longboat. `kubectl logs` itself waits for the pod, and not for how it ended."""
+    name = f"plain-{number}-{'m' if is_mounted else 'c'}{'w' if is_awaited else ''}"
     container: dict[str, Any] = {
         "name": "main",
         "image": grounds.PYTHON_IMAGE,
@@ -84,7 +92,9 @@ def apply(project: Path, number: int, *, is_mounted: bool) -> list[str]:
     manifest = project / f"{name}.json"
     manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects, job]}))
     logs = f"{grounds.kubectl()} logs -f job/{name} --pod-running-timeout=1m 2>/dev/null"
-    return ["sh", "-c", f"{grounds.kubectl()} apply -f {manifest} >/dev/null && until {logs}; do sleep 0.1; done"]
+    end = f"; {grounds.kubectl()} wait --for=condition=complete job/{name} >/dev/null" if is_awaited else ""
+    made = f"{grounds.kubectl()} apply -f {manifest} >/dev/null"
+    return ["sh", "-c", f"{made} && until {logs}; do sleep 0.1; done{end}"]
 
 
 def lines_of(command: list[str], cwd: Path, environment: dict[str, str]) -> tuple[float, float]:

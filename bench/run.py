@@ -39,6 +39,7 @@ PARTS = {
     "shapes": "One training in pods: many processes in one, or many pods of one",
     "listing": "10,000 pods listed",
     "listed_runs": "`ps` of 1,000 runs of which 100 wait",
+    "services": "Autoscaler and controller while 36 runs pass (simulated nodes)",
     "hosts": "Machines over SSH (four containers with sshd on this machine's cores)",
     "fitting": "Fitting gangs to nodes (CPU seconds)",
     "autoscaler": "One decision of the autoscaler (CPU seconds)",

@@ -35,6 +35,8 @@ UNHEALTHY_S = 300.0
 of the process may mend (a token, a plugin, memory) is not waited for longer."""
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 10.0
+NOT_SERVED_PAUSE_S = 60.0
+"""The longest for a kind that the cluster does not serve: somebody may install it some day."""
 LONGEST_LINE = 64 << 20
 """Bytes of one event. etcd keeps at most a few MiB of an object: more is no event, and must not fill the memory."""
 MOST_TELLINGS = 3
@@ -293,7 +295,8 @@ class Reflector(Generic[T]):
                 # that ended here would leave a copy that looks alive. An event that failed may fail again: list anew.
                 self._note(_as_api_error(error))
                 self.version = ""
-            pause = FIRST_PAUSE_S if self.revision > before else min(pause * 2, LONGEST_PAUSE_S)
+            longest = NOT_SERVED_PAUSE_S if isinstance(self.trouble, ObjectNotFound) else LONGEST_PAUSE_S
+            pause = FIRST_PAUSE_S if self.revision > before else min(pause * 2, longest)
             self._stop.wait(max(pause, asked_s) * random.uniform(1.0, 1.25))
 
     def _note(self, error: ApiError) -> None:

@@ -214,6 +214,18 @@ def test_the_memory_is_replaced_only_at_the_version_that_was_read(stage: Stage) 
 
 
 @pytest.mark.cluster
+def test_a_memory_that_was_just_read_is_not_read_again_unless_it_has_changed(stage: Stage) -> None:
+    ours, others = (OrderStore(stage.client, stage.namespace) for _ in range(2))
+    ours.save(OrderBook(doubts={"gpu": 1.0}))
+    others.load()
+    others.save(OrderBook(doubts={"gpu": 2.0}))
+    assert ours.load(within_s=3600.0).doubts == {"gpu": 1.0}
+    with pytest.raises(OrdersChanged):
+        ours.save(OrderBook(doubts={"gpu": 3.0}))
+    assert ours.load(within_s=3600.0).doubts == {"gpu": 2.0}, "after a conflict nothing is known"
+
+
+@pytest.mark.cluster
 def test_a_memory_that_is_not_understood_is_named(stage: Stage) -> None:
     OrderStore(stage.client, stage.namespace).save(OrderBook(orders=(asked(),)))
     stage.client.patch(CONFIG_MAP, NAME, {"data": {"memory": "{"}}, namespace=stage.namespace)

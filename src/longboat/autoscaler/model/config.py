@@ -13,7 +13,8 @@ from longboat.autoscaler.model.snapshot import AutoscalerSettings, FailureKind, 
 from longboat.core.jobs import Value
 
 INTERVAL_S = 10.0
-LEAST_S = 1.0
+LEAST_S = 2.0
+"""A machine takes minutes to come, and changes come in bursts: what came meanwhile is decided together."""
 SETTLE_S = 15.0
 """Between cordon and deletion: a scheduler that had not seen the cordon may still bind a pod. It sees it within a
 second; binding then takes as long as the API server takes, which is counted in seconds when it is overloaded. Pods

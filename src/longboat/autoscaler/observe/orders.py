@@ -6,6 +6,8 @@ that whoever comes after a crash sends it again under the same token. `OrderStor
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import msgspec
@@ -80,9 +82,17 @@ class OrderStore:
     def __init__(self, client: Client, home: str) -> None:
         self._client, self._home = client, home
         self._body: Object | None = None
+        self._read = -math.inf  # when the cluster last had what `book` says, of `time.monotonic`
         self.book = OrderBook()
 
-    def load(self) -> OrderBook:
+    def load(self, *, within_s: float = 0.0) -> OrderBook:
+        """The book as the cluster has it, or had it so short a time ago.
+
+        Nothing is decided wrongly by one that is a little old: what another has written is noticed by `save`.
+        """
+        if time.monotonic() - self._read < within_s:
+            return self.book
+        self._read = -math.inf
         self._body = self._client.find(CONFIG_MAP, NAME, namespace=self._home)
         text = ((self._body or {}).get("data") or {}).get("memory", "{}")
         try:
@@ -92,12 +102,14 @@ class OrderStore:
             raise EngineError(
                 where, hint="correct it, or delete it: machines are found again by their provider"
             ) from None
+        self._read = time.monotonic()
         return self.book
 
     def save(self, book: OrderBook) -> None:
         """Raises OrdersChanged. After an error nothing is known: load again."""
         if book == self.book and self._body is not None:
             return
+        self._read = -math.inf
         data = {"memory": msgspec.json.encode(book).decode()}
         try:
             if self._body is None:
@@ -108,7 +120,7 @@ class OrderStore:
                 self._body = self._client.replace({**self._body, "data": {**(self._body.get("data") or {}), **data}})
         except (Conflict, AlreadyExists):
             raise OrdersChanged(f"the ConfigMap {self._home}/{NAME} was changed by another process") from None
-        self.book = book
+        self.book, self._read = book, time.monotonic()
 
     def retry(self, pools: Sequence[str]) -> list[str]:
         """Have these pools, or all, asked again at once; returns those that were in back-off."""

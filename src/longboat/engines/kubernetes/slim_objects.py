@@ -13,6 +13,7 @@ import msgspec
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of pods that still hold or want something."""
 
+ENDING = ("SuccessCriteriaMet", "FailureTarget")
 OVER = ("Complete", "Failed", "Completed")
 """Conditions of a Job or JobSet that has ended."""
 
@@ -197,22 +198,28 @@ class RunObject(msgspec.Struct):
         namespace: str = ""
         uid: str = ""
         resource_version: str = ""
+        deletion_timestamp: str = ""
         labels: dict[str, str] = {}
         annotations: dict[str, str] = {}
 
     class Data(msgspec.Struct):
         state: str = "{}"
 
-    class Status(msgspec.Struct):
+    class Spec(msgspec.Struct):
+        suspend: bool | None = None
+
+    class Status(msgspec.Struct, rename="camel"):
         class Condition(msgspec.Struct):
             type: str = ""
             status: str = ""
 
         phase: str = ""
         conditions: list[Condition] = []
+        failed_indexes: str = ""
 
     metadata: Meta = msgspec.field(default_factory=Meta)
     data: Data = msgspec.field(default_factory=Data)
+    spec: Spec = msgspec.field(default_factory=Spec)
     status: Status = msgspec.field(default_factory=Status)
 
     @property
@@ -222,3 +229,21 @@ class RunObject(msgspec.Struct):
         return self.status.phase in ("Succeeded", "Failed") or any(
             condition.type in OVER and condition.status == "True" for condition in conditions
         )
+
+    @property
+    def is_ending(self) -> bool:
+        """Of a Job: its outcome is known, and its last pods go."""
+        return any(condition.type in ENDING and condition.status == "True" for condition in self.status.conditions)
+
+    @property
+    def mark(self) -> tuple[object, ...] | None:
+        """What a turn could act on; two versions with the same mark are alike to it. None: any change may matter.
+
+        Counts in a Job's status follow its pods, which are watched themselves. A pod that has not started may wait for
+        a reason that is in no condition.
+        """
+        status = self.status
+        if status.phase not in ("", "Running", "Succeeded", "Failed"):
+            return None
+        conditions = tuple((condition.type, condition.status) for condition in status.conditions)
+        return (status.phase, self.metadata.deletion_timestamp, self.spec.suspend, status.failed_indexes, conditions)

@@ -35,6 +35,8 @@ from longboat.kubeapi.watch import Change, Reflector
 WORKERS = 8
 SETTLE_S = 0.05
 """Changes come in bursts; one turn serves all of a burst."""
+STEPS_S = 0.5
+"""The same for steps on the way (a pod is scheduled, pulls its image, starts): none of them needs us at once."""
 AGAIN_S = 2.0
 """After a turn that failed: another try, then after twice as long, and so on up to LOOK_S."""
 LOOK_S = 60.0
@@ -77,6 +79,8 @@ class Controller:
         self._starting: set[RunKey] = set()  # those of them that may hold places without having pods there
         self._chained: dict[RunKey, tuple[str, ...]] = {}  # runs that have not ended: those they start after
         self._trouble: dict[RunKey, tuple[int, str]] = {}  # turns that failed in a row, and why the last did
+        self._marks: dict[str, tuple[object, ...]] = {}  # uid of a pod or workload: as it was when it last mattered
+        self._served: dict[RunKey, str] = {}  # version of the record that the last turn has dealt with
         self._expiring: dict[RunKey, float] = {}  # ended runs: when their objects go, by the server's clock
         self._gate_from = 0.0  # when the gate may be served again, of `time.monotonic`
         self._gates = GateGroup(self._at_gate)
@@ -168,9 +172,10 @@ class Controller:
             else:
                 self._chained.pop(key, None)
             (self._starting.add if state.phase in WAITING else self._starting.discard)(key)
-        now = time.monotonic()
+            is_echo = self._served.get(key) == meta.resource_version  # what our own turn has written
         if not waits:
-            self._agenda.note(key, now + SETTLE_S)
+            if not is_echo or waited:
+                self._agenda.note(key, time.monotonic() + SETTLE_S)
         elif not waited:
             self._agenda.forget(key)  # the gate looks after it now
             self._note_gate()
@@ -184,15 +189,29 @@ class Controller:
             self._wake_gate()
         with self._lock:
             waits = self._open.get(key)
+        if not self._is_news(change):
+            return
         # Of a run that has ended, what still goes on was made by a process that did not know of the end.
-        if key.run and waits is not True and (waits is False or not is_gone):
-            self._agenda.note(key, time.monotonic() + SETTLE_S)
+        if key.run and waits is not True and (waits is False or not (is_gone or body.is_ending)):
+            is_step = not is_gone or body.status.phase == "Succeeded"  # others of its gang still run, as a rule
+            self._agenda.note(key, time.monotonic() + (STEPS_S if is_step else SETTLE_S))
+
+    def _is_news(self, change: Change[RunObject]) -> bool:
+        """Whether a pod or workload differs from before in something that a turn could act on."""
+        uid, mark = change.object.metadata.uid, change.object.mark
+        if mark is None or change.type == "DELETED":
+            self._marks.pop(uid, None)
+            return True
+        before = self._marks.get(uid)
+        self._marks[uid] = mark
+        return mark != before
 
     def _forget(self, key: RunKey) -> bool:
         """Whether it was open."""
         with self._lock:
             self._starting.discard(key)
             self._chained.pop(key, None)
+            self._served.pop(key, None)
             return self._open.pop(key, None) is not None
 
     def _wake_followers(self, key: RunKey) -> None:
@@ -276,6 +295,8 @@ class Controller:
         outlook = self._outlook(key)
         if outlook is None or outlook.snapshot.state.is_final or outlook.snapshot.is_deleting:
             return None
+        with self._lock:
+            self._served[key] = outlook.snapshot.version
         if _is_at_gate(outlook):
             self._note_gate()
             return None
