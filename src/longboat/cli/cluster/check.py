@@ -8,6 +8,7 @@ from longboat.cli.cluster.target import spec_of, target_options
 from longboat.cli.input.arguments import output_option
 from longboat.cli.output.formats import plain, write
 from longboat.cli.output.tables import print_fields, print_table
+from longboat.clusters.addons.storage import place_of
 from longboat.clusters.spec import ClusterSpec
 
 
@@ -37,6 +38,7 @@ def show(spec: ClusterSpec) -> None:
             ("network", f"{network.kind}, pods {network.pods}, services {network.services}" if is_made else None),
             ("firewall", spec.firewall if is_made else None),
             ("add-ons", ", ".join(spec.addons)),
+            ("storage", place_of(spec).text if "storage" in spec.addons else None),
         ]
     )
     if spec.hosts:
