@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from longboat.clusters.observe.facts import GpuDevice, HostFacts
 from longboat.clusters.plan import gpu
 from longboat.clusters.plan.host_plan import plan_hosts
+from longboat.clusters.plan.journal_shell import PRELUDE
 from longboat.clusters.plan.steps import Kept, Step
 from longboat.clusters.spec import GPU_LABEL, ClusterSpec, HostSpec, SoftwareSource
 from longboat.core.errors import Refused
@@ -165,3 +168,33 @@ def test_what_a_host_says_of_itself_becomes_no_shell(field: str) -> None:
 def test_gpu_nodes_have_a_label_and_others_have_not() -> None:
     spec = gpu.labelled(with_gpus(workers=2), {"w-0": host(), "w-1": bare("w-1")})
     assert [dict(each.labels) for each in spec.hosts] == [{}, {GPU_LABEL: "true"}, {}]
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_every_script_is_shell(manager: str) -> None:
+    facts = host(package_manager=manager, modules=("nouveau",), nvswitch=True)
+    scripts = [item.script for item in steps(with_gpus(), facts).values() if isinstance(item, Step)]
+    assert len(scripts) == 4
+    for text in scripts:
+        subprocess.run(["sh", "-n"], input=PRELUDE + text, text=True, check=True)
+
+
+def read_reason(folder: Path, works: str, modprobe: str) -> str:
+    """What the check of the driver says where nvidia-smi fails, and modprobe prints `modprobe`."""
+    for name, text, code in (("nvidia-smi", "NVIDIA-SMI has failed", 9), ("modprobe", modprobe, 1)):
+        (folder / name).write_text(f"#!/bin/sh\necho '{text}'; exit {code}\n")
+        (folder / name).chmod(0o755)
+    command = f'fail() {{ echo "$*"; exit 1; }}\nPATH={folder}:$PATH\n{works}'
+    done = subprocess.run(["sh", "-eu", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    return done.stdout.strip()
+
+
+def test_why_a_driver_does_not_work(tmp_path: Path) -> None:
+    check = script(with_gpus(), host(), "restart")
+    reason = read_reason(tmp_path, check, "FATAL: not found")
+    assert reason == "error: the NVIDIA driver does not work: NVIDIA-SMI has failed"
+    refused = read_reason(tmp_path, check, "ERROR: could not insert: Key was rejected by service")
+    assert "Secure Boot refuses the driver" in refused
+    member = script(with_gpus(), host(done=(("kubernetes", ""),)), "restart")
+    assert read_reason(tmp_path, member, "").endswith("when nobody needs it, then the same command goes on")
