@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from longboat.clusters.hosts.connection import CommandFailed, HostUnreachable, check
+from longboat.clusters.hosts.connection import CommandFailed, FilePart, HostUnreachable, check
 from longboat.clusters.hosts.local import LocalConnection
 from longboat.core.errors import EngineError
 
@@ -30,6 +30,17 @@ def test_output_code_and_lines(here: LocalConnection) -> None:
     result = run(here, 'echo out; echo "it\'s" >&2; printf end; exit 3', on_line=lines.append)
     assert (result.code, result.stdout, result.stderr) == (3, "out\nend", "it's\n")
     assert sorted(lines) == ["end", "it's", "out"]
+
+
+def test_stdin_is_streamed_from_parts_of_files(here: LocalConnection, tmp_path: Path) -> None:
+    file = tmp_path / "big"
+    file.write_bytes(b"a" * (1 << 20) + b"b" * (1 << 20))
+    parts = (b"", FilePart(path=file, offset=(1 << 20) - 2, size=4), b"", FilePart(path=file, offset=0, size=0), b"end")
+    assert run(here, "cat", stdin=parts).stdout == "aabbend"
+    whole = (b"x" * (1 << 20), FilePart(path=file, offset=0, size=2 << 20))
+    assert run(here, "wc -c", stdin=whole).stdout.strip() == str(3 << 20)
+    with pytest.raises(EngineError, match="big cannot be read: it has become shorter"):
+        run(here, "cat >/dev/null", stdin=(FilePart(path=file, offset=0, size=3 << 20),))
 
 
 def test_stdin_is_streamed_from_bytes_and_files(here: LocalConnection, tmp_path: Path) -> None:
