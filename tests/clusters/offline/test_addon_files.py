@@ -13,8 +13,8 @@ from longboat.clusters.hosts.connection import FilePart
 from longboat.clusters.offline.addon_files import addon_images, collect_manifests, with_manifests
 from longboat.clusters.offline.manifest import SoftwareFile, check_manifest
 from longboat.clusters.offline.software_bundle import SoftwareBundle, digest_of, open_bundle
-from longboat.clusters.spec import SoftwareSource
-from longboat.core.errors import Refused
+from longboat.clusters.spec import Network, SoftwareSource
+from longboat.core.errors import EngineError, Refused
 from tests.clusters.offline.bundles import write_folder
 from tests.clusters.worlds import cluster
 
@@ -41,6 +41,15 @@ def test_a_manifest_travels_and_is_the_one_that_is_installed(tmp_path: Path) -> 
     offline = cluster(addons=("jobset",), source=SoftwareSource(kind="files", location="lab.tar"))
     spec = with_manifests(offline, bundle, tmp_path / "cache")
     assert [body["kind"] for body in load_manifest(spec, JOBSET)] == ["Deployment"]
+
+
+def test_images_of_a_network_of_ones_own_are_collected(tmp_path: Path) -> None:
+    (tmp_path / "network.yaml").write_text(f"---\n{MANIFEST}---\n# nothing\n")
+    spec = cluster(addons=(), network=Network(kind="manifest", manifest=str(tmp_path / "network.yaml")))
+    assert collect_manifests(spec, tmp_path / "m") == ({}, ["example.org/p:1", JOBSET.images[0]])
+    (tmp_path / "network.yaml").write_text("a: [")
+    with pytest.raises(EngineError, match="not YAML"):
+        collect_manifests(spec, tmp_path / "m")
 
 
 def test_what_an_add_on_needs_and_a_bundle_has_not_is_told(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from longboat.clusters.addons.released import JOBSET, KUEUE
 from longboat.clusters.hosts.scripts import chunks
 from longboat.clusters.offline.software_bundle import SoftwareBundle
 from longboat.clusters.spec import ClusterSpec
-from longboat.core.errors import Refused
+from longboat.clusters.up import load_file
+from longboat.core.errors import EngineError, Refused
 from longboat.engines.shared.files import make_folder, write_bytes
 
 RELEASES = (JOBSET, KUEUE)
@@ -29,10 +30,23 @@ def addon_images(spec: ClusterSpec) -> list[str]:
     return images + ([metrics.IMAGE] if "metrics" in spec.addons else [])
 
 
+def network_images(spec: ClusterSpec) -> list[str]:
+    """Of a network of the user's own."""
+    import yaml
+
+    if not spec.network.manifest:
+        return []
+    content = load_file(spec.network.manifest)
+    try:
+        return images_of(list(yaml.safe_load_all(content)))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise EngineError(f"{spec.network.manifest}: not YAML: {' '.join(str(error).split())}") from None
+
+
 def collect_manifests(spec: ClusterSpec, folder: Path) -> tuple[dict[str, Path], list[str]]:
-    """Manifest files by their path in the bundle, and all images that they name."""
+    """Manifest files by their path in the bundle, and all images that they and the network name."""
     make_folder(folder)
-    files, images = {}, addon_images(spec)
+    files, images = {}, [*addon_images(spec), *network_images(spec)]
     for release in _wanted(spec):
         content, objects = read_release(spec, release)
         files[release.file_name] = folder / f"{release.addon}.yaml"
