@@ -34,7 +34,7 @@ def test_killed_at_every_step_it_goes_on_and_down_leaves_nothing(lab: Callable[.
     host = longboat.group.hosts[0]
     look = "cat /etc/fstab; dpkg-query -W; sudo nft list ruleset; ip route; cat /proc/swaps | wc -l"
     before = host.run(look)
-    planned = json.loads(longboat("cluster", "up", "--dry-run", "-o", "json"))
+    planned = json.loads(longboat.popen("cluster", "up", "--dry-run", "-o", "json").communicate()[0])
     steps = [step["name"] for step in planned[0]["steps"]]
     assert steps[0] == "journal" and steps[-1] == "init" and len(steps) >= 8
     killed = []
