@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from longboat.clusters import up
 from longboat.clusters.apply.nodes import JoinTokens
 from longboat.clusters.hosts.connection import CommandResult, Line
+from longboat.clusters.plan.kubeadm import as_text, certificate_documents
 from longboat.clusters.up import ClusterUp, load_file
 from longboat.core.errors import EngineError
 from tests.clusters.worlds import KEYS, bare, cluster
@@ -31,7 +33,7 @@ class SimulatedHost:
         if "token create" in script:
             out = f"kubeadm join 10.0.0.1:6443 --token abc{len(self.log):03}.x --discovery-token-ca-cert-hash {HASH}"
         if "upload-certs" in script:
-            out = "0" * 64
+            self.log.append(bytes(stdin).decode() if isinstance(stdin, bytes) else "")
         is_broken = any(sign in script for sign in self.breaks)
         return CommandResult(code=1 if is_broken else 0, stdout=out, stderr="error: broken" if is_broken else "")
 
@@ -55,10 +57,16 @@ def test_hosts_that_failed_are_told_even_if_the_others_get_no_addresses(monkeypa
 
 def test_every_host_joins_with_a_token_of_its_own_and_none_is_left() -> None:
     log: list[str] = []
-    tokens = JoinTokens(SimulatedHost("cp-0", log))
+    spec = cluster(planes=3, workers=0, endpoint="10.0.0.9")
+    certificates = lambda key: as_text(certificate_documents(spec, spec.hosts[0], bare("cp-0"), key))  # noqa: E731
+    tokens = JoinTokens(SimulatedHost("cp-0", log), certificates)
     tickets = [tokens.ticket(is_control_plane=False), tokens.ticket(is_control_plane=True)]
     assert len({ticket.token for ticket in tickets}) == 2
-    assert [ticket.certificate_key for ticket in tickets] == ["", "0" * 64]
+    assert tickets[0].certificate_key == "" and re.fullmatch("[0-9a-f]{64}", tickets[1].certificate_key)
+    # Through stdin, and with an address: kubeadm would look for a default route, which hosts need not have.
+    assert f'"certificateKey": "{tickets[1].certificate_key}"' in log[-1]
+    assert '"advertiseAddress": "10.0.0.1"' in log[-1]
+    assert not any(tickets[1].certificate_key in line for line in log[:-1])
     tokens.delete()
     for ticket in tickets:
         assert ticket.token.partition(".")[0] in log[-1].partition("token delete")[2]

@@ -58,7 +58,7 @@ class ClusterUp:
         self._facts = facts
         self._listen = listen
         self._bundle = bundle
-        self._tokens = cluster_nodes.JoinTokens(self._control)
+        self._tokens = cluster_nodes.JoinTokens(self._control, self._certificates)
 
     def plan(self) -> ClusterPlan:
         references = self._bundle.manifest.images if self._bundle else ()
@@ -142,6 +142,10 @@ class ClusterUp:
             return kubeadm.as_text(kubeadm.init_documents(self._spec, host, facts, own))
         ticket = self._tokens.ticket(is_control_plane=host.role == "control-plane")
         return kubeadm.as_text(kubeadm.join_documents(self._spec, host, facts, ticket))
+
+    def _certificates(self, key: str) -> bytes:
+        host = self._spec.control_planes[0]
+        return kubeadm.as_text(kubeadm.certificate_documents(self._spec, host, self._facts[host.name], key))
 
     def _manifest(self) -> bytes:
         return load_file(self._spec.network.manifest) if self._spec.network.manifest else b""

@@ -6,6 +6,7 @@ import ipaddress
 import json
 import math
 import re
+import secrets
 import shlex
 import threading
 import time
@@ -181,8 +182,10 @@ class JoinTokens:
     Thread-safe: hosts join in parallel.
     """
 
-    def __init__(self, control: HostConnection) -> None:
+    def __init__(self, control: HostConnection, certificates: Callable[[str], bytes]) -> None:
+        """`certificates`: kubeadm's configuration for their upload, encrypted with a key."""
         self._control = control
+        self._certificates = certificates
         self._lock = threading.Lock()
         self._identities: list[str] = []
         self._has_certificates = False
@@ -203,11 +206,10 @@ class JoinTokens:
         """Upload the control plane's certificates, encrypted; returns the key."""
         with self._lock:
             self._has_certificates = True
-        output = check(self._control, "kubeadm init phase upload-certs --upload-certs", timeout_s=120)
-        match = re.search(r"^([0-9a-f]{64})$", output, re.MULTILINE)
-        if match is None:
-            raise EngineError(f"{self._control.name}: kubeadm told no key of its certificates")
-        return match[1]
+        key = secrets.token_hex(32)
+        upload = "kubeadm init phase upload-certs --upload-certs --config /dev/stdin >/dev/null"
+        check(self._control, upload, stdin=self._certificates(key), timeout_s=120)
+        return key
 
     def delete(self) -> None:
         """Delete all tokens and the uploaded certificates, which kubeadm would leave for two hours."""

@@ -170,6 +170,25 @@ def init_documents(spec: ClusterSpec, host: HostSpec, facts: HostFacts, token: s
     ]
 
 
+def certificate_documents(spec: ClusterSpec, host: HostSpec, facts: HostFacts, key: str) -> list[Document]:
+    """For the upload of a control plane's certificates: without an address kubeadm wants a default route to find one,
+    and without a version it asks the internet.
+    """
+    local = {"advertiseAddress": address_of(host, facts), "bindPort": API_PORT}
+    registered = {"name": host.name, "criSocket": SOCKET}
+    version = f"v{spec.versions.kubernetes}"
+    return [
+        {
+            "apiVersion": API,
+            "kind": "InitConfiguration",
+            "localAPIEndpoint": local,
+            "nodeRegistration": registered,
+            "certificateKey": key,
+        },
+        {"apiVersion": API, "kind": "ClusterConfiguration", "kubernetesVersion": version},
+    ]
+
+
 def join_documents(spec: ClusterSpec, host: HostSpec, facts: HostFacts, ticket: JoinTicket) -> list[Document]:
     discovery = {"apiServerEndpoint": ticket.server, "token": ticket.token, "caCertHashes": [ticket.ca_hash]}
     document: Document = {
