@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from longboat.clusters import up
+from longboat.clusters import small_files, up
 from longboat.clusters.apply.nodes import JoinTokens
 from longboat.clusters.hosts.connection import CommandResult, Line
 from longboat.clusters.plan.kubeadm import as_text, certificate_documents
-from longboat.clusters.up import ClusterUp, load_file
+from longboat.clusters.small_files import load_file
+from longboat.clusters.up import ClusterUp
 from longboat.core.errors import EngineError
 from tests.clusters.worlds import KEYS, bare, cluster
 
@@ -77,7 +78,7 @@ def test_every_host_joins_with_a_token_of_its_own_and_none_is_left() -> None:
 
 
 def test_a_file_that_is_too_large_is_not_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(up, "_FILE_BYTES", 8 << 20)
+    monkeypatch.setattr(small_files, "_FILE_BYTES", 8 << 20)
     (tmp_path / "big").write_bytes(b"x" * (8 << 20))
     assert len(load_file(str(tmp_path / "big"))) == 8 << 20
     (tmp_path / "big").write_bytes(b"x" * ((8 << 20) + 1))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import shlex
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,13 +22,13 @@ from longboat.clusters.plan import gpu, kubeadm, node_settings, packages
 from longboat.clusters.plan.host_plan import plan_hosts, plan_network
 from longboat.clusters.plan.network import KUBECTL, NodeView
 from longboat.clusters.plan.steps import ClusterPlan, Step
+from longboat.clusters.small_files import load_file
 from longboat.clusters.spec import ClusterSpec
 from longboat.core.errors import EngineError, NotFound
 from longboat.core.jobs import Value
 
 RANGES_S = 120.0  # a node has its range seconds after it joined; a busy control plane takes longer
 READY_S = 300.0  # the first pods of a network pull their images
-_FILE_BYTES = 8 << 20  # keys have some KiB, manifests of networks up to a MiB
 
 
 class UpResult(Value, frozen=True):
@@ -169,22 +168,3 @@ def load_keys(spec: ClusterSpec, facts: Sequence[HostFacts]) -> dict[str, bytes]
     for host in (host for host in facts if host.name in specs):
         wanted |= {repository.key for repository in gpu.repositories(spec, specs[host.name], host)}
     return {name: load_file(name) for name in sorted(wanted)}
-
-
-def load_file(name: str) -> bytes:
-    """A file here, or what a URL gives: keys and manifests. What comes over https comes so all the way."""
-    try:
-        if name.startswith(("https://", "http://")):
-            with urllib.request.urlopen(name, timeout=30) as answer:
-                if name.startswith("https://") and not answer.url.startswith("https://"):
-                    raise ValueError("the server leads away from https")
-                content = bytes(answer.read(_FILE_BYTES + 1))
-        else:
-            with open(Path(name).expanduser(), "rb") as file:
-                content = file.read(_FILE_BYTES + 1)
-        if len(content) > _FILE_BYTES:
-            raise ValueError(f"it is larger than {_FILE_BYTES >> 20} MiB")
-        return content
-    except (OSError, ValueError) as error:
-        hint = "the cluster file may name another place, or a file here"
-        raise EngineError(f"{name} cannot be read: {getattr(error, 'reason', None) or error}", hint=hint) from None

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from longboat.clusters.addons.addon import Object
+from longboat.clusters.small_files import load_file
 from longboat.clusters.spec import Addon, ClusterSpec
-from longboat.clusters.up import load_file
 from longboat.core.errors import EngineError
 from longboat.core.jobs import Value
 from longboat.kubeapi.kinds import (

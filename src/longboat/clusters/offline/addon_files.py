@@ -11,8 +11,8 @@ from longboat.clusters.addons.manifest_files import CHECKSUM, ReleasedManifest, 
 from longboat.clusters.addons.released import JOBSET, KUEUE
 from longboat.clusters.hosts.scripts import chunks
 from longboat.clusters.offline.software_bundle import SoftwareBundle
+from longboat.clusters.small_files import load_file
 from longboat.clusters.spec import ClusterSpec
-from longboat.clusters.up import load_file
 from longboat.core.errors import EngineError, Refused
 from longboat.engines.shared.files import make_folder, write_bytes
 

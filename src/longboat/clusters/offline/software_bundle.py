@@ -20,6 +20,7 @@ from longboat.bundles.trees import DEFAULT_LIMITS
 from longboat.clusters.hosts.connection import FilePart
 from longboat.clusters.offline.manifest import MANIFEST, MOST_FILES, SoftwareFile, SoftwareManifest, read_manifest
 from longboat.clusters.plan.packages import SUMS
+from longboat.clusters.small_files import load_file
 from longboat.core.errors import BundleError, NotFound
 from longboat.engines.shared.files import make_folder
 from longboat.storage.download import fetch
@@ -132,13 +133,7 @@ def _from_folder(folder: Path, sha256: str) -> SoftwareBundle:
 
 def _from_url(url: str, cache: Path, sha256: str) -> SoftwareBundle:
     make_folder(cache)
-    place = cache / f".{os.getpid()}.{MANIFEST}"
-    try:
-        fetch(f"{url}/{MANIFEST}", str(place))
-        with errors_explained(str(place)), open(place, "rb") as opened:
-            manifest = _manifest_of(opened.read(MOST_MANIFEST), url, sha256)
-    finally:
-        place.unlink(missing_ok=True)
+    manifest = _manifest_of(load_file(f"{url}/{MANIFEST}"), url, sha256)
     for file in manifest.files:
         _fetch_file(f"{url}/{file.path}", file, cache)
     return _of_files(url, manifest, lambda listed: cache / listed.sha256)

@@ -1,0 +1,29 @@
+"""Small files that a cluster file names: keys, manifests, the list of a bundle. Here, or behind a URL."""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+
+from longboat.core.errors import EngineError
+
+_FILE_BYTES = 8 << 20  # keys have some KiB, manifests of networks up to a MiB
+
+
+def load_file(name: str) -> bytes:
+    """A file here, or what a URL gives: keys and manifests. What comes over https comes so all the way."""
+    try:
+        if name.startswith(("https://", "http://")):
+            with urllib.request.urlopen(name, timeout=30) as answer:
+                if name.startswith("https://") and not answer.url.startswith("https://"):
+                    raise ValueError("the server leads away from https")
+                content = bytes(answer.read(_FILE_BYTES + 1))
+        else:
+            with open(Path(name).expanduser(), "rb") as file:
+                content = file.read(_FILE_BYTES + 1)
+        if len(content) > _FILE_BYTES:
+            raise ValueError(f"it is larger than {_FILE_BYTES >> 20} MiB")
+        return content
+    except (OSError, ValueError) as error:
+        hint = "the cluster file may name another place, or a file here"
+        raise EngineError(f"{name} cannot be read: {getattr(error, 'reason', None) or error}", hint=hint) from None
