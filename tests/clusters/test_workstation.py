@@ -72,7 +72,7 @@ def reboot(longboat: Lab, host: Host) -> None:
     machines.switch_on(longboat.group.record, host)
     wait_until(lambda: machines.answers(host), 90)
     host.run(f"{DOCKER} && {OPEN}")
-    rows = "longboat cluster status desk -o json || true"
+    rows = "cd desk && longboat cluster status -o json || true"
     wait_until(lambda: json.loads(host.run(rows))[0]["state"] == "ready", 300)
 
 
