@@ -1,7 +1,7 @@
 """Machines over SSH: four at once, `up` with nothing to do, a plan for 200, from bare hosts to a first training.
 
 python bench/hosts.py        all of it, about ten minutes; needs root: hosts are the testbed's, on this machine's cores
-python bench/hosts.py plan   only the plan for 200 hosts: a host is started once, the 200 answer as it did
+python bench/hosts.py plan   only the plan for 200 hosts; also four, longboat, hand
 
 Hosts beyond three or four are simulated (`simulated_hosts`), and the figures' names say so.
 """
@@ -46,9 +46,11 @@ Figures = dict[str, float]
 
 
 def measure() -> Figures:
-    if hosts.missing() or apt_repository.missing():
-        return {}
-    return {**of_four(), **from_bare_hosts()}
+    result: Figures = {}
+    if not (hosts.missing() or apt_repository.missing()):
+        for part in PARTS.values():
+            result |= part()
+    return result
 
 
 @contextmanager
@@ -127,24 +129,28 @@ def of_plan(spec: HostSpec, settings: LoginSettings) -> Figures:
     return {f"facts, problems and plan of {MANY} simulated hosts, s": usual_s(whole)}
 
 
-def from_bare_hosts() -> Figures:
-    result: Figures = {}
+def with_longboat() -> Figures:
     with group_of(3) as group, tempfile.TemporaryDirectory() as folder:
         lab = Lab(Path(folder), group, repository_of(group))
         up = taken_s(lambda: lab("cluster", "up"))
         give_images(group.hosts[1:])
         options = ("--on", "lab", "--image", IMAGE, "--workdir", str(EXAMPLE))
         trained = taken_s(lambda: lab("run", *options, "--", "python", "train.py"))
-        result |= of_first_training("Longboat", up, trained)
-        result["up with nothing to do, the whole command, 3 hosts, s"] = usual_s(lambda: lab("cluster", "up"))
-        result |= of_second_up(lab)
+        again = usual_s(lambda: lab("cluster", "up"))
+        return {
+            **of_first_training("Longboat", up, trained),
+            "up with nothing to do, the whole command, 3 hosts, s": again,
+            **of_second_up(lab),
+        }
+
+
+def by_hand() -> Figures:
     with group_of(3) as group:
         repository = repository_of(group)
         up = taken_s(lambda: kubeadm_by_hand.make_cluster(group, repository))
         give_images(group.hosts[1:])
         trained = taken_s(lambda: kubeadm_by_hand.train(group, EXAMPLE, IMAGE, copier(group)))
-        result |= of_first_training("kubeadm and kubectl typed by hand", up, trained)
-    return result
+        return of_first_training("kubeadm and kubectl typed by hand", up, trained)
 
 
 def of_first_training(who: str, up_s: float, trained_s: float) -> Figures:
@@ -206,6 +212,10 @@ def only_plan() -> Figures:
         return of_plan(HostSpec(name="host-0", address="host-0"), LoginSettings(configs=(group.hosts[0].config,)))
 
 
+PARTS = {"four": of_four, "longboat": with_longboat, "hand": by_hand}
+
 if __name__ == "__main__":
-    for name, value in (only_plan() if sys.argv[1:] == ["plan"] else measure()).items():
-        print(f"{name:90} {value:.3f}")
+    parts = {**PARTS, "plan": only_plan}
+    for chosen in sys.argv[1:] or PARTS:
+        for name, value in parts[chosen]().items():
+            print(f"{name:90} {value:.3f}", flush=True)

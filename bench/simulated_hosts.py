@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 import time
-from pathlib import Path
 
-from longboat.clusters.hosts.connection import CommandResult, HostConnection, Line
+from longboat.clusters.hosts.connection import CommandResult, Content, HostConnection, Line
 from longboat.clusters.observe.probe_shell import script as probe
 
 ROUND_TRIP_S = 0.01  # ssh to a host of the same site, with the shell that it starts
@@ -27,7 +26,7 @@ class SimulatedHost:
         self._done = dict(re.findall(r"^done\t(\S+) (\S+)$", seen, re.MULTILINE))
 
     def run(
-        self, script: str, *, stdin: bytes | Path = b"", as_root: bool = True, timeout_s: float = 60.0,
+        self, script: str, *, stdin: Content = b"", as_root: bool = True, timeout_s: float = 60.0,
         on_line: Line | None = None,
     ) -> CommandResult:  # fmt: skip
         time.sleep(ROUND_TRIP_S)
@@ -56,7 +55,7 @@ class ControlPlane:
         return self._real.sudo_message
 
     def run(
-        self, script: str, *, stdin: bytes | Path = b"", as_root: bool = True, timeout_s: float = 60.0,
+        self, script: str, *, stdin: Content = b"", as_root: bool = True, timeout_s: float = 60.0,
         on_line: Line | None = None,
     ) -> CommandResult:  # fmt: skip
         result = self._real.run(script, stdin=stdin, as_root=as_root, timeout_s=timeout_s, on_line=on_line)
