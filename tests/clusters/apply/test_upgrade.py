@@ -52,6 +52,8 @@ class SimulatedHost:
                 f"{name}\t\t\tTrue\tv{'1.36.4' if f'{name} kubelet' in self.log else '1.35.8'}\t{{}}\t\t[]\t\n"
                 for name in ("cp-0", "w-0")
             )
+        if verb == "pods":
+            assert '{"\\t"}' in script and '{"\\n"}' in script  # kubectl reads the escapes, and no raw ones
         if verb == "pods" and "w-0" in script and self.trainings:
             out = f"w-0\tteam/{self.trainings.pop(0)}\tJob\nw-0\tteam/web\tReplicaSet\n"
         return CommandResult(code=0, stdout=out, stderr="")

@@ -154,7 +154,7 @@ def read_trainings(control: HostConnection, nodes: Sequence[str]) -> dict[str, l
         "{.spec.nodeName}", "{.metadata.namespace}/{.metadata.name}",
         "{.metadata.ownerReferences[?(@.controller==true)].kind}",
     )  # fmt: skip
-    template = shlex.quote("{range .items[*]}" + '{"\t"}'.join(fields) + '{"\n"}{end}')
+    template = shlex.quote("{range .items[*]}" + '{"\\t"}'.join(fields) + '{"\\n"}{end}')
     script = f"""set -e
 for node in {shlex.join(nodes)}; do
     {KUBECTL} get pods --all-namespaces -o jsonpath={template} \\
