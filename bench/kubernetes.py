@@ -29,15 +29,15 @@ VERBS = ("get", "list", "watch", "create, as a trial", "create", "patch", "updat
 
 
 def measure(chosen: list[str] | None = None) -> dict[str, float]:
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     here = [part for part in (first, rerun, requests) if not chosen or part.__name__ in chosen]
     if here:
         with grounds.cluster("bench-kubernetes", "--profile", "pods") as ground:
             for part in here:
-                found.update(part(ground))
+                figures.update(part(ground))
     if not chosen or "thousand" in chosen:
-        found.update(thousand.measure())
-    return found
+        figures.update(thousand.measure())
+    return figures
 
 
 def first(ground: grounds.Ground) -> dict[str, float]:
@@ -56,14 +56,14 @@ def first(ground: grounds.Ground) -> dict[str, float]:
     for number in range(TIMES + 1):
         for name, command in contenders.items():
             taken[name].append(lines_of(command(number), project, ground.environment))
-    found = {
+    figures = {
         f"first log line: {name}, s": statistics.median(line for line, _ in times[1:]) for name, times in taken.items()
     }
-    ours, bare, mounted, *_ = found.values()
-    found["first log line: longboat later than kubectl, s"] = ours - bare
-    found["first log line: longboat later than kubectl with a ConfigMap, s"] = ours - mounted
+    ours, bare, mounted, *_ = figures.values()
+    figures["first log line: longboat later than kubectl, s"] = ours - bare
+    figures["first log line: longboat later than kubectl with a ConfigMap, s"] = ours - mounted
     whole = {name: statistics.median(end for _, end in times[1:]) for name, times in taken.items()}
-    return {**found, **{f"until the command returns: {name}, s": value for name, value in whole.items()}}
+    return {**figures, **{f"until the command returns: {name}, s": value for name, value in whole.items()}}
 
 
 def run_attached(number: int) -> list[str]:
@@ -106,9 +106,9 @@ def lines_of(command: list[str], cwd: Path, environment: dict[str, str]) -> tupl
         assert process.stdout is not None and process.stderr is not None
         line = process.stdout.readline()
         seen = time.perf_counter() - began
-        told = process.stderr.read()
+        messages = process.stderr.read()
     if line != SCRIPT.encode().replace(b"print('", b"").replace(b"')", b""):
-        raise SystemExit(f"{command[:3]} printed {line!r}: {told.decode()[-500:]}")
+        raise SystemExit(f"{command[:3]} printed {line!r}: {messages.decode()[-500:]}")
     return seen, time.perf_counter() - began
 
 
@@ -126,16 +126,16 @@ def rerun(ground: grounds.Ground) -> dict[str, float]:
         for number in range(files):
             (tree / f"d{number % FOLDERS}/f{number}.py").write_text(f"changed = {mark}, {number}\n" * 60)
 
-    found = {f"{FILES:,} files: the first run handed over, s": submit()}
-    for what, count in (("one of them changed", 1), ("all of them changed", FILES)):
+    figures = {f"{FILES:,} files: the first run handed over, s": submit()}
+    for change_name, count in (("one of them changed", 1), ("all of them changed", FILES)):
         times = []
         for mark in range(RERUNS):
             change(count, mark)
             times.append(submit())
-        found[f"{FILES:,} files, {what}: handed over, s"] = statistics.median(times)
+        figures[f"{FILES:,} files, {change_name}: handed over, s"] = statistics.median(times)
         change(count, "counted")
-        found[f"{FILES:,} files, {what}: sent, KiB"] = sent_by(ground, tree) / 1024
-    return found
+        figures[f"{FILES:,} files, {change_name}: sent, KiB"] = sent_by(ground, tree) / 1024
+    return figures
 
 
 def sent_by(ground: grounds.Ground, tree: Path) -> int:
@@ -168,14 +168,14 @@ def requests(ground: grounds.Ground) -> dict[str, float]:
     from testbed import clusters
     from testbed.proxy import ApiProxy
 
-    found: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     proxy = ApiProxy(clusters.get(ground.name))
     environment = {**ground.environment, "KUBECONFIG": str(proxy.kubeconfig)}
     (ground.folder / "counted").mkdir()
     (ground.folder / "counted" / "train.py").write_text(SCRIPT)
 
-    def count(what: str) -> None:
-        found[what] = Counter(verb_of(one.request) for one in proxy.seen)
+    def count(step: str) -> None:
+        counts[step] = Counter(verb_of(passed.request) for passed in proxy.seen)
         proxy.seen.clear()
 
     try:
@@ -196,8 +196,8 @@ def requests(ground: grounds.Ground) -> dict[str, float]:
             engine.close()
     finally:
         proxy.close()
-    cells = {f"{verb}/{what}": float(seen[verb]) for verb in VERBS for what, seen in found.items()}
-    cells |= {f"all/{what}": float(seen.total()) for what, seen in found.items()}
+    cells = {f"{verb}/{step}": float(seen[verb]) for verb in VERBS for step, seen in counts.items()}
+    cells |= {f"all/{step}": float(seen.total()) for step, seen in counts.items()}
     return {f"requests of one run: {cell}": value for cell, value in cells.items()}
 
 

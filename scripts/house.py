@@ -17,7 +17,7 @@ from import_graph import folder_imports
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "longboat"
 ROOT = SOURCE.parents[1]
 TESTS = ROOT / "tests"
-TOOLS = [ROOT / name for name in ("testbed", "scripts")]  # what is not installed, and is read as often
+TOOLS = [ROOT / name for name in ("testbed", "bench", "scripts")]  # what is not installed, and is read as often
 MOST_MODULES = 13  # what a reader can look over at once: a dozen and a little
 LONGEST_INIT = 12
 VAGUE = {"one", "found", "told", "what"}  # names of locals that make a reader look twice
