@@ -28,6 +28,7 @@ UNSCHEDULED = [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes
         (pod({"reason": "ErrImagePull", "message": "dial tcp: i/o timeout"}), PULL_S + 1, "image"),
         (pod({"reason": "InvalidImageName"}), 0.0, "image"),
         (pod({"reason": "CreateContainerConfigError", "message": "secret not found"}), 0.0, "start"),
+        (pod({"reason": "RunContainerError", "message": "exec: python3: executable file not found"}), 0.0, "end"),
         (pod(phase="Failed", reason="Evicted"), 0.0, "start"),
         (pod(phase="Running"), WAIT_S + 1, "start"),
     ],

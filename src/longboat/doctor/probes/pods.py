@@ -28,6 +28,7 @@ from longboat.engines.kubernetes.exec.helper_pod import HelperMounts, pod_spec
 from longboat.engines.kubernetes.explain.containers import IMAGE_REASONS, pull_trouble
 from longboat.engines.kubernetes.manifests.overlay import overlaid
 from longboat.engines.kubernetes.observe.termination import container_of
+from longboat.engines.shared.containers.image_errors import is_without_python
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import AlreadyExists, ApiError, Forbidden, Invalid
 from longboat.kubeapi.kinds import POD, Kind
@@ -206,7 +207,7 @@ def trouble(pod: Mapping[str, Any], waited_s: float, image: str) -> tuple[str, s
         if pulled.is_final or waited_s > PULL_S:
             return pulled.what, "image"
     elif reason and reason not in ("ContainerCreating", "PodInitializing"):
-        return f"{reason}: {message}".rstrip(": "), "start"
+        return f"{reason}: {message}".rstrip(": "), "end" if is_without_python(message) else "start"
     if status.get("phase") == "Failed":
         return str(status.get("message") or status.get("reason") or "it failed"), "start"
     if waited_s > WAIT_S:
