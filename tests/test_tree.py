@@ -72,6 +72,14 @@ def test_a_folder_says_what_it_may_import(source: Path) -> None:
     ]
 
 
+def test_locals_are_called_by_what_they_hold(source: Path) -> None:
+    write(source, "rowing.py", "class Oar:\n    what = 1\n\ndef row(told):\n    found = told\n    return found\n")
+    assert problems(source).splitlines() == [
+        f"{source}/rowing.py:4: a local called told; call it by what it holds",
+        f"{source}/rowing.py:5: a local called found; call it by what it holds",
+    ]
+
+
 def test_nine_equal_lines_are_a_copy(source: Path) -> None:
     eight = "".join(f"row({number})\n" for number in range(8))
     write(source, "rowing.py", "import os\nimport sys\n\n" + eight + "sail()\n")
