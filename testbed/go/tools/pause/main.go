@@ -1,4 +1,5 @@
 // The first process of a PID namespace (a pod's sandbox, a test node): it collects orphans and waits to be ended.
+// With -v it tells its name and ends, as Kubernetes' own does: kubeadm tries a cluster with such a pod before an upgrade.
 package main
 
 import (
@@ -8,6 +9,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "-v" {
+		os.Stdout.WriteString("pause of the testbed\n")
+		return
+	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
 	for received := range signals {
