@@ -193,13 +193,15 @@ def kubeadm_upgrade(spec: ClusterSpec, host: HostSpec, facts: HostFacts) -> Step
     }
     script = f"# {version}\ncat > {_CONFIGURATION} <<'CONFIGURATION'\n{json.dumps(document)}\nCONFIGURATION\n"
     script += f"trap 'rm -f {_CONFIGURATION}' EXIT\n"
+    # A slow machine misses one of kubeadm's time limits; what was reached stays.
+    script += 'again() { "$@" || { say "failed, once more"; "$@"; }; }\n'
     if host.name == spec.control_planes[0].name:
         # What stands against it is said while nothing has changed yet.
-        script += f"kubeadm upgrade plan --config {_CONFIGURATION}\nkubeadm upgrade apply --yes --config "
-        script += f"{_CONFIGURATION}\n"
+        script += f"again kubeadm upgrade plan --config {_CONFIGURATION}\n"
+        script += f"again kubeadm upgrade apply --yes --config {_CONFIGURATION}\n"
         title = f"upgrade the control plane (kubeadm upgrade apply {version})"
-        return Step(host=host.name, name="apply", title=title, script=script, timeout_s=2400.0)
-    script += f"kubeadm upgrade node --config {_CONFIGURATION}\n"
+        return Step(host=host.name, name="apply", title=title, script=script, timeout_s=3600.0)
+    script += f"again kubeadm upgrade node --config {_CONFIGURATION}\n"
     title = "upgrade this control plane" if host.role == "control-plane" else "upgrade the kubelet's configuration"
     title += " (kubeadm upgrade node)"
     return Step(host=host.name, name="node", title=title, script=script, timeout_s=1800.0)
