@@ -165,11 +165,18 @@ def test_each_node_has_routes_to_the_others_and_none_to_itself() -> None:
     assert "10.244.1.0/24" not in unit
 
 
-def test_what_pods_send_is_forwarded_though_docker_or_ufw_forward_nothing() -> None:
+def test_pods_packets_are_forwarded_and_masqueraded_only_on_their_way_out() -> None:
+    """Docker and ufw forward nothing of their own accord; pods of other nodes see a pod's own address."""
     unit = network.routes_unit([], "10.244.0.0/16").splitlines()
-    starts = [line.split("iptables -w 30 -I ")[1] for line in unit if line.startswith("ExecStart=-iptables")]
-    assert starts == ["FORWARD -s 10.244.0.0/16 -j ACCEPT", "FORWARD -d 10.244.0.0/16 -j ACCEPT"]
-    assert starts == [line.split("iptables -w 30 -D ")[1] for line in unit if line.startswith("ExecStop=-iptables")]
+    starts = [line.partition("iptables -w 30 ")[2] for line in unit if line.startswith("ExecStart=")]
+    assert starts == [
+        "-I FORWARD -s 10.244.0.0/16 -j ACCEPT",
+        "-I FORWARD -d 10.244.0.0/16 -j ACCEPT",
+        "-t nat -I POSTROUTING -s 10.244.0.0/16 ! -d 10.244.0.0/16 -j MASQUERADE",
+    ]
+    stops = [line.partition("iptables -w 30 ")[2] for line in unit if line.startswith("ExecStop=")]
+    assert stops == [start.replace("-I ", "-D ") for start in starts]
+    assert '"ipMasq": false' in network.conflist("10.244.1.0/24", "lab")
 
 
 def test_a_new_node_changes_the_routes_of_all_and_a_second_time_of_none() -> None:

@@ -55,7 +55,8 @@ def conflist(pods: str, cluster: str) -> str:
     plugins = [
         {
             "type": "ptp",
-            "ipMasq": True,
+            # The plugin would hide pods behind their node from pods of other nodes too; `routes_unit` has the rule.
+            "ipMasq": False,
             "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]},
         },
         {"type": "portmap", "capabilities": {"portMappings": True}},
@@ -64,13 +65,20 @@ def conflist(pods: str, cluster: str) -> str:
 
 
 def routes_unit(others: Sequence[NodeView], pods: str) -> str:
-    """Routes to the others' pods, and leave to forward what pods send and get; both come back after a reboot."""
+    """Routes to the others' pods, leave to forward what pods send and get, masquerading of what leaves the cluster.
+
+    All of it comes back after a reboot. `pods` is the range of all nodes together.
+    """
     lines = [f"ExecStart=ip route replace {node.pods} via {node.address}" for node in others]
     gone = [f"ExecStop=-ip route delete {node.pods} via {node.address}" for node in others]
     # Docker and ufw drop what is forwarded, as pods' packets are. These rules come before theirs and outlive a reload.
     rules = [f"FORWARD {way} {pods} -j ACCEPT" for way in ("-s", "-d")]
     lines += [f"ExecStart=-iptables -w 30 -I {rule}" for rule in rules]
     gone += [f"ExecStop=-iptables -w 30 -D {rule}" for rule in rules]
+    # Outside of the cluster nobody knows the way to a pod: there its node answers for it.
+    hidden = f"POSTROUTING -s {pods} ! -d {pods} -j MASQUERADE"
+    lines.append(f"ExecStart=iptables -w 30 -t nat -I {hidden}")
+    gone.append(f"ExecStop=-iptables -w 30 -t nat -D {hidden}")
     return "\n".join(
         [
             "[Unit]",
