@@ -50,6 +50,7 @@ def test_counts_and_versions_are_no_news(body: dict[str, Any], change: dict[str,
         (POD, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
         (POD, {"status": {"phase": "Failed"}}),
         (POD, {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}),
+        (POD, {"status": {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 1}}}]}}),
         (POD, {"status": {"conditions": [READY, {"type": "DisruptionTarget", "status": "True"}]}}),
     ],
 )

@@ -213,9 +213,21 @@ class RunObject(msgspec.Struct):
             type: str = ""
             status: str = ""
 
+        class Container(msgspec.Struct, rename="camel"):
+            class ContainerState(msgspec.Struct):
+                class End(msgspec.Struct, rename="camel"):
+                    exit_code: int = 0
+
+                terminated: End | None = None
+
+            name: str = ""
+            restart_count: int = 0
+            state: ContainerState = msgspec.field(default_factory=ContainerState)
+
         phase: str = ""
         conditions: list[Condition] = []
         failed_indexes: str = ""
+        container_statuses: list[Container] = []
 
     metadata: Meta = msgspec.field(default_factory=Meta)
     data: Data = msgspec.field(default_factory=Data)
@@ -246,4 +258,8 @@ class RunObject(msgspec.Struct):
         if status.phase not in ("", "Running", "Succeeded", "Failed"):
             return None
         conditions = tuple((condition.type, condition.status) for condition in status.conditions)
-        return (status.phase, self.metadata.deletion_timestamp, self.spec.suspend, status.failed_indexes, conditions)
+        ended = tuple(
+            (each.name, each.restart_count, each.state.terminated is None) for each in status.container_statuses
+        )
+        meant = (self.metadata.deletion_timestamp, self.spec.suspend, status.failed_indexes)
+        return (status.phase, *meant, conditions, ended)
