@@ -17,7 +17,7 @@ from tests.clusters.worlds import KEYS, cluster
 SIGNS = {
     "jsonpath='{.spec.unschedulable}'": "cordon",
     " drain ": "drain",
-    " uncordon ": "uncordon",
+    '"unschedulable": null': "uncordon",
     "get pods": "pods",
     "get nodes": "nodes",
     "upgrade apply": "apply",
@@ -27,6 +27,12 @@ SIGNS = {
     "NAMES='kubeadm": "kubeadm",
     "longboat.list": "repository",
 }
+READY = '{"type":"Ready","status":"True"}'
+OLD, NEW = '{"kubeletVersion":"v1.35.8"}', '{"kubeletVersion":"v1.36.4"}'
+
+
+def owner(kind: str) -> str:
+    return f'[{{"kind":"{kind}","controller":true}}]'
 
 
 class SimulatedHost:
@@ -49,13 +55,13 @@ class SimulatedHost:
         out = ""
         if verb == "nodes":
             out = "".join(
-                f"{name}\t\t\tTrue\tv{'1.36.4' if f'{name} kubelet' in self.log else '1.35.8'}\t{{}}\t\t[]\t\n"
+                f"{name}\t\t\t\t\t\t\t{READY}\t{NEW if f'{name} kubelet' in self.log else OLD}\n"
                 for name in ("cp-0", "w-0")
             )
         if verb == "pods":
             assert '{"\\t"}' in script and '{"\\n"}' in script  # kubectl reads the escapes, and no raw ones
         if verb == "pods" and "w-0" in script and self.trainings:
-            out = f"w-0\tteam/{self.trainings.pop(0)}\tJob\nw-0\tteam/web\tReplicaSet\n"
+            out = f"w-0\tteam/{self.trainings.pop(0)}\t{owner('Job')}\nw-0\tteam/web\t{owner('ReplicaSet')}\n"
         return CommandResult(code=0, stdout=out, stderr="")
 
     def close(self) -> None: ...

@@ -12,7 +12,7 @@ from longboat.clusters.observe.facts import GpuDevice, HostFacts
 from longboat.clusters.plan import gpu
 from longboat.clusters.plan.host_plan import plan_hosts
 from longboat.clusters.plan.journal_shell import PRELUDE
-from longboat.clusters.plan.steps import Kept, Step
+from longboat.clusters.plan.steps import RESTART_HELPS, Kept, Step
 from longboat.clusters.spec import GPU_LABEL, ClusterSpec, HostSpec, SoftwareSource
 from longboat.core.errors import Refused
 from tests.clusters.plan.test_packages import written
@@ -179,22 +179,23 @@ def test_every_script_is_shell(manager: str) -> None:
         subprocess.run(["sh", "-n"], input=PRELUDE + text, text=True, check=True)
 
 
-def read_reason(folder: Path, works: str, modprobe: str) -> str:
-    """What the check of the driver says where nvidia-smi fails, and modprobe prints `modprobe`."""
+def read_reason(folder: Path, works: str, modprobe: str) -> tuple[int, str]:
+    """Exit code and reason of the check of the driver where nvidia-smi fails, and modprobe prints `modprobe`."""
     for name, text, code in (("nvidia-smi", "NVIDIA-SMI has failed", 9), ("modprobe", modprobe, 1)):
         (folder / name).write_text(f"#!/bin/sh\necho '{text}'; exit {code}\n")
         (folder / name).chmod(0o755)
-    command = f'fail() {{ echo "$*"; exit 1; }}\nPATH={folder}:$PATH\n{works}'
+    functions = 'say() { echo "$*"; }\nfail() { say "$@" >&2; exit 1; }\n'
+    command = f"{functions}PATH={folder}:$PATH\n{works}"
     done = subprocess.run(["sh", "-eu", "-c", command], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    return done.stdout.strip()
+    return done.returncode, done.stderr.strip()
 
 
 def test_why_a_driver_does_not_work(tmp_path: Path) -> None:
     check = script(with_gpus(), host(), "restart")
-    reason = read_reason(tmp_path, check, "FATAL: not found")
+    code, reason = read_reason(tmp_path, check, "FATAL: not found")
+    assert code == RESTART_HELPS
     assert reason == "error: the NVIDIA driver does not work: NVIDIA-SMI has failed"
-    refused = read_reason(tmp_path, check, "ERROR: could not insert: Key was rejected by service")
-    assert "Secure Boot refuses the driver" in refused
+    code, refused = read_reason(tmp_path, check, "ERROR: could not insert: Key was rejected by service")
+    assert code == 1 and "Secure Boot refuses the driver" in refused
     member = script(with_gpus(), host(done=(("kubernetes", ""),)), "restart")
-    assert read_reason(tmp_path, member, "").endswith("when nobody needs it, then the same command goes on")
+    assert read_reason(tmp_path, member, "")[1].endswith("when nobody needs it, then the same command goes on")

@@ -110,6 +110,17 @@ def test_ranges_that_are_no_pods_ranges_become_no_routes() -> None:
     assert [step.host for step in steps] == ["cp-0"] and "routes to 0 other nodes" in steps[0].title
 
 
+@pytest.mark.parametrize("claimed", ["10.244.1.0/24", "10.244.1.128/25", "10.244.0.0/16"])
+def test_a_node_that_claims_the_range_of_another_gets_no_routes(claimed: str) -> None:
+    spec = cluster(workers=2)
+    nodes = [
+        NodeView(name=name, address="", pods=pods, is_ready=True)
+        for name, pods in (("cp-0", "10.244.0.0/24"), ("w-0", "10.244.1.0/24"), ("w-1", claimed))
+    ]
+    with pytest.raises(Refused, match=r"w-1.*claim the same range of pod addresses"):
+        plan_network(spec, {host.name: bare(host.name) for host in spec.hosts}, nodes)
+
+
 def test_a_join_that_was_cut_off_is_done_again() -> None:
     spec = cluster()
     good = finished(spec, "w-0")

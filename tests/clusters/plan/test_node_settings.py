@@ -52,3 +52,8 @@ def test_a_node_cannot_put_options_into_the_call() -> None:
 def test_another_value_overwrites() -> None:
     node = {"labels": (("team", "old"),), "settings": "label:team"}
     assert calls(node, labels=(("team", "new"),)) == [["label", "node", "cp-0", "--overwrite", "team=new"]]
+
+
+def test_a_mark_of_an_upgrade_on_a_node_that_its_owner_uncordoned_goes() -> None:
+    assert calls({"upgrading": "1.36.4"}) == [["annotate", "node", "cp-0", "longboat.dev/upgrading-"]]
+    assert calls({"upgrading": "1.36.4", "is_cordoned": True}) == []

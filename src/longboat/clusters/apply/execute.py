@@ -13,7 +13,7 @@ from longboat.clusters.apply.restart import restart
 from longboat.clusters.apply.step_log import Listener, StepFailure, StepLog
 from longboat.clusters.hosts.connection import CommandFailed, Content, HostConnection
 from longboat.clusters.plan.journal_shell import PRELUDE
-from longboat.clusters.plan.steps import ClusterPlan, HostPlan, Step
+from longboat.clusters.plan.steps import RESTART_HELPS, ClusterPlan, HostPlan, Step
 
 Stdin = Callable[[Step], Content]
 """What a step's script reads: kubeadm's configuration, an archive of images, or nothing."""
@@ -92,7 +92,8 @@ class Execution:
         try:
             perform(host, step, stdin, self._log)
         except CommandFailed as error:
-            if step.kind != "restart":
+            # A busy lock or Secure Boot is the same after a restart: only the script knows whether one helps.
+            if step.kind != "restart" or error.result.code != RESTART_HELPS:
                 raise
             self._log.tell(step.host, step.name, "line", f"restart: {error.message}")
             restart(host)

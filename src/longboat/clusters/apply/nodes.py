@@ -23,17 +23,18 @@ from longboat.core.errors import EngineError
 _LOOK_S = 1.0
 
 
-# Only what is read: a node with many images has hundreds of KiB.
+# Only what is read: a node with many images has hundreds of KiB. What a node states about itself is asked for as a map
+# or a list, which kubectl prints as JSON: a text alone is printed raw, and its newlines would pass for other nodes.
 _FIELDS = (
     "{.metadata.name}",
-    '{.status.addresses[?(@.type=="InternalIP")].address}',
     "{.spec.podCIDR}",
-    '{.status.conditions[?(@.type=="Ready")].status}',
-    "{.status.nodeInfo.kubeletVersion}",
-    "{.metadata.labels}",
-    "{.metadata.annotations." + ANNOTATION.replace(".", "\\.") + "}",
+    "{.spec.unschedulable}",
     "{.spec.taints}",
-    "{.metadata.annotations." + UPGRADING.replace(".", "\\.") + "}",
+    "{.metadata.labels}",
+    "{.metadata.annotations}",
+    "{.status.addresses}",
+    '{.status.conditions[?(@.type=="Ready")]}',
+    "{.status.nodeInfo}",
 )
 _TEMPLATE = "{range .items[*]}" + '{"\\t"}'.join(_FIELDS) + '{"\\n"}{end}'
 
@@ -41,27 +42,33 @@ _TEMPLATE = "{range .items[*]}" + '{"\\t"}'.join(_FIELDS) + '{"\\n"}{end}'
 def read_nodes(control: HostConnection) -> list[NodeView]:
     output = check(control, f"{KUBECTL} get nodes -o jsonpath={shlex.quote(_TEMPLATE)}")
     try:
-        return [_view(line.split("\t")) for line in output.splitlines() if line]
-    except (TypeError, ValueError, KeyError) as error:
+        return [_view(line.split("\t")) for line in output.split("\n") if line]
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
         raise EngineError(f"{control.name}: the list of nodes is not understood: {error}") from None
 
 
 def _view(fields: Sequence[str]) -> NodeView:
     """Parse a node. Its addresses are validated: a node reports them itself, and other hosts are set up with them."""
-    name, addresses, pods, ready, version, labels, settings, taints, upgrading = fields
+    name, pods, cordoned, *values = fields
+    taints, labels, annotations, addresses, ready, info = (_first_value(value) for value in values)
+    own = [entry["address"] for entry in addresses or () if entry["type"] == "InternalIP"]
     return NodeView(
         name=name,
-        address=_valid(ipaddress.ip_address, (addresses.split() or [""])[0]),
+        address=_valid(ipaddress.ip_address, (own or [""])[0]),
         pods=_valid(ipaddress.ip_network, pods),
-        is_ready=ready == "True",
-        version=version,
-        labels=tuple(sorted(json.loads(labels or "{}").items())),
-        settings=settings,
-        upgrading=upgrading,
-        taints=tuple(
-            f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in json.loads(taints or "[]")
-        ),
+        is_ready=(ready or {}).get("status") == "True",
+        is_cordoned=cordoned == "true",
+        version=(info or {}).get("kubeletVersion", ""),
+        labels=tuple(sorted((labels or {}).items())),
+        settings=(annotations or {}).get(ANNOTATION, ""),
+        upgrading=(annotations or {}).get(UPGRADING, ""),
+        taints=tuple(f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in taints or ()),
     )
+
+
+def _first_value(text: str) -> Any:
+    """The first of several JSON values: a node may state a condition twice."""
+    return json.JSONDecoder().raw_decode(text)[0] if text else None
 
 
 def _valid(parse: Callable[[str], object], text: str) -> str:
@@ -128,8 +135,7 @@ def cordon_for_upgrade(control: HostConnection, name: str, version: str) -> None
     script = f"""set -e
 cordoned=$({KUBECTL} get node {quoted} -o jsonpath='{{.spec.unschedulable}}')
 [ "$cordoned" != true ] || exit 0
-{KUBECTL} annotate node {quoted} --overwrite {UPGRADING}={shlex.quote(version)}
-{KUBECTL} cordon {quoted}
+{_mark(name, version)}
 """
     check(control, script, timeout_s=90)
 
@@ -140,20 +146,22 @@ def end_upgrade(control: HostConnection, name: str) -> None:
     script = f"""set -e
 mark=$({KUBECTL} get node {quoted} -o jsonpath='{{.metadata.annotations.{UPGRADING.replace(".", chr(92) + ".")}}}')
 [ -n "$mark" ] || exit 0
-{KUBECTL} uncordon {quoted}
-{KUBECTL} annotate node {quoted} {UPGRADING}-
+{_mark(name, None)}
 """
     check(control, script, timeout_s=90)
+
+
+def _mark(name: str, version: str | None) -> str:
+    """Mark and cordon in one request, and the reverse: a mark alone would claim the next cordon of the node's owner."""
+    patch = {"metadata": {"annotations": {UPGRADING: version}}, "spec": {"unschedulable": True if version else None}}
+    return f"{KUBECTL} patch node {shlex.quote(name)} --type=merge -p {shlex.quote(json.dumps(patch))}"
 
 
 def read_trainings(control: HostConnection, nodes: Sequence[str]) -> dict[str, list[str]]:
     """Pods by node, as `namespace/name`, that no controller restores on another node: trainings, jobs and single pods,
     not those of a Deployment, StatefulSet or DaemonSet.
     """
-    fields = (
-        "{.spec.nodeName}", "{.metadata.namespace}/{.metadata.name}",
-        "{.metadata.ownerReferences[?(@.controller==true)].kind}",
-    )  # fmt: skip
+    fields = ("{.spec.nodeName}", "{.metadata.namespace}/{.metadata.name}", "{.metadata.ownerReferences}")
     template = shlex.quote("{range .items[*]}" + '{"\\t"}'.join(fields) + '{"\\n"}{end}')
     script = f"""set -e
 for node in {shlex.join(nodes)}; do
@@ -162,9 +170,10 @@ for node in {shlex.join(nodes)}; do
 done
 """
     by_node: dict[str, list[str]] = {}
-    for line in check(control, script, timeout_s=60 + 5 * len(nodes)).splitlines():
-        node, pod, owner = (*line.split("\t"), "", "", "")[:3]
-        if pod and owner not in _RESTORED_BY:
+    for line in check(control, script, timeout_s=60 + 5 * len(nodes)).split("\n"):
+        node, pod, owners = (*line.split("\t"), "", "", "")[:3]
+        kinds = [owner["kind"] for owner in json.loads(owners or "[]") if owner.get("controller")]
+        if pod and not set(kinds) & set(_RESTORED_BY):
             by_node.setdefault(node, []).append(pod)
     return by_node
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from longboat.clusters.hosts.connection import HostConnection, HostUnreachable, check
 from longboat.core.errors import EngineError
@@ -14,9 +15,22 @@ _BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 _RESTART = "systemd-run -q --on-active=1 --timer-property=AccuracySec=100ms systemctl reboot"
 
 
+def _own_boot() -> str:
+    """Of this machine, under whatever address it is in the cluster file; containers have that of their machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # no Linux, and so no host of a cluster
+        return ""
+
+
 def restart(host: HostConnection, timeout_s: float = RESTART_S) -> None:
     """Restart a host and wait until it is back. Raises HostUnreachable with its last error after the timeout."""
     before = check(host, _BOOT_ID)
+    if before.strip() == _own_boot():
+        raise EngineError(
+            f"{host.name}: it needs a restart, and it is the machine that this command runs on",
+            hint="restart it when nobody needs it, then the same command goes on",
+        )
     check(host, _RESTART)
     deadline = time.monotonic() + timeout_s
     while True:

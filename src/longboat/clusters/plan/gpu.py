@@ -15,7 +15,7 @@ from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.observe.gpu_checks import wants_gpus
 from longboat.clusters.plan.journal_shell import put, undo
 from longboat.clusters.plan.packages import install_script
-from longboat.clusters.plan.steps import Kept, Step
+from longboat.clusters.plan.steps import RESTART_HELPS, Kept, Step
 from longboat.clusters.spec import GPU_LABEL, ClusterSpec, HostSpec, PackageRepository
 from longboat.core.errors import Refused
 
@@ -53,14 +53,16 @@ else
     grep -q '^device' /var/lib/longboat/before || rm -rf /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-*
 fi
 """
-_WORKS = """
+_WORKS = f"""
+command -v nvidia-smi >/dev/null || fail "error: the NVIDIA driver was installed without nvidia-smi"
 reason=$(modprobe nvidia 2>&1) || true
-listed=$(nvidia-smi -L 2>&1) || {
+listed=$(nvidia-smi -L 2>&1) || {{
     case "$reason" in *"Key was rejected"*)
         fail "error: Secure Boot refuses the driver: mokutil --import /var/lib/dkms/mok.pub, restart, enrol the key"
     esac
-    fail "error: the NVIDIA driver does not work: $(printf '%s' "$listed" | head -n 1)ADVICE"
-}
+    say "error: the NVIDIA driver does not work: $(printf '%s' "$listed" | head -n 1)ADVICE" >&2
+    exit {RESTART_HELPS}
+}}
 printf '%s\\n' "$listed"
 """
 _FABRIC = """

@@ -101,6 +101,7 @@ def plan_network(
         for node in nodes
         if node.name in known and network.is_inside(node.pods, spec.network.pods)
     ]
+    network.check_apart(nodes)
     plans = []
     for host in spec.hosts:
         if host.name in facts and spec.network.kind == "routes":

@@ -7,11 +7,13 @@ there, after the hosts have joined.
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import json
 from collections.abc import Sequence
 
 from longboat.clusters.plan.journal_shell import JOURNAL, put, undo
 from longboat.clusters.plan.steps import Step
+from longboat.core.errors import Refused
 from longboat.core.jobs import Value
 
 CONFLIST = "/etc/cni/net.d/10-longboat.conflist"
@@ -28,6 +30,7 @@ class NodeView(Value, frozen=True):
     pods: str
     """Its range of pod addresses; empty as long as it has none."""
     is_ready: bool
+    is_cordoned: bool = False
     version: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[str, ...] = ()
@@ -42,6 +45,17 @@ def is_inside(pods: str, whole: str) -> bool:
         return ipaddress.ip_network(pods).subnet_of(ipaddress.ip_network(whole))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return False
+
+
+def check_apart(nodes: Sequence[NodeView]) -> None:
+    """Refuse ranges that overlap: a node that claims another's would get the packets of its pods."""
+    ranges = sorted((ipaddress.ip_network(node.pods), node.name) for node in nodes)
+    for (earlier, name), (later, other) in itertools.pairwise(ranges):
+        if earlier.overlaps(later):
+            raise Refused(
+                f"the nodes {name} ({earlier}) and {other} ({later}) claim the same range of pod addresses",
+                hint="one of them states a range that it did not get: look who has root there",
+            )
 
 
 def manifest(host: str, path: str, digest: str) -> Step:

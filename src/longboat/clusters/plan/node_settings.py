@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from longboat.clusters.plan.network import NodeView
+from longboat.clusters.plan.upgrade_plan import ANNOTATION as UPGRADING
 from longboat.clusters.spec import ClusterSpec, HostSpec
 from longboat.specs.fields.rules import LABEL_KEY
 
@@ -46,6 +47,9 @@ def _of_node(host: HostSpec, node: NodeView) -> list[list[str]]:
         commands_of_node.append(
             ["annotate", "node", node.name, "--overwrite", f"{ANNOTATION}={now}" if now else f"{ANNOTATION}-"]
         )
+    # Its owner uncordoned it meanwhile. The mark would let the next upgrade uncordon what its owner cordons by then.
+    if node.upgrading and not node.is_cordoned:
+        commands_of_node.append(["annotate", "node", node.name, f"{UPGRADING}-"])
     return commands_of_node
 
 

@@ -8,6 +8,8 @@ from typing import Literal
 from longboat.core.jobs import Value
 
 StepKind = Literal["script", "init", "join", "packages", "images", "manifest", "drain", "ready", "restart"]
+RESTART_HELPS = 75
+"""Exit code of a script of kind `restart` that asks for a restart of its host (sysexits: try again later)."""
 
 
 class Step(Value, frozen=True):

@@ -1,0 +1,128 @@
+"""The list of nodes as kubectl prints it, with what hostile nodes state about themselves; marks of an upgrade."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longboat.clusters.apply import nodes
+from longboat.clusters.hosts.connection import CommandResult, Line
+from longboat.core.errors import EngineError
+
+FORGED = "x\nw-1\t10.244.0.0/16\t\t\t\t\t\u0085w-1\t10.244.0.0/16\u2028w-1\t"
+
+
+def look_up(item: Any, path: str) -> str:
+    """As kubectl has it: texts raw, maps and lists as JSON, nothing for what is not there."""
+    path, _, choice = path.partition("[?(@.type==")
+    for key in re.split(r"(?<!\\)\.", path)[1:]:
+        item = (item or {}).get(key.replace("\\", ""))
+    if choice:
+        return " ".join(json.dumps(entry) for entry in item or () if entry["type"] == "Ready")
+    if isinstance(item, str):
+        return item
+    return "" if item is None else json.dumps(item, ensure_ascii=False)
+
+
+class Control:
+    """A control plane whose kubectl prints objects by a template, or that runs scripts with a kubectl of the test."""
+
+    name = "cp-0"
+
+    def __init__(self, objects: list[dict[str, Any]], shell: Callable[[str], str] | None = None) -> None:
+        self.objects, self.shell = objects, shell
+
+    def run(
+        self, script: str, *, stdin: bytes | Path = b"", as_root: bool = True, timeout_s: float = 60.0,
+        on_line: Line | None = None,
+    ) -> CommandResult:  # fmt: skip
+        if self.shell:
+            return CommandResult(code=0, stdout=self.shell(script), stderr="")
+        template = script.partition("{range .items[*]}")[2].partition("{end}")[0]
+        parts = re.findall(r'\{"(.*?)"\}|\{(\..*?)\}(?=\{|/|$)|(/)', template)
+        lines = (
+            "".join(
+                look_up(item, path) if path else slash or text.encode().decode("unicode_escape")
+                for text, path, slash in parts
+            )
+            for item in self.objects
+        )
+        return CommandResult(code=0, stdout="".join(lines), stderr="")
+
+    def close(self) -> None: ...
+
+
+def node(name: str, text: str = "") -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"zone": "a"},
+            "annotations": {"longboat.dev/cluster-settings": text, "longboat.dev/upgrading": text, "other": text},
+        },
+        "spec": {"podCIDR": "10.244.1.0/24", "taints": [{"key": "k", "effect": "NoSchedule"}], "unschedulable": True},
+        "status": {
+            "addresses": [{"type": "Hostname", "address": text}, {"type": "InternalIP", "address": text or "10.0.0.2"}],
+            "conditions": [{"type": "Ready", "status": text or "True"}, {"type": "Ready", "status": text}],
+            "nodeInfo": {"kubeletVersion": text or "v1.36.4"},
+        },
+    }
+
+
+def test_a_node_and_one_that_has_said_nothing_yet() -> None:
+    full, empty = nodes.read_nodes(Control([node("w-0"), {"metadata": {"name": "w-1"}}]))
+    assert (full.name, full.address, full.pods, full.version) == ("w-0", "10.0.0.2", "10.244.1.0/24", "v1.36.4")
+    assert full.is_ready and full.is_cordoned and full.labels == (("zone", "a"),) and full.taints == ("k=:NoSchedule",)
+    assert (empty.name, empty.address, empty.pods, empty.is_ready, empty.is_cordoned) == ("w-1", "", "", False, False)
+
+
+def test_no_text_of_a_node_passes_for_another_node() -> None:
+    views = nodes.read_nodes(Control([node("w-0", FORGED), node("w-1")]))
+    assert [(view.name, view.pods) for view in views] == [("w-0", "10.244.1.0/24"), ("w-1", "10.244.1.0/24")]
+    assert views[0].address == "" and views[0].upgrading == FORGED and views[0].version == FORGED
+
+
+def test_a_list_that_was_cut_is_not_understood() -> None:
+    class Cut(Control):
+        def run(self, script: str, **rest: Any) -> CommandResult:
+            whole = super().run(script, **rest).stdout
+            return CommandResult(code=0, stdout=f"{whole[:40]}\n[... 9 bytes left out ...]\n{whole[90:]}", stderr="")
+
+    with pytest.raises(EngineError, match="the list of nodes is not understood"):
+        nodes.read_nodes(Cut([node("w-0"), node("w-1")]))
+
+
+def test_no_owner_of_a_pod_passes_for_another_pod() -> None:
+    def pod(name: str, kind: str, is_controller: bool = True) -> dict[str, Any]:
+        owners = [{"kind": kind, "controller": is_controller}]
+        return {"metadata": {"name": name, "namespace": "a", "ownerReferences": owners}, "spec": {"nodeName": "w-0"}}
+
+    pods = [pod("train", "Job\nw-0\ta/forged\t"), pod("web", "ReplicaSet"), pod("kept", "ReplicaSet", False)]
+    assert nodes.read_trainings(Control(pods), ["w-0"]) == {"w-0": ["a/train", "a/kept"]}
+
+
+@pytest.mark.parametrize(("answer", "is_changed"), [("true", False), ("", True)])
+def test_a_cordon_and_its_mark_are_one_request(tmp_path: Path, answer: str, is_changed: bool) -> None:
+    """Cut off between two of them, a mark would claim the next cordon of the owner."""
+    calls = tmp_path / "calls"
+    (tmp_path / "kubectl").write_text(
+        f"#!/bin/sh\ncase \"$*\" in *' get '*) echo '{answer}' ;; *) echo \"$*\" >> {calls} ;; esac\n"
+    )
+    (tmp_path / "kubectl").chmod(0o755)
+
+    def shell(script: str) -> str:
+        return subprocess.check_output(["sh", "-c", f"PATH={tmp_path}:$PATH\n{script}"], text=True)
+
+    nodes.cordon_for_upgrade(Control([], shell), "w-0", "1.36.4")
+    written = calls.read_text().splitlines() if calls.exists() else []
+    patch = {"metadata": {"annotations": {"longboat.dev/upgrading": "1.36.4"}}, "spec": {"unschedulable": True}}
+    assert [json.loads(call.partition(" -p ")[2]) for call in written] == [patch] * is_changed
+    nodes.end_upgrade(Control([], shell), "w-0")
+    ends = calls.read_text().splitlines()[len(written) :] if calls.exists() else []
+    gone = {"metadata": {"annotations": {"longboat.dev/upgrading": None}}, "spec": {"unschedulable": None}}
+    assert [json.loads(call.partition(" -p ")[2]) for call in ends] == ([] if not answer else [gone])
