@@ -100,3 +100,20 @@ def test_an_omitted_addon_says_why() -> None:
 def test_the_version_is_that_of_the_image() -> None:
     assert installed_version([CONFIG, deployment("a/b:v1.2.3")]) == "1.2.3"
     assert installed_version([deployment("a/b"), CONFIG]) == ""
+
+
+def test_what_may_hold_things_of_users_is_never_pruned_and_told() -> None:
+    """A manifest without its definitions, or with another namespace, must not delete all JobSets of a cluster."""
+    space, config = (stored(body) for body in MANIFEST.objects)
+    name = {"metadata": {"name": "jobsets.jobset.x-k8s.io"}}
+    definition = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **name}
+    earlier = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "earlier"}}
+    old = {**CONFIG, "metadata": {**CONFIG["metadata"], "name": "old"}}
+    rest = [stored(body) for body in labelled([definition, earlier, old], "jobset")]
+    present = by_key(space, config)
+    plan = decide(MANIFEST, present, present, [space, config, *rest])
+    assert [body["metadata"]["name"] for body in plan.prune] == ["old"]
+    text = "; left, though wanted no more: CustomResourceDefinition jobsets.jobset.x-k8s.io, Namespace earlier"
+    assert plan.line == f"jobset 0.12.0: change, 1 object to remove{text}"
+    same = decide(MANIFEST, present, present, [space, config, *rest[:2]])
+    assert same.state == "same" and same.line == f"jobset 0.12.0: nothing to do{text}"

@@ -75,7 +75,7 @@ def show_addons(spec: ClusterSpec, output: str) -> int:
 def remove_from_existing(spec: ClusterSpec, *, purge: bool) -> int:
     """Remove what `up` installed into an existing cluster; the cluster and everything else in it stay."""
     with Client.open(context=spec.context or spec.name) as client:
-        count = remove_addons(client, _tell, purge=purge)
+        count = remove_addons(client, _tell, purge=purge).count
     forget_spec(spec.name, Home())
     say(f"longboat: {counted(count, 'object')} removed from {spec.context}" if count else "longboat: nothing to remove")
     return 0

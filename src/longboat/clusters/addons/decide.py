@@ -8,9 +8,13 @@ from typing import Literal
 
 from longboat.clusters.addons.addon import AddonManifest, Object, ObjectKey, addon_of, object_key, shown
 from longboat.core.words import counted, listing
+from longboat.kubeapi.kinds import CRD, NAMESPACE, PVC, VOLUME
 
 _PER_WRITE = ("managedFields", "resourceVersion", "generation")
 """Metadata that a write changes although nothing else does."""
+
+NEVER_PRUNED = (CRD.kind, NAMESPACE.kind, VOLUME.kind, PVC.kind)
+"""With one of these all goes that users put into it; only `down` removes it, and looks for that first."""
 
 AddonState = Literal["omitted", "foreign", "same", "install", "change"]
 
@@ -25,6 +29,8 @@ class AddonPlan:
     """New ones and those that differ, in order."""
     prune: Sequence[Object] = ()
     """What an earlier `up` made for it and is wanted no more."""
+    left: Sequence[ObjectKey] = ()
+    """Wanted no more either, but what is in it may be a user's."""
     reason: str = ""
 
     @property
@@ -35,12 +41,17 @@ class AddonPlan:
         if self.state in ("omitted", "foreign"):
             return f"{manifest.name}: {self.reason}"
         if self.state == "same":
-            return f"{name}: nothing to do"
+            return f"{name}: nothing to do{self.left_text}"
         if self.state == "install":
-            return f"{name}: install, {counted(len(self.apply), 'object')}"
+            return f"{name}: install, {counted(len(self.apply), 'object')}{self.left_text}"
         parts = [f"{counted(len(self.apply), 'object')} to apply"] if self.apply else []
         parts += [f"{counted(len(self.prune), 'object')} to remove"] if self.prune else []
-        return f"{name}: change, {', '.join(parts)}"
+        return f"{name}: change, {', '.join(parts)}{self.left_text}"
+
+    @property
+    def left_text(self) -> str:
+        """What is left although it is wanted no more, to be put after a line; empty: nothing."""
+        return f"; left, though wanted no more: {listing([shown(key) for key in self.left], 3)}" if self.left else ""
 
 
 def decide(
@@ -63,11 +74,13 @@ def decide(
     wanted = {object_key(body): body for body in manifest.objects}
     kept = [key for key in wanted if not (key[0] == "Namespace" and key in present and not addon_of(present[key]))]
     apply = [wanted[key] for key in kept if key not in present or is_changed(present[key], applied[key])]
-    prune = [body for body in labelled if object_key(body) not in wanted]
+    unwanted = [body for body in labelled if object_key(body) not in wanted]
+    prune = [body for body in unwanted if body["kind"] not in NEVER_PRUNED]
+    left = [object_key(body) for body in unwanted if body["kind"] in NEVER_PRUNED]
     if not apply and not prune:
-        return AddonPlan(manifest, "same")
+        return AddonPlan(manifest, "same", left=left)
     state: AddonState = "change" if any(key[0] != "Namespace" for key in present) else "install"
-    return AddonPlan(manifest, state, apply=apply, prune=prune)
+    return AddonPlan(manifest, state, apply=apply, prune=prune, left=left)
 
 
 def is_changed(before: Object, after: Object) -> bool:

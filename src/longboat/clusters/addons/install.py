@@ -109,7 +109,7 @@ def _finish(client: Client, plan: AddonPlan, say: Say, deadline: float) -> None:
             raise EngineError(f"does not work after {time.monotonic() - began:.0f} s: {reason}", hint=hint)
         time.sleep(_LOOK_S)
     name = f"{plan.manifest.name} {plan.manifest.version}".rstrip()
-    say(f"longboat: {name}: {'nothing to do' if plan.state == 'same' else 'works'}")
+    say(f"longboat: {name}: {'nothing to do' if plan.state == 'same' else 'works'}{plan.left_text}")
     if plan.state != "same":
         for note in plan.manifest.notes:
             say(f"longboat: {plan.manifest.name}: {note}")

@@ -50,11 +50,11 @@ REMOVABLE = (
     SECRET,
     ROLE_BINDING,
     ROLE,
-    CLUSTER_ROLE_BINDING,
-    CLUSTER_ROLE,
     SERVICE_ACCOUNT,
     NETWORK_POLICY,
     PDB,
+    CLUSTER_ROLE_BINDING,
+    CLUSTER_ROLE,
     PRIORITY_CLASS,
     RUNTIME_CLASS,
     DEVICE_CLASS,
@@ -62,7 +62,8 @@ REMOVABLE = (
     CRD,
     NAMESPACE,
 )
-"""Kinds that an add-on may have, in the order of their removal: first what would refuse or delay the rest."""
+"""Kinds that an add-on may have, in the order of their removal: first what would refuse or delay the rest;
+bindings after what is in namespaces, because they tell which namespaces are used."""
 
 
 CHECKSUM = "#sha256="

@@ -4,16 +4,19 @@ they deployed works.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from longboat.clusters.addons import storage
 from longboat.clusters.addons.addon import AddonManifest, Object, ObjectKey, addon_of, object_key
 from longboat.clusters.addons.decide import AddonPlan, decide, installed_version
 from longboat.clusters.addons.manifest_files import REMOVABLE
 from longboat.clusters.spec import ADDON_LABEL
 from longboat.core.jobs import Value
 from longboat.engines.kubernetes.install.install import is_rolled_out, why_not_ready
-from longboat.engines.kubernetes.names import selector
+from longboat.engines.kubernetes.names import SYSTEM, selector
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import ObjectNotFound
-from longboat.kubeapi.kinds import DAEMON_SET, DEPLOYMENT, kind_of
+from longboat.kubeapi.kinds import DAEMON_SET, DEPLOYMENT, NAMESPACE, kind_of
 
 WORKLOADS = (DEPLOYMENT.kind, DAEMON_SET.kind)
 CONDITIONS = {"CustomResourceDefinition": "Established", "APIService": "Available"}
@@ -35,6 +38,8 @@ def plan_addon(client: Client, manifest: AddonManifest) -> AddonPlan:
 def labelled_objects(client: Client, addon: str = "") -> list[Object]:
     """Everything that `up` made for this add-on, or for all of them, in the order of removal. A kind that the
     cluster does not know has none.
+
+    Anybody may put our label on objects of his own namespace: those are not taken for ours.
     """
     chosen = f"{ADDON_LABEL}={addon}" if addon else ADDON_LABEL
     objects = []
@@ -44,7 +49,27 @@ def labelled_objects(client: Client, addon: str = "") -> list[Object]:
         except ObjectNotFound:
             continue
         objects += [{**body, "apiVersion": kind.api_version, "kind": kind.kind} for body in items]
-    return objects
+    spaces = addon_spaces(objects)
+    return [body for body in objects if not kind_of(body).is_namespaced or body["metadata"]["namespace"] in spaces]
+
+
+_SPACES = frozenset({"kube-system", SYSTEM, storage.NAME, "jobset-system", "kueue-system"})
+"""Namespaces of add-ons, as they come."""
+
+
+def addon_spaces(objects: Iterable[Object]) -> set[str]:
+    """Namespaces that add-ons use, also with manifests of the user's. Cluster-wide objects tell them, which only
+    administrators make: namespaces themselves, and what leads to accounts or services in one. Pure.
+    """
+    spaces = set(_SPACES)
+    for body in objects:
+        if body["kind"] == NAMESPACE.kind:
+            spaces.add(body["metadata"]["name"])
+        elif not kind_of(body).is_namespaced:
+            services = [(each.get("clientConfig") or {}).get("service") or {} for each in body.get("webhooks") or ()]
+            services.append((body.get("spec") or {}).get("service") or {})
+            spaces |= {str(each.get("namespace")) for each in (*services, *(body.get("subjects") or ()))}
+    return spaces
 
 
 def lacking(client: Client, manifest: AddonManifest) -> str:
@@ -111,8 +136,12 @@ def _workload_fault(client: Client, body: Object) -> str:
     is_ready = is_rolled_out(body) if body["kind"] == DEPLOYMENT.kind else is_spread(body)
     if is_ready:
         return ""
-    labels = selector(list(body["spec"]["selector"]["matchLabels"].items()))
-    return why_not_ready(client, body["metadata"]["namespace"], labels)
+    return why_not_ready(client, body["metadata"]["namespace"], pod_labels(body))
+
+
+def pod_labels(workload: Object) -> str:
+    """The selector of a workload's pods; empty: it chooses them by expressions, as no add-on does."""
+    return selector(list((workload["spec"]["selector"].get("matchLabels") or {}).items()))
 
 
 def is_spread(daemon_set: Object) -> bool:

@@ -10,14 +10,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from longboat.clusters.addons.addon import Object, addon_of, object_key, shown
-from longboat.clusters.addons.observe import WORKLOADS, labelled_objects
+from longboat.clusters.addons.observe import WORKLOADS, condition_fault, labelled_objects, pod_labels
 from longboat.clusters.provisioner.volumes import LABELS as VOLUME_LABELS
+from longboat.clusters.provisioner.volumes import hostnames
 from longboat.core.errors import EngineError
-from longboat.core.words import counted
+from longboat.core.jobs import Value
+from longboat.core.words import counted, listing
 from longboat.engines.kubernetes.install.install import lift_cordons, release_gates
-from longboat.engines.kubernetes.names import selector
+from longboat.engines.kubernetes.names import SYSTEM, selector
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.kinds import CRD, DAEMON_SET, DEPLOYMENT, NAMESPACE, POD, PVC, VOLUME, Kind, kind_of
+from longboat.kubeapi.errors import ObjectNotFound
+from longboat.kubeapi.kinds import (
+    CONFIG_MAP,
+    CRD,
+    CRON_JOB,
+    DAEMON_SET,
+    DEPLOYMENT,
+    JOB,
+    JOBSET,
+    LOCAL_QUEUE,
+    NAMESPACE,
+    NODE,
+    POD,
+    PVC,
+    SECRET,
+    STATEFUL_SET,
+    VOLUME,
+    Kind,
+    kind_of,
+)
 
 GONE_S = 120.0  # pods have 30 s of grace, a namespace goes after its last pod, and nodes may be slow
 _LOOK_S = 0.2
@@ -34,21 +55,26 @@ class UserData:
     """Definition to its kind and objects, of definitions that are ours and have some."""
     volumes: Sequence[Object] = ()
 
-    @property
-    def claims(self) -> list[tuple[str, str]]:
-        """Namespace and name of the claims that the volumes are bound to."""
-        references = [volume["spec"].get("claimRef") or {} for volume in self.volumes]
-        return sorted((each["namespace"], each["name"]) for each in references if each)
+
+class Removal(Value, frozen=True):
+    """What became of the add-ons of a cluster."""
+
+    count: int
+    """Of the objects that were removed."""
+    purged: tuple[str, ...] = ()
+    """Names of the volumes that were to be purged: folders of these names may be deleted, and no others."""
 
 
-def remove_addons(client: Client, say: Say, *, purge: bool, ends_cluster: bool = False) -> int:
-    """All of them; the number of objects that were removed. `purge`: data of users too. `ends_cluster`: the cluster
-    goes next, and takes all with it but volumes.
+def remove_addons(client: Client, say: Say, *, purge: bool, ends_cluster: bool = False) -> Removal:
+    """All of them. `purge`: data of users too. `ends_cluster`: the cluster goes next, and takes all with it but
+    volumes.
     """
     objects = labelled_objects(client)
     data = user_data(client, [] if ends_cluster else objects)
+    purged: tuple[str, ...] = ()
     if purge:
-        purge_data(client, data, ends_pods=ends_cluster)
+        is_served = any(addon_of(body) == "storage" and body["kind"] in WORKLOADS for body in objects)
+        purged = purge_data(client, data, say, ends_cluster=ends_cluster, is_served=is_served)
         data = UserData()
     for line in kept_lines(data):
         say(f"longboat: {line}")
@@ -65,7 +91,7 @@ def remove_addons(client: Client, say: Say, *, purge: bool, ends_cluster: bool =
         _wait_until_gone(client, [*(body for body in removed if body["kind"] == CRD.kind), *free])
     for name in dict.fromkeys(addon_of(body) for body in removed):
         say(f"longboat: {name}: removed")
-    return len(removed) - len(spaces) + len(free)
+    return Removal(count=len(removed) - len(spaces) + len(free), purged=purged)
 
 
 _FIRST = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "APIService", *WORKLOADS)
@@ -118,26 +144,80 @@ def _named(body: Object) -> str:
     return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])
 
 
-def purge_data(client: Client, data: UserData, *, ends_pods: bool) -> None:
-    """While the add-ons still run: their controllers take finalizers off, and the provisioner deletes folders."""
+def purge_data(
+    client: Client, data: UserData, say: Say, *, ends_cluster: bool, is_served: bool
+) -> tuple[str, ...]:  # fmt: skip
+    """While the add-ons still run: their controllers take finalizers off, and the provisioner deletes folders;
+    `is_served`: there is one. Returns the names of the volumes whose folders go: hosts of a cluster that ends delete
+    what is left of them.
+    """
+    doomed = [volume for volume in data.volumes if not is_retained(volume)]
+    if doomed and not is_served and not ends_cluster:
+        raise EngineError(
+            f"nobody is there to delete the folders of {counted(len(doomed), 'volume')}",
+            hint="`longboat cluster up` with the add-on storage, then the same command again",
+        )
     for kind, items in data.custom.values():
         for body in items:
             client.delete(kind, body["metadata"]["name"], namespace=body["metadata"].get("namespace"))
     for name, (kind, _items) in data.custom.items():
         _wait(functools.partial(_left, client, kind), f"objects of {name} are still there")
-    for namespace, name in data.claims:
-        if ends_pods:
-            for pod in _users(client, namespace, name):
-                client.delete(POD, pod, namespace=namespace)
-        client.delete(PVC, name, namespace=namespace)
-    names = {volume["metadata"]["name"] for volume in data.volumes}
+    for volume in data.volumes:
+        if is_retained(volume):
+            say(f"longboat: kept: {volume_text(volume)}: its reclaim policy is Retain")
+    _purge_volumes(client, doomed if is_served else [], say, ends_pods=ends_cluster)
+    return tuple(volume["metadata"]["name"] for volume in doomed)
+
+
+def is_retained(volume: Object) -> bool:
+    """Whether somebody chose that the volume stays, whatever becomes of its claim."""
+    return bool(volume["spec"].get("persistentVolumeReclaimPolicy", "Delete") != "Delete")
+
+
+def _purge_volumes(client: Client, volumes: Sequence[Object], say: Say, *, ends_pods: bool) -> None:
+    """Delete their claims, and wait for the provisioner to delete them; not where its node is away."""
+    for volume in volumes:
+        if claim := _claim_of(client, volume):
+            meta = claim["metadata"]
+            if ends_pods:
+                for pod in _users(client, meta["namespace"], meta["name"]):
+                    client.delete(POD, pod, namespace=meta["namespace"])
+            client.delete(PVC, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
+    ready = ready_hosts(client.list(NODE).items) if volumes else set()
+    away = [volume for volume in volumes if is_away(volume, ready)]
+    for volume in away:
+        say(f"longboat: kept: {volume_text(volume)}: its node {listing(hostnames(volume['spec']), 1)} does not answer")
+    names = {volume["metadata"]["name"] for volume in volumes if volume not in away}
     labels = selector(list(VOLUME_LABELS.items()))
 
     def volumes_left() -> str:
         left = [each for each in client.list(VOLUME, labels=labels).items if each["metadata"]["name"] in names]
         return _holder(client, left[0]) if left else ""
 
-    _wait(volumes_left, "volumes are still there")
+    if names:
+        _wait(volumes_left, "volumes are still there")
+
+
+def _claim_of(client: Client, volume: Object) -> Object | None:
+    """The claim that a volume was made for. Another claim may have its name by now, with other data."""
+    reference = volume["spec"].get("claimRef") or {}
+    claim = client.find(PVC, reference["name"], namespace=reference["namespace"]) if reference else None
+    return claim if claim is not None and claim["metadata"]["uid"] == reference.get("uid") else None
+
+
+def ready_hosts(nodes: Sequence[Object]) -> set[str]:
+    """The labels by which volumes are bound to nodes, of nodes that answer."""
+    return {
+        (node["metadata"].get("labels") or {}).get("kubernetes.io/hostname", node["metadata"]["name"])
+        for node in nodes
+        if not condition_fault(node, "Ready")
+    }
+
+
+def is_away(volume: Object, ready: set[str]) -> bool:
+    """Whether no node that answers has the volume's folder."""
+    hosts = hostnames(volume["spec"])
+    return bool(hosts) and not ready.intersection(hosts)
 
 
 def _left(client: Client, kind: Kind) -> str:
@@ -147,9 +227,10 @@ def _left(client: Client, kind: Kind) -> str:
 
 def _holder(client: Client, volume: Object) -> str:
     """What keeps a volume: the pod that uses its claim, if there is one."""
-    reference = volume["spec"].get("claimRef") or {}
-    pods = _users(client, reference["namespace"], reference["name"]) if reference else []
-    used = f", used by the pod {reference['namespace']}/{pods[0]}" if pods else ""
+    claim = _claim_of(client, volume)
+    namespace = claim["metadata"]["namespace"] if claim else ""
+    pods = _users(client, namespace, claim["metadata"]["name"]) if claim else []
+    used = f", used by the pod {namespace}/{pods[0]}" if pods else ""
     return f"{volume['metadata']['name']}{used}"
 
 
@@ -176,9 +257,8 @@ def _wait_for_pods(client: Client, workloads: Sequence[Object]) -> None:
     """They release their Leases while they still have the rights; a node that is away does not hold up the rest."""
     deadline = time.monotonic() + GONE_S
     for body in workloads:
-        labels = selector(list(body["spec"]["selector"]["matchLabels"].items()))
-        namespace = body["metadata"]["namespace"]
-        while client.list(POD, namespace=namespace, labels=labels).items and time.monotonic() < deadline:
+        labels, namespace = pod_labels(body), body["metadata"]["namespace"]
+        while labels and client.list(POD, namespace=namespace, labels=labels).items and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
 
 
@@ -190,16 +270,50 @@ def _settle(client: Client, addons: set[str]) -> None:
         release_gates(client)
 
 
+_USER_KINDS = (
+    DEPLOYMENT,
+    DAEMON_SET,
+    STATEFUL_SET,
+    CRON_JOB,
+    JOB,
+    JOBSET,
+    POD,
+    PVC,
+    CONFIG_MAP,
+    SECRET,
+    LOCAL_QUEUE,
+)
+_PUBLISHED = ("kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert")
+"""ConfigMaps that clusters put into every namespace."""
+
+
 def _is_used(client: Client, space: Object, say: Say) -> bool:
     """Whether somebody else has workloads or data in a namespace that we made."""
     name = space["metadata"]["name"]
-    for kind in (DEPLOYMENT, DAEMON_SET, POD, PVC):
-        for body in client.list(kind, namespace=name).items:
-            if not addon_of(body) and not body["metadata"].get("deletionTimestamp"):
+    for kind in _USER_KINDS:
+        try:
+            items = client.list(kind, namespace=name).items
+        except ObjectNotFound:  # a kind that the cluster does not know
+            continue
+        for body in items:
+            if not is_addons_own(kind, body):
                 held = shown((kind.kind, name, body["metadata"]["name"]))
                 say(f"longboat: namespace {name} is kept: {held} is there, which up did not make")
                 return True
     return False
+
+
+def is_addons_own(kind: Kind, body: Object) -> bool:
+    """Whether an object in a namespace of ours goes with it: it was made by `up`, by an add-on, or by the cluster
+    itself, or it is going already. Pure.
+    """
+    meta = body["metadata"]
+    if addon_of(body) or meta.get("deletionTimestamp"):
+        return True
+    if kind == SECRET:
+        return bool(body.get("type") == "kubernetes.io/service-account-token")
+    is_memory = meta["namespace"] == SYSTEM and meta["name"].startswith("longboat-")  # of the autoscaler
+    return kind == CONFIG_MAP and (meta["name"] in _PUBLISHED or is_memory)
 
 
 def _wait_until_gone(client: Client, objects: Sequence[Object]) -> None:

@@ -118,10 +118,11 @@ def has_ended(volume: Object, place: VolumePlace) -> bool:
         return False
     if (volume.get("status") or {}).get("phase") != "Released" or spec["persistentVolumeReclaimPolicy"] != "Delete":
         return False
-    return bool(place.server) or place.hostname in _hostnames(spec)
+    return bool(place.server) or place.hostname in hostnames(spec)
 
 
-def _hostnames(spec: Object) -> list[str]:
+def hostnames(spec: Object) -> list[str]:
+    """Labels of the nodes that a volume is bound to; none: it is reached from everywhere."""
     terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or []
     return [name for term in terms for each in term.get("matchExpressions") or () for name in each.get("values") or ()]
 
