@@ -61,6 +61,8 @@ class ClientFacts(Value, frozen=True):
     """certificate, token, exec, password, service account, none."""
     certificate: Validity | None = None
     token_ends: float | None = None
+    is_token_unread: bool = False
+    """The file of the token could not be read."""
     plugin: str | None = None
     plugin_path: str | None = None
     """Where the program that logs in is; None: not found."""
@@ -143,12 +145,16 @@ class HostReport(Value, frozen=True):
     problems: tuple[HostProblem, ...] = ()
     is_member: bool = False
     """It is part of the cluster that the file describes."""
+    look_error: str = "not looked at"
+    """Why what follows is not known; empty: it was read to its end."""
     certificates: tuple[tuple[str, float], ...] = ()
     """Name and seconds since the epoch at which it ends."""
     xids: tuple[tuple[str, int], ...] = ()
-    """PCI address and Xid of errors in the kernel's log, oldest first."""
+    """PCI address and Xid of errors in the kernel's log, each pair once."""
+    has_kernel_log: bool = False
+    """The kernel's log could be read."""
     smi_gpus: int | None = None
-    """GPUs that nvidia-smi lists; None: there is no nvidia-smi."""
+    """GPUs that nvidia-smi lists; None: there is no nvidia-smi, or it fails."""
     smi_error: str = ""
     library: str = ""
     """Version of libnvidia-ml on the disk."""
@@ -161,5 +167,5 @@ class HostReport(Value, frozen=True):
     is_ntp_off: bool = False
     """It could be synchronized, and nobody switched that on."""
     inodes_free: float | None = None
-    """Share of the inodes of /var/lib that are free."""
+    """Share of the inodes of /var/lib that are free; None: not known."""
     now: float = 0.0

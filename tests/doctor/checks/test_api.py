@@ -43,7 +43,9 @@ def test_its_certificate(ends: float | None, wanted: str) -> None:
 def test_versions_and_namespaces() -> None:
     assert status("version", cluster(version="v1.36.4")) == "ok"
     assert status("version", cluster(version="v1.24.1-eks")) == "warning"
+    assert status("version", cluster(version="")) == "skipped"
     assert status("namespace", cluster(has_namespace=True)) == "ok"
+    assert status("namespace", cluster()) == "skipped"
     assert judged("namespace", cluster(has_namespace=False)).hint == "kubectl create namespace team"
     assert status("namespace", cluster(has_namespace=True, is_terminating=True)) == "broken"
 
@@ -72,7 +74,7 @@ def test_webhooks() -> None:
 
     assert status("webhooks", hooks(msgspec.structs.replace(hook, is_required=False))) == "warning"
     assert status("webhooks", hooks(msgspec.structs.replace(hook, ready=2))) == "ok"
-    assert status("webhooks", hooks(msgspec.structs.replace(hook, ready=None))) == "ok"
+    assert status("webhooks", hooks(msgspec.structs.replace(hook, ready=None))) == "skipped"
     assert status("webhooks", hooks(msgspec.structs.replace(hook, service=""))) == "ok"
 
 

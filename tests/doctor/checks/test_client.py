@@ -41,6 +41,9 @@ def test_kubeconfigs() -> None:
         ({"token_ends": NOW + 60}, "warning", "ends in 1m"),
         ({"token_ends": NOW + DAY}, "ok", "valid for 1d"),
         ({"login": "token"}, "ok", "without an end"),
+        ({"login": "token", "is_token_unread": True}, "skipped", "your token could not be read"),
+        ({"login": "certificate"}, "skipped", "your certificate could not be read"),
+        ({}, "skipped", "neither certificate"),
     ],
 )
 def test_logins(facts: dict[str, Any], wanted: str, words: str) -> None:
@@ -60,9 +63,10 @@ def test_rights() -> None:
     needed = next(each for each in PERMISSIONS if each.need == "always")
     nice = next(each for each in PERMISSIONS if each.need == "optional")
     for denied, wanted in (((), "ok"), ((nice,), "warning"), ((nice, needed), "broken")):
-        finding = judged("permissions", {CLUSTER: ClusterFacts(namespace="team", denied=denied)})
+        finding = judged("permissions", {CLUSTER: ClusterFacts(namespace="team", knows_rights=True, denied=denied)})
         assert finding.status == wanted
     assert "a role in namespace team with" in (finding.hint or "")
+    assert status("permissions", {CLUSTER: ClusterFacts(namespace="team")}) == "skipped"
 
 
 def test_accounts_of_pods() -> None:

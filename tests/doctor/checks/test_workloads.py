@@ -20,7 +20,9 @@ def served(*groups: str, queues: Any = None, ready: int = 1) -> dict[Any, Any]:
 
 
 def test_jobset_and_kueue() -> None:
-    assert status("jobset", served(ready=0)) == status("kueue", served(ready=0)) == "ok"
+    assert status("jobset", served("apps", ready=0)) == status("kueue", served("apps", ready=0)) == "ok"
+    assert status("jobset", served()) == status("kueue", served()) == "skipped"
+    assert status("jobset", {**served("jobset.x-k8s.io"), OPERATORS: []}) == "skipped"
     assert status("jobset", served("jobset.x-k8s.io")) == "ok"
     assert judged("jobset", served("jobset.x-k8s.io", ready=0)).status == "broken"
     assert status("kueue", served("kueue.x-k8s.io")) == "skipped"

@@ -50,10 +50,12 @@ def health(seen: Seen) -> Judgement:
 def version(seen: Seen) -> Judgement:
     facts = seen[CLUSTER]
     number = version_of(facts.version)
+    if number is None:
+        return skipped(f"the API server does not tell its version: {facts.version or 'nothing'}")
     oldest = ".".join(map(str, OLDEST))
-    if number is not None and number < OLDEST:
+    if number < OLDEST:
         return warning(f"{facts.version} is older than {oldest}", f"Longboat is tested with {oldest} and newer")
-    return ok(facts.version or "not told")
+    return ok(facts.version)
 
 
 def namespace(seen: Seen) -> Judgement:
@@ -63,6 +65,8 @@ def namespace(seen: Seen) -> Judgement:
         return broken(f"there is no namespace {facts.namespace}", hint)
     if facts.is_terminating:
         return broken(f"{facts.namespace} is being deleted", "name another one with --namespace")
+    if facts.has_namespace is None:
+        return skipped(f"no right to get namespace {facts.namespace}")
     return ok(f"{facts.namespace}, Pod Security level {facts.security}")
 
 
@@ -92,6 +96,9 @@ def webhooks(seen: Seen) -> Judgement:
         names = [f"{hook.name} ({hook.service})" for hook in dead]
         hint = "every request that they match waits for their timeout first"
         return warning(f"admission webhooks that nobody answers: {listing(names, _SHOWN)}", hint)
+    unknown = [f"{hook.name} ({hook.service})" for hook in seen[WEBHOOKS] if hook.ready is None and hook.service]
+    if unknown:
+        return skipped(f"no right to see who answers admission webhooks: {listing(unknown, _SHOWN)}")
     return ok(f"{len(seen[WEBHOOKS])} admission webhooks, all answered")
 
 

@@ -28,6 +28,8 @@ def kubeconfig(seen: Seen) -> Judgement:
 
 def kubeconfig_mode(seen: Seen) -> Judgement:
     facts = seen[CLIENT]
+    if not facts.files:
+        return skipped("no file of one can be seen")
     open_files = [path for path, mode in facts.files if mode & 0o077]
     if open_files:
         hint = f"chmod 600 {' '.join(open_files)}"
@@ -46,6 +48,10 @@ def credentials(seen: Seen) -> Judgement:
         return _ending("your token", facts.token_ends, facts.now, TOKEN_SOON_S)
     if facts.plugin:
         return ok(f"{facts.plugin_path} logs in")
+    if facts.login == "certificate" or facts.is_token_unread:
+        return skipped(f"your {facts.login} could not be read", "does the file that the kubeconfig names exist?")
+    if facts.login == "none":
+        return skipped("the kubeconfig has neither certificate, token nor program that logs in")
     return ok("a token without an end" if facts.login == "token" else f"login: {facts.login}")
 
 
@@ -85,6 +91,8 @@ def permissions(seen: Seen) -> Judgement:
     if rest:
         hint = f"ask for {grant(rest, namespace=facts.namespace)}"
         return warning("all that runs need; may not " + format_permissions(rest), hint)
+    if not facts.knows_rights:
+        return skipped("no right to ask for rights: the API server refuses SelfSubjectAccessReviews")
     return ok("all that runs need")
 
 

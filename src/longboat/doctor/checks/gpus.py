@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from longboat.core.words import counted, listing
-from longboat.doctor.facts import CLUSTER, NODES, PLUGINS, TRAIN_PROBE, Seen
+from longboat.doctor.checks.nodes import all_nodes
+from longboat.doctor.facts import CLUSTER, PLUGINS, TRAIN_PROBE, Seen
 from longboat.doctor.findings import Check, Judgement, broken, ok, skipped, warning
 from longboat.doctor.probes.outcomes import TrainProbe
 from longboat.engines.kubernetes.submit.facts.gpu_inventory import GPU_LABELS, is_gpu_resource
@@ -27,12 +28,12 @@ def offers(seen: Seen) -> Judgement:
         return ok("by DRA: " + ", ".join(facts.device_classes))
     if facts.nodes is None:
         return skipped("no right to list nodes")
-    return ok("no node offers any")
+    return ok("no node offers any") if facts.nodes else skipped("there are no nodes")
 
 
 def hidden(seen: Seen) -> Judgement:
     """Devices that labels speak of and no plugin hands out."""
-    idle = [_name(node) for node in seen[NODES] if _is_labelled(node) and not _counts(node, "capacity")]
+    idle = [_name(node) for node in all_nodes(seen) if _is_labelled(node) and not _counts(node, "capacity")]
     if idle:
         hint = "is the device plugin running there? kubectl get pods -A -o wide | grep device-plugin; its log says why"
         return broken(f"nodes with NVIDIA devices that offer no GPU: {listing(idle, _SHOWN)}", hint)
@@ -55,7 +56,7 @@ def _counts(node: Object, field: str) -> dict[str, int]:
 def unhealthy(seen: Seen) -> Judgement:
     """Capacity counts devices, allocatable those that the plugin calls healthy."""
     short = []
-    for node in seen[NODES]:
+    for node in all_nodes(seen):
         usable = _counts(node, "allocatable")
         for resource, count in _counts(node, "capacity").items():
             if usable.get(resource, 0) < count:
@@ -83,7 +84,7 @@ def plugins(seen: Seen) -> Judgement:
 def labels(seen: Seen) -> Judgement:
     bare = [
         _name(node)
-        for node in seen[NODES]
+        for node in all_nodes(seen)
         if _counts(node, "capacity") and not any((node["metadata"].get("labels") or {}).get(key) for key in GPU_LABELS)
     ]
     if bare:
@@ -126,13 +127,17 @@ def driver(seen: Seen) -> Judgement:
             return broken(f"driver and library do not match: {detail}", hint)
         if probe.smi_error:
             return broken(f"nvidia-smi on {probe.node}: {probe.smi_error}", "nvidia-smi on the node itself says more")
-        return ok(f"driver {probe.library or probe.module or 'of an unknown version'}")
+        if not probe.library and not probe.module:
+            return skipped(f"the version of the driver on {probe.node} could not be read")
+        return ok(f"driver {probe.library or probe.module}")
     return _without(seen)
 
 
 def _without(seen: Seen) -> Judgement:
     probe = seen[TRAIN_PROBE]
-    return skipped(f"the pod with a GPU did not run: {probe.problem}") if probe.gpus else ok("no GPUs in this cluster")
+    if probe.gpus:
+        return skipped(f"the pod with a GPU did not run: {probe.problem}")
+    return ok("no GPUs in this cluster") if probe.node or probe.problem else skipped("the pod that trains said nothing")
 
 
 def _name(node: Object) -> str:

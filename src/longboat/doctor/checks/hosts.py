@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
+from longboat.clusters.observe.facts import HostFacts
 from longboat.core.times import show_age
 from longboat.core.words import listing
-from longboat.doctor.facts import HOSTS, Seen
+from longboat.doctor.facts import HOSTS, NotSeen, Seen
 from longboat.doctor.findings import Check, Judgement, broken, ok, skipped, warning
 from longboat.doctor.values import HostReport
 
@@ -36,12 +37,43 @@ def reached(seen: Seen) -> Judgement:
     if lost:
         names = [f"{report.name}: {report.error}" for report in lost]
         return broken(listing(names, _SHOWN), lost[0].hint or f"ssh {lost[0].name}: does it work by hand?")
-    return ok(f"{len(seen[HOSTS])} answer")
+    return ok(f"{len(_hosts(seen))} answer")
 
 
-def _hosts(seen: Seen) -> Iterator[HostReport]:
-    reports = [report for report in seen[HOSTS] if report.facts is not None]
-    yield from reports
+def _hosts(seen: Seen) -> list[tuple[HostReport, HostFacts]]:
+    """Those that answered; NotSeen where none did."""
+    reports = [(report, report.facts) for report in seen[HOSTS] if report.facts is not None]
+    if not reports:
+        raise NotSeen(skipped("no host answers"))
+    return reports
+
+
+def _nodes(seen: Seen) -> list[tuple[HostReport, HostFacts]]:
+    """Those that are part of the cluster; NotSeen where none is."""
+    nodes = [(report, facts) for report, facts in _hosts(seen) if report.is_member]
+    if not nodes:
+        raise NotSeen(skipped("no host is part of the cluster"))
+    return nodes
+
+
+def _drivers(seen: Seen) -> list[tuple[HostReport, HostFacts]]:
+    return [(report, facts) for report, facts in _hosts(seen) if facts.driver]
+
+
+def _fine(
+    reports: Sequence[tuple[HostReport, HostFacts]], is_known: Callable[[HostReport], bool], fine: str
+) -> Judgement:
+    """Ok, if of each of these hosts is known what was asked."""
+    unread = [
+        f"{report.name} ({report.look_error})" if report.look_error else report.name
+        for report, _ in reports
+        if report.look_error or not is_known(report)
+    ]
+    return skipped(f"could not be read: {listing(unread, _SHOWN)}") if unread else ok(fine)
+
+
+def _is_root(facts: HostFacts) -> bool:
+    return facts.sudo not in ("asks", "none")
 
 
 def problem(kind: str, fine: str) -> Callable[[Seen], Judgement]:
@@ -50,7 +82,8 @@ def problem(kind: str, fine: str) -> Callable[[Seen], Judgement]:
     def judge(seen: Seen) -> Judgement:
         problems = [each for report in seen[HOSTS] for each in report.problems if each.check == kind]
         if not problems:
-            return ok(fine) if any(_hosts(seen)) else skipped("no host answers")
+            closed = [facts.name for _, facts in _hosts(seen) if kind in FOR_ROOT and not _is_root(facts)]
+            return skipped(f"could not be read without root: {listing(closed, _SHOWN)}") if closed else ok(fine)
         texts = [f"{each.host}: {each.message}" for each in problems]
         hint = problems[0].remedy or "longboat cluster up"
         is_broken = any(each.severity == "error" for each in problems)
@@ -60,19 +93,20 @@ def problem(kind: str, fine: str) -> Callable[[Seen], Judgement]:
 
 
 def membership(seen: Seen) -> Judgement:
-    outside = [report.name for report in _hosts(seen) if not report.is_member]
+    outside = [report.name for report, facts in _hosts(seen) if not report.is_member and _is_root(facts)]
     if outside:
         return warning(f"not part of the cluster (yet): {listing(outside, _SHOWN)}", "longboat cluster up")
+    closed = [report.name for report, facts in _hosts(seen) if not _is_root(facts)]
+    if closed:  # the journal is root's
+        return skipped(f"could not be read without root: {listing(closed, _SHOWN)}")
     return ok("every host is part of the cluster")
 
 
 def service(unit: str) -> Callable[[Seen], Judgement]:
     def judge(seen: Seen) -> Judgement:
-        nodes = [report for report in _hosts(seen) if report.is_member]
+        nodes = _nodes(seen)
         down = [
-            f"{report.name} ({report.facts.unit(unit) or 'not there'})"
-            for report in nodes
-            if report.facts is not None and report.facts.unit(unit) != "active"
+            f"{facts.name} ({facts.unit(unit) or 'not there'})" for _, facts in nodes if facts.unit(unit) != "active"
         ]
         if down:
             return broken(f"{unit} does not run: {listing(down, _SHOWN)}", f"on the host: journalctl -u {unit} -n 50")
@@ -84,7 +118,8 @@ def service(unit: str) -> Callable[[Seen], Judgement]:
 def certificates(seen: Seen) -> Judgement:
     ending = []
     is_over = False
-    for report in _hosts(seen):
+    nodes = _nodes(seen)
+    for report, _ in nodes:
         for name, ends in report.certificates:
             left_s = ends - report.now
             if left_s < SOON_S:
@@ -93,14 +128,15 @@ def certificates(seen: Seen) -> Judgement:
     if ending:
         hint = "on each control plane: kubeadm certs renew all, then restart its pods; kubelets renew their own"
         return (broken if is_over else warning)(listing(ending, _SHOWN), hint)
-    count = sum(len(report.certificates) for report in _hosts(seen))
-    return ok(f"{count} certificates, all valid for more than {show_age(SOON_S)}")
+    count = sum(len(report.certificates) for report, _ in nodes)
+    fine = f"{count} certificates, all valid for more than {show_age(SOON_S)}"
+    return _fine(nodes, lambda report: bool(report.certificates), fine)
 
 
 def xid(seen: Seen) -> Judgement:
     hard: list[str] = []
     soft: list[str] = []
-    for report in _hosts(seen):
+    for report, _ in _hosts(seen):
         for bus, number in report.xids:
             meaning = HARDWARE_XIDS.get(number)
             text = f"{report.name}: GPU {bus} Xid {number}" + (f" ({meaning})" if meaning else "")
@@ -111,27 +147,27 @@ def xid(seen: Seen) -> Judgement:
     if soft:
         hint = "mostly errors of a program: `longboat explain` of the run at that time; dmesg | grep Xid says when"
         return warning(listing(list(dict.fromkeys(soft)), _SHOWN), hint)
-    return ok("none in the kernels' logs")
+    return _fine(_hosts(seen), lambda report: report.has_kernel_log, "none in the kernels' logs")
 
 
 def driver_match(seen: Seen) -> Judgement:
     wrong = [
         f"{report.name}: kernel module {report.module}, library {report.library}"
-        for report in _hosts(seen)
+        for report, _ in _hosts(seen)
         if report.module and report.library and report.module != report.library
     ]
     if wrong:
         hint = "the driver was upgraded and not loaded again: drain the node and restart it"
         return broken(listing(wrong, _SHOWN), hint)
-    return ok("kernel module and library of the driver match, where there are any")
+    fine = "kernel module and library of the driver match, where there are any"
+    return _fine(_drivers(seen), lambda report: bool(report.module and report.library), fine)
 
 
 def smi(seen: Seen) -> Judgement:
     wrong = []
-    for report in _hosts(seen):
-        if report.facts is None or not report.facts.gpus or not report.facts.driver:
-            continue
-        devices = len(report.facts.gpus)
+    gpu_hosts = [(report, facts) for report, facts in _drivers(seen) if facts.gpus]
+    for report, facts in gpu_hosts:
+        devices = len(facts.gpus)
         if report.smi_error:
             wrong.append(f"{report.name}: {report.smi_error}")
         elif report.smi_gpus is not None and report.smi_gpus != devices:
@@ -140,51 +176,52 @@ def smi(seen: Seen) -> Judgement:
         return broken(
             listing(wrong, _SHOWN), "dmesg | grep NVRM on the host; is a GPU lost? a cold restart brings it back"
         )
-    return ok("nvidia-smi lists every GPU of the PCI bus")
+    fine = "nvidia-smi lists every GPU of the PCI bus" if gpu_hosts else "no host has a GPU with a driver"
+    return _fine(gpu_hosts, lambda report: report.smi_gpus is not None, fine)
 
 
 def cdi(seen: Seen) -> Judgement:
-    gpu_hosts = [report for report in _hosts(seen) if report.facts is not None and report.facts.driver]
-    without = [report.name for report in gpu_hosts if not report.has_cdi]
+    gpu_hosts = _drivers(seen)
+    without = [report.name for report, _ in gpu_hosts if not report.has_cdi and not report.look_error]
     if without:
         hint = "install nvidia-container-toolkit; nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
         return warning(f"containers get no GPU there: {listing(without, _SHOWN)}", hint)
-    return ok(f"GPUs are handed to containers on {len(gpu_hosts)} hosts" if gpu_hosts else "no host has a driver")
+    fine = f"GPUs are handed to containers on {len(gpu_hosts)} hosts" if gpu_hosts else "no host has a driver"
+    return _fine(gpu_hosts, lambda report: report.has_cdi, fine)
 
 
 def ntp(seen: Seen) -> Judgement:
-    loose = [report.name for report in _hosts(seen) if report.synchronized is False]
+    loose = [report.name for report, _ in _hosts(seen) if report.synchronized is False]
     if loose:
         return warning(
             f"clocks that nobody synchronizes: {listing(loose, _SHOWN)}", "timedatectl set-ntp true, or chrony"
         )
-    return ok("no host says that its clock is not synchronized")
+    return _fine(_hosts(seen), lambda report: report.synchronized is not None, "every clock is synchronized")
 
 
 def inodes(seen: Seen) -> Judgement:
     full = [
         f"{report.name} ({report.inodes_free:.0%} free)"
-        for report in _hosts(seen)
+        for report, _ in _hosts(seen)
         if report.inodes_free is not None and report.inodes_free < LEAST_INODES
     ]
     if full:
         return broken(
             f"few inodes are left: {listing(full, _SHOWN)}", "crictl rmi --prune; many small files below /var/lib?"
         )
-    return ok("enough inodes for images and pods")
+    fine = "enough inodes for images and pods"
+    return _fine(_hosts(seen), lambda report: report.inodes_free is not None, fine)
 
 
 def forwarding(seen: Seen) -> Judgement:
-    closed = [
-        report.name
-        for report in _hosts(seen)
-        if report.is_member
-        and report.facts is not None
-        and dict(report.facts.sysctls).get("net.ipv4.ip_forward") == "0"
-    ]
+    settings = {facts.name: dict(facts.sysctls).get("net.ipv4.ip_forward") for _, facts in _nodes(seen)}
+    closed = [name for name, value in settings.items() if value == "0"]
     if closed:
         hint = "sysctl -w net.ipv4.ip_forward=1; what has switched it off? `longboat cluster up` sets it for good"
         return broken(f"packets of pods are not forwarded: {listing(closed, _SHOWN)}", hint)
+    unread = [name for name, value in settings.items() if value is None]
+    if unread:
+        return skipped(f"could not be read: {listing(unread, _SHOWN)}")
     return ok("nodes forward packets of pods")
 
 
@@ -217,6 +254,8 @@ PROBLEMS = {
     "name": ("names of hosts can be names of nodes", "all can be names of nodes"),
 }
 """Checks of `longboat cluster up`: title, and what is said where all is well."""
+FOR_ROOT = ("firewall", "cluster")
+"""Of these, those that root alone can look at: rules of firewalls, the journal of clusters."""
 CHECKS = (
     Check("host login", "hosts", "every host is reached over SSH", reached),
     *(Check(f"host {kind}", "hosts", title, problem(kind, fine)) for kind, (title, fine) in PROBLEMS.items()),

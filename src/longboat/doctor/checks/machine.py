@@ -5,7 +5,7 @@ from __future__ import annotations
 from longboat.core.resources import show_quantity
 from longboat.core.words import counted
 from longboat.doctor.facts import MACHINE, Seen
-from longboat.doctor.findings import Check, Judgement, broken, ok, warning
+from longboat.doctor.findings import Check, Judgement, broken, ok, skipped, warning
 
 LOW_DISK = 1 << 30  # one checkpoint of a small model
 LOW_SHM = 256 << 20
@@ -95,6 +95,8 @@ def containers(seen: Seen) -> Judgement:
     program = seen[MACHINE].containers
     if program.error:
         return broken(program.error, program.hint or "does it work on its own? `podman info`, `docker info`")
+    if not program.program and not program.why_not:
+        return skipped("what runs containers was not looked at")
     if not program.program:
         return ok(f"{program.why_not}: jobs run without their `image`")
     shown = f"{program.program} {program.version} runs the `image` of jobs"
@@ -107,6 +109,8 @@ def containers(seen: Seen) -> Judgement:
 
 def size(seen: Seen) -> Judgement:
     machine = seen[MACHINE].machine
+    if not machine.cpus or not machine.memory:
+        return skipped("CPUs and memory could not be counted")
     return ok(f"{counted(machine.cpus, 'CPU')}, {show_quantity(machine.memory)} of memory")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from longboat.core.resources import show_quantity
 from longboat.core.times import show_age
 from longboat.core.words import counted, listing
-from longboat.doctor.facts import CLUSTER, LEASES, NODES, Seen
+from longboat.doctor.facts import CLUSTER, LEASES, NODES, NotSeen, Seen
 from longboat.doctor.findings import Check, Judgement, broken, ok, skipped, warning
 from longboat.engines.kubernetes.submit.preflight import version_of
 from longboat.fitting.model.quantities import CPU, MEMORY
@@ -38,21 +38,33 @@ def ready(seen: Seen) -> Judgement:
     return (warning if fit else broken)(f"{detail}; not ready: {listing(bad, _SHOWN)}", hint)
 
 
+def all_nodes(seen: Seen) -> list[Object]:
+    """NotSeen where there is none: of no node, all would be well."""
+    if not seen[NODES]:
+        raise NotSeen(skipped("there are no nodes"))
+    return seen[NODES]
+
+
+def _fine(unread: list[str], fine: str) -> Judgement:
+    return skipped(f"not told: {listing(unread, _SHOWN)}") if unread else ok(fine)
+
+
 def pressure(seen: Seen) -> Judgement:
     pressed = [
         f"{_name(node)}: {condition['type']} ({condition.get('message') or condition.get('reason')})"
-        for node in seen[NODES]
+        for node in all_nodes(seen)
         for condition in (node.get("status") or {}).get("conditions") or ()
         if condition.get("type") in _PRESSURES and condition.get("status") == "True"
     ]
     if pressed:
         hint = "the kubelet evicts pods there: free memory or disk (crictl rmi --prune), or end what takes it"
         return broken(listing(pressed, _SHOWN), hint)
-    return ok("no node is short of memory, disk or processes")
+    silent = [_name(node) for node in seen[NODES] if not (node.get("status") or {}).get("conditions")]
+    return _fine(silent, "no node is short of memory, disk or processes")
 
 
 def cordoned(seen: Seen) -> Judgement:
-    names = [_name(node) for node in seen[NODES] if (node.get("spec") or {}).get("unschedulable")]
+    names = [_name(node) for node in all_nodes(seen) if (node.get("spec") or {}).get("unschedulable")]
     if names:
         hint = f"kubectl uncordon {names[0]}, if nobody works on it"
         return warning(f"takes no new pods: {listing(names, _SHOWN)}", hint)
@@ -60,7 +72,7 @@ def cordoned(seen: Seen) -> Judgement:
 
 
 def taints(seen: Seen) -> Judgement:
-    nodes = seen[NODES]
+    nodes = all_nodes(seen)
     closed = {
         f"{taint.get('key')}:{taint.get('effect')}"
         for node in nodes
@@ -68,7 +80,7 @@ def taints(seen: Seen) -> Judgement:
         if taint.get("effect") in ("NoSchedule", "NoExecute")
     }
     open_nodes = [node for node in nodes if not _hard_taints(node)]
-    if nodes and not open_nodes:
+    if not open_nodes:
         hint = "remove the taint (kubectl taint nodes NODE KEY-), or tolerate it: `kubernetes.pod` of the settings"
         return warning(f"every node has a taint: {listing(sorted(closed), _SHOWN)}", hint)
     return ok(f"{len(open_nodes)} of {len(nodes)} without a taint")
@@ -85,14 +97,14 @@ def kubelet_versions(seen: Seen) -> Judgement:
     server = version_of(seen[CLUSTER].version)
     if server is None:
         return skipped("the API server does not tell its version")
-    newer, older, versions = [], [], set()
-    for node in seen[NODES]:
+    newer, older, unread, versions = [], [], [], set()
+    for node in all_nodes(seen):
         text = str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
         number = version_of(text)
         versions.add(text)
         if number is None:
-            continue
-        if number > server:
+            unread.append(_name(node))
+        elif number > server:
             newer.append(f"{_name(node)} {text}")
         elif number[0] == server[0] and server[1] - number[1] > OLDER_KUBELETS:
             older.append(f"{_name(node)} {text}")
@@ -100,26 +112,28 @@ def kubelet_versions(seen: Seen) -> Judgement:
         side = "newer than" if newer else f"more than {OLDER_KUBELETS} minor versions older than"
         hint = "upgrade the control plane first" if newer else "upgrade these nodes, one minor version at a time"
         return warning(f"kubelets {side} the API server: {listing(newer or older, _SHOWN)}", hint)
-    return ok(f"kubelets: {listing(sorted(versions), _SHOWN)}")
+    return _fine(unread, f"kubelets: {listing(sorted(versions), _SHOWN)}")
 
 
 def runtimes(seen: Seen) -> Judgement:
-    old, kinds = [], set()
-    for node in seen[NODES]:
+    old, unread, kinds = [], [], set()
+    for node in all_nodes(seen):
         text = str(((node.get("status") or {}).get("nodeInfo") or {}).get("containerRuntimeVersion") or "")
         kinds.add(text)
         kind, _, version = text.partition("://")
         number = version_of(version)
+        if number is None:
+            unread.append(_name(node))
         if kind == "docker" or (kind == "containerd" and number is not None and number < OLD_CONTAINERD):
             old.append(f"{_name(node)} {text}")
     if old:
         return warning(f"old container runtimes: {listing(old, _SHOWN)}", "containerd 1.7 or newer knows CDI, for GPUs")
-    return ok(listing(sorted(kinds), _SHOWN) or "not told")
+    return _fine(unread, listing(sorted(kinds), _SHOWN))
 
 
 def heartbeats(seen: Seen) -> Judgement:
     leases = seen[LEASES]
-    alive = {_name(node) for node in seen[NODES]}
+    alive = {_name(node) for node in all_nodes(seen)}
     late = [
         f"{name} ({show_age(leases.now - moment)} ago)"
         for name, moment in leases.renewed
@@ -128,7 +142,8 @@ def heartbeats(seen: Seen) -> Judgement:
     if late:
         hint = "on the node: systemctl status kubelet; journalctl -u kubelet; is its way to the API server open?"
         return broken(f"kubelets have not been heard of: {listing(late, _SHOWN)}", hint)
-    return ok(f"{len(leases.renewed)} heard of within {leases.lasts_s:.0f} s")
+    unread = sorted(alive - {name for name, _ in leases.renewed})
+    return _fine(unread, f"{len(alive)} heard of within {leases.lasts_s:.0f} s")
 
 
 def clocks(seen: Seen) -> Judgement:
@@ -139,12 +154,14 @@ def clocks(seen: Seen) -> Judgement:
     if ahead:
         hint = "synchronize them: timedatectl set-ntp true, or chrony; tokens and certificates depend on it"
         return warning(f"clocks of nodes are ahead: {listing(ahead, _SHOWN)}", hint)
+    if not leases.renewed:
+        return skipped("no node has a Lease")
     return ok(f"none is ahead by more than {CLOCK_S:.0f} s")
 
 
 def address_ranges(seen: Seen) -> Judgement:
     owners: dict[str, list[str]] = {}
-    for node in seen[NODES]:
+    for node in all_nodes(seen):
         cidr = str((node.get("spec") or {}).get("podCIDR") or "")
         owners.setdefault(cidr, []).append(_name(node))
     without = owners.pop("", [])

@@ -35,7 +35,7 @@ def _outcome(seen: Seen) -> PodOutcome:
 def _report(seen: Seen) -> PodReport:
     """What the pod saw; NotSeen where it did not run, which is another check's finding."""
     report = seen[NETWORK_PROBE].client.report
-    if report is None:
+    if report is None or report == PodReport():
         raise NotSeen(skipped(f"no pod could look: {_outcome(seen).problem or 'it said nothing'}"))
     return report
 
@@ -46,6 +46,8 @@ def start(seen: Seen) -> Judgement:
         return broken(f"a small pod does not start: {outcome.problem}", _HINTS[outcome.kind or "start"])
     if outcome.kind == "image":
         return skipped("a pod was taken by a node; its image is another check")
+    if not outcome.node:
+        return skipped("no node has taken a pod")
     slow_s = seen[NETWORK_PROBE].server.started_s
     if slow_s > SLOW_START_S:
         hint = "slow pulls: a registry nearby, or the image on the nodes beforehand"
@@ -57,7 +59,7 @@ def image(seen: Seen) -> Judgement:
     outcome = _outcome(seen)
     if outcome.kind == "image":
         return broken(outcome.problem, _HINTS["image"])
-    if outcome.problem and outcome.kind != "end":
+    if not outcome.node or (outcome.problem and outcome.kind != "end"):
         return skipped("no node has tried to pull it")
     return ok(f"{seen[NETWORK_PROBE].image} is there on {outcome.node}")
 
@@ -140,7 +142,9 @@ def nccl_interfaces(seen: Seen) -> Judgement:
     if len(names) > 1 and not wanted:
         hint = "set NCCL_SOCKET_IFNAME in `kubernetes.pod` of the settings to the fast one"
         return warning(f"NCCL has a choice of {listing(names, 5)} and may take the slow one", hint)
-    return ok(f"NCCL uses {wanted or ', '.join(names) or 'none'}")
+    if not names:
+        return skipped("a pod sees no interface that is up")
+    return ok(f"NCCL uses {wanted or ', '.join(names)}")
 
 
 def matches(wanted: str, names: list[str]) -> bool:
@@ -162,6 +166,8 @@ def limits(seen: Seen) -> Judgement:
         return warning(
             f"a process may open {report.files} files", "containerd: LimitNOFILE=1048576 in its systemd unit"
         )
+    if not report.files:
+        return skipped("how many files a process may open could not be read")
     rdma = f"; RDMA: {', '.join(report.infiniband)}" if report.infiniband else ""
     return ok(f"{report.files} files{rdma}")
 

@@ -45,6 +45,8 @@ def written(seen: Seen) -> Judgement:
     if probe.problem:
         hint = "kubectl get events; is the provisioner running? `longboat volume create` tries another class"
         return broken(f"{probe.title}: {probe.problem}", probe.hint or hint)
+    if not probe.title:
+        return skipped("the pod with a claim said nothing")
     return ok(f"{probe.title}: bound, written and read back in {probe.took_s:.1f} s")
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from longboat.core.times import parse_time, show_age
 from longboat.core.words import listing
-from longboat.doctor.facts import API, AUTOSCALER, CLUSTER, CONTROLLER, LEFTOVERS, OPERATORS, PODS, Seen
+from longboat.doctor.facts import API, AUTOSCALER, CLUSTER, CONTROLLER, LEFTOVERS, OPERATORS, PODS, NotSeen, Seen
 from longboat.doctor.findings import Check, Judgement, broken, ok, skipped, warning
+from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts
 
 STUCK_S = 600.0
 """Ten minutes past its grace: the kubelet of a pod that is still there then does not answer."""
@@ -17,13 +18,13 @@ _SHOWN = 3
 
 
 def jobset(seen: Seen) -> Judgement:
-    if not seen[CLUSTER].has_jobset:
+    if not _groups(seen).has_jobset:
         return ok("not here: runs are plain Jobs, which do the same")
     return _operator(seen, "jobset", "served: runs are JobSets (without a storage or a queue, several roles are Jobs)")
 
 
 def kueue(seen: Seen) -> Judgement:
-    facts = seen[CLUSTER]
+    facts = _groups(seen)
     if not facts.has_kueue:
         return ok("not here: Longboat's own gate lets gangs in")
     if facts.queues is None:
@@ -37,6 +38,12 @@ def kueue(seen: Seen) -> Judgement:
     return _operator(seen, "kueue", f"queues: {names or 'none in this namespace; create a LocalQueue to use it'}")
 
 
+def _groups(seen: Seen) -> ClusterFacts:
+    if not seen[CLUSTER].groups:  # every server has some
+        raise NotSeen(skipped("the API server does not tell what it serves"))
+    return seen[CLUSTER]
+
+
 def _operator(seen: Seen, name: str, fine: str) -> Judgement:
     """An API that is served while nobody acts on its objects lets runs wait for ever."""
     rollouts = [each for each in seen[OPERATORS] if name in each.name]
@@ -45,6 +52,8 @@ def _operator(seen: Seen, name: str, fine: str) -> Judgement:
         place, _, deployment = dead[0].partition("/")
         hint = f"kubectl -n {place} describe deployment {deployment}; its runs wait until it is ready"
         return broken(f"its API is served, but no pod of {dead[0]} is ready", hint)
+    if not rollouts:
+        return skipped(f"its API is served, but no Deployment of {name} can be seen: its controller is not known")
     return ok(fine)
 
 

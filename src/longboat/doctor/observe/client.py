@@ -37,6 +37,7 @@ def client_facts(access: ClusterAccess, environment: Mapping[str, str]) -> Clien
         login=_login(user),
         certificate=validity_of_pem(pem) if pem else None,
         token_ends=token_end(token) if token else None,
+        is_token_unread=_login(user) == "token" and not token,
         plugin=str(plugin) if plugin else None,
         plugin_path=shutil.which(str(plugin), path=environment.get("PATH", os.defpath)) if plugin else None,
         skips_verification=bool(access.cluster.get("insecure-skip-tls-verify")),

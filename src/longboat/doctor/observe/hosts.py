@@ -32,7 +32,10 @@ for file in /etc/kubernetes/pki/*.crt /etc/kubernetes/pki/etcd/*.crt /var/lib/ku
     text=$(sed -n '/BEGIN CERTIFICATE/,/END CERTIFICATE/p' "$file" | sed -n '2,/END/p' | sed '/END/,$d' | tr -d '\\n')
     say certificate "${file##*/} $text"
 done
-{ soon dmesg || soon journalctl -k -b -q --no-pager; } | grep 'NVRM: Xid' | tail -n 50 | sed 's/^/xid\\t/'
+# Both logs: the kernel's own ring forgets. One line for each GPU and Xid, so that many of one kind hide no other.
+{ soon dmesg; soon journalctl -k -b -q --no-pager; } |
+    sed -n -e '1{h;s/.*/kernel_log\\t1/p;g;}' -e 's/.*\\(NVRM: Xid ([^)]*): [0-9]*\\).*/xid\\t\\1/p' |
+    sort -u | head -n 1000
 if command -v nvidia-smi >/dev/null 2>&1; then
     output=$(timeout 20 nvidia-smi -L 2>&1 </dev/null) && code=0 || code=$?
     say smi "$code $(printf '%s\\n' "$output" | grep -c '^GPU ')"
@@ -61,7 +64,7 @@ def host_reports(spec: ClusterSpec, hosts: Hosts) -> list[HostReport]:
         owner = spec.hosts[0].name if problem.host == THIS_MACHINE and spec.hosts else problem.host
         by_host.setdefault(owner, []).append(problem)
     return [
-        report_of(spec, host.name, facts.values.get(host.name), looks.values.get(host.name, ""), by_host)
+        report_of(spec, facts.values[host.name], looks.values.get(host.name, ""), by_host, looks.errors.get(host.name))
         if host.name in facts.values
         else _failed(host.name, facts.errors[host.name])
         for host in spec.hosts
@@ -78,21 +81,27 @@ def _failed(name: str, error: LongboatError) -> HostReport:
 
 
 def report_of(
-    spec: ClusterSpec, name: str, facts: HostFacts | None, text: str, problems: Mapping[str, Sequence[HostProblem]]
+    spec: ClusterSpec,
+    facts: HostFacts,
+    text: str,
+    problems: Mapping[str, Sequence[HostProblem]],
+    error: LongboatError | None = None,
 ) -> HostReport:
     """Out of what the script printed; a host may print anything. Pure but for the time."""
     lines = split(text)
     last = {key: values[-1].strip() for key, values in lines.items()}
     code, _, count = last.get("smi", "").partition(" ")
     return HostReport(
-        name=name,
+        name=facts.name,
         facts=facts,
-        problems=tuple(problems.get(name, ())),
-        is_member=facts is not None and facts.journal_cluster == spec.name,
+        problems=tuple(problems.get(facts.name, ())),
+        is_member=facts.journal_cluster == spec.name,
+        look_error=error.message if error is not None else "" if last.get("end") == "1" else "its answer was cut off",
         certificates=tuple(_certificates(lines["certificate"])),
         xids=tuple(xids(lines["xid"])),
         smi_gpus=number(count) if code == "0" else None,
-        smi_error=last.get("smi_error", "") if code not in ("", "0") else "",
+        has_kernel_log=bool(lines["kernel_log"]),
+        smi_error=_smi_error(code, last.get("smi_error", "")),
         library=_version(r"[.]so[.]([0-9]+[.][0-9.]+)$", last.get("library", "")),
         module=_version(r"Kernel Module.*?\s([0-9]+\.[0-9.]+)", last.get("module", "")),
         has_cdi=bool(lines["cdi"]),
@@ -101,6 +110,12 @@ def report_of(
         inodes_free=_inodes(last.get("inodes", "")),
         now=time.time(),
     )
+
+
+def _smi_error(code: str, text: str) -> str:
+    if code in ("", "0"):
+        return ""
+    return text or f"nvidia-smi {'hangs' if code == '124' else 'fails'} (exit code {code})"
 
 
 def _version(pattern: str, text: str) -> str:
@@ -128,10 +143,12 @@ def xids(lines: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _inodes(line: str) -> float | None:
-    """Of `df -P -i`: file system, inodes, used, free, share, mount point. Some file systems have no count."""
+    """Of `df -P -i`: file system, inodes, used, free, share, mount point. Some file systems count none: all free."""
     fields = line.split()
-    total = number(fields[-5]) if len(fields) >= 6 else 0
-    return number(fields[-3]) / total if total else None
+    if len(fields) < 6:
+        return None
+    total = number(fields[-5])
+    return number(fields[-3]) / total if total else 1.0
 
 
 def repairs(report: HostReport) -> list[str]:

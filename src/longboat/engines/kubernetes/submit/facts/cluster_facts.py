@@ -61,6 +61,7 @@ class ClusterFacts(Value, frozen=True):
     groups: dict[str, tuple[str, ...]] = {}  # served API groups with their versions, preferred first
     queues: tuple[LocalQueue, ...] | None = None
     denied: tuple[Permission, ...] = ()  # what was asked for and may not be done
+    knows_rights: bool = False  # such questions were answered
     nodes: tuple[NodeUse, ...] | None = None
     sees_all_pods: bool = False  # else the nodes' use counts only pods of this namespace
     device_classes: tuple[str, ...] = ()  # read only for GPUs, where no node offers a plain resource
@@ -177,6 +178,7 @@ class _Look:
             version=str((self.result(version) or {}).get("gitVersion") or ""),
             groups=served,
             denied=self.denied(served, self.result(limited) is not False),
+            knows_rights=self.result(limited) is not None,
             nodes=uses,
             sees_all_pods=sees_all,
             device_classes=self.device_classes(served, uses) if _wants_gpus(job) else (),
