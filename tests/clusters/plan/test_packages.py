@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from longboat.clusters.plan.journal_shell import PRELUDE
+from longboat.clusters.plan.journal_shell import JOURNAL, PRELUDE
 from longboat.clusters.plan.packages import (
     default_repositories,
     is_version,
@@ -99,3 +100,62 @@ def test_storage_on_a_server_needs_its_client_on_every_node(manager: str, name: 
     assert isinstance(step, Step) and name not in step.title
     step = packages(cluster(storage=storage), spec.hosts[0], bare("cp-0", package_manager=manager))
     assert isinstance(step, Step) and name not in step.title
+
+
+class DnfHost:
+    """A folder in place of a host, with an rpm and a dnf that keep a list of names. kubeadm brings cri-tools along."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.installed, self.needing = root, root / "installed", root / "needing"
+        (root / "journal/undo").mkdir(parents=True)
+        (root / "bin").mkdir()
+        self.installed.write_text("bash\nconntrack-tools\n")
+        self.needing.write_text("")
+        self._program(
+            "rpm",
+            f"""case "$1" in
+-qa) cat {self.installed} ;;
+-q) grep -qx "$2" {self.installed} ;;
+-e) for name in $(cat {self.needing}); do
+    echo "	$4 is needed by (installed) $name-1.0-1.noarch"; done >&2; [ ! -s {self.needing} ] ;;
+esac""",
+        )
+        self._program(
+            "dnf",
+            f"""case "$*" in
+*" install "*) printf '%s\\n' kubelet kubeadm kubectl cri-tools containerd.io >> {self.installed} ;;
+*clean_requirements_on_remove=False*" remove "*)
+    for name in $(sed -n 's/.* remove //p' <<END
+$*
+END
+    ); do sed -i "/^$name\\$/d" {self.installed}; done ;;
+esac""",
+        )
+
+    def _program(self, name: str, text: str) -> None:
+        (self.root / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (self.root / "bin" / name).chmod(0o755)
+
+    def run(self, script: str) -> str:
+        """Its errors."""
+        text = script.replace(JOURNAL, f"{self.root}/journal")
+        text = text.replace(":$PATH\n", f":$PATH\nPATH={self.root}/bin:$PATH\n", 1)
+        return subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False).stderr
+
+    def names(self) -> list[str]:
+        return sorted(self.installed.read_text().split())
+
+
+def test_dnf_removes_what_it_brought_and_nobodys_else(tmp_path: Path) -> None:
+    spec, host = cluster(), DnfHost(tmp_path)
+    step = packages(spec, spec.hosts[0], bare("cp-0", os_id="rocky", package_manager="dnf"))
+    assert isinstance(step, Step)
+    assert host.run(PRELUDE + step.script) == ""
+    (undo,) = (tmp_path / "journal/undo").glob("*-packages")
+    script = f"PATH=:$PATH\nHERE={undo}; set -eu\n{(undo / 'run').read_text()}"
+    host.needing.write_text("mytool")
+    assert "need ours: mytool-1.0-1.noarch; remove them first" in host.run(script)
+    assert "kubelet" in host.names() and "cri-tools" in host.names()
+    host.needing.write_text("")
+    assert host.run(script) == ""
+    assert host.names() == ["bash", "conntrack-tools"]

@@ -118,9 +118,11 @@ def judge(host: str, lines: list[str], pods: str) -> HostAudit:
     touched = read_touched([text for sign, text in changes if sign == "="])
     ours: list[str] = []
     others: list[str] = []
+    # A containerd that stood still before may have had this namespace all along.
+    unclear = "containerd namespace k8s.io" if ("-", "containerd not known") in changes else ""
     for sign, text in changes:
         if sign != "=":
-            (ours if is_ours(text, pods, touched) else others).append(f"{sign} {text}")
+            (ours if text != unclear and is_ours(text, pods, touched) else others).append(f"{sign} {text}")
     return HostAudit(host=host, ours=tuple(ours), others=tuple(others))
 
 

@@ -50,8 +50,13 @@ find /var/cache -mindepth 1 -maxdepth 1 -type d -printf 'folder\t%p\n' 2>/dev/nu
 find /run -mindepth 1 -maxdepth 1 -type d -printf 'folder\t%p\n' 2>/dev/null
 find /usr/bin /usr/sbin /usr/lib/systemd /usr/libexec -xdev \( -type f -o -type l \) ! -name '*.pyc' \
     -printf 'program\t%p\n' 2>/dev/null
-if command -v ctr >/dev/null && [ -S /run/containerd/containerd.sock ]; then
-    timeout 10 ctr namespaces list -q 2>/dev/null | sed 's/^/containerd\tnamespace /'
+# A containerd that does not answer may hold somebody's images: that is not the same as none.
+if command -v ctr >/dev/null; then
+    if [ -S /run/containerd/containerd.sock ] && names=$(timeout 10 ctr namespaces list -q 2>/dev/null); then
+        printf '%s\n' "$names" | sed -n 's/^./containerd\tnamespace &/p'
+    else
+        printf 'containerd\tnot known\n'
+    fi
 fi
 ls -1 /dev 2>/dev/null | grep -i '^nvidia' | sed 's/^/device\t/'
 true

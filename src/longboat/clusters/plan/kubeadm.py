@@ -26,9 +26,43 @@ TIMEOUTS = {
     "tlsBootstrap": "5m0s",
 }
 
-# What `kubeadm reset` leaves: pods whose runtime did not answer, interfaces, chains of kube-proxy and the CNI plugins.
-RESET = r"""
+# In a namespace of containerd that was there before, or of which that is not known, only what a kubelet made is ours.
+# A containerd that was there before, Docker's say, stays: without the images that only we have brought.
+_REMOVE_CONTAINERS = r"""
 was() { grep -q "^$1" /var/lib/longboat/before 2>/dev/null; }
+made_by_kubelet=
+if was "containerd	\(namespace k8s.io\|not known\)\$"; then made_by_kubelet='labels."io.cri-containerd.kind"'; fi
+if command -v ctr >/dev/null && timeout 10 ctr version >/dev/null 2>&1; then
+    boxes=$(ctr -n k8s.io containers list -q $made_by_kubelet) || true
+    for box in $boxes; do timeout 20 ctr -n k8s.io tasks kill -s 9 "$box" 2>/dev/null || true; done
+    for box in $boxes; do
+        timeout 20 ctr -n k8s.io tasks delete -f "$box" >/dev/null 2>&1 || true
+        timeout 20 ctr -n k8s.io containers delete "$box" || true
+    done
+    if was "\(program\|file\)	.*/bin/containerd\$" && [ -z "$made_by_kubelet" ]; then
+        timeout 120 ctr -n k8s.io images remove --sync $(ctr -n k8s.io images list -q) >/dev/null || true
+        for try in 1 2 3 4 5 6 7 8 9 10; do timeout 20 ctr namespaces remove k8s.io && break; sleep 1; done
+    fi
+fi
+"""
+
+# Containers whose runtime did not answer: they hold GPUs, files and ports for ever. Those of a cluster inside a
+# container (kind, minikube) are seen from here too: they have namespaces of their own.
+_KILL_SHIMS = r"""
+for shim in $(pgrep -f 'containerd-shim.* -namespace k8s.io '); do
+    spaces=$(readlink "/proc/$shim/ns/pid" "/proc/$shim/ns/mnt") || continue
+    [ "$spaces" = "$(readlink /proc/1/ns/pid /proc/1/ns/mnt)" ] || continue
+    words=$(tr '\0' '\n' < "/proc/$shim/cmdline") || continue
+    printf '%s\n' "$words" | grep -qx /run/containerd/containerd.sock || continue
+    box=/run/containerd/io.containerd.runtime.v2.task/k8s.io/$(printf '%s\n' "$words" | sed -n '/^-id$/{n;p;}')
+    [ -z "$made_by_kubelet" ] || grep -q '"io.kubernetes.cri.' "$box/config.json" 2>/dev/null || continue
+    kill -9 "$shim" 2>/dev/null || true
+done
+"""
+
+# What `kubeadm reset` leaves: pods whose runtime did not answer, interfaces, chains of kube-proxy and the CNI plugins.
+RESET = (
+    r"""
 systemctl stop kubelet 2>/dev/null || true
 if command -v containerd >/dev/null; then
     systemctl start containerd 2>/dev/null || true
@@ -37,18 +71,9 @@ fi
 if command -v kubeadm >/dev/null; then
     timeout 180 kubeadm reset -f --cri-socket unix:///run/containerd/containerd.sock || echo "kubeadm reset failed"
 fi
-if command -v ctr >/dev/null && timeout 10 ctr version >/dev/null 2>&1; then
-    for task in $(ctr -n k8s.io tasks list -q); do timeout 20 ctr -n k8s.io tasks kill -s 9 "$task" || true; done
-    for box in $(ctr -n k8s.io containers list -q); do
-        timeout 20 ctr -n k8s.io tasks delete -f "$box" >/dev/null 2>&1 || true
-        timeout 20 ctr -n k8s.io containers delete "$box" || true
-    done
-    # A containerd that was there before, Docker's say, stays: without the images that only we have brought.
-    if was "\(program\|file\)	.*/bin/containerd\$" && ! was "containerd	namespace k8s.io\$"; then
-        timeout 120 ctr -n k8s.io images remove --sync $(ctr -n k8s.io images list -q) >/dev/null || true
-        for try in 1 2 3 4 5 6 7 8 9 10; do timeout 20 ctr namespaces remove k8s.io && break; sleep 1; done
-    fi
-fi
+"""
+    + _REMOVE_CONTAINERS
+    + r"""
 awk 'index($2, "/var/lib/kubelet/") == 1 || index($2, "/run/netns/cni-") == 1 {print $2}' /proc/mounts | sort -r |
     while read -r mounted; do timeout 20 umount "$mounted" || umount -l "$mounted"; done
 rm -f /run/netns/cni-*
@@ -69,8 +94,9 @@ for family in iptables ip6tables; do
         printf '%s\n' "$kept" | grep -v 'KUBE-\|CNI-\|FLANNEL-' | $family-$variant-restore
     done
 done
-# Containers whose runtime did not answer: they hold GPUs, files and ports for ever.
-pkill -9 -f 'containerd-shim.* -namespace k8s.io ' 2>/dev/null || true
+"""
+    + _KILL_SHIMS
+    + r"""
 # The nft form of iptables leaves its tables behind, empty; those that were there before stay.
 for table in 'ip nat' 'ip filter' 'ip mangle' 'ip6 nat' 'ip6 filter' 'ip6 mangle'; do
     grep -qx "chain	table $table" /var/lib/longboat/before && continue
@@ -80,6 +106,7 @@ for table in 'ip nat' 'ip filter' 'ip mangle' 'ip6 nat' 'ip6 filter' 'ip6 mangle
         nft delete table $table
 done
 """
+)
 
 
 class JoinTicket(Value, frozen=True):

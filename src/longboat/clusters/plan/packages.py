@@ -112,8 +112,18 @@ apt-get install $options $wanted
     + APT_END
 )
 
-# What dnf brings along for a package it takes away with it; only names that were not there are recorded.
-_DNF = r"""
+# All names that were not there before are recorded, with those that dnf brings along, so that exactly these go again.
+DNF_INSTALL = r"""
+installed() { rpm -qa --qf '%{NAME}\n' | sort -u; }
+others=$(installed)
+code=0
+dnf -q -y --disableexcludes=longboat-kubernetes --setopt=install_weak_deps=False install $wanted || code=$?
+for seen in "$LB"/undo/[0-9]*-packages; do installed | grep -vxF "$others" >> "$seen/packages" || true; done
+[ $code = 0 ] || exit $code
+"""
+
+_DNF = (
+    r"""
 wanted=""
 fresh=""
 for name in $NAMES; do
@@ -126,15 +136,23 @@ done
 if entry packages; then
     printf '%s\n' $fresh > "$new/packages"
     cat > "$new/run" <<'UNDO'
-for name in $(cat "$HERE/packages"); do ! rpm -q "$name" >/dev/null 2>&1 || there="${there:-} $name"; done
-[ -z "${there:-}" ] || dnf -q -y --disableexcludes=all remove $there
+for name in $(sort -u "$HERE/packages"); do ! rpm -q "$name" >/dev/null 2>&1 || there="${there:-} $name"; done
+if [ -n "${there:-}" ]; then
+    needing=$(rpm -e --test --allmatches $there 2>&1 | sed -n 's/.* is needed by (installed) //p' | sort -u)
+    if [ -n "$needing" ]; then
+        echo "error: packages that were installed since need ours: $(echo $needing); remove them first" >&2
+        exit 1
+    fi
+    dnf -q -y --disableexcludes=all --setopt=clean_requirements_on_remove=False remove $there
+fi
 UNDO
     close_entry
 else
     for seen in "$LB"/undo/[0-9]*-packages; do printf '%s\n' $fresh >> "$seen/packages"; done
 fi
-dnf -q -y --disableexcludes=longboat-kubernetes --setopt=install_weak_deps=False install $wanted
 """
+    + DNF_INSTALL
+)
 
 
 def default_repositories(facts: HostFacts, kubernetes: str, *, runtime: bool = True) -> tuple[PackageRepository, ...]:

@@ -47,7 +47,8 @@ apt-get install $options $NAMES
 """
     + packages.APT_END
 )
-_DNF_UPGRADE = r"""
+_DNF_UPGRADE = (
+    r"""
 wanted=""
 for name in $NAMES; do
     plain=${name%%=*}; version=${name#*=}
@@ -55,8 +56,9 @@ for name in $NAMES; do
     grep -qxF "$plain" "$LB"/undo/[0-9]*-packages/packages 2>/dev/null ||
         fail "error: $plain was here before the cluster was made: upgrade it yourself, then the same command again"
 done
-dnf -q -y --disableexcludes=longboat-kubernetes --setopt=install_weak_deps=False install $wanted
 """
+    + packages.DNF_INSTALL
+)
 
 
 class UpgradePlan(Value, frozen=True):

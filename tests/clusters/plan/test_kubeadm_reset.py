@@ -1,0 +1,108 @@
+"""What a reset removes of containerd: only what kubelets made where somebody else was there before. Parts as shell."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from longboat.clusters.apply.undo import judge
+from longboat.clusters.plan import kubeadm
+from longboat.clusters.plan.inventory_shell import INVENTORY
+
+PROGRAM, KNOWN, UNKNOWN = "program\t/usr/bin/containerd\n", "containerd\tnamespace k8s.io\n", "containerd\tnot known\n"
+# Of pods and of somebody who starts containers in the same namespace by hand.
+CTR = r"""#!/bin/sh
+case "$*" in
+*"containers list -q labels."*) echo pod-1 ;;
+*"containers list -q") echo pod-1; echo mine ;;
+*"images list -q") echo image ;;
+*"tasks kill"*|*"containers delete"*|*"images remove"*|*"namespaces remove"*) echo "$*" >> CALLS ;;
+esac
+"""
+
+
+class Root:
+    """A folder in place of /, whose programs come first."""
+
+    def __init__(self, folder: Path, before: str) -> None:
+        self.folder, self.calls = folder, folder / "calls"
+        for name in ("bin", "journal", "run"):
+            (folder / name).mkdir()
+        (folder / "journal/before").write_text(before)
+
+    def program(self, name: str, text: str) -> None:
+        (self.folder / "bin" / name).write_text(text.replace("CALLS", str(self.calls)))
+        (self.folder / "bin" / name).chmod(0o755)
+
+    def run(self, script: str) -> str:
+        for place, name in {"/var/lib/longboat": "journal", "/run/": "run/", "/proc/": "proc/"}.items():
+            script = script.replace(place, f"{self.folder}/{name}")
+        command = f"PATH={self.folder}/bin:$PATH\n{script}"
+        return subprocess.run(["sh", "-eu", "-c", command], capture_output=True, text=True, check=True).stdout
+
+    def called(self) -> str:
+        return self.calls.read_text() if self.calls.exists() else ""
+
+
+@pytest.mark.parametrize(
+    ("before", "is_all_ours", "has_images_removed"),
+    [
+        ("", True, False),  # it goes with its package and its folder
+        (PROGRAM, True, True),
+        (PROGRAM + KNOWN, False, False),
+        (PROGRAM + UNKNOWN, False, False),
+    ],
+)
+def test_what_was_in_a_containerd_before_stays(
+    tmp_path: Path, before: str, is_all_ours: bool, has_images_removed: bool
+) -> None:
+    root = Root(tmp_path, before)
+    root.program("ctr", CTR)
+    root.run(kubeadm._REMOVE_CONTAINERS)
+    calls = root.called()
+    assert "tasks kill -s 9 pod-1" in calls and "containers delete pod-1" in calls
+    assert ("kill -s 9 mine" in calls, "delete mine" in calls) == (is_all_ours, is_all_ours)
+    assert ("images remove" in calls, "namespaces remove" in calls) == (has_images_removed, has_images_removed)
+
+
+@pytest.mark.parametrize(("before", "killed"), [("", ["10", "11"]), (KNOWN, ["10"])])
+def test_only_shims_of_this_machines_own_containerd_are_killed(tmp_path: Path, before: str, killed: list[str]) -> None:
+    root = Root(tmp_path, before)
+    processes = {
+        "1": ("host", ""),
+        "10": ("host", "/run/containerd/containerd.sock"),
+        "11": ("host", "/run/containerd/containerd.sock"),  # of a container that was started by hand
+        "20": ("kind", "/run/containerd/containerd.sock"),
+        "30": ("host", "/run/k3s/containerd/containerd.sock"),
+    }
+    for number, (space, socket) in processes.items():
+        process = tmp_path / "proc" / number
+        (process / "ns").mkdir(parents=True)
+        for name in ("pid", "mnt"):
+            (process / "ns" / name).symlink_to(f"{name}:[{space}]")
+        socket = socket.replace("/run/", f"{tmp_path}/run/")
+        words = ["containerd-shim-runc-v2", "-namespace", "k8s.io", "-id", f"box-{number}", "-address", socket]
+        (process / "cmdline").write_text("\0".join(words) + "\0")
+    box = tmp_path / "run/containerd/io.containerd.runtime.v2.task/k8s.io/box-10"
+    box.mkdir(parents=True)
+    (box / "config.json").write_text('{"annotations":{"io.kubernetes.cri.container-type":"sandbox"}}')
+    root.program("pgrep", "#!/bin/sh\necho 10 11 20 30 40\n")
+    note = f'kill() {{ echo "$2" >> {root.calls}; }}\n'  # the shell's own, and no process of this machine
+    root.run(note + kubeadm._REMOVE_CONTAINERS.replace("ctr", "no-ctr") + kubeadm._KILL_SHIMS)
+    assert root.called().split() == killed
+
+
+@pytest.mark.parametrize(("answers", "line"), [(True, "containerd\tnamespace moby"), (False, "containerd\tnot known")])
+def test_a_containerd_that_does_not_answer_is_not_taken_for_empty(tmp_path: Path, answers: bool, line: str) -> None:
+    root = Root(tmp_path, "")
+    root.program("ctr", f"#!/bin/sh\n{'echo moby' if answers else 'exit 1'}\n")
+    part = INVENTORY[INVENTORY.index("if command -v ctr") : INVENTORY.index("ls -1 /dev")]
+    assert root.run(part.replace("[ -S ", "[ -d ").replace("containerd/containerd.sock", "")).splitlines() == [line]
+
+
+def test_a_namespace_that_may_have_been_there_is_no_trace_of_ours() -> None:
+    changes = ["+\tcontainerd\tnamespace k8s.io"]
+    assert judge("h", changes, "10.244.0.0/16").ours == ("+ containerd namespace k8s.io",)
+    assert judge("h", [*changes, "-\tcontainerd\tnot known"], "10.244.0.0/16").ours == ()
