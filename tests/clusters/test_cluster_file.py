@@ -208,6 +208,13 @@ def test_files_of_addons_are_found_beside_the_cluster_file(tmp_path: Path) -> No
             "{name: lab, hosts: a, storage: {path: /var/lib/longboat}}",
             "/var/lib/longboat is the system's",
         ),
+        (
+            "{name: lab, hosts: a, storage: {path: /var/lib/kubelet/x}}",
+            "storage.path: /var/lib/kubelet/x is the system",
+        ),
+        ("{name: lab, hosts: a, storage: {path: /tmp/volumes}}", "storage.path: /tmp/volumes is the system's"),
+        ("{name: lab, hosts: a, storage: {path: /home}}", "storage.path: /home is the system's"),
+        ("{name: lab, hosts: a, storage: {server: nas, path: /var}}", "storage.path: /var is the system's"),
         ("{name: lab, hosts: a, storage: {path: '/srv/$(id)'}}", "storage.path: found '/srv/$(id)'"),
         ("{name: lab, hosts: a, manifests: {metrics: x}}", 'found the key "metrics", expected jobset or kueue'),
         ("{name: lab, hosts: a, manifests: {kueue: 'http://x/y'}}", "manifests.kueue: a manifest that comes over http"),

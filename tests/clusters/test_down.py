@@ -49,7 +49,8 @@ class SimulatedHost:
 
 
 def take_down(
-    spec: ClusterSpec, *, leaving: Sequence[HostSpec] | None = None, breaks: Sequence[str] = (), purges: bool = False
+    spec: ClusterSpec, *, leaving: Sequence[HostSpec] | None = None, breaks: Sequence[str] = (),
+    purged: Sequence[str] = (),
 ) -> tuple[list[str], DownResult]:  # fmt: skip
     log: list[str] = []
     facts: dict[str, HostFacts] = {}
@@ -58,7 +59,7 @@ def take_down(
         facts[host.name] = bare(host.name, journal_cluster=spec.name, files=files)
     hosts = {name: SimulatedHost(name, log, breaks) for name in facts}
     events: list[StepEvent] = []
-    work = ClusterDown(spec, hosts, facts, events.append, grace_s=0.5, leaving=leaving, purges=purges)
+    work = ClusterDown(spec, hosts, facts, events.append, grace_s=0.5, leaving=leaving, purged=purged)
     return log, work.run()
 
 
@@ -94,11 +95,13 @@ def test_what_is_not_undone_is_not_forgotten() -> None:
     assert log == ["cp-0 undo"] and [failure.step for failure in result.failures] == ["undo"]
 
 
-@pytest.mark.parametrize(("purges", "step"), [(False, "volumes"), (True, "purge")])
-def test_volumes_are_looked_at_when_nothing_mounts_them_any_more(purges: bool, step: str) -> None:
+@pytest.mark.parametrize(
+    ("purged", "step"), [((), "volumes"), (("pvc-0f8fad5b-d9cb-469f-a165-70867728950e",), "purge")]
+)
+def test_volumes_are_looked_at_when_nothing_mounts_them_any_more(purged: Sequence[str], step: str) -> None:
     spec = cluster(workers=0, addons=("storage",))
-    assert take_down(spec, purges=purges)[0] == ["cp-0 undo", f"cp-0 {step}", "cp-0 audit", "cp-0 forget"]
-    log, result = take_down(spec, purges=purges, breaks=[f"cp-0 {step}"])
+    assert take_down(spec, purged=purged)[0] == ["cp-0 undo", f"cp-0 {step}", "cp-0 audit", "cp-0 forget"]
+    log, result = take_down(spec, purged=purged, breaks=[f"cp-0 {step}"])
     assert "cp-0 forget" not in log and not result.is_clean
 
 

@@ -20,11 +20,17 @@ from longboat.core.jobs import Value
 UNDO_S = 900.0  # packages are purged and pods end with their grace
 
 
+class KeptVolumes(Value, frozen=True):
+    """Volumes of users that are still on a host."""
+
+    host: str
+    names: tuple[str, ...]
+
+
 class DownResult(Value, frozen=True):
     failures: tuple[StepFailure, ...] = ()
     audits: tuple[HostAudit, ...] = ()
-    kept: tuple[str, ...] = ()
-    """Hosts that still have volumes of users."""
+    kept: tuple[KeptVolumes, ...] = ()
 
     @property
     def is_clean(self) -> bool:
@@ -41,9 +47,11 @@ class ClusterDown:
         *,
         grace_s: float,
         leaving: Sequence[HostSpec] | None = None,
-        purges: bool = False,
+        purged: Sequence[str] = (),
     ) -> None:
-        """`leaving`: only these hosts leave the cluster; None: all of it is taken down."""
+        """`leaving`: only these hosts leave the cluster; None: all of it is taken down. `purged`: names of volumes
+        whose folders go.
+        """
         self._spec = spec
         self._hosts = hosts
         self._facts = facts
@@ -51,11 +59,11 @@ class ClusterDown:
         self._grace_s = grace_s
         self._leaving = spec.hosts if leaving is None else leaving
         self._is_partial = leaving is not None
-        self._purges = purges
+        self._purged = purged
         self._is_stopped = False
         self._lock = threading.Lock()
         self._audits: list[HostAudit] = []
-        self._kept: list[str] = []
+        self._kept: list[KeptVolumes] = []
 
     def run(self) -> DownResult:
         try:
@@ -66,7 +74,7 @@ class ClusterDown:
         return DownResult(
             failures=tuple(self._log.failures),
             audits=tuple(sorted(self._audits, key=lambda each: each.host)),
-            kept=tuple(sorted(self._kept)),
+            kept=tuple(sorted(self._kept, key=lambda each: each.host)),
         )
 
     def _run(self) -> None:
@@ -111,9 +119,10 @@ class ClusterDown:
         return "storage" in self._spec.addons and self._spec.storage.kind == "local-path"
 
     def _clear_volumes(self, connection: HostConnection) -> None:
-        if clear_volumes(connection, self._spec.storage.path, purges=self._purges):
+        names = clear_volumes(connection, self._spec.storage.folder, self._purged)
+        if names:
             with self._lock:
-                self._kept.append(connection.name)
+                self._kept.append(KeptVolumes(host=connection.name, names=names))
 
     def _audit(self, connection: HostConnection) -> None:
         report = audit(connection, self._spec.network.pods)

@@ -101,6 +101,10 @@ class Network(Value, frozen=True):
     manifest: str | None = None
 
 
+OWN_FOLDER = "longboat-volumes"
+"""The last part of the folder of volumes on nodes."""
+
+
 class VolumeStorage(Value, frozen=True):
     """The storage of the add-on `storage`: a folder on each node, or an NFS export."""
 
@@ -109,6 +113,13 @@ class VolumeStorage(Value, frozen=True):
     """Outside of the journal's folder: it goes with the cluster, volumes stay."""
     server: str | None = None
     """Of nfs."""
+
+    @property
+    def folder(self) -> str:
+        """Where volumes are: on nodes in a folder of our own, because it is closed to everybody but root, and the path
+        may be one that others use too."""
+        is_own = self.kind != "local-path" or self.path.endswith(f"/{OWN_FOLDER}")
+        return self.path if is_own else f"{self.path}/{OWN_FOLDER}"
 
 
 class ClusterSpec(Value, frozen=True):

@@ -28,6 +28,14 @@ def test_folders_of_nodes_are_made_by_a_pod_on_each_of_them() -> None:
     assert bodies["Namespace"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
+def test_a_folder_of_the_user_s_is_never_closed_but_one_of_our_own_in_it() -> None:
+    """The provisioner takes its folder away from everybody but root."""
+    pod = by_kind(storage=VolumeStorage(path="/home/lab"))["DaemonSet"]["spec"]["template"]["spec"]
+    assert pod["volumes"][1]["hostPath"]["path"] == "/home/lab/longboat-volumes"
+    words = pod["containers"][0]["command"]
+    assert words[words.index("--path") + 1] == "/home/lab/longboat-volumes"
+
+
 def test_a_server_is_served_by_one_pod() -> None:
     bodies = by_kind(storage=VolumeStorage(kind="nfs", server="10.0.0.5", path="/export"))
     pod = bodies["Deployment"]["spec"]["template"]["spec"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,11 +100,11 @@ class ShellHost:
     name = "w-0"
 
     def run(
-        self, script: str, *, stdin: bytes | Path = b"", as_root: bool = True, timeout_s: float = 60.0,
+        self, script: str, *, stdin: Any = b"", as_root: bool = True, timeout_s: float = 60.0,
         on_line: Line | None = None,
     ) -> CommandResult:  # fmt: skip
-        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=timeout_s, check=False)
-        return CommandResult(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        done = subprocess.run(["sh", "-c", script], input=stdin, capture_output=True, timeout=timeout_s, check=False)
+        return CommandResult(code=done.returncode, stdout=done.stdout.decode(), stderr=done.stderr.decode())
 
     def close(self) -> None: ...
 
@@ -113,22 +114,27 @@ VOLUME = "pvc-0f8fad5b-d9cb-469f-a165-70867728950e"
 
 def test_volumes_of_users_are_kept_and_told(tmp_path: Path) -> None:
     folder = tmp_path / "my volumes"
-    assert not clear_volumes(ShellHost(), str(folder), purges=False)  # there was never one
+    assert clear_volumes(ShellHost(), str(folder), ()) == ()  # there was never one
     (folder / VOLUME).mkdir(parents=True)
     (folder / VOLUME / "model.pt").write_text("x")
-    assert clear_volumes(ShellHost(), str(folder), purges=False)
+    assert clear_volumes(ShellHost(), str(folder), ()) == (VOLUME,)
     assert (folder / VOLUME / "model.pt").exists()
 
 
 def test_an_empty_folder_of_volumes_goes(tmp_path: Path) -> None:
     (tmp_path / "volumes").mkdir()
-    assert not clear_volumes(ShellHost(), str(tmp_path / "volumes"), purges=False)
+    assert clear_volumes(ShellHost(), str(tmp_path / "volumes"), ()) == ()
     assert not (tmp_path / "volumes").exists()
 
 
-def test_a_purge_takes_volumes_and_nothing_else(tmp_path: Path) -> None:
-    folder = tmp_path / "my volumes"
+def test_a_purge_takes_the_volumes_of_its_cluster_and_nothing_else(tmp_path: Path) -> None:
+    """Neither those of an earlier cluster, nor what only is in the list."""
+    folder, earlier = tmp_path / "my volumes", VOLUME.replace("0", "1")
     (folder / VOLUME / "deep").mkdir(parents=True)
+    (folder / earlier).mkdir()
     (folder / "pvc-notes").mkdir()
-    assert not clear_volumes(ShellHost(), str(folder), purges=True)
-    assert [path.name for path in folder.iterdir()] == ["pvc-notes"]
+    (tmp_path / "other").mkdir()
+    names = (VOLUME, "pvc-notes", "../other", "", "$(id)", VOLUME.replace("f", "a"))
+    assert clear_volumes(ShellHost(), str(folder), names) == (earlier,)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([earlier, "pvc-notes"])
+    assert (tmp_path / "other").is_dir()

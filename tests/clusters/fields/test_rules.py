@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.clusters.fields.rules import Login, host_fault, key_fault, node_name_of, parse_login, url_fault
+from longboat.clusters.fields.rules import (
+    Login,
+    host_fault,
+    key_fault,
+    node_name_of,
+    parse_login,
+    system_fault,
+    url_fault,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +59,14 @@ def test_what_is_no_url(url: str) -> None:
 
 def test_a_key_comes_over_https_or_from_here() -> None:
     assert key_fault("http://x/key") and not key_fault("https://x/key") and not key_fault("./key.asc")
+
+
+@pytest.mark.parametrize("path", ["/var/lib/longboat-volumes", "/srv", "/home/lab/volumes", "/variety", "/data/tmp"])
+def test_folders_for_volumes(path: str) -> None:
+    assert system_fault(path, is_on_nodes=True) is None
+
+
+@pytest.mark.parametrize("path", ["/var/lib", "/var/lib/longboat-volumes/x", "/tmp/x", "/usr/share/x", "/root/x"])
+def test_what_belongs_to_the_system_is_refused_with_all_below_it_on_nodes_alone(path: str) -> None:
+    assert "is the system's" in str(system_fault(path, is_on_nodes=True))
+    assert system_fault(path, is_on_nodes=False) is None  # of a server, which serves nothing else

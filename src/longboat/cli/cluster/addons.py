@@ -81,24 +81,37 @@ def remove_from_existing(spec: ClusterSpec, *, purge: bool) -> int:
     return 0
 
 
-def remove_from(session: ClusterSession, *, purge: bool) -> None:
+def remove_from(session: ClusterSession, *, purge: bool) -> tuple[str, ...]:
     """Remove the add-ons before `down`, with the control plane's own kubeconfig: a local context of this name may be of
-    another cluster.
+    another cluster. Returns the names of the volumes that are purged.
 
-    One that does not answer goes all the same: the hosts are what matters.
+    One that does not answer goes all the same: the hosts are what matters. But not with `purge`: only the cluster knows
+    which volumes are its own. Then EngineError, before a host is changed.
     """
     control = session.spec.control_planes[0].name
     facts = session.facts.get(control)
+    if facts is None and purge:
+        raise _not_purged(f"{control} does not answer")
     if facts is None or facts.journal_cluster != session.spec.name or not facts.file(ADMIN):
-        return
+        return ()
     try:
         with tempfile.NamedTemporaryFile("w", prefix="longboat-") as file:  # readable by its owner alone
             file.write(check(session.hosts[control], f"cat {ADMIN}"))
             file.flush()
             with Client.open(environment={**os.environ, "KUBECONFIG": file.name}) as client:
-                remove_addons(client, _tell, purge=purge, ends_cluster=True)
+                return remove_addons(client, _tell, purge=purge, ends_cluster=True).purged
     except EngineError as error:
+        if purge:
+            raise _not_purged(error.message) from None
         say(f"warning: add-ons are not removed before the cluster: {clean(error.message)}")
+    return ()
+
+
+def _not_purged(reason: str) -> EngineError:
+    return EngineError(
+        f"data of users is not purged, and no host was changed: {reason}",
+        hint="the same command again, when that is mended; without --purge-data the cluster goes and volumes stay",
+    )
 
 
 def _tell(text: str) -> None:

@@ -57,9 +57,9 @@ def command(
     with open_session(spec, accept_new_host_keys) as session:
         progress = ProgressTable([host.name for host in spec.hosts], output, session.logs)
         check_members(session)
-        remove_from(session, purge=purge_data)
+        purged = remove_from(session, purge=purge_data)
         work = ClusterDown(
-            spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace, purges=purge_data
+            spec, session.hosts.connections, session.facts, progress.listen, grace_s=grace, purged=purged
         )
         return finish(session, work.run(), forget)
 
@@ -109,9 +109,13 @@ def finish(session: ClusterSession, result: DownResult, forget: tuple[str, ...])
             say(f"{report.host}: left: and {len(report.ours) - MOST_SHOWN} more")
         if report.others:
             say(f"{report.host}: changed by others since `up`: {clean(listing(report.others, 3))}")
+    for each in result.kept:
+        names = clean(listing(each.names, MOST_SHOWN))
+        say(f"longboat: kept: volumes of users in {spec.storage.folder} on {each.host}: {names}")
     if result.kept:
-        names = ", ".join(result.kept)
-        say(f"longboat: kept: volumes of users in {spec.storage.path} on {names}; --purge-data would delete them")
+        say(
+            "hint: --purge-data deletes the volumes of the cluster that goes; others are deleted on their host, by hand"
+        )
     missing = [error for name, error in session.unreachable.items() if name not in forget]
     for error in missing:
         say(f"error: {error.message}")

@@ -62,7 +62,7 @@ def make(inputs: AddonInputs) -> AddonManifest:
 
 def place_of(spec: ClusterSpec) -> VolumePlace:
     storage = spec.storage
-    return VolumePlace(path=storage.path, server=storage.server or "")
+    return VolumePlace(path=storage.folder, server=storage.server or "")
 
 
 def check_place(client: Client, spec: ClusterSpec) -> None:
@@ -118,7 +118,7 @@ def _workload(spec: ClusterSpec, image: str, placed: Object) -> Object:
     if storage.kind == "nfs":
         source: Object = {"nfs": {"server": storage.server, "path": storage.path}}
     else:
-        source = {"hostPath": {"path": storage.path, "type": "DirectoryOrCreate"}}
+        source = {"hostPath": {"path": storage.folder, "type": "DirectoryOrCreate"}}
     pod = {
         "serviceAccountName": NAME,
         "automountServiceAccountToken": True,
@@ -138,7 +138,7 @@ def _workload(spec: ClusterSpec, image: str, placed: Object) -> Object:
 
 def _container(spec: ClusterSpec, image: str) -> Object:
     container = container_of("provisioner", image, HEALTH_PORT, "256Mi")
-    words = ["longboat", "cluster", "provisioner", "--folder", FOLDER, "--path", spec.storage.path]
+    words = ["longboat", "cluster", "provisioner", "--folder", FOLDER, "--path", spec.storage.folder]
     words += ["--server", spec.storage.server] if spec.storage.server else []
     words += ["--only-node"] if spec.kind == "local" else []
     node = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from longboat.clusters.hosts.connection import CommandFailed, HostConnection
 from longboat.clusters.plan.inventory_shell import INVENTORY
 from longboat.clusters.plan.journal_shell import JOURNAL, PRELUDE
 from longboat.clusters.plan.network import is_inside
+from longboat.clusters.provisioner.volumes import is_folder_name
 from longboat.core.jobs import Value
 
 # From the newest to the oldest. One that fails ends it: older ones may take away what it still needs. The next `down`
@@ -162,23 +163,26 @@ def is_ours(text: str, pods: str, touched: Touched) -> bool:
     return any(rest == tree or rest.startswith((f"{tree}/", f"{tree} ")) for tree in touched.trees)
 
 
-def clear_volumes(host: HostConnection, path: str, *, purges: bool) -> bool:
-    """Remove the folder of volumes if it is empty; `purges`: its volumes first. Returns whether volumes are left.
+def clear_volumes(host: HostConnection, folder: str, purged: Sequence[str]) -> tuple[str, ...]:
+    """Remove the folder of volumes if it is empty; before that the volumes `purged`, by their names. Returns the names
+    of those that are left.
 
-    Nothing else in it is touched: the user chose the folder.
+    No others are touched: an earlier cluster may have left them on purpose.
     """
-    folder = shlex.quote(path)
-    volumes = "pvc-????????-????-????-????-????????????"
+    place = shlex.quote(folder)
+    doomed = [name for name in purged if is_folder_name(name)]
+    delete = f'while read -r name; do rm -rf --one-file-system -- {place}/"$name"; done'
     script = f"""set -e
-[ -d {folder} ] || exit 0
-{f"rm -rf --one-file-system -- {folder}/{volumes}" if purges else ""}
-rmdir -- {folder} 2>/dev/null || true
-ls -d -- {folder}/{volumes} 2>/dev/null || true
+cd {place} 2>/dev/null || exit 0
+{delete if doomed else ""}
+ls -d -- pvc-????????-????-????-????-???????????? 2>/dev/null || true
+cd /
+rmdir -- {place} 2>/dev/null || true
 """
-    result = host.run(script, timeout_s=PURGE_S)
+    result = host.run(script, stdin="".join(f"{name}\n" for name in doomed).encode(), timeout_s=PURGE_S)
     if result.code != 0:
         raise CommandFailed(host.name, result)
-    return bool(result.stdout.strip())
+    return tuple(result.stdout.split())
 
 
 def forget(host: HostConnection) -> None:

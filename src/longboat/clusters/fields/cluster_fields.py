@@ -87,7 +87,11 @@ def _storage(values: dict[str, Any], node: YamlNode, at: FieldPath) -> VolumeSto
     if values["kind"] != "nfs" and "server" in values:
         at.problem(node, "a server is of the kind nfs")
         return None
-    return VolumeStorage(**values)
+    storage = VolumeStorage(**values)
+    if fault := rules.system_fault(storage.path, is_on_nodes=storage.kind == "local-path"):
+        at.into("path").problem(node, fault)
+        return None
+    return storage
 
 
 def _pairs(values: dict[str, Any], _node: YamlNode, _at: FieldPath) -> tuple[tuple[str, str], ...]:
@@ -237,7 +241,7 @@ STORAGE = Shape(
         Field(
             name="path",
             kind=_text(rules.FOLDER_EXPECTED, check=rules.folder_fault),
-            doc="The folder on the nodes, or what the server exports.",
+            doc="A folder of the nodes, in which longboat-volumes is made; or what the server exports.",
             default="/var/lib/longboat-volumes",
         ),
         Field(name="server", kind=_text(rules.HOST_EXPECTED, check=rules.host_fault), doc="Of nfs: its address."),

@@ -10,6 +10,8 @@ import ipaddress
 import re
 from typing import NamedTuple
 
+from longboat.clusters.spec import VolumeStorage
+
 HOST = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
 HOST_EXPECTED = "an address or the name of a host: letters, digits, -, _ and ."
 NODE = r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?"
@@ -22,7 +24,7 @@ URL_EXPECTED = "a URL that begins with https:// or http://, without blanks, quot
 SUITE = r"/|[A-Za-z0-9][A-Za-z0-9._/-]*( [A-Za-z0-9][A-Za-z0-9._/-]*)*"
 FOLDER = r"(/[A-Za-z0-9_.-]{1,255}){1,16}"
 FOLDER_EXPECTED = "an absolute path of letters, digits, -, _ and ., such as /srv/volumes"
-_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "usr", "var")
+_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "var")
 VERSION = r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,3})?"
 
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -162,11 +164,20 @@ def manifest_fault(text: str) -> str | None:
 
 
 def folder_fault(text: str) -> str | None:
-    """Why a folder for volumes is invalid. System folders are refused: volumes are made in it as root."""
+    """Why the path of a folder for volumes is invalid."""
     if not re.fullmatch(FOLDER, text) or any(part in (".", "..") for part in text.split("/")):
         return f"found {text[:60]!r}, expected {FOLDER_EXPECTED}"
-    if text[1:] in _SYSTEM or f"{text}/".startswith("/var/lib/longboat/"):
-        return f"{text} is the system's, expected a folder for volumes alone"
+    return None
+
+
+def system_fault(text: str, *, is_on_nodes: bool) -> str | None:
+    """Why volumes may not be in this folder. What belongs to the system is refused, on nodes with all below it: volumes
+    are made there as root, and programs of the system delete what they do not know.
+    """
+    top = text.split("/")[1]
+    is_system = top in _SYSTEM and (is_on_nodes or text == f"/{top}")
+    if text != VolumeStorage().path and (is_system or (is_on_nodes and text == "/home")):
+        return f"{text} is the system's, expected a folder for volumes such as /srv/volumes"
     return None
 
 
