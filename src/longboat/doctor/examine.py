@@ -63,9 +63,9 @@ def examine_machine(home: Home, environment: Mapping[str, str], settings: LocalS
     return Diagnosis(findings=tuple(judge(catalog.MACHINE_CHECKS, seen)), seen=seen)
 
 
-def examine_hosts(spec: ClusterSpec, hosts: Hosts) -> Diagnosis:
-    """Nothing where the file names an existing cluster."""
-    seen = Examination({facts.HOSTS: lambda _: host_reports(spec, hosts)}).seen()
+def examine_hosts(spec: ClusterSpec, hosts: Hosts, kept: ClusterSpec | None) -> Diagnosis:
+    """Nothing where the file names an existing cluster. `kept`: what is stored of a cluster of this name."""
+    seen = Examination({facts.HOSTS: lambda _: host_reports(spec, hosts, kept)}).seen()
     return Diagnosis(findings=tuple(judge(catalog.HOST_CHECKS, seen)) if spec.hosts else (), seen=seen)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
+from pathlib import Path
 
 from longboat.clusters.hosts.pool import Hosts
 from longboat.core.errors import EngineError
@@ -34,13 +36,18 @@ def fix_hosts(hosts: Hosts, diagnosis: Diagnosis) -> dict[str, str]:
 
 
 def _close_kubeconfig(_target: ClusterTarget, seen: Seen) -> str:
-    files = [path for path, mode in seen[CLIENT].files if mode & 0o077]
-    for path in files:
+    """Files of yours that everybody may read. Its group may share one, and /etc holds those of the whole machine."""
+    closed = []
+    for path, mode in seen[CLIENT].files:
         try:
-            os.chmod(path, 0o600)
+            status = os.stat(path)
+            if not mode & 0o007 or status.st_uid != os.getuid() or Path(path).resolve().is_relative_to("/etc"):
+                continue
+            os.chmod(path, stat.S_IMODE(status.st_mode) & ~0o007)
         except OSError as error:
             raise EngineError(f"{path}: {error.strerror}", hint="its owner can change it") from None
-    return f"{', '.join(files)}: readable by you alone"
+        closed.append(path)
+    return f"{', '.join(closed)}: not readable by others any more" if closed else ""
 
 
 def _remove_leftovers(target: ClusterTarget, seen: Seen) -> str:

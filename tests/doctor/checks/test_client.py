@@ -26,6 +26,8 @@ def test_kubeconfigs() -> None:
     assert status("kubeconfig mode", client(files=(("config", 0o600),))) == "ok"
     open_file = judged("kubeconfig mode", client(files=(("config", 0o644),)))
     assert open_file.status == "warning" and open_file.hint == "chmod 600 config" and open_file.fix
+    shared = judged("kubeconfig mode", client(files=(("config", 0o640),)))
+    assert shared.status == "warning" and shared.hint == "chmod 600 config, unless its group shares it"
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,14 @@ def kubeconfig_mode(seen: Seen) -> Judgement:
     facts = seen[CLIENT]
     if not facts.files:
         return skipped("no file of one can be seen")
-    open_files = [path for path, mode in facts.files if mode & 0o077]
+    open_files = [path for path, mode in facts.files if mode & 0o007]
     if open_files:
         hint = f"chmod 600 {' '.join(open_files)}"
         return warning(f"others on this machine can read {', '.join(open_files)}", hint)
+    shared = [path for path, mode in facts.files if mode & 0o070]
+    if shared:
+        hint = f"chmod 600 {' '.join(shared)}, unless its group shares it"
+        return warning(f"its group can read {', '.join(shared)}", hint)
     return ok("only you can read it")
 
 
@@ -117,7 +121,7 @@ CHECKS = (
         "client",
         "nobody else on this machine can read the kubeconfig",
         kubeconfig_mode,
-        fix="makes it readable by you alone (chmod 600)",
+        fix="closes a file of yours to all but its group (chmod o=)",
     ),
     Check("credentials", "client", "certificate or token are valid, the login program is there", credentials),
     Check("clock", "client", "this machine's clock agrees with the API server's", clock),

@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 
 from longboat.clusters.hosts.connection import HostConnection
-from longboat.clusters.hosts.pool import Hosts
+from longboat.clusters.hosts.pool import Answers, Hosts
 from longboat.clusters.observe.facts import HostFacts, HostProblem
+from longboat.clusters.observe.identity import identify
 from longboat.clusters.observe.parse import number, pair, split
 from longboat.clusters.observe.probe import read_facts
 from longboat.clusters.observe.problems import THIS_MACHINE, find_problems
+from longboat.clusters.plan.journal_shell import PRELUDE
 from longboat.clusters.spec import ClusterSpec
 from longboat.core.errors import LongboatError
 from longboat.doctor.observe.certificates import validity_of
@@ -21,6 +24,8 @@ from longboat.doctor.values import HostReport
 
 LOOK_S = 60.0
 """For several programs of which each is cut off after 10 s."""
+FIX_S = 180.0
+"""Two minutes for the lock of another command, and one to start a service."""
 UNITS = ("containerd", "kubelet", "nvidia-fabricmanager")
 """Services that `--fix` may start: they do nothing new on a node that has them."""
 # A certificate's text is public, but only its dates are kept. `say` and `soon` are as in the probe of clusters.
@@ -54,18 +59,24 @@ say end 1
 """
 
 
-def host_reports(spec: ClusterSpec, hosts: Hosts) -> list[HostReport]:
-    """Of every host in the order of the file; one that cannot be reached has an error."""
+def host_reports(spec: ClusterSpec, hosts: Hosts, kept: ClusterSpec | None) -> list[HostReport]:
+    """Of every host in the order of the file; one that cannot be reached has an error. `kept`: see `identify`."""
     facts = hosts.each(read_facts)
-    looks = hosts.each(look, list(facts.values))
-    problems = find_problems(spec, list(facts.values.values()), facts.errors)
+    return reports_of(spec, facts, hosts.each(look, list(facts.values)), kept)
+
+
+def reports_of(
+    spec: ClusterSpec, facts: Answers[HostFacts], looks: Answers[str], kept: ClusterSpec | None
+) -> list[HostReport]:
+    spec, judged = identify(spec, facts.values, kept)
+    problems = find_problems(spec, list(judged.values()), facts.errors)
     by_host: dict[str, list[HostProblem]] = {}
     for problem in problems:  # what this machine is blamed for is told with the first host
         owner = spec.hosts[0].name if problem.host == THIS_MACHINE and spec.hosts else problem.host
         by_host.setdefault(owner, []).append(problem)
     return [
-        report_of(spec, facts.values[host.name], looks.values.get(host.name, ""), by_host, looks.errors.get(host.name))
-        if host.name in facts.values
+        report_of(spec, judged[host.name], looks.values.get(host.name, ""), by_host, looks.errors.get(host.name))
+        if host.name in judged
         else _failed(host.name, facts.errors[host.name])
         for host in spec.hosts
     ]
@@ -161,9 +172,18 @@ def repairs(report: HostReport) -> list[str]:
 
 
 def fix_host(host: HostConnection, report: HostReport) -> str:
-    """Do these; what was done."""
-    done = [line for line in repairs(report) if host.run(line, timeout_s=LOOK_S).code == 0]
+    """Do these, with the lock of commands that change hosts; what was done."""
+    done = [line for line in repairs(report) if host.run(_repair(line, report), timeout_s=FIX_S).code == 0]
     return f"{report.name}: {'; '.join(done)}" if done else ""
+
+
+def _repair(line: str, report: HostReport) -> str:
+    """Nothing where the host has left the cluster since it was looked at, as after a `down` that had the lock."""
+    cluster = shlex.quote(report.facts.journal_cluster if report.facts else "")
+    return f"""{PRELUDE}
+[ "$(head -n 1 "$LB/cluster" 2>/dev/null)" = {cluster} ] || fail 'it is not part of the cluster any more'
+{line}
+"""
 
 
 def _is_wanted(unit: str, facts: HostFacts) -> bool:

@@ -83,20 +83,23 @@ def of_file(file: str, switches: dict[str, bool]) -> tuple[ClusterTarget | None,
     from longboat.clusters.cluster_file import read_cluster
     from longboat.clusters.hosts.pool import connect
     from longboat.clusters.hosts.settings import LoginSettings
+    from longboat.clusters.spec_store import load_spec
     from longboat.doctor.examine import ClusterTarget, examine_hosts, joined
     from longboat.doctor.fixes import fix_hosts
     from longboat.engines.kubernetes.engine import KubernetesEngine
+    from longboat.engines.shared.home import Home
     from longboat.kubeapi.errors import KubeconfigError
 
     if same_place():
         raise UsageError("--cluster names the cluster already", hint="leave --on, --engine and --namespace out")
     spec = read_cluster(file)
+    kept = load_spec(spec.name, Home())
     with connect(spec.hosts, LoginSettings(ask_password=ask_password)) as hosts:
-        diagnosis = examine_hosts(spec, hosts)
+        diagnosis = examine_hosts(spec, hosts, kept)
         if switches["fix"] and (done := fix_hosts(hosts, diagnosis)):
             for text in done.values():
                 say(f"longboat: fixed {clean(text)}")
-            diagnosis = examine_hosts(spec, hosts)
+            diagnosis = examine_hosts(spec, hosts, kept)
     engine = KubernetesEngine(context=spec.context or spec.name)
     try:
         target = ClusterTarget(engine.client, engine.settings, engine.environment)
