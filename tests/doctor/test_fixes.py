@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -39,12 +40,12 @@ def test_files_of_the_whole_machine_and_of_others_stay(monkeypatch: pytest.Monke
     file.touch()
     file.chmod(0o644)
     changed: list[Any] = []
-    monkeypatch.setattr(fixes.os, "chmod", lambda *asked: changed.append(asked))
+    monkeypatch.setattr(os, "chmod", lambda *asked: changed.append(asked))
     files = (("/etc/hostname", 0o644), (str(file), 0o644))
     seen = Seen({CLIENT: ClientFacts(context="lab", namespace="n", server="s", files=files)})
-    monkeypatch.setattr(fixes.os, "getuid", lambda: file.stat().st_uid + 1)
+    monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
     assert fixes.FIXES["kubeconfig mode"](None, seen) == "" and not changed  # type: ignore[arg-type]
-    monkeypatch.setattr(fixes.os, "getuid", lambda: 0)
+    monkeypatch.setattr(os, "getuid", lambda: 0)
     fixes.FIXES["kubeconfig mode"](None, seen)  # type: ignore[arg-type]
     assert "/etc/hostname" not in [path for path, _ in changed]
 

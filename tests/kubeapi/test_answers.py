@@ -51,6 +51,13 @@ def test_what_is_no_status_is_survived(body: bytes) -> None:
     assert found.message
 
 
+def test_a_health_check_that_fails_names_all_parts_that_do() -> None:
+    passed = "".join(f"[+]poststarthook/start-controller-{at} ok\n" for at in range(40))
+    body = f"{passed}[-]etcd failed: reason withheld\n{passed}[-]poststarthook/rbac failed\nreadyz check failed\n"
+    message = error_of(500, body.encode(), "GET /readyz").message
+    assert message.endswith(": [-]etcd failed: reason withheld\n[-]poststarthook/rbac failed")
+
+
 def test_when_to_come_back_is_kept() -> None:
     assert error_of(429, b"", "GET /x", retry_after_s=7.0).details == {"retryAfterSeconds": 7.0}
 

@@ -26,6 +26,8 @@ _KUBELET_CALL = re.compile(
     r'(?:Get|Post) "https?://(\[[0-9a-f:]+\]|[^/:"]+)(?::\d+)?/(?:containerLogs|exec|attach)/[^"]*": '
 )
 """How an API server repeats the address it asked a kubelet at."""
+_FAILED_CHECK = re.compile(rb"^\[-\]\S+.*", re.MULTILINE)
+"""A line of `/readyz?verbose`; those that pass have a plus."""
 BAD_APPLY = "failed to create typed patch object"
 """So an unknown field in a server-side apply is told, with the status of a broken server."""
 
@@ -36,7 +38,7 @@ def error_of(
     """The error for a status of 300 or more. `what` was asked; it is told only where the server says nothing itself."""
     parsed = _parse(body)
     reason = str(parsed.get("reason") or "")
-    message = str(parsed.get("message") or "") or body[:200].decode(errors="replace").strip() or f"{action}: {status}"
+    message = str(parsed.get("message") or "") or _plain(body) or f"{action}: {status}"
     message = _KUBELET_CALL.sub(r"the kubelet of machine \1 does not answer: ", message)
     hint = None
     kind = _CLASSES.get(status, ApiError)
@@ -77,6 +79,12 @@ def error_in(status: dict[str, Any], action: str) -> ApiError:
 def is_status(body: bytes) -> bool:
     """Whether an API server wrote this answer: load balancers and proxies on the way write pages of their own."""
     return bool(_parse(body))
+
+
+def _plain(body: bytes) -> str:
+    """The beginning of an answer that is no Status; of a health check, all parts that failed and none of the others."""
+    failed = _FAILED_CHECK.findall(body)
+    return (b"\n".join(failed) or body[:200]).decode(errors="replace").strip()
 
 
 def _parse(body: bytes) -> dict[str, Any]:

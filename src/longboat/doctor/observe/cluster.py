@@ -16,7 +16,7 @@ from longboat.engines.kubernetes.install.install import absence, find_controller
 from longboat.engines.kubernetes.record_store import RUN_RECORDS
 from longboat.kubeapi import kinds
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import ApiError, Unreachable, answer_or_none
+from longboat.kubeapi.errors import Unreachable, answer_or_none
 from longboat.kubeapi.kinds import Kind
 
 Object = dict[str, Any]
@@ -28,11 +28,10 @@ HOOKS = (
     Kind("ValidatingWebhookConfiguration", "admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False),
     Kind("MutatingWebhookConfiguration", "admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", False),
 )
-READY_CHECKS = ("etcd", "etcd-readiness", "informer-sync", "shutdown")
 OLD_S = 900.0
 """No examination takes so long: what is older was left by one that was killed."""
 _PLUGIN = re.compile(r"device-plugin|gpu-feature-discovery|dcgm-exporter|nvidia-.*toolkit|rdma|network-operator")
-_FAILING = re.compile(r"^\[-\](\S+)", re.MULTILINE)
+_FAILING = re.compile(r"\[-\](\S+)")
 
 
 def failing_checks(client: Client) -> tuple[str, ...]:
@@ -42,18 +41,8 @@ def failing_checks(client: Client) -> tuple[str, ...]:
     except Unreachable as error:
         if error.status != 500:
             raise
-        # The answer is cut after a few lines: the usual ones are asked one by one.
-        named = _FAILING.findall(error.message) + [name for name in READY_CHECKS if _fails(client, name)]
-        return tuple(dict.fromkeys(named)) or (error.message,)
+        return tuple(_FAILING.findall(error.message)) or (error.message,)
     return ()
-
-
-def _fails(client: Client, check: str) -> bool:
-    try:
-        client.request("GET", f"/readyz/{check}", timeout_s=5.0, may_repeat=False)
-    except ApiError:
-        return True
-    return False
 
 
 def nodes(client: Client) -> list[Object]:
