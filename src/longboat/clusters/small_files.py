@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
+from typing import IO, Any
 
 from longboat.core.errors import EngineError
 
 _FILE_BYTES = 8 << 20  # keys have some KiB, manifests of networks up to a MiB
 
 
+class SafeRedirects(urllib.request.HTTPRedirectHandler):
+    """What was asked for over https comes over https all the way."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        if urllib.parse.urlsplit(newurl).scheme not in ("https", req.type):
+            raise urllib.error.URLError("the server leads away from https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def load_file(name: str) -> bytes:
     """A file here, or what a URL gives: keys and manifests. What comes over https comes so all the way."""
     try:
         if name.startswith(("https://", "http://")):
-            with urllib.request.urlopen(name, timeout=30) as answer:
-                if name.startswith("https://") and not answer.url.startswith("https://"):
-                    raise ValueError("the server leads away from https")
+            with urllib.request.build_opener(SafeRedirects).open(name, timeout=30) as answer:
                 content = bytes(answer.read(_FILE_BYTES + 1))
         else:
             with open(Path(name).expanduser(), "rb") as file:

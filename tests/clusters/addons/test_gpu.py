@@ -51,16 +51,28 @@ class Cluster:
         return ObjectList(self.items, "1")
 
 
-def daemon_set(image: str, **labels: str) -> dict[str, Any]:
-    meta = {"name": "nvidia", "namespace": "gpu-operator", "labels": labels}
-    return {"metadata": meta, "spec": {"template": {"spec": {"containers": [{"image": image}]}}}}
+NVIDIA = "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"
+PLUGINS = "/var/lib/kubelet/device-plugins"
+
+
+def daemon_set(
+    image: str, namespace: str = "gpu-operator", name: str = "plugin", path: str = PLUGINS
+) -> dict[str, Any]:
+    pod = {"containers": [{"image": image}], "volumes": [{"emptyDir": {}}, {"hostPath": {"path": path}}]}
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"template": {"spec": pod}}}
 
 
 @pytest.mark.parametrize(
     ("item", "expected"),
     [
-        (daemon_set("nvcr.io/nvidia/k8s-device-plugin:v0.17.1"), "gpu-operator/nvidia"),
+        (daemon_set(NVIDIA), "gpu-operator/plugin"),
+        (daemon_set(NVIDIA, "kube-system"), "kube-system/plugin"),
+        (daemon_set(NVIDIA, "nvidia-device-plugin", path=f"{PLUGINS}/"), "nvidia-device-plugin/plugin"),
+        (daemon_set("mirror/k8s-device-plugin:v1", name="nvidia-plugin"), "gpu-operator/nvidia-plugin"),
         (daemon_set("docker.io/library/fluentd"), ""),
+        (daemon_set("rocm/k8s-device-plugin:1.31", "kube-system"), ""),
+        (daemon_set(NVIDIA, "team"), ""),
+        (daemon_set(NVIDIA, "kube-system", path="/var/log"), ""),
         (labelled([gpu.daemon_set("nvcr.io/nvidia/k8s-device-plugin:v0.19.3")], "gpu")[0], ""),
     ],
 )

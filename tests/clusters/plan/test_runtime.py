@@ -6,6 +6,8 @@ import pytest
 
 from longboat.clusters.observe.parse import parse
 from longboat.clusters.plan import runtime
+from longboat.clusters.plan.steps import Step
+from longboat.clusters.spec import SoftwareSource
 from tests.clusters.worlds import bare, cluster
 
 
@@ -27,3 +29,11 @@ def test_data_of_containerd_stay_where_they_are() -> None:
 )
 def test_only_a_plain_path_is_taken_over(line: str, expected: str) -> None:
     assert parse("h", f"containerd\t{line}\n").containerd_root == expected
+
+
+@pytest.mark.parametrize(("scheme", "is_held"), [("https", True), ("http", False)])
+def test_an_archive_that_is_asked_for_over_https_comes_so_all_the_way(scheme: str, is_held: bool) -> None:
+    spec = cluster(source=SoftwareSource(images=f"{scheme}://files.example.org/images.tar"))
+    step = runtime.images(spec, spec.hosts[0], bare("cp-0"))
+    assert isinstance(step, Step)
+    assert ("curl -fsSL --proto '=https' --proto-redir '=https' " in step.script) is is_held

@@ -6,6 +6,8 @@ GPUs: a pod could name it and see devices that it has not asked for.
 
 from __future__ import annotations
 
+import re
+
 from longboat.clusters.addons.addon import AddonInputs, AddonManifest, Object, addon_of
 from longboat.clusters.spec import GPU_LABEL
 from longboat.kubeapi.client import Client
@@ -20,6 +22,8 @@ _FOLDERS = {
     "cdi": ("/var/run/cdi", "/var/run/cdi", "DirectoryOrCreate"),
 }
 """Volume -> folder of the node, where the plugin sees it, type."""
+_OPERATORS = re.compile("nvidia|gpu-operator")
+"""Of namespaces: as operators and charts call them."""
 
 
 def make(inputs: AddonInputs) -> AddonManifest:
@@ -82,9 +86,20 @@ def _mount(name: str, path: str) -> Object:
 def other_plugin(client: Client) -> str:
     """A device plugin of NVIDIA's that somebody else installed, as namespace/name; empty: there is none."""
     for each in client.list(DAEMON_SET, everywhere=True).items:
-        meta = each["metadata"]
-        containers = each["spec"]["template"]["spec"].get("containers") or []
-        is_plugin = any("k8s-device-plugin" in container.get("image", "") for container in containers)
-        if is_plugin and not addon_of(each):
-            return f"{meta['namespace']}/{meta['name']}"
+        if is_plugin(each) and not addon_of(each):
+            return f"{each['metadata']['namespace']}/{each['metadata']['name']}"
     return ""
+
+
+def is_plugin(daemon_set: Object) -> bool:
+    """Whether it is NVIDIA's plugin and can be at work: where plugins and operators are installed, with the folder in
+    which the kubelet looks for plugins. A tenant's DaemonSet of that name keeps nobody's GPUs back.
+    """
+    meta, pod = daemon_set["metadata"], daemon_set["spec"]["template"]["spec"]
+    if meta["namespace"] != NAMESPACE and not _OPERATORS.search(meta["namespace"]):
+        return False
+    paths = [str((volume.get("hostPath") or {}).get("path")).rstrip("/") for volume in pod.get("volumes") or ()]
+    if not any(path.endswith("/kubelet/device-plugins") for path in paths):  # distributions have it elsewhere
+        return False
+    images = [str(container.get("image", "")) for container in pod.get("containers") or ()]
+    return any("device-plugin" in image and "nvidia" in f"{image} {meta['name']}" for image in images)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from longboat import __version__
 from longboat.clusters.addons.addon import AddonInputs, AddonManifest, Object
-from longboat.clusters.provisioner.volumes import LABELS, PLACE, PROVISIONER, VolumePlace
+from longboat.clusters.provisioner.volumes import CLASS, LABELS, PLACE, PROVISIONER, VolumePlace
 from longboat.clusters.spec import ClusterSpec
 from longboat.core.errors import EngineError
 from longboat.core.words import counted
@@ -33,8 +33,6 @@ from longboat.kubeapi.kinds import (
 )
 
 NAME = "longboat-storage"
-CLASS = {"local-path": "longboat-local", "nfs": "longboat-nfs"}
-"""Two names: the fields of a class cannot be changed."""
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 FOLDER = "/volumes"
 HEALTH_PORT = 8088

@@ -19,6 +19,7 @@ from typing import IO, Any, NamedTuple
 
 from longboat.clusters.hosts.connection import FilePart
 from longboat.clusters.offline.write import write_tar
+from longboat.clusters.small_files import SafeRedirects
 from longboat.core.errors import EngineError
 from longboat.engines.shared.files import disk, make_folder
 
@@ -76,7 +77,7 @@ class _Pull:
     def __init__(self, name: str, blobs: Path) -> None:
         self._name, self._image, self._blobs = name, parse_image(name), blobs
         self._token = ""
-        self._opener = urllib.request.build_opener(_SafeRedirects)
+        self._opener = urllib.request.build_opener(SafeRedirects)
 
     def run(self, architecture: str) -> Descriptor:
         try:
@@ -180,14 +181,3 @@ class _Pull:
 def _is_for(entry: Descriptor, architecture: str) -> bool:
     platform = entry.get("platform") or {}
     return platform.get("os") == "linux" and platform.get("architecture") == architecture
-
-
-class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """What was asked for over https comes over https all the way."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        if urllib.parse.urlsplit(newurl).scheme != req.type:
-            raise urllib.error.URLError("the registry sends to a place that is not safe")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)

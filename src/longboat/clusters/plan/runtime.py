@@ -127,7 +127,8 @@ def images(spec: ClusterSpec, host: HostSpec, facts: HostFacts, references: Sequ
     load = "ctr -n k8s.io images import -"
     named = f"# {shlex.join(wanted)}\n"  # other images are another step
     if spec.source.kind == "packages" and is_url(source):  # a pipe hides the exit code of what comes first
-        script = f'{named}curl -fsSL --retry 3 -o "$LB/images.tar" {shlex.quote(source)}\n'
+        only = "--proto '=https' --proto-redir '=https' " if source.startswith("https://") else ""  # all the way
+        script = f'{named}curl -fsSL {only}--retry 3 -o "$LB/images.tar" {shlex.quote(source)}\n'
         script += f'{load} < "$LB/images.tar" >/dev/null\nrm "$LB/images.tar"\n'
         return Step(host=host.name, name="images", title=title, script=script, timeout_s=IMAGES_S)
     script = f"{named}{load} >/dev/null\n"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import os
 import secrets
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from longboat.clusters.provisioner import volumes
+from longboat.clusters.provisioner.folders import delete_folder
 from longboat.clusters.provisioner.volumes import Object, VolumePlace
+from longboat.clusters.spec import OWN_FOLDER
 from longboat.engines.shared.probe_server import serve
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import AlreadyExists, ApiError
@@ -46,7 +47,7 @@ class Provisioner:
         if health_port is not None:
             checks = {"/healthz": self.why_unhealthy, "/readyz": self.why_not_ready}
             serve(health_port, checks, option="--health-port")
-        if not self._place.server:
+        if not self._place.server and self._place.path.endswith(f"/{OWN_FOLDER}"):
             os.chmod(self._folder, 0o700)
         self._say(f"volumes on {self._place.text}")
         try:
@@ -74,7 +75,7 @@ class Provisioner:
         return self._claims.why_stale() or self._volumes.why_stale()
 
     def turn(self) -> None:
-        """Provision every pending claim and delete every released volume. Failures are retried."""
+        """Provision every pending claim and delete every released volume. Failures are retried, and stop no others."""
         claims, made = self._claims.items, self._volumes.items
         self._told = {uid: text for uid, text in self._told.items() if uid in claims or uid in made}
         for claim in claims.values():
@@ -85,8 +86,8 @@ class Provisioner:
                 self._end(volume)
 
     def _serve(self, claim: Object) -> None:
-        reason = volumes.refusal(claim, self._place)
         try:
+            reason = volumes.refusal(claim, self._place)
             if not reason:
                 self.make_folder(volumes.volume_name(claim))
                 self._client.create(volumes.volume_object(claim, self._place))
@@ -97,6 +98,8 @@ class Provisioner:
             reason = f"no folder on {self._place.text}: {error.strerror}"
         except ApiError as error:
             reason = error.message
+        except Exception as error:  # what users write into their claims may fail anywhere
+            reason = f"the claim is not understood: {error!r}"
         if reason:
             self._tell(claim, reason)
 
@@ -109,12 +112,10 @@ class Provisioner:
         """Delete a volume's folder, then the PersistentVolume, which stays as long as something is left."""
         name = volume["metadata"]["name"]
         try:
-            path = self._folder / name
-            if path.is_dir():
-                shutil.rmtree(path)  # follows no links: pods made what is in it
+            delete_folder(self._folder / name)
             self._client.delete(VOLUME, name, uid=volume["metadata"]["uid"])
             self._say(f"{name}: deleted")
-        except (OSError, ApiError) as error:
+        except Exception as error:  # pods made what is in it, which may fail anywhere
             self._once(volume, f"{name}: not deleted: {error}")
 
     def _tell(self, claim: Object, reason: str) -> None:

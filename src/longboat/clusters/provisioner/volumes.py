@@ -16,6 +16,8 @@ Object = dict[str, Any]
 
 PROVISIONER = "longboat.dev/volumes"
 """Of the StorageClass: whose claims are served."""
+CLASS = {"local-path": "longboat-local", "nfs": "longboat-nfs"}
+"""Two names: the fields of a class cannot be changed."""
 PLACE = "longboat.dev/storage"
 """On a volume: where it is, as `VolumePlace.text` has it."""
 LABELS = {ADDON_LABEL: "storage", "app.kubernetes.io/managed-by": "longboat"}
@@ -57,6 +59,8 @@ def is_wanted(claim: Object, place: VolumePlace) -> bool:
 def refusal(claim: Object, place: VolumePlace) -> str:
     """Why the claim cannot be provisioned here; empty: it can."""
     spec = claim["spec"]
+    if spec.get("storageClassName") not in CLASS.values():  # who it is for is an annotation, which users can write
+        return f"expected the field storageClassName, {' or '.join(CLASS.values())}"
     if spec.get("volumeMode", "Filesystem") != "Filesystem":
         return "this storage has folders, and no block devices"
     if spec.get("dataSource") or spec.get("dataSourceRef"):
