@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from longboat.clusters.apply import gpu_verification
+from longboat.clusters.apply import answers, gpu_verification
 from longboat.clusters.apply.gpu_verification import GpuVerification, count_gpus, job_of, verified_key
 from longboat.clusters.apply.step_log import StepEvent
-from longboat.clusters.hosts.connection import CommandResult, Line
+from longboat.clusters.hosts.connection import CommandFailed, CommandResult, Line
 from longboat.clusters.observe.facts import GpuDevice
 from tests.clusters.worlds import bare, cluster
 
@@ -25,10 +25,14 @@ RUNNING = {"metadata": {"name": "pod-1"}, "status": {"phase": "Running"}}
 class World:
     """A control plane and a GPU host; `offers`: GPUs of the node at each look, the last one from then on."""
 
-    def __init__(self, *, offers: tuple[int, ...] = (2,), after: str = LISTED, pod: dict[str, Any] = RUNNING) -> None:
+    def __init__(
+        self, *, offers: tuple[int, ...] = (2,), after: str = LISTED, pod: dict[str, Any] = RUNNING, trouble: str = ""
+    ) -> None:
         self.offers: Iterator[int] = iter(offers)
         self.offered, self.after, self.pod = offers[0], after, pod
         self.asked: list[str] = []
+        self.trouble = trouble
+        """What the control plane says the first time that it is asked something, in place of an answer."""
 
     def answer(self, host: str, script: str) -> str:
         answers = {
@@ -43,7 +47,10 @@ class World:
             "nvidia-smi -L": lambda: LISTED,
         }
         word = next(word for word in answers if word in script)
+        is_first = f"{host} {word.strip()}" not in self.asked
         self.asked.append(f"{host} {word.strip()}")
+        if self.trouble and is_first and host == "cp-0":
+            raise CommandFailed(host, CommandResult(code=1, stdout="", stderr=self.trouble))
         return answers[word]()
 
     def _offer(self) -> str:
@@ -59,7 +66,10 @@ class Simulated:
         self, script: str, *, stdin: bytes | Path = b"", as_root: bool = True, timeout_s: float = 60.0,
         on_line: Line | None = None,
     ) -> CommandResult:  # fmt: skip
-        return CommandResult(code=0, stdout=self.world.answer(self.name, script), stderr="")
+        try:
+            return CommandResult(code=0, stdout=self.world.answer(self.name, script), stderr="")
+        except CommandFailed as error:
+            return error.result
 
     def close(self) -> None: ...
 
@@ -67,6 +77,7 @@ class Simulated:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_verification, "LOOK_S", 0.0)
+    monkeypatch.setattr(answers, "_LOOK_S", 0.0)
     monkeypatch.setattr(gpu_verification, "OFFERED_S", 0.05)
     monkeypatch.setattr(gpu_verification, "POD_S", 0.05)
 
@@ -89,6 +100,17 @@ def test_a_pod_sees_all_gpus_before_and_after_daemon_reload_and_goes() -> None:
         "cp-0 create -f -", "cp-0 get pods", "cp-0 logs pod-1", "w-0 daemon-reload", "cp-0 exec pod-1",
         "cp-0 delete job", "w-0 done_with",
     ]  # fmt: skip
+
+
+def test_an_api_server_that_does_not_answer_says_nothing_about_gpus() -> None:
+    work = verify(World(trouble="The connection to the server 10.0.0.1:6443 was refused"))
+    assert not work.failures and [report.table for report in work.reports] == [TABLE]
+
+
+def test_an_answer_that_will_not_change_is_not_asked_for_again() -> None:
+    world = World(trouble='Error from server (NotFound): nodes "w-0" not found')
+    (failure,) = verify(world).failures
+    assert "not found" in failure.message and world.asked.count("cp-0 allocatable") == 1
 
 
 def test_what_was_shown_before_is_only_counted() -> None:

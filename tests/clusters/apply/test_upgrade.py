@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from longboat.clusters.apply import upgrade
+from longboat.clusters.apply import answers, upgrade
 from longboat.clusters.apply.step_log import StepEvent
 from longboat.clusters.apply.upgrade import ClusterUpgrade, Patience, UpgradeResult
-from longboat.clusters.hosts.connection import CommandResult, Line
+from longboat.clusters.hosts.connection import CommandResult, HostUnreachable, Line
 from longboat.clusters.plan.upgrade_plan import plan_upgrade
 from tests.clusters.plan.test_upgrade_plan import member, node
 from tests.clusters.worlds import KEYS, cluster
@@ -39,6 +39,7 @@ class SimulatedHost:
     """Writes down what it was asked for. Kubelets have the new version once it was installed."""
 
     def __init__(self, name: str, log: list[str], breaks: str, trainings: list[str]) -> None:
+        """A training called `hiccup` is an API server that does not answer once, `gone` a host that does not."""
         self.name, self.log, self.breaks, self.trainings = name, log, breaks, trainings
 
     def run(
@@ -60,6 +61,12 @@ class SimulatedHost:
             )
         if verb == "pods":
             assert '{"\\t"}' in script and '{"\\n"}' in script  # kubectl reads the escapes, and no raw ones
+        if verb == "pods" and "w-0" in script and self.trainings[:1] == ["gone"]:
+            self.trainings.pop(0)
+            raise HostUnreachable(self.name, "no route to host")
+        if verb == "pods" and "w-0" in script and self.trainings[:1] == ["hiccup"]:
+            self.trainings.pop(0)
+            return CommandResult(code=1, stdout="", stderr="Unable to connect to the server")
         if verb == "pods" and "w-0" in script and self.trainings:
             out = f"w-0\tteam/{self.trainings.pop(0)}\t{owner('Job')}\nw-0\tteam/web\t{owner('ReplicaSet')}\n"
         return CommandResult(code=0, stdout=out, stderr="")
@@ -86,6 +93,7 @@ def carry_out(
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrade, "_LOOK_S", 0.0)
+    monkeypatch.setattr(answers, "_LOOK_S", 0.0)
 
 
 def of_node(name: str, verb: str) -> list[str]:
@@ -103,6 +111,17 @@ def test_trainings_are_waited_for_before_the_drain_and_named_once() -> None:
     log, result, events = carry_out(trainings=("mnist-0", "mnist-0", "mnist-0"))
     assert [event.text for event in events if event.state == "waiting"] == ["for team/mnist-0"]
     assert "w-0 drain" in log and not result.failures
+
+
+def test_an_api_server_that_does_not_answer_for_a_moment_does_not_end_a_days_wait() -> None:
+    log, result, _ = carry_out(trainings=("mnist-0", "hiccup", "gone", "mnist-0"))
+    assert "w-0 drain" in log and not result.failures
+
+
+def test_an_api_server_that_is_gone_for_good_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upgrade, "RESTART_S", 0.0)
+    log, result, _ = carry_out(trainings=("mnist-0", *("hiccup",) * 1_000_000))
+    assert "w-0 drain" not in log and "Unable to connect" in result.failures[0].message
 
 
 def test_with_no_patience_nobody_is_waited_for() -> None:

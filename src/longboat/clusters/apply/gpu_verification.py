@@ -7,6 +7,7 @@ compared.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shlex
@@ -15,9 +16,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from longboat.clusters.apply.answers import answered
 from longboat.clusters.apply.execute import all_at_once
 from longboat.clusters.apply.step_log import Listener, StepFailure, StepLog
-from longboat.clusters.hosts.connection import HostConnection, check
+from longboat.clusters.hosts.connection import CommandFailed, HostConnection, HostUnreachable, check
 from longboat.clusters.observe.facts import HostFacts
 from longboat.clusters.observe.gpu_checks import wants_gpus
 from longboat.clusters.plan.journal_shell import PRELUDE
@@ -99,7 +101,7 @@ class GpuVerification:
         path = "{.status.allocatable." + GPU_RESOURCE.replace(".", r"\.") + "}"
         ask = f"{KUBECTL} get node {shlex.quote(name)} -o jsonpath={shlex.quote(path)}"
         deadline = time.monotonic() + OFFERED_S
-        while (offered := check(self._control, ask).strip() or "0") != str(count):
+        while (offered := self._ask(ask).strip() or "0") != str(count):
             if time.monotonic() > deadline:
                 raise EngineError(
                     f"nvidia-smi lists {count} GPUs, the node offers {offered}{self._plugin_state(name)}",
@@ -112,8 +114,21 @@ class GpuVerification:
         reason = reason_of(pods[0]) if pods else "it has no pod there"
         return f"; the device plugin: {reason}" if reason else ""
 
+    def _ask(self, script: str, *, timeout_s: float = 60.0) -> str:
+        """An API server that does not answer for a moment says nothing about GPUs."""
+        return answered(lambda: check(self._control, script, timeout_s=timeout_s))
+
+    def _create(self, job: dict[str, Any]) -> None:
+        # The server checks it; kubectl would fetch megabytes of schema first, with which a busy server is late.
+        script = f"{KUBECTL} create -f - --validate=false"
+        try:
+            answered(lambda: check(self._control, script, stdin=json.dumps(job).encode()))
+        except CommandFailed as error:
+            if "(AlreadyExists)" not in error.result.stderr:  # made by a call whose answer was lost
+                raise
+
     def _pods(self, choice: str) -> list[dict[str, Any]]:
-        output = check(self._control, f"{KUBECTL} -n {NAMESPACE} get pods {choice} -o json")
+        output = self._ask(f"{KUBECTL} -n {NAMESPACE} get pods {choice} -o json")
         items: list[dict[str, Any]] = json.loads(output)["items"]
         return items
 
@@ -121,19 +136,18 @@ class GpuVerification:
         job = job_of(self._spec, name, count)
         job_name = job["metadata"]["name"]
         delete = f"{KUBECTL} -n {NAMESPACE} delete job {job_name} --ignore-not-found --cascade=foreground --timeout=60s"
-        check(self._control, delete, timeout_s=90)  # of an earlier command that was cut off
+        self._ask(delete, timeout_s=90)  # of an earlier command that was cut off
         try:
-            # The server checks it; kubectl would fetch megabytes of schema first, with which a busy server is late.
-            create = f"{KUBECTL} create -f - --validate=false"
-            check(self._control, create, stdin=json.dumps(job).encode())
+            self._create(job)
             pod = self._wait_for_pod(job_name)
             table = self._wait_for_table(pod)
             check(self._hosts[name], "systemctl daemon-reload")
-            after = check(self._control, f"{KUBECTL} -n {NAMESPACE} exec {pod} -- nvidia-smi -L", timeout_s=60)
+            after = self._ask(f"{KUBECTL} -n {NAMESPACE} exec {pod} -- nvidia-smi -L")
         except GpusInUse as error:
             return GpuReport(host=name, gpus=count, note=error.message)
         finally:
-            self._control.run(delete, timeout_s=90)
+            with contextlib.suppress(HostUnreachable):  # it goes by itself, later
+                self._control.run(delete, timeout_s=90)
         if count_gpus(after) != count:
             raise EngineError(
                 f"after systemctl daemon-reload a pod sees {count_gpus(after)} of its {count} GPUs",
@@ -155,7 +169,7 @@ class GpuVerification:
     def _wait_for_table(self, pod: str) -> str:
         deadline = time.monotonic() + POD_S
         while True:
-            table = check(self._control, f"{KUBECTL} -n {NAMESPACE} logs {pod} --tail=200").strip()
+            table = self._ask(f"{KUBECTL} -n {NAMESPACE} logs {pod} --tail=200").strip()
             if table.endswith("+") or time.monotonic() > deadline:  # the last line of the table is its lower edge
                 return table
             time.sleep(LOOK_S)

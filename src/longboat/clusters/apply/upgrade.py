@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from longboat.clusters.apply import nodes as cluster_nodes
+from longboat.clusters.apply.answers import answered
 from longboat.clusters.apply.execute import Execution, perform
+from longboat.clusters.apply.restart import RESTART_S
 from longboat.clusters.apply.step_log import Listener, StepFailure, StepLog
 from longboat.clusters.hosts.connection import Content, HostConnection
 from longboat.clusters.plan.steps import Step
@@ -91,10 +93,13 @@ class ClusterUpgrade:
             self._wait_for_trainings(step)
         cluster_nodes.drain(self._control, step.host, grace_s=self._patience.grace_s)
 
+    def _trainings(self, host: str) -> list[str]:
+        return cluster_nodes.read_trainings(self._control, [host]).get(host, [])
+
     def _wait_for_trainings(self, step: Step) -> None:
         deadline = time.monotonic() + self._patience.wait_s
         shown: list[str] = []
-        while pods := cluster_nodes.read_trainings(self._control, [step.host]).get(step.host):
+        while pods := answered(lambda: self._trainings(step.host), RESTART_S):
             if pods != shown:
                 self._log.tell(step.host, step.name, "waiting", f"for {listing(pods, 3)}")
                 shown = pods
