@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from longboat.clusters.hosts import scripts
+from longboat.clusters.hosts.connection import FilePart
 from longboat.clusters.hosts.output import HEAD, TAIL, ScriptOutput
 from longboat.core.errors import EngineError
 
@@ -85,3 +87,25 @@ def test_a_line_without_an_end_comes_in_pieces() -> None:
     output.close()
     assert sum(map(len, lines)) == 1_000_000
     assert max(map(len, lines)) <= 64 << 10
+
+
+def test_pieces_of_files_are_opened_when_their_turn_comes(tmp_path: Path) -> None:
+    """A bundle has dozens of packages, and many hosts read it at once."""
+    (tmp_path / "bundle").write_bytes(b"0123456789")
+    parts = tuple(FilePart(path=tmp_path / "bundle", offset=start, size=2) for start in range(0, 10, 2))
+    count = lambda: len(os.listdir("/proc/self/fd"))  # noqa: E731
+    before = count()
+    with scripts.chunks((b"x", *parts, tmp_path / "bundle"), b"first") as pieces:
+        opened = [(piece, count() - before) for piece in pieces]
+    assert b"".join(piece for piece, _ in opened) == b"firstx0123456789" + b"0123456789"
+    assert max(number for _, number in opened) <= 1 and count() == before
+
+
+def test_files_that_cannot_be_read_are_told_before_the_script_starts(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="missing cannot be read: No such file"):
+        with scripts.chunks((b"x", FilePart(path=tmp_path / "missing", offset=0, size=1))):
+            pytest.fail("it starts")
+    (tmp_path / "short").write_bytes(b"1")
+    with pytest.raises(EngineError, match="short cannot be read: it has become shorter"):
+        with scripts.chunks((FilePart(path=tmp_path / "short", offset=0, size=2),)) as pieces:
+            list(pieces)

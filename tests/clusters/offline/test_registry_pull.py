@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from longboat.clusters.offline import registry_pull
 from longboat.clusters.offline.image_archive import references
 from longboat.clusters.offline.registry_pull import parse_image, pull_images
 from longboat.core.errors import EngineError
@@ -27,6 +28,11 @@ class SmallRegistry:
     def __init__(self) -> None:
         self.contents: dict[str, tuple[str, bytes]] = {}
         self.requests: list[str] = []
+        self.busy: list[int] = []
+        """Answers of the next requests, whatever they ask for."""
+        self.token, self.uses = "open", 0
+        """A token is good for so many requests; 0: for all."""
+        self.used = 0
         registry = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -42,12 +48,18 @@ class SmallRegistry:
 
     def answer(self, asked: http.server.BaseHTTPRequestHandler) -> None:
         self.requests.append(asked.path)
+        if self.busy:
+            return self.send(asked, self.busy.pop(0), b"", {"Retry-After": "0"})
         if asked.path.startswith("/token?"):
-            return self.send(asked, 200, json.dumps({"token": "open"}).encode())
+            status = 400 if asked.headers.get("Authorization") else 200
+            return self.send(asked, status, json.dumps({"token": self.token}).encode())
         if asked.path.startswith("/moved"):  # another host: it must not see the token
             status = 500 if asked.headers.get("Authorization") else 200
             return self.send(asked, status, self.contents[asked.path.removeprefix("/moved")][1])
-        if asked.headers.get("Authorization") != "Bearer open":
+        if self.uses and self.used >= self.uses:
+            self.token, self.used = f"{self.token}+", 0
+        self.used += 1
+        if asked.headers.get("Authorization") != f"Bearer {self.token}":
             challenge = f'Bearer realm="http://{self.host}/token",service="small",scope="repository:x:pull"'
             return self.send(asked, 401, b"", {"WWW-Authenticate": challenge})
         if asked.path not in self.contents:
@@ -105,6 +117,29 @@ def test_the_variant_of_the_architecture_in_an_archive(registry: SmallRegistry, 
     first = (tmp_path / "images.tar").read_bytes()
     pull_images(names, "amd64", tmp_path / "again.tar", lambda line: None)
     assert (tmp_path / "again.tar").read_bytes() == first
+
+
+def test_a_token_that_expires_is_renewed(registry: SmallRegistry, tmp_path: Path) -> None:
+    name = registry.add("app", b"layer")
+    registry.uses = 3
+    pull_images([name], "amd64", tmp_path / "images.tar", lambda line: None)
+    assert references(tmp_path / "images.tar") == (name,)
+    assert sum(path.startswith("/token?") for path in registry.requests) > 1
+    registry.uses = 1  # no token is ever good
+    with pytest.raises(EngineError, match="answers 401"):
+        pull_images([name], "amd64", tmp_path / "b.tar", print)
+
+
+def test_a_busy_registry_is_asked_again_and_not_for_ever(registry: SmallRegistry, tmp_path: Path) -> None:
+    name = registry.add("app", b"layer")
+    registry.busy = [503, 429, 500]
+    pull_images([name], "amd64", tmp_path / "images.tar", lambda line: None)
+    assert references(tmp_path / "images.tar") == (name,) and not registry.busy
+    registry.busy = [503] * 1000
+    count = len(registry.requests)
+    with pytest.raises(EngineError, match="answers 503"):
+        pull_images([name], "amd64", tmp_path / "b.tar", print)
+    assert len(registry.requests) - count == 1 + len(registry_pull.PAUSES_S)
 
 
 def test_what_is_wrong_is_told_with_the_images_name(registry: SmallRegistry, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from longboat.clusters.hosts.connection import Content, FilePart
 from longboat.core.errors import EngineError
@@ -59,29 +58,28 @@ def command(script: str, *, mark: str, timeout_s: float, sudo: str = "") -> str:
 
 @contextlib.contextmanager
 def chunks(stdin: Content, first: bytes = b"") -> Iterator[Iterator[bytes]]:
-    """The content of stdin in pieces. Raises before the script starts if a file cannot be read."""
+    """The content of stdin in pieces. Raises before the script starts if a file cannot be read. One file is open at a
+    time: a bundle has dozens, and each host reads it for itself.
+    """
+    items = stdin if isinstance(stdin, tuple) else (stdin,)
     try:
-        with contextlib.ExitStack() as files:
-            pieces = [iter([first] if first else [])]
-            for item in stdin if isinstance(stdin, tuple) else (stdin,):
-                pieces.append(_read_piece(item, files))
-            yield itertools.chain(*pieces)
+        files = [item for item in items if not isinstance(item, bytes)]
+        for path in {item.path if isinstance(item, FilePart) else item for item in files}:
+            open(path, "rb").close()
+        yield itertools.chain([first] if first else [], itertools.chain.from_iterable(map(_read_piece, items)))
     except OSError as error:
         raise EngineError(f"{error.filename or stdin!s} cannot be read: {error.strerror or error}") from error
 
 
-def _read_piece(item: bytes | Path | FilePart, files: contextlib.ExitStack) -> Iterator[bytes]:
+def _read_piece(item: bytes | Path | FilePart) -> Iterator[bytes]:
     if isinstance(item, bytes):
-        return (item[start : start + CHUNK] for start in range(0, len(item), CHUNK))
+        yield from (item[start : start + CHUNK] for start in range(0, len(item), CHUNK))
+        return
     path, offset, left = (item.path, item.offset, item.size) if isinstance(item, FilePart) else (item, 0, None)
-    file = files.enter_context(open(path, "rb"))
-    file.seek(offset)
-    return _read_file(file, left)
-
-
-def _read_file(file: IO[bytes], left: int | None) -> Iterator[bytes]:
-    while data := file.read(CHUNK if left is None else min(CHUNK, left)):
-        left = left and left - len(data)
-        yield data
+    with open(path, "rb") as file:
+        file.seek(offset)
+        while data := file.read(CHUNK if left is None else min(CHUNK, left)):
+            left = left and left - len(data)
+            yield data
     if left:
-        raise OSError(errno.EIO, "it has become shorter", file.name)
+        raise OSError(errno.EIO, "it has become shorter", str(path))

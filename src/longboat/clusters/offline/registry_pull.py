@@ -10,6 +10,7 @@ import hashlib
 import http.client
 import json
 import re
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -25,6 +26,8 @@ from longboat.engines.shared.files import disk, make_folder
 
 TIMEOUT_S = 60.0  # without a byte
 ATTEMPTS = 3  # a layer that broke off is asked for again
+PAUSES_S = (1.0, 4.0, 16.0)  # before a registry that is busy or being replaced is asked again
+MOST_PAUSE_S = 60.0  # registries that limit pulls name the hours until the next one: that is a failure
 MOST_MANIFEST = 4 << 20  # as registries have it
 _CHUNK = 1 << 20
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
@@ -149,21 +152,32 @@ class _Pull:
             else:
                 partial.unlink()
 
-    def _open(self, path: str, headers: Mapping[str, str]) -> Any:
+    def _open(self, path: str, headers: Mapping[str, str], *, is_renewed: bool = False) -> Any:
+        """With a token where the registry asks for one. Tokens expire: each request may renew it once."""
         try:
             return self._ask(f"{self._image.url}/{path}", headers)
         except urllib.error.HTTPError as error:
             challenge = error.headers.get("WWW-Authenticate", "")
             error.close()
-            if error.code != 401 or self._token or not challenge.lower().startswith("bearer "):
+            if error.code != 401 or is_renewed or not challenge.lower().startswith("bearer "):
                 raise self._fault(f"{self._image.host} answers {error.code} {error.reason}") from None
+        self._token = ""
         self._token = self._get_token(challenge)
-        return self._open(path, headers)
+        return self._open(path, headers, is_renewed=True)
 
     def _ask(self, url: str, headers: Mapping[str, str]) -> Any:
         request = urllib.request.Request(url, headers={"User-Agent": "longboat", **headers})
         if self._token:
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
+        for pause_s in PAUSES_S:
+            try:
+                return self._opener.open(request, timeout=TIMEOUT_S)
+            except urllib.error.HTTPError as error:
+                if error.code != 429 and error.code < 500:
+                    raise
+                wanted = error.headers.get("Retry-After", "")
+                error.close()
+                time.sleep(min(float(wanted), MOST_PAUSE_S) if re.fullmatch("[0-9]{1,6}", wanted) else pause_s)
         return self._opener.open(request, timeout=TIMEOUT_S)
 
     def _get_token(self, challenge: str) -> str:
