@@ -46,6 +46,10 @@ def read(path: Path) -> str:
         "key AKIAIOSFODNN7EXAMPLE",
         "ghp_abcdefghij0123456789 and hf_abcdefghijklmnop",
         base64.b64encode(bytes(range(100, 148))).decode(),
+        "proxy http://anna:with/slash-secret@proxy.example:3128 refused",
+        "http://anna:with@sign-and-a-long-secret@proxy.example:3128",
+        "wandb: 0123456789abcdef0123456789abcdef01234567",
+        "key=AB_0123456789ABCDEF0123456789ABCDEF",
     ],
 )
 def test_what_looks_like_a_secret(text: str) -> None:
@@ -60,11 +64,27 @@ def test_what_is_none_stays() -> None:
     texts = [
         "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
         f"sha256:{'ab' * 32}",
+        f"docker-pullable://registry.example:5000/team/image@sha256:{'ab' * 32}",
         "https://lab:6443",
         "10.0.0.1",
     ]
     assert [Redactor(["", "1", "true"]).text(text) for text in texts] == texts
     assert Redactor(["my-own-value"]).value({"my-own-value": ["a my-own-value b"]}) == {GONE: [f"a {GONE} b"]}
+
+
+def test_known_values_that_overlap_are_gone_whole() -> None:
+    redactor = Redactor(["first-half", "half-and-second", "half-and"])
+    assert redactor.text("a first-half-and-second b") == f"a {GONE} b"
+    assert redactor.text("half-and, first-half") == f"{GONE}, {GONE}"
+    assert redactor.text("first-hal") == "first-hal"
+
+
+def test_a_namespace_with_many_pods() -> None:
+    values = [f"https://store/{at:05}" for at in range(20_000)]
+    redactor = Redactor(values)
+    assert {redactor.text(f"pod {at} reads {value}") for at, value in enumerate(values)} == {
+        f"pod {at} reads {GONE}" for at in range(len(values))
+    }
 
 
 def test_only_named_fields_of_objects(tmp_path: Path) -> None:

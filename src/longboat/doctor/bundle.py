@@ -38,29 +38,50 @@ _SECRET_NAME = re.compile(r"token|secret|passw|credential|api_?key|private|acces
 _PATTERNS = (
     re.compile(r"-----BEGIN [A-Z0-9 ]+-----.*?(-----END [A-Z0-9 ]+-----|\Z)", re.DOTALL),
     re.compile(r"\beyJ[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*){0,2}"),  # JSON web tokens
-    re.compile(r"(?<=//)[^/@\s\"]+(?=@)"),  # user and password of an address
+    re.compile(r"(?<=//)[^/@\s\"]*:[^\s\"]*(?=@(?!sha256:))"),  # user and password of an address, also with / and @
+    re.compile(r"(?<=//)[^/@\s\"]+(?=@)"),
     re.compile(r"(?i)\b(bearer|basic)\s+[^\s\"\\]+"),
     re.compile(
         r"(?i)(?:token|secret|passw(?:or)?d|credentials?|api[_-]?key|access[_-]?key)[\"']?\s*[=:]\s*[^\s,;}\]]+"
     ),
     re.compile(r"\b(AKIA|ASIA)[0-9A-Z]{16}\b|\b(gh[opsu]|hf|glpat|xox[abp]|sk)[_-][A-Za-z0-9_-]{10,}"),
-    re.compile(r"(?![0-9a-f]{40,}\b)[A-Za-z0-9+/_-]{48,}={0,2}"),  # keys as base64; digests are hexadecimal
+    re.compile(r"(?<![0-9a-fA-F])(?<!sha256:)(?<!sha512:)[0-9a-fA-F]{32,}"),  # keys, but no digests of images
+    re.compile(r"(?![0-9a-f]{40,}\b)[A-Za-z0-9+/_-]{48,}={0,2}"),  # keys as base64
 )
 
 
 class Redactor:
-    """Texts without secrets: those that are known, and what looks like one."""
+    """Texts without secrets: those that are known, and what looks like one.
+
+    Known ones are found by their beginning and length: a namespace has as many values as pods, and as many texts.
+    """
 
     def __init__(self, known: Iterable[str]) -> None:
-        values = {value for text in known for value in (text, text.strip()) if len(value) >= SHORTEST}
-        self._known = sorted(values, key=len, reverse=True)  # one may be a part of another
+        self._known: dict[str, dict[int, set[str]]] = {}
+        for value in {value for text in known for value in (text, text.strip()) if len(value) >= SHORTEST}:
+            self._known.setdefault(value[:SHORTEST], {}).setdefault(len(value), set()).add(value)
+        self._done: dict[str, str] = {}  # most texts are in every pod
 
     def text(self, text: str) -> str:
-        for value in self._known:
-            text = text.replace(value, GONE)
-        for pattern in _PATTERNS:
-            text = pattern.sub(GONE, text)
-        return text
+        if text not in self._done:
+            redacted = self._without_known(text)
+            for pattern in _PATTERNS:
+                redacted = pattern.sub(GONE, redacted)
+            self._done[text] = redacted
+        return self._done[text]
+
+    def _without_known(self, text: str) -> str:
+        """All that any of them covers: they may overlap, and one be a part of another."""
+        parts, end = [], 0
+        for at in range(len(text) - SHORTEST + 1):
+            sizes = self._known.get(text[at : at + SHORTEST])
+            if sizes is None:
+                continue
+            size = max((size for size, values in sizes.items() if text[at : at + size] in values), default=0)
+            if size and at >= end:
+                parts += [text[end:at], GONE]
+            end = max(end, at + size) if size else end
+        return "".join([*parts, text[end:]])
 
     def value(self, value: Any) -> Any:
         """The same of every text in plain data, keys included."""
