@@ -29,6 +29,15 @@ def test_links_out_of_the_code_hide_nothing_of_the_image(tmp_path: Path) -> None
     assert not {"/usr/bin", "/usr/lib/python3", "/"} & set(targets)
 
 
+def test_a_checkpoint_in_the_runs_own_folder_is_no_mount_of_its_own(tmp_path: Path) -> None:
+    """It would be busy, and a newer checkpoint of the same step could not take its place."""
+    (tmp_path / "kept" / "step-5").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "kept" / "link").symlink_to(tmp_path / "elsewhere")
+    paths = [str(tmp_path / name) for name in ("kept", "kept/step-5", "kept/link", "kept-too")]
+    assert attempt.outermost([*paths, paths[0]]) == [paths[0], paths[2], paths[3]]
+
+
 @pytest.mark.parametrize("target", ["/", "/usr", "/usr/bin", "/etc/ssl", "/lib64", "/proc/1", "/dev/shm", "/opt"])
 def test_folders_of_the_image(target: str) -> None:
     assert hidden_links({"a": target, "b": "/mnt/x"}) == {"a": target}

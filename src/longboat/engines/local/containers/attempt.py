@@ -115,7 +115,7 @@ class AttemptContainers:
         volumes = [
             Path(volume.path) for volume in self._record.job.volumes if volume.path and os.path.isabs(volume.path)
         ]
-        folders = dict.fromkeys(os.path.abspath(path) for path in (*own, *inputs, *volumes))
+        folders = outermost(os.path.abspath(path) for path in (*own, *inputs, *volumes))
         moved = [Mount(source=folder, target=target) for target, folder in self._record.mounts.items()]
         launcher = Mount(source=os.fspath(self._launcher), target=LAUNCHER, read_only=True)
         return (*(Mount(source=path, target=path) for path in folders), *moved, launcher)
@@ -125,6 +125,22 @@ class AttemptContainers:
         if self._record.checkpoint_store is None:
             return {}
         return {name: value for name, value in os.environ.items() if name.startswith(STORES)}
+
+
+def outermost(paths: Iterable[str]) -> list[str]:
+    """These paths less those inside another of them, which come with it.
+
+    A mount of its own would keep a folder from being renamed: the checkpoint that a run resumes from could not be
+    replaced by a newer one of the same step.
+    """
+    distinct = list(dict.fromkeys(paths))
+
+    def is_inside(path: str, other: str) -> bool:
+        """By its name and in truth: a link may lead out of a folder."""
+        pairs = ((path, other), (os.path.realpath(path), os.path.realpath(other)))
+        return path != other and all(os.path.commonpath(pair) == pair[1] for pair in pairs)
+
+    return [path for path in distinct if not any(is_inside(path, other) for other in distinct)]
 
 
 def user_of(program: str) -> str:
