@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from longboat.clusters.apply import nodes
-from longboat.clusters.hosts.connection import CommandResult, Line
+from longboat.clusters.hosts.connection import CommandResult, HostUnreachable, Line
 from longboat.core.errors import EngineError
 
 FORGED = "x\nw-1\t10.244.0.0/16\t\t\t\t\t\u0085w-1\t10.244.0.0/16\u2028w-1\t"
@@ -85,6 +85,22 @@ def test_no_text_of_a_node_passes_for_another_node() -> None:
     views = nodes.read_nodes(Control([node("w-0", FORGED), node("w-1")]))
     assert [(view.name, view.pods) for view in views] == [("w-0", "10.244.1.0/24"), ("w-1", "10.244.1.0/24")]
     assert views[0].address == "" and views[0].upgrading == FORGED and views[0].version == FORGED
+
+
+def test_a_control_plane_that_is_away_for_a_moment_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Restarting(Control):
+        looks = 0
+
+        def run(self, script: str, **rest: Any) -> CommandResult:
+            self.looks += 1
+            if self.looks < 3:
+                raise HostUnreachable(self.name, "no route to host")
+            return super().run(script, **rest)
+
+    monkeypatch.setattr(nodes, "_LOOK_S", 0.0)
+    assert [view.name for view in nodes.wait_until_ready(Restarting([node("w-0")]), ["w-0"], 60)] == ["w-0"]
+    with pytest.raises(HostUnreachable):
+        nodes.wait_until_ready(Restarting([node("w-0")]), ["w-0"], -1)
 
 
 def test_a_list_that_was_cut_is_not_understood() -> None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from longboat.clusters.hosts.connection import CommandFailed, HostConnection, check
+from longboat.clusters.hosts.connection import CommandFailed, HostConnection, HostUnreachable, check
 from longboat.clusters.plan.kubeadm import JoinTicket
 from longboat.clusters.plan.network import KUBECTL, NodeView
 from longboat.clusters.plan.node_settings import ANNOTATION
@@ -108,7 +108,7 @@ def _wait(control: HostConnection, names: Sequence[str], timeout_s: float, state
             missing = sorted(set(names) - {node.name for node in nodes if is_so(node)})
             if not missing:
                 return nodes
-        except CommandFailed:
+        except (CommandFailed, HostUnreachable):
             if time.monotonic() > deadline:
                 raise
         if time.monotonic() > deadline:
