@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from longboat.cli.cluster.addons import remove_from
+from longboat.cli.cluster.down import finish
+from longboat.clusters.down import DownResult, KeptVolumes
 from longboat.clusters.hosts.connection import CommandResult
 from longboat.clusters.plan.kubeadm import ADMIN
+from longboat.clusters.spec import VolumeStorage
 from longboat.core.errors import EngineError
+from longboat.engines.shared.home import Home
 from tests.clusters.worlds import bare, cluster
 
 
@@ -45,3 +50,17 @@ def test_a_control_plane_that_does_not_answer_cannot_say_which_volumes_are_its_o
 
 def test_a_cluster_that_is_gone_already_has_nothing_to_purge() -> None:
     assert remove_from(session(journal_cluster=""), purge=True) == ()
+
+
+def test_volumes_that_stay_are_named_with_their_host_and_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    spec = cluster(workers=0, addons=("storage",), storage=VolumeStorage(path="/srv"))
+    session: Any = SimpleNamespace(
+        spec=spec, facts={"cp-0": None}, unreachable={}, home=Home(tmp_path), logs=tmp_path
+    )  # fmt: skip
+    assert finish(session, DownResult(kept=(KeptVolumes(host="cp-0", names=("pvc-1", "pvc-2")),)), ()) == 0
+    told = capsys.readouterr().err
+    assert "longboat: kept: volumes of users in /srv/longboat-volumes on cp-0: pvc-1, pvc-2\n" in told
+    assert "hint: --purge-data deletes the volumes of the cluster that goes" in told

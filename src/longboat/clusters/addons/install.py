@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from longboat.clusters.addons.addon import AddonInputs
 from longboat.clusters.addons.catalog import MAKERS, make_addon
 from longboat.clusters.addons.decide import AddonPlan, AddonState
-from longboat.clusters.addons.observe import lacking, plan_addon
+from longboat.clusters.addons.observe import lacking, plan_addon, pod_labels
 from longboat.clusters.spec import Addon
 from longboat.core.errors import EngineError, LongboatError
 from longboat.core.jobs import Value
@@ -119,7 +119,7 @@ def _pods_of(plan: AddonPlan) -> str:
     """A selector of the pods of its first workload."""
     for body in plan.manifest.objects:
         if body["kind"] in ("Deployment", "DaemonSet"):
-            return ",".join(f"{key}={value}" for key, value in body["spec"]["selector"]["matchLabels"].items())
+            return pod_labels(body)
     return ""
 
 
