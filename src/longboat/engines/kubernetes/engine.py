@@ -230,7 +230,7 @@ class KubernetesEngine:
         """What there is, and with `follow` what comes until the run has ended; its turns are taken here meanwhile."""
         from longboat.engines.kubernetes.logs.merge import RunLogs
         from longboat.engines.kubernetes.status import expiry_words
-        from longboat.kubeapi.errors import Unreachable
+        from longboat.kubeapi.errors import Forbidden, Unreachable
 
         is_followed = query.follow and not snapshot.state.is_final
         given = self._inputs.get(snapshot.record.uid)
@@ -247,7 +247,7 @@ class KubernetesEngine:
                     if live.wants_state():
                         try:
                             live.note_state(self._observe(snapshot.record.name).state)
-                        except Unreachable as error:
+                        except (Unreachable, Forbidden) as error:
                             live.note_unreachable(error)
                     yield from live.arrived()
                 yield from logs.vanished(live)

@@ -186,6 +186,37 @@ def test_who_may_not_read_logs_is_told_at_once() -> None:
         read(log)
 
 
+def test_a_follower_tries_for_as_long_as_it_takes() -> None:
+    assert len(read(log_of(Kubelet([said(0, 0, 0)], [0] * 1100)))) == 1
+
+
+class Restarted(Kubelet):
+    """An API server that refuses everybody for a while, after the first stream broke."""
+
+    def __init__(self, lines: list[tuple[float, bytes]], refusals: int) -> None:
+        super().__init__(lines, [120])
+        self.refusals = refusals
+
+    @contextmanager
+    def open(self, *, follow: bool, since: float | None) -> Iterator[Iterator[bytes]]:
+        if self.opened and self.refusals:
+            self.refusals -= 1
+            raise Forbidden("pods/log is forbidden")
+        with super().open(follow=follow, since=since) as chunks:
+            yield chunks
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_a_server_that_has_not_read_its_roles_yet_is_asked_again(follow: bool) -> None:
+    assert len(read(log_of(Restarted([said(0, seq, seq) for seq in range(10)], 5)), follow=follow)) == 10
+
+
+def test_a_right_that_was_taken_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longboat.kubeapi.refusals.SYNC_S", 0.05)
+    with pytest.raises(Forbidden):
+        read(log_of(Restarted([said(0, seq, seq) for seq in range(10)], 10**9)))
+
+
 def test_a_finished_log_that_never_comes_is_given_up() -> None:
     with pytest.raises(Unreachable):
         read(log_of(Kubelet([said(0, 0, 0)], [3] * 100)), follow=False)

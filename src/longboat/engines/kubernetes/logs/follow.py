@@ -22,8 +22,9 @@ from longboat.engines.kubernetes.observe.snapshot import PodView, pod_view
 from longboat.engines.kubernetes.records import Record, State
 from longboat.engines.shared.logfiles import matcher
 from longboat.kubeapi.client import Client
-from longboat.kubeapi.errors import Unreachable
+from longboat.kubeapi.errors import Forbidden, Unreachable
 from longboat.kubeapi.kinds import POD
+from longboat.kubeapi.refusals import Refusals
 from longboat.kubeapi.watch import Change, Reflector
 
 HELD_BYTES = 32 << 20
@@ -153,6 +154,7 @@ class LiveLogs:
         self._is_stale = False  # something happened that may be the end of the run
         self._over: dict[int, set[str]] = {}  # attempt -> pods whose containers have ended
         self._answered = time.monotonic()
+        self._refusals = Refusals(was_allowed=True)  # whoever follows has seen the run
         self._last: list[dict[str, Any]] | None = None
         self._ended = 0.0  # when we learnt that the run has ended
         labels = names.pods_of(record.name)
@@ -195,18 +197,23 @@ class LiveLogs:
         return True
 
     def note_state(self, state: State) -> None:
-        """Note the observed state of the run. Raises Unreachable."""
+        """Note the observed state of the run. Raises Unreachable, Forbidden."""
         if state.is_final:
             # The watch may lag behind: these are all the pods there will ever be.
             self._last = list_pods(self._client, self._record)
             self._ended = time.monotonic()
         self.state = state
         self._answered = self._looked = time.monotonic()
+        self._refusals.note_answer()
 
-    def note_unreachable(self, error: Unreachable) -> None:
+    def note_unreachable(self, error: Unreachable | Forbidden) -> None:
         """The run could not be observed. Raises the error once that has lasted too long."""
         self.state, self._looked = State(), time.monotonic()
-        if time.monotonic() - self._answered > OUTAGE_S:
+        if isinstance(error, Forbidden):
+            is_over = not self._refusals.may_pass()
+        else:
+            is_over = time.monotonic() - self._answered > OUTAGE_S
+        if is_over:
             raise error
 
     def arrived(self) -> Iterator[LogLine]:

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from longboat.engines.kubernetes.logs.lines import FOREIGN, LogGap, Parser, PodLine, batches, is_lost, take
 from longboat.kubeapi.errors import ApiError, Forbidden, Invalid, ObjectNotFound
+from longboat.kubeapi.refusals import Refusals
 
 OVERLAP_S = 2.0
 """The API server takes whole seconds."""
@@ -103,6 +104,7 @@ class PodLog:
         self.is_gone = False
         self.trouble = ""  # why there is no progress at present
         self.is_refused = False  # ... and whether the API server said so itself: it cannot reach the machine
+        self._refusals = Refusals()
         self._source = source
         self._stop = threading.Event()
         self._time = time  # of the last line
@@ -127,6 +129,7 @@ class PodLog:
             try:
                 for lines in self._stream(follow=not is_last, from_start=from_start, is_over=is_over):
                     tries, moved, self.trouble = 0, time.monotonic(), ""
+                    self._refusals.note_answer()
                     yield lines
                 if is_last:
                     # What was rotated away, with nothing of the same stream since, leaves no gap to be seen.
@@ -145,13 +148,16 @@ class PodLog:
             except ObjectNotFound:
                 self.is_gone = True
                 return
-            except Forbidden:
-                # Without the right to read logs, exec may still be allowed; without both, the error is raised.
-                if not self._has_files(None):
-                    raise
-                yield from self._from_files(follow=not is_last)
-                if self._is_fed:
-                    return
+            except Forbidden as error:
+                if self._refusals.may_pass():
+                    from_start, self.trouble = False, error.message
+                else:
+                    # Without the right to read logs, exec may still be allowed; without both, the error is raised.
+                    if not self._has_files(None):
+                        raise
+                    yield from self._from_files(follow=not is_last)
+                    if self._is_fed:
+                        return
             except Invalid as error:
                 if not follow:
                     raise
@@ -167,7 +173,7 @@ class PodLog:
                     if not follow:
                         raise
             tries += 1
-            self._stop.wait(min(SHORT_S * 2**tries, LONG_S) if tries > 1 else 0)
+            self._stop.wait(min(SHORT_S * 2 ** min(tries, 10), LONG_S) if tries > 1 else 0)
 
     def _stream(self, *, follow: bool, from_start: bool, is_over: bool) -> Iterator[list[PodLine]]:
         """One stream. `from_start`: of the whole log, whatever was seen."""
@@ -178,6 +184,7 @@ class PodLog:
         is_first = True
         head: PodLine | None = None  # a first line that is not the launcher's: a word of its own, or the end of a line
         with self._source.open(follow=follow, since=since) as chunks:
+            self._refusals.was_allowed = True
             for batch in batches(chunks, is_last=is_over):
                 lines: list[PodLine] = []
                 for raw in batch:

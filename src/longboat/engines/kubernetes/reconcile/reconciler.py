@@ -35,6 +35,7 @@ from longboat.engines.shared.retry_policy import describe
 from longboat.kubeapi.client import Client
 from longboat.kubeapi.errors import Conflict, Forbidden, ObjectNotFound, Unreachable
 from longboat.kubeapi.kinds import CONFIG_MAP, JOB, JOBSET, POD, Kind
+from longboat.kubeapi.refusals import Refusals
 from longboat.kubeapi.watch import Change, Reflector
 
 POLL_S = 1.0
@@ -147,6 +148,7 @@ class Reconciler:
         self._is_closed = False
         self._reflectors: dict[str, Reflector[Any]] = {}
         self._gate: Reflector[Any] | None = None
+        self._refusals = Refusals()
         self._again_at: float | None = None  # as the watches show it, since the last turn
 
     def __enter__(self) -> Reconciler:
@@ -179,14 +181,18 @@ class Reconciler:
             outlook = self._turn(deadline)
 
     def _turn(self, deadline: float | None) -> Reconciled:
-        """A turn; an API server that is away for a while is waited for."""
+        """A turn; an API server that is away for a while, or has not read its roles yet, is waited for."""
         patience = time.monotonic() + PATIENCE_S
         self._again_at = None
         while True:
             try:
-                return turn_or_look(self.client, self.run, self._may_act)
-            except Unreachable:
+                outlook = turn_or_look(self.client, self.run, self._may_act)
+                self._refusals.note_answer()
+                return outlook
+            except (Unreachable, Forbidden) as error:
                 now = time.monotonic()
+                if isinstance(error, Forbidden) and not self._refusals.may_pass():
+                    raise
                 if now >= patience or (deadline is not None and now >= deadline) or self._is_closed:
                     raise
                 self._wake.wait(POLL_S)
