@@ -60,7 +60,7 @@ class ClusterPlace:
         }
         self._home = home
         self._server: http.server.ThreadingHTTPServer | None = None
-        self.keeps_gpus_for_a_retry = flavour != "kueue"
+        self.keeps_gpus_for_a_retry = self.has_own_gate = flavour != "kueue"
         if flavour != "kueue":
             self.unsupported = (*self.unsupported, ({"queue": "research"}, ["research"], ["queue"]))
         self.engine: Engine = self.again()

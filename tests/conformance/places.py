@@ -39,6 +39,9 @@ class Place(Protocol):
     keeps_gpus_for_a_retry: bool
     """Whether a run that is tried again is served before all others."""
 
+    has_own_gate: bool
+    """Whether Longboat itself lets runs in: it then knows `after` and priorities. Else Kueue does."""
+
     passes_stdin: bool
     """Whether the only rank of a run reads what its submitter reads."""
 
@@ -76,6 +79,7 @@ class LocalPlace:
     fields: Mapping[str, Any] = {}
     is_this_machine = True
     keeps_gpus_for_a_retry = True
+    has_own_gate = True
     passes_stdin = True
     unsupported = (
         ({"volumes": {"/data": {"claim": "datasets"}}}, ["volumes./data", "claim"], ["local.claims.datasets"]),
