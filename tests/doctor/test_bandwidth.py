@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from longboat.doctor.bandwidth import between_gpus, between_pods, measure
+from longboat.doctor.bandwidth import between_gpus, between_pods, largest_node, measure, without_gpus
 from longboat.doctor.probes.outcomes import Interface, PodOutcome, PodReport, TrainProbe
-from longboat.engines.kubernetes.submit.facts.cluster_facts import observe
+from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts, observe
 from testbed.clusters import Cluster
 from testbed.fixtures import Kubectl
 from tests.doctor.conftest import target_of
@@ -44,3 +44,12 @@ def test_two_pods_measure(cluster: Cluster, namespace: str, kubectl: Kubectl, mo
     assert pods.status == "ok" and "Gbit/s over 4 connections on one node" in pods.detail
     assert "nothing to measure" in gpus.detail
     assert kubectl("get", "pods", "-o", "name") == ""
+
+
+def test_what_was_not_measured_is_not_ok() -> None:
+    silent = PodOutcome(node="a", report=PodReport(peer_error="timed out"))
+    finding = between_pods(PodOutcome(node="a"), silent)
+    assert finding.status == "skipped" and finding.detail.endswith("timed out")
+    assert largest_node(None) is None and largest_node(ClusterFacts(namespace="team")) is None
+    assert largest_node(ClusterFacts(namespace="team", nodes=())) == 0
+    assert (without_gpus(None).status, without_gpus(0).status) == ("skipped", "ok")

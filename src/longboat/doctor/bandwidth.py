@@ -22,20 +22,32 @@ def measure(target: ClusterTarget, cluster: ClusterFacts | None) -> list[Finding
     findings = []
     with with_probe_pods(target, cluster) as pods:
         findings.append(between_pods(*bandwidth(pods)))
-    resource = gpu_resource(target, cluster)
-    largest = max((offer.largest for offer in cluster.offers), default=0) if cluster is not None else 0
-    if not resource or largest < 2:
-        detail = "no node with two GPUs: there is nothing to measure"
-        return [*findings, Finding(name="gpu bandwidth", layer="gpus", status="ok", detail=detail)]
+    resource, largest = gpu_resource(target, cluster), largest_node(cluster)
+    if not resource or largest is None or largest < 2:
+        return [*findings, without_gpus(largest)]
     with with_probe_pods(target, cluster) as pods:
         return [*findings, between_gpus(train_probe(pods, resource, largest))]
+
+
+def largest_node(cluster: ClusterFacts | None) -> int | None:
+    """GPUs of the node that has most; None: not known. Pure."""
+    if cluster is None or cluster.nodes is None:
+        return None
+    return max((offer.largest for offer in cluster.offers), default=0)
+
+
+def without_gpus(largest: int | None) -> Finding:
+    if largest is None:
+        return _finding("gpu bandwidth", "gpus", "skipped", "no right to list nodes")
+    return _finding("gpu bandwidth", "gpus", "ok", "no node with two GPUs: there is nothing to measure")
 
 
 def between_pods(server: PodOutcome, client: PodOutcome) -> Finding:
     """What the figure means. Pure."""
     report = client.report
-    if report is None:
-        return _finding("pod bandwidth", "pods", "skipped", f"no pod could measure: {client.problem or server.problem}")
+    if report is None or not report.bits_per_s:
+        why = client.problem or server.problem or (report.peer_error if report else "") or "it said nothing"
+        return _finding("pod bandwidth", "pods", "skipped", f"no pod could measure: {why}")
     rate = f"{report.bits_per_s / GIGABIT:.1f} Gbit/s over {report.streams} connections"
     if server.node == client.node:
         detail = f"{rate} on one node ({server.node}): another node took no pod, so this says nothing of the network"

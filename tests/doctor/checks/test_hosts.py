@@ -103,6 +103,10 @@ def test_a_host_that_does_not_answer() -> None:
     found = findings(HostReport(name="a", error="connection refused"))
     assert found["host login"].status == "broken" and "a: connection refused" in found["host login"].detail
     assert {finding.status for finding in found.values()} == {"broken", "skipped"}
+    found = findings(report(), HostReport(name="b", error="connection refused"))
+    assert found.pop("host login").status == "broken"
+    assert {finding.status for finding in found.values()} == {"ok"}
+    assert all(finding.detail.endswith("; not known of b") for finding in found.values())
 
 
 @pytest.mark.parametrize(

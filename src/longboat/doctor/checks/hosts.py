@@ -92,6 +92,19 @@ def problem(kind: str, fine: str) -> Callable[[Seen], Judgement]:
     return judge
 
 
+def of_those_that_answer(judge: Callable[[Seen], Judgement]) -> Callable[[Seen], Judgement]:
+    """What is well with the others is not said of hosts that do not answer."""
+
+    def judge_others(seen: Seen) -> Judgement:
+        judgement = judge(seen)
+        lost = [report.name for report in seen[HOSTS] if report.facts is None]
+        if judgement.status != "ok" or not lost:
+            return judgement
+        return ok(f"{judgement.detail}; not known of {listing(lost, _SHOWN)}")
+
+    return judge_others
+
+
 def membership(seen: Seen) -> Judgement:
     outside = [report.name for report, facts in _hosts(seen) if not report.is_member and _is_root(facts)]
     if outside:
@@ -256,8 +269,7 @@ PROBLEMS = {
 """Checks of `longboat cluster up`: title, and what is said where all is well."""
 FOR_ROOT = ("firewall", "cluster")
 """Of these, those that root alone can look at: rules of firewalls, the journal of clusters."""
-CHECKS = (
-    Check("host login", "hosts", "every host is reached over SSH", reached),
+_CHECKS = (
     *(Check(f"host {kind}", "hosts", title, problem(kind, fine)) for kind, (title, fine) in PROBLEMS.items()),
     Check("host membership", "hosts", "every host is part of the cluster", membership),
     Check("host kubelet", "hosts", "the kubelet runs on every node", service("kubelet"), fix=START),
@@ -270,4 +282,8 @@ CHECKS = (
     Check("host ntp", "hosts", "clocks are synchronized", ntp, fix="switches it on (timedatectl set-ntp true)"),
     Check("host inodes", "hosts", "there are inodes left for images", inodes),
     Check("host forwarding", "hosts", "nodes forward packets of pods", forwarding),
+)
+CHECKS = (
+    Check("host login", "hosts", "every host is reached over SSH", reached),
+    *(check._replace(judge=of_those_that_answer(check.judge)) for check in _CHECKS),
 )
