@@ -21,7 +21,7 @@ from longboat.doctor.observe.hosts import host_reports
 from longboat.doctor.observe.machine import machine_facts
 from longboat.doctor.probes.outcomes import StorageProbe
 from longboat.doctor.probes.pods import PodSettings, ProbePods
-from longboat.doctor.probes.probe import network_probe, storage_probe, train_probe
+from longboat.doctor.probes.probe import NO_CLASS, network_probe, storage_probe, train_probe
 from longboat.engines.kubernetes.manifests.pod_template import DRA
 from longboat.engines.kubernetes.settings import DEFAULT_IMAGE, ClusterSettings
 from longboat.engines.kubernetes.submit.facts.cluster_facts import ClusterFacts, observe
@@ -153,8 +153,7 @@ def with_probe_pods(
 def _write_storage(target: ClusterTarget, pods: ProbePods, cluster: ClusterFacts | None) -> StorageProbe:
     classes = cluster.storage_classes if cluster is not None else None
     if target.settings.storage is None and classes is not None and not any(each.is_default for each in classes):
-        hint = "`longboat config set kubernetes.storage.claim NAME`, or a default storage class"
-        return StorageProbe(skipped="there is no default storage class, and no storage is set", hint=hint)
+        return NO_CLASS
     return storage_probe(pods, target.settings.storage, None)
 
 

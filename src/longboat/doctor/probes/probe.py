@@ -18,6 +18,10 @@ from longboat.kubeapi.kinds import PVC
 
 BANDWIDTH_S = 5.0
 STREAMS = 4  # one connection does not fill a fast line
+NO_CLASS = StorageProbe(
+    skipped="there is no default storage class, and no storage is set",
+    hint="`longboat config set kubernetes.storage.claim NAME`, or a default storage class",
+)
 CLAIM_SIZE = 64 << 20  # some clouds give no less than a GiB, and round it up
 
 
@@ -86,6 +90,8 @@ def storage_probe(pods: ProbePods, storage: Storage | None, storage_class: str |
             pods.create(PVC, body)
         except (Forbidden, Invalid) as error:
             return StorageProbe(title=title, problem=refusal(error), hint=error.hint)
+        if not (pods.client.get(PVC, claim).get("spec") or {}).get("storageClassName"):
+            return NO_CLASS  # whoever may not list classes learns it here: the API server puts the default one in
     outcome, report = pods.run("write", STORAGE, mounts=HelperMounts.of_storage(storage or Storage(claim=claim)))
     if outcome.kind in ("image", "admission"):  # other checks say so
         return StorageProbe(skipped=f"no pod could write: {outcome.problem}")

@@ -184,7 +184,6 @@ class PodLog:
         is_first = True
         head: PodLine | None = None  # a first line that is not the launcher's: a word of its own, or the end of a line
         with self._source.open(follow=follow, since=since) as chunks:
-            self._refusals.was_allowed = True
             for batch in batches(chunks, is_last=is_over):
                 lines: list[PodLine] = []
                 for raw in batch:
