@@ -200,7 +200,7 @@ def test_the_controller_says_which_watch_is_blind(
         monkeypatch.setattr(watch, "BLIND_S", 0.5)
         monkeypatch.setattr(watch, "UNHEALTHY_S", 1.0)
         eventually(lambda: not controller.is_ready)
-        assert any("pods" in text for text in controller.blind_spots())
+        eventually(lambda: any("pods" in text for text in controller.blind_spots()))
         eventually(lambda: "configmaps" in controller.why_unhealthy())
         monkeypatch.undo()
         api_proxy.restore()

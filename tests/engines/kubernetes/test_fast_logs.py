@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,17 @@ sys.exit(3 if rank == "1" else 0)
 """
 
 
+def peak_memory(process: subprocess.Popen[bytes]) -> int:
+    """Wait for its end; the most memory that it held. Its rusage has that of the process that made it, too."""
+    peak = 0
+    while process.poll() is None:
+        with contextlib.suppress(OSError, ValueError):  # it ends in this moment
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            peak = max(peak, int(status.partition("VmHWM:")[2].split()[0]) << 10 if "VmHWM:" in status else 0)
+        time.sleep(0.05)
+    return peak
+
+
 @pytest.mark.pods
 @pytest.mark.parametrize("count", LINES)
 def test_a_fast_log_is_complete_and_in_order(cluster: Cluster, namespace: str, tmp_path: Path, count: int) -> None:
@@ -45,8 +58,7 @@ def test_a_fast_log_is_complete_and_in_order(cluster: Cluster, namespace: str, t
     command = [str(LONGBOAT), "run", *options, "--", "python", "train.py"]
     with open(tmp_path / "out", "wb") as out, open(tmp_path / "err", "wb") as err:
         process = subprocess.Popen(command, cwd=tmp_path / "code", env=environment, stdout=out, stderr=err)
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+        peak = peak_memory(process)
     messages = (tmp_path / "err").read_text(errors="replace")
     seen = dict.fromkeys(range(RANKS), 0)
     with open(tmp_path / "out", "rb") as lines:
@@ -62,5 +74,5 @@ def test_a_fast_log_is_complete_and_in_order(cluster: Cluster, namespace: str, t
     assert seen == dict.fromkeys(range(RANKS), count), messages[-2000:]
     assert process.returncode == 3, messages[-2000:]
     assert "rotated away" not in messages
-    assert usage.ru_maxrss * 1024 < MEMORY
-    print("peak", usage.ru_maxrss // 1024, "MiB")
+    assert 0 < peak < MEMORY
+    print("peak", peak >> 20, "MiB")
